@@ -30,7 +30,7 @@ import numpy as np
 import pandas as pd
 
 import sfumato as sf
-from sfumato.curator.proposals.linked_tables import split_price
+from sfumato.curator.proposals.linked_tables import split_price_evenly
 from sfumato.release.prices import Price
 
 FOLDER = Path(__file__).parent.parent / "tests" / "data" / "flights"
@@ -84,7 +84,7 @@ def linked(tables: Tables, epsilon: str, *, order: str | None = None) -> Tables:
 
 def independent(tables: Tables, epsilon: str) -> Tables:
     """Synthesize each table alone, for the same shares of the price, and assign flights to planes at random."""
-    prices = split_price(Price(epsilon, "1e-6"))
+    prices = split_price_evenly(Price(epsilon, "1e-6"))
     with opened(tables) as curator:
         planes, flights = (
             curator.synthesize(name).release(rho=price.rho).to_pandas()
@@ -227,7 +227,7 @@ def hospital_linked(tables: Tables, epsilon: str) -> Tables:
 
 def hospital_alone(tables: Tables, epsilon: str) -> Tables:
     """Synthesize each table alone, for the same shares of the price, and assign children to parents at random."""
-    prices = split_price(Price(epsilon, "1e-6"), len(tables))
+    prices = split_price_evenly(Price(epsilon, "1e-6"), len(tables))
     drawn: Tables = {}
     with tempfile.TemporaryDirectory() as folder, sf.Curator(hospital_policy(tables), f"{folder}/ledger") as curator:
         for (name, columns), price in zip(HOSPITAL_COLUMNS.items(), prices, strict=True):

@@ -27,7 +27,7 @@ from sfumato.ledger.proofs.anchors import Anchor
 from sfumato.ledger.proofs.exporting import CompleteExport
 from sfumato.policy import Table
 from sfumato.publish.files.sealed_files import MANIFEST, build_zip, iterate_members, seal_manifest
-from sfumato.server.requests.proposals import decode_free_call, propose
+from sfumato.server.requests.proposals import decode_act_spec_and_price, propose
 from sfumato.untrusted import MALFORMED_INPUT, refuse_malformed
 
 HERE = Path(__file__).parent
@@ -306,7 +306,7 @@ def test_requests(curator: sf.Curator, kind: str, spec: dict[str, Any], long: bo
     """The body of a request to a server: it is read, proposed, and its error told."""
 
     def read(text: str) -> None:
-        act, read_spec, terms = decode_free_call(kind, text.encode())
+        act, read_spec, terms = decode_act_spec_and_price(kind, text.encode())
         _used(getattr(propose(curator, kind, read_spec), act)(**terms))
 
     text = json.dumps({"act": "error", "spec": spec, "price": {"epsilon": "0.5"}})

@@ -403,7 +403,7 @@ def _functions() -> list[str]:
 def _kind(kind: ReleaseKind) -> tuple[str, str, str, str]:
     module, name = kind.spec.__module__.removeprefix("sfumato.curator."), kind.spec.__name__
     fields = ", ".join(f"`{field.name}`" for field in spec_fields(kind.spec))
-    refused = kind.skins.get("rest")
+    refused = kind.refusal_by_skin.get("rest")
     return f"`{module}.{name}`", f"{kind.summary}.", f"`{kind.name}`" if refused is None else refused.rule, fields
 
 

@@ -65,17 +65,17 @@ def on_post_build(config: MkDocsConfig) -> None:
 
 def encode_index(index: search.Index) -> dict[str, Any]:
     """Return the index as search.js reads it, with everything that both searches must agree on."""
-    levels = sorted({weight for sections in index.weights.values() for weight in sections.values()})
+    levels = sorted({weight for sections in index.section_weights.values() for weight in sections.values()})
     letters = dict(zip(levels, string.ascii_uppercase, strict=False))
     return {
-        "pages": [_page_entry(page, index.groups.get(page.path, "")) for page in index.pages],
+        "pages": [_page_entry(page, index.group_by_page.get(page.path, "")) for page in index.pages],
         "sections": [
             _section_entry(section.anchor, section.heading if place else "")
             for page in index.pages
             for place, section in enumerate(page.sections)
         ],
         "words": " ".join(index.words),
-        "postings": " ".join(_postings(index.weights[word], letters) for word in index.words),
+        "postings": " ".join(_postings(index.section_weights[word], letters) for word in index.words),
         "weights": levels,
         "synonyms": [
             [

@@ -367,9 +367,9 @@ def test_what_was_run() -> None:
         lambda: entries.checked_widths({"n": -1}),
         lambda: entries.checked_widths({"n": 0}),
         lambda: entries.checked_widths(5),  # type: ignore[arg-type]
-        lambda: entries.microseconds(datetime(2024, 1, 1), "time"),
-        lambda: entries.microseconds(SEEN, "time"),
-        lambda: entries.datetime_from_microseconds(entries.microseconds(SEEN, "time")) == SEEN,
+        lambda: entries.checked_microseconds(datetime(2024, 1, 1), "time"),
+        lambda: entries.checked_microseconds(SEEN, "time"),
+        lambda: entries.datetime_from_microseconds(entries.checked_microseconds(SEEN, "time")) == SEEN,
         lambda: entries._parse_time("2024-01-01"),
         lambda: entries._parse_time("never"),
         lambda: entries._parse_time(None),

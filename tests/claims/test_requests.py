@@ -18,8 +18,8 @@ from publish.worlds import attribute
 from sfumato.curator.proposals import marginals, mwem, online, scores, sessions, synthesis, table_auctions
 from sfumato.curator.proposals.bought_synopses import FreeAnswer, _is_less_noisy, _max_half_width
 from sfumato.curator.proposals.running_counts import _mechanism_of_size
-from sfumato.curator.proposals.selected_columns import is_select
-from sfumato.curator.proposals.workloads import error_shape
+from sfumato.curator.proposals.selected_columns import is_select_text
+from sfumato.curator.proposals.workloads import error_cache_key
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.plan.values.expressions import Column, Field
 from sfumato.policy import Domain
@@ -107,7 +107,7 @@ def test_models(clinics: dict[str, sf.Curator], world: str) -> None:
         found |= {f"{label} {key}": each for key, each in free(make(), (40,) if label == "plain" else ()).items()}
         found |= claims_of(f"{label} asked", [list(each) for each in make().workload])
     for name in ("pure", "approximate", "concentrated"):
-        steps = asked["plain"]()._split_price(Price(**PRICES[name]))
+        steps = asked["plain"]()._steps_for_price(Price(**PRICES[name]))
         found |= claims_of(
             f"steps {name}", [repr(steps.rows.noise), repr(steps.selection), repr(steps.noise)], words=True
         )
@@ -400,7 +400,7 @@ def test_prices_in_rho() -> None:
         found |= claims_of(f"rho {price}", marginals.price_in_rho(price))
     for price in (Price(1), Price(1, "1e-7"), Price(rho="0.3")):
         for family in (None, Laplace, Gaussian):
-            paid = str(outcome(lambda: marginals._effective_price(price, family)))
+            paid = str(outcome(lambda: marginals._price_for_noise_family(price, family)))
             found |= claims_of(f"paid {price} {family}", paid, words=True)
     for value in (Fraction(2), Fraction(1, 3), Fraction(10**20, 7), Fraction(4)):
         found |= {
@@ -411,8 +411,8 @@ def test_prices_in_rho() -> None:
     changes["replaced"] = Sensitivity(1, 2, neighbours="replace")
     for name, moved in changes.items():
         for gaussian in (False, True):
-            found |= {f"size {name} {gaussian}": str(scores._noise_size(moved, Fraction(2, 7), gaussian))}
-            found |= {f"noise {name} {gaussian}": repr(scores._noise(moved, Fraction(2, 7), gaussian))}
+            found |= {f"size {name} {gaussian}": str(scores._calibrated_noise_size(moved, Fraction(2, 7), gaussian))}
+            found |= {f"noise {name} {gaussian}": repr(scores._calibrated_noise(moved, Fraction(2, 7), gaussian))}
     for size in (Fraction(10**12), Fraction(10**12) + 1, Fraction(1, 10**12)):
         for family in (Laplace, Gaussian):
             made = repr(outcome(lambda: _mechanism_of_size(family, size, Price(1))))
@@ -424,39 +424,41 @@ def test_sets_of_columns() -> None:
     found: dict[str, Claim] = {}
     names = ["a", "b", "c", "d"]
     for ways in (0, 1, 2, 4, 5, [["a"], ["B", "a"]], [["a", "a"]], [["x"]], [["a"], ["A"]], [], "ab", [[]], None):
-        found |= claims_of(f"sets {ways}", outcome(lambda: mwem.parse_sets(ways, names)))
+        found |= claims_of(f"sets {ways}", outcome(lambda: mwem.parse_column_sets(ways, names)))
     sizes = [2, 3, 4, 5]
     for ways in (1, 2, 3, 4, 9, [["a", "b"]], [["c", "d"], ["a"]]):
         for most in (0, 4, 6, 7, 100):
-            made = outcome(lambda: mwem.workload_sets(ways, names, sizes, most))
+            made = outcome(lambda: mwem.fitting_sets_and_dropped_count(ways, names, sizes, most))
             found |= claims_of(f"workload {ways} {most}", made)
     many = [f"c{index}" for index in range(108)]
     for ways, count in ((3, 108), (3, 107), (106, 108)):
-        made = outcome(lambda: len(mwem.workload_sets(ways, many[:count], [2] * count, 1 << 40)[0]))
+        made = outcome(lambda: len(mwem.fitting_sets_and_dropped_count(ways, many[:count], [2] * count, 1 << 40)[0]))
         found |= claims_of(f"many {ways} {count}", made)
-    big = outcome(lambda: mwem.workload_sets([["a", "b"]], ["a", "b"], [1000, 1000], 5))
+    big = outcome(lambda: mwem.fitting_sets_and_dropped_count([["a", "b"]], ["a", "b"], [1000, 1000], 5))
     found |= claims_of("big", big)
     weights: dict[Any, Any] = {"a": 3, ("a", "b"): 2, ("c",): 5, "d": Fraction(1, 2)}
     for places in ((0,), (0, 1), (2,), (0, 1, 3), (3,)):
-        found |= claims_of(f"weight {places}", mwem.set_weight(places, names, weights))
+        found |= claims_of(f"weight {places}", mwem.product_weight_of_set(places, names, weights))
     for given in ({}, {"a": 0}, {"x": 1}, {("a", "b"): 1}, {("a", "c"): 1}, 5):
-        made = outcome(lambda: mwem.check_weights(given, names, [(0, 1), (2,)]))
+        made = outcome(lambda: mwem.require_valid_weights(given, names, [(0, 1), (2,)]))
         found |= claims_of(f"checked {given}", made)
     for cells in (10**5, 10**5 + 1, 10**6 + 1, 10**7):
-        made = outcome(lambda: synthesis.check_cell_counts(["a", "b"], [3, cells]))
+        made = outcome(lambda: synthesis.refuse_too_many_cells(["a", "b"], [3, cells]))
         found |= claims_of(f"columns {cells}", made)
     for memory in (1, 0, -1, "1 GiB", "1.5 MiB", "2kb", "3 B", "0 B", "x", None, True, "0.1 B"):
         found |= claims_of(f"memory {memory}", outcome(lambda: synthesis.parse_memory(memory)))
     few = ((1, [2, 3]), (2, [2, 3]), (3, [2, 3]))
     for k, own in (*few, (2, [3163, 3163, 2]), (2, [3162, 3162, 2]), (3, [2] * 106), (3, [2] * 107)):
-        found |= claims_of(f"score {k} {own[:3]} {len(own)}", outcome(lambda: scores._check_sets(k, own)))
+        found |= claims_of(f"score {k} {own[:3]} {len(own)}", outcome(lambda: scores._refuse_too_many_sets(k, own)))
     for source in ("visits", "SELECT 1", " with x AS (SELECT 1) SELECT 2", "select", "selected things", "VISITS "):
-        found |= {f"select {source}": is_select(source)}
+        found |= {f"select {source}": is_select_text(source)}
     sex = Attribute("sex", "text", (ListedCell("f"), ListedCell("m"), OtherCell()))
     for cells in ("f", ["m", "f"], None, [None, "m", "m"], "x", [], [["f"]]):
-        found |= claims_of(f"cells {cells}", outcome(lambda: mwem._parse_cells(cells, sex)))
+        found |= claims_of(f"cells {cells}", outcome(lambda: mwem._parse_cell_indices(cells, sex)))
     for query in ({"sex": "f"}, {"a": None, "sex": ["f", None]}, {"b": 1}, {"sex": "f", "SEX": "m"}):
-        found |= claims_of(f"query {query}", outcome(lambda: mwem._parse_query(query, (sex, attribute(3)))))
+        found |= claims_of(
+            f"query {query}", outcome(lambda: mwem._parse_query_columns_and_cells(query, (sex, attribute(3))))
+        )
     record("sets", found)
 
 
@@ -472,10 +474,12 @@ def test_ranges_of_bought_synopses() -> None:
     answer: Any = None
     known = FreeAnswer(answer, {"n": 5.0, "m": 7.0})
     for goals in ({}, {"n": 5}, {"n": 4, "m": 7}, {"m": 6.9}):
-        found |= claims_of(f"misses {goals}", known.columns_beyond(goals))
+        found |= claims_of(f"misses {goals}", known.columns_wider_than(goals))
     prices = (Fraction(1), Fraction(5), Fraction(10))
     bid = Column(Field(0, "visits", "cost"), Domain("real", bounds=(0, 20)))
-    found |= claims_of("reaching", str(table_auctions._reached_prices(bid, prices, 0, 3)).count("cost"))
+    found |= claims_of(
+        "reaching", str(table_auctions._count_of_reached_prices_expression(bid, prices, 0, 3)).count("cost")
+    )
     record("ranges", found)
 
 
@@ -555,7 +559,7 @@ ASKED = {
 @pytest.mark.parametrize("world", BOTH)
 def test_what_a_question_measures(clinics: dict[str, sf.Curator], world: str, kind: str) -> None:
     asked = clinics[world].sql(ASKED[kind])
-    said: dict[str, Any] = {"alone": error_shape(asked) is None, "found": asked.discovered_keys, "free": asked.free}
+    said: dict[str, Any] = {"alone": error_cache_key(asked) is None, "found": asked.discovered_keys, "free": asked.free}
     said |= {"groups": asked.groups, "most": outcome(lambda: asked._max_groups), "whole": asked.integer_columns}
     said |= {"columns": [(each.name, each.type.value) for each in asked.columns], "warnings": figures(asked.warnings)}
     for name, member in (("options", "bounding_options"), ("others", "other_parts")):

@@ -36,7 +36,9 @@ def test_free_calls_give_the_same_here_and_from_afar(served: RunningServer, kind
     policy, spec = OFFERED[kind]
     price: dict[str, Any] = {"epsilon": "0.5", **({"delta": "1e-9"} if kind in NEED_DELTA else {})}
     sent = json.dumps({"act": "explain", "spec": spec, "price": price}).encode()
-    here = proposals.propose(served.counter.served.curator(policy), kind, proposals.decode_free_call(kind, sent)[1])
+    here = proposals.propose(
+        served.counter.served.curator(policy), kind, proposals.decode_act_spec_and_price(kind, sent)[1]
+    )
     with sf.connect(served.url, policy, token=served.tokens["olga"]) as remote:
         there = RemoteProposal.propose(remote.policy_connection, kind, spec)
         assert there.columns == here.columns

@@ -195,7 +195,7 @@ def spec_identities(clinic: sf.Curator) -> dict[str, str]:
     identities = {}
     for kind, spec in BODIES.items():
         body = json.dumps({"kind": kind, "spec": spec, "price": {"epsilon": "0.2"}}).encode()
-        named, read_spec, _ = requests.decode_release(body)
+        named, read_spec, _ = requests.decode_kind_spec_and_price(body)
         identities[named] = requests.propose(clinic, named, read_spec).plan_key.former
     return identities
 

@@ -16,7 +16,7 @@ from sfumato.curator.step_counts import (
     counting_ladder,
     filled_threshold,
     heavy_run_threshold,
-    ladder,
+    ladder_for_domain,
     selection_threshold,
     span_with_values,
     trim_span,
@@ -34,7 +34,7 @@ def step(made: Ladder, value: object) -> int:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_cuts_rise_and_every_step_holds_its_ends(kind: str) -> None:
-    made = ladder(Domain(kind))
+    made = ladder_for_domain(Domain(kind))
     assert 100 < len(made) < 400
     ordered = [(cut, below) for cut, below in made.cuts]
     assert ordered == sorted(ordered)
@@ -49,7 +49,7 @@ def test_the_cuts_rise_and_every_step_holds_its_ends(kind: str) -> None:
 
 
 def test_a_value_on_a_round_number_needs_no_larger_one() -> None:
-    made = ladder(Domain("real"))
+    made = ladder_for_domain(Domain("real"))
     for value in (Fraction(500), Fraction("0.2"), Fraction(-500), Fraction(0)):
         place = step(made, value)
         low, high = made.bounds_of((place, place))
@@ -60,7 +60,7 @@ def test_a_value_on_a_round_number_needs_no_larger_one() -> None:
 
 
 def test_dates_end_with_the_last_day_of_a_year() -> None:
-    made = ladder(Domain("date"))
+    made = ladder_for_domain(Domain("date"))
     place = step(made, dt.date(2023, 6, 1))
     assert made.bounds_of((place, place)) == (dt.date(2023, 1, 1), dt.date(2023, 12, 31))
     assert made.bounds_of((0, 0))[0] == dt.date(1, 1, 1)
@@ -68,7 +68,7 @@ def test_dates_end_with_the_last_day_of_a_year() -> None:
 
 
 def test_declared_bounds_end_the_ladder() -> None:
-    made = ladder(Domain("integer", bounds=(0, 700)))
+    made = ladder_for_domain(Domain("integer", bounds=(0, 700)))
     assert made.bounds_of((0, len(made) - 1)) == (0, 700)
     assert [made.bounds_of((place, place)) for place in (0, 1, 2, len(made) - 1)] == [
         (0, 0),
@@ -76,7 +76,7 @@ def test_declared_bounds_end_the_ladder() -> None:
         (1, 2),
         (500, 700),
     ]
-    assert len(ladder(Domain("real", bounds=(3, 4)))) == 1
+    assert len(ladder_for_domain(Domain("real", bounds=(3, 4)))) == 1
 
 
 def test_limits_are_every_small_number_and_round_ones() -> None:

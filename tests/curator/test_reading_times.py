@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import sfumato as sf
-from sfumato.curator.checking import ReleaseDuration, answer_after, check
+from sfumato.curator.checking import ReleaseDuration, check, suggested_answer_delay
 from sfumato.engine.duckdb.driver import DuckDB
 
 
@@ -18,7 +18,10 @@ from sfumato.engine.duckdb.driver import DuckDB
     [((0.0,), 1), ((0.4, 1.0), 1), ((1.0001, 0.2), 2), ((2.0,), 2), ((2.01,), 4), ((100.0, 3.0), 128), ((), None)],
 )
 def test_it_is_the_least_power_of_two_that_holds_the_longest(seconds: tuple[float, ...], suggested: int | None) -> None:
-    assert answer_after(ReleaseDuration(f"question {number}", each) for number, each in enumerate(seconds)) == suggested
+    assert (
+        suggested_answer_delay(ReleaseDuration(f"question {number}", each) for number, each in enumerate(seconds))
+        == suggested
+    )
 
 
 def test_what_is_measured_is_the_reading_and_nothing_is_charged(

@@ -44,7 +44,7 @@ def test_a_kind_is_whole(name: str) -> None:
     assert {term.name for term in kind.terms} <= set(PriceRequest.__dataclass_fields__) | local
 
 
-@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if "command" not in kind.skins])
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if "command" not in kind.refusal_by_skin])
 def test_a_command_is_made_of_every_field(name: str) -> None:
     command = build_command(KINDS[name])
     assert {field.name for field in spec_fields(KINDS[name].spec)} <= {each.name for each in command.params}
@@ -53,9 +53,9 @@ def test_a_command_is_made_of_every_field(name: str) -> None:
 
 def test_a_skin_that_does_not_offer_a_kind_says_what_to_do() -> None:
     with pytest.raises(Unsupported, match="limits") as refused:
-        KINDS["limits"].require("rest")
+        KINDS["limits"].require_offered_in("rest")
     assert refused.value.code == "not-at-a-server"
-    KINDS["bounds"].require("rest")
+    KINDS["bounds"].require_offered_in("rest")
 
 
 @pytest.mark.parametrize("name", KINDS)

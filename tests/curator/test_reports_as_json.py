@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import sfumato as sf
-from sfumato.curator.previews.explaining import Operator
+from sfumato.curator.previews.explaining import PlanStep
 from sfumato.curator.standings import Standing
 from sfumato.publish.synopsis import Synopsis
 from sfumato.publish.synthetic import Synthetic
@@ -46,7 +46,7 @@ def test_a_forecast_reads_back_what_it_wrote(
 def test_an_explanation_reads_back_what_it_wrote(
     words: str, steps: list[tuple[str, str, str]], warned: tuple[str]
 ) -> None:
-    made = sf.Explanation(words, words, tuple(Operator(*each) for each in steps), words, warned)
+    made = sf.Explanation(words, words, tuple(PlanStep(*each) for each in steps), words, warned)
     assert sf.Explanation.from_json(made.to_json()) == made
 
 
@@ -79,7 +79,7 @@ def test_what_a_question_says_reads_back(flights: sf.Curator) -> None:
 
 
 FORECAST = json.loads(sf.Forecast({"n": 1.5, "d": {100: 2.5}}, Fraction("0.95"), "ε = 1", True, ()).to_json())
-EXPLANATION = json.loads(sf.Explanation("q", "p", (Operator("scan", "t", "e"),), "r", ()).to_json())
+EXPLANATION = json.loads(sf.Explanation("q", "p", (PlanStep("scan", "t", "e"),), "r", ()).to_json())
 STANDING = json.loads(Standing.of(sf.Budget(3, "1e-6")).to_json())
 
 

@@ -14,7 +14,7 @@ import sfumato as sf
 from sfumato.cli import main
 from sfumato.curator import check
 from sfumato.curator.policy_account import amend, open_account
-from sfumato.curator.weak_policies import describe_exposure, describe_weak_policy, proposed_delta
+from sfumato.curator.weak_policies import exposure_warning, proposed_delta, weak_policy_warnings
 from sfumato.policy import Policy, read
 from sfumato.policy.toml_files import to_toml
 
@@ -86,7 +86,7 @@ def test_without_a_number_the_proposed_delta_is_one_in_a_billion() -> None:
 def test_an_owner_is_warned_from_a_tenth_of_a_unit_on(
     tmp_path: Path, neighbours: str, units: int, delta: str, warned: bool
 ) -> None:
-    words = describe_exposure(read(write(tmp_path, delta=delta, neighbours=neighbours)), units)
+    words = exposure_warning(read(write(tmp_path, delta=delta, neighbours=neighbours)), units)
     assert (words is not None) is warned
     if words is not None:
         exact = 100 * (1 - (1 - Fraction(delta)) ** units)
@@ -96,7 +96,7 @@ def test_an_owner_is_warned_from_a_tenth_of_a_unit_on(
 
 
 def test_a_unit_of_a_period_is_named_as_it_is_counted(tmp_path: Path) -> None:
-    words = describe_exposure(read(write(tmp_path, delta="0.5", period=PERIOD)), 500)
+    words = exposure_warning(read(write(tmp_path, delta="0.5", period=PERIOD)), 500)
     assert words is not None
     assert "publishes some patient-day's rows with probability 1 − (1 − 0.5)^500 = above 99.9 %" in words
 
@@ -130,8 +130,8 @@ def test_an_epsilon_above_ten_is_warned_of(tmp_path: Path, neighbours: str, peri
     per = ', per = "month"' if period else ""
     strong = read(write(tmp_path, 10, "1e-9", per, period, neighbours))
     weak = read(write(tmp_path, "10.001", "1e-9", per, period, neighbours))
-    assert describe_weak_policy(strong) == ()
-    (words,) = describe_weak_policy(weak)
+    assert weak_policy_warnings(strong) == ()
+    (words,) = weak_policy_warnings(weak)
     scope = "for one patient-day" if period else "for life"
     assert words.startswith(
         f"ε = 10.001 {scope} is weak privacy: it lets an attacker's odds grow by a factor of up to e^ε, and a belief"

@@ -51,7 +51,7 @@ def meat_of_worlds(proposal: ClusteredProposal, count: int, values: np.ndarray, 
     selected = building.where(rows, design.residual.row_condition)
     sums = {f"m{index}": text for index, text in enumerate(design.factor_sums)}
     query = building.statement(selected, building.lower_keys(selected, ["world"], {}), sums).query
-    scores = proposal.scores_at(rounded_coefficients(values), clamp)
+    scores = proposal.score_terms_at(rounded_coefficients(values), clamp)
     plan = replace(scores, factors=MeatFactors.of(query.plan.measures, design)).aggregate(query.plan)
     units = plan.source
     assert isinstance(units, PerUnit)
@@ -59,7 +59,7 @@ def meat_of_worlds(proposal: ClusteredProposal, count: int, values: np.ndarray, 
     key = Column(Field(units.source, "", "world"), world.domain)
     plan = replace(plan, source=replace(units, results=(*units.results, ("world", world))), keys=(key,))
     reading = GroupTotals(whole_bounding(plan, query.plan.limits, count), tuple((number,) for number in range(count)))
-    totals = proposal.meat_at(rounded_coefficients(values), clamp)
+    totals = proposal.meat_totals_at(rounded_coefficients(values), clamp)
     with proposal._context.engine.check(reading) as opened:
         read = opened.read(reading, 7)
     return np.array([totals.extract(row[None]) for row in read])
@@ -82,7 +82,7 @@ def test_no_unit_moves_the_meat_further_than_is_charged(neighbours: str, most: i
         steep = np.zeros(size)
         steep[1] = 50.0
         for values, clamp in [(np.zeros(size), residual_clamp(1.0)), (steep, Fraction(16, COEFFICIENT_STEPS))]:
-            totals = proposal.meat_at(rounded_coefficients(values), clamp)
+            totals = proposal.meat_totals_at(rounded_coefficients(values), clamp)
             measured = meat_of_worlds(proposal, len(held), values, clamp).astype(float)
             gram = measured @ measured.T
             squares = np.diag(gram)
@@ -259,7 +259,7 @@ def test_units_within_a_period_are_clusters_of_their_own(tmp_path: Path) -> None
     policy = sf.Policy(unit, sf.Budget(10, "1e-5"), {"people": table})
     with sf.Curator(policy, tmp_path / "months.ledger") as made:
         proposal = clustered(made, "hours ~ age")
-        reading = GroupTotals(proposal.meat_at((0, 0), residual_clamp(1.0)).bounded, ((),))
+        reading = GroupTotals(proposal.meat_totals_at((0, 0), residual_clamp(1.0)).bounded, ((),))
         with made._context.engine.check(reading) as opened:
             units = opened.read(reading, 7)[0][0]
     assert units == 2

@@ -97,8 +97,8 @@ def test_no_unit_moves_the_meat_further_than_is_charged(neighbours: str, most: i
         steep = np.zeros(size)
         steep[1] = 50.0
         for values, clamp in [(np.zeros(size), residual_clamp(1.0)), (steep, Fraction(16, COEFFICIENT_STEPS))]:
-            single = proposal.meat_at(rounded_coefficients(values), clamp)
-            terms = proposal.terms_at(rounded_coefficients(values), clamp)
+            single = proposal.meat_totals_at(rounded_coefficients(values), clamp)
+            terms = proposal.meat_terms_at(rounded_coefficients(values), clamp)
             plan = proposal.meat_question.query.plan
             limits = made.regress("y ~ x + w + c + x:c", "people").question.limits
             several = whole_bounding(replace(plan, measures=terms.measures), limits, 1)

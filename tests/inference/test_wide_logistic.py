@@ -102,7 +102,7 @@ def test_no_unit_moves_a_scan_further_than_is_charged(neighbours: str, most: int
         coefficients = rounded_coefficients(far)
         scans: list[tuple[WeightedTotals, Any]] = [
             (proposal.spread, lambda wide, bound: wide.spread_totals(bound)),
-            (proposal.gradient_at(coefficients), lambda wide, bound: wide.gradient_totals(coefficients, bound)),
+            (proposal.gradient_totals_at(coefficients), lambda wide, bound: wide.gradient_totals(coefficients, bound)),
         ]
         for totals, measures in scans:
             selected = select_rows(made._context.engine.catalog(), "people", None)
@@ -145,7 +145,10 @@ def test_all_scans_together_keep_the_price_and_use_it_up(price: Price, tmp_path:
         proposal = proposal_of(made)
         noise = proposal._scan_noise(price)
         assert sum(WIDE_SCAN_SHARES) == 1
-        changes = [proposal.spread.sensitivity, *[proposal._first_gradient.sensitivity] * (len(WIDE_SCAN_SHARES) - 1)]
+        changes = [
+            proposal.spread.sensitivity,
+            *[proposal._gradient_totals_at_zero.sensitivity] * (len(WIDE_SCAN_SHARES) - 1),
+        ]
         pairs = zip(noise.mechanisms, changes, strict=True)
         assert price.kept_by(compose(mechanism.curve(change) for mechanism, change in pairs))
         if price.rho is None:

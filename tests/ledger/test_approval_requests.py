@@ -137,7 +137,7 @@ ALLOWED = {
 def in_state(wanted: RequestState) -> tuple[RequestRecord, int]:
     record = RequestRecord.of(Row(number=4, account="clinic", analyst="ana", detail=codec.dumps(REQUEST)))
     for step in STATES[wanted]:
-        record = record.after(step, DAY - 1)
+        record = record.with_step(step, DAY - 1)
     return record, DAY if wanted is RequestState.EXPIRED else DAY - 1
 
 
@@ -147,11 +147,11 @@ def test_every_step_in_every_state(start: RequestState, act: RequestAct) -> None
     assert record.state(now) is start
     step = RequestStep(act, ACTORS[act], "because" if act is RequestAct.REFUSE else "")
     if (start, act) in ALLOWED:
-        assert record.after(step, now).state(now) is ALLOWED[start, act]
+        assert record.with_step(step, now).state(now) is ALLOWED[start, act]
     else:
         nothing_lapses = (start, act) == (RequestState.FILED, RequestAct.LAPSE)
         with pytest.raises(RequestDecided, match="olga has not approved it" if nothing_lapses else f"it is {start}"):
-            record.after(step, now)
+            record.with_step(step, now)
 
 
 @pytest.mark.parametrize(
@@ -165,12 +165,12 @@ def test_every_step_in_every_state(start: RequestState, act: RequestAct) -> None
 def test_who_may_take_a_step(act: RequestAct, by: str, why: str) -> None:
     record, now = in_state(RequestState.FILED)
     with pytest.raises(RequestDecided, match=why):
-        record.after(RequestStep(act, by, "because"), now)
+        record.with_step(RequestStep(act, by, "because"), now)
 
 
 def test_two_approvals_are_of_two_people() -> None:
     record = RequestRecord.of(Row(number=4, detail=codec.dumps(replace(REQUEST, approvals=2))))
-    once = record.after(RequestStep(RequestAct.APPROVE, "olga"), 1)
+    once = record.with_step(RequestStep(RequestAct.APPROVE, "olga"), 1)
     assert once.state(1) is RequestState.FILED
     with pytest.raises(RequestDecided, match="olga has already approved it"):
         once.after(RequestStep(RequestAct.APPROVE, "olga"), 1)

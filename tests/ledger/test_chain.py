@@ -268,7 +268,7 @@ def test_opening_verifies_from_the_last_checkpoint(
 IN_PARTS = """
 import sys, sfumato as sf
 from sfumato.ledger.proofs import verification_runs
-verification_runs.PART = 10
+verification_runs.LINES_PER_PART = 10
 verification_runs.os.sched_getaffinity = lambda _: range(4)
 for path in sys.argv[1:]:
     found = sf.Ledger.open(path).verify()

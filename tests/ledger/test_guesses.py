@@ -28,7 +28,7 @@ from ledger.small_accounts import account, pure
 from sfumato.cli import main
 from sfumato.engine.duckdb import files
 from sfumato.engine.sources.inspected_tables import identify_file
-from sfumato.ledger.entries import microseconds
+from sfumato.ledger.entries import checked_microseconds
 from sfumato.ledger.local_files import anchor_folder
 from sfumato.ledger.sealed_rows import KeyedHash, Row
 from sfumato.ledger.spending import NO_COST, Spending, write_cost
@@ -184,7 +184,7 @@ def _opening(record: dict[str, object], salt: str) -> str:
     """The seal of a line that opened an account, rebuilt from its export."""
     if record["number"] != 1:
         return ""
-    at = microseconds(datetime.fromisoformat(str(record["time"])), "time")
+    at = checked_microseconds(datetime.fromisoformat(str(record["time"])), "time")
     texts = {name: str(record[name] or "") for name in ("kind", "account", "detail", "previous")}
     row = Row(number=1, time=at, terms=1, cost=write_cost(NO_COST), totals=str(Spending()), salt=salt)
     return row._replace(**texts).compute_seal()

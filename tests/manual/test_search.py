@@ -111,7 +111,7 @@ def test_every_synonym_leads_somewhere(documentation: Index) -> None:
         f"{phrase}: {target}"
         for phrase, synonym in read_synonyms().items()
         for target in (*synonym.words, *synonym.pages)
-        if target not in documentation.weights and target not in documentation.section_numbers
+        if target not in documentation.section_weights and target not in documentation.section_numbers
     ]
     assert not wrong, "synonyms.toml names what no page has:\n" + "\n".join(wrong)
 

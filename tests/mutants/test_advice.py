@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "a bound that is advised leaves the range of its column",
         Kind.SENSITIVITY,
-        "curator.previews.advising:_narrower_bound",
+        "curator.previews.advising:_clamp_function_and_old_and_new_bound",
         "if not low < new_bound < high:",
         "if not new_bound < high:",
         ("curator/previews/test_advising.py::test_a_bound_is_not_moved_out_of_the_range",),

@@ -9,8 +9,8 @@ _DESK = "server/test_approvals.py"
 _DRY = "curator/test_dry_charges.py"
 _RULES = "policy/test_approval_rules.py"
 _DIGEST = "ledger.approval_requests:ProposedCharge.digest"
-_COVERS = "ledger.accounts.approvals:ApprovalCondition._covers"
-_STEP = "ledger.approval_requests:RequestRecord.after"
+_COVERS = "ledger.accounts.approvals:ApprovalCondition._covers_charge"
+_STEP = "ledger.approval_requests:RequestRecord.with_step"
 
 MUTANTS = (
     Mutant("an approval is for any plan", Kind.CONSENT, _DIGEST, "self.plan, ", "", (_LEDGER,)),
@@ -104,7 +104,7 @@ MUTANTS = (
     Mutant(
         "a share covers tables that are chosen later",
         Kind.CONSENT,
-        "ledger.accounts.approvals:_is_all_allowed",
+        "ledger.accounts.approvals:_is_unlimited_or_subset",
         "read is not None and set(read) <= set(allowed)",
         "read is None or set(read) <= set(allowed)",
         (_LEDGER,),
@@ -113,14 +113,14 @@ MUTANTS = (
         "a share of counts covers sums",
         Kind.CONSENT,
         _COVERS,
-        "_is_all_allowed(self.measures, share.measures)",
+        "_is_unlimited_or_subset(self.measures, share.measures)",
         "True",
         (_LEDGER,),
     ),
     Mutant(
         "a share covers what reads one of its tables",
         Kind.CONSENT,
-        "ledger.accounts.approvals:_is_all_allowed",
+        "ledger.accounts.approvals:_is_unlimited_or_subset",
         "set(read) <= set(allowed)",
         "set(read) & set(allowed)",
         (_LEDGER,),
@@ -153,14 +153,14 @@ MUTANTS = (
         "a charge counts the approvals of former owners",
         Kind.CONSENT,
         "ledger.accounts.approvals:ApprovalCondition._requests_with_current_approvals",
-        "record.with_lapses(self.is_owner, transaction.now)",
+        "record.with_lapses(self.is_owner, transaction.next_line_time)",
         "record",
         (_LEDGER,),
     ),
     Mutant(
         "a release in the queue keeps the approval of a former owner",
         Kind.CONSENT,
-        "server.approvals:ApprovalService._condition",
+        "server.approvals:ApprovalService._approval_condition",
         "is_owner=self._is_owner",
         "is_owner=lambda name: True",
         (f"{_DESK}::test_a_release_in_the_queue_is_not_charged_once_its_approver_is_disabled",),
@@ -192,7 +192,7 @@ MUTANTS = (
     Mutant(
         "open requests of others count",
         Kind.HOSTILE,
-        "ledger.accounts.approvals:AccountRequests._open_request",
+        "ledger.accounts.approvals:AccountRequests._same_open_request",
         "record.subject.requester != subject.requester",
         "False",
         (_LEDGER,),
@@ -209,8 +209,8 @@ MUTANTS = (
         "a share covers what was not assessed",
         Kind.CONSENT,
         "ledger.accounts.approvals:ApprovalCondition.require",
-        "digest == self.assessed and self._covers(record, epsilon, now)",
-        "self._covers(record, epsilon, now)",
+        "digest == self.assessed and self._covers_charge(record, epsilon, now)",
+        "self._covers_charge(record, epsilon, now)",
         (_LEDGER,),
     ),
     Mutant(
@@ -296,7 +296,7 @@ MUTANTS = (
     Mutant(
         "discovered groups are not noticed",
         Kind.CONSENT,
-        "curator.dry_charges:_Recorder.dry_charge",
+        "curator.dry_charges:_ReadingRecorder.dry_charge",
         "isinstance(reading, DiscoveredTotals)",
         "False",
         (f"{_DRY}::test_discovered_groups_are_noticed",),
@@ -376,7 +376,7 @@ MUTANTS = (
     Mutant(
         "a dry charge charges",
         Kind.CHARGE_ORDER,
-        "curator.dry_charges:_Recorder.require",
+        "curator.dry_charges:_ReadingRecorder.require",
         "raise _ChargeReached(charge, epsilon)",
         "return None",
         (_DRY,),

@@ -270,7 +270,7 @@ MUTANTS = (
         "a proposal is made again under wider limits",
         Kind.SENSITIVITY,
         "curator.previews.previewing:rebind_proposal",
-        "if _declarations(policy) != _declarations(context.policy):",
+        "if _declarations_without_sources(policy) != _declarations_without_sources(context.policy):",
         "if policy.unit != context.policy.unit:",
         (
             "audit/asked_questions/test_release_sampling.py::test_a_proposal_is_made_again_only_where_the_same_is_declared",

@@ -13,7 +13,7 @@ MUTANTS = (
     Mutant(
         "a synopsis of some rows answers for all of them",
         Kind.AUDIT,
-        "curator.proposals.bought_synopses:SynopsisOutline.require_rows",
+        "curator.proposals.bought_synopses:SynopsisOutline.require_same_rows",
         "if self.where:",
         "if self.where is None:",
         (f"{_FREE}test_no_synopsis_no_free_answer",),
@@ -21,7 +21,7 @@ MUTANTS = (
     Mutant(
         "a synopsis with tighter limits answers for the wider ones",
         Kind.LIMITS,
-        "curator.proposals.bought_synopses:SynopsisOutline.require_rows",
+        "curator.proposals.bought_synopses:SynopsisOutline.require_same_rows",
         "if self.plan.rows != limits.rows:",
         "if self.plan.rows > limits.rows:",
         _SAME,
@@ -69,7 +69,7 @@ MUTANTS = (
     Mutant(
         "what is wanted is not compared",
         Kind.AUDIT,
-        "curator.proposals.bought_synopses:FreeAnswer.columns_beyond",
+        "curator.proposals.bought_synopses:FreeAnswer.columns_wider_than",
         "if not self.widths[name] <= goal]",
         "if self.widths[name] < 0]",
         (f"{_FREE}test_what_is_wanted_decides",),
@@ -149,7 +149,7 @@ MUTANTS = (
     Mutant(
         "the synopsis of one table answers for another",
         Kind.KEYS,
-        "curator.proposals.bought_synopses:publications_key",
+        "curator.proposals.bought_synopses:synopsis_key_prefixes",
         "digest('rows', table, relevant_rows(table, context.declared_policy))",
         "digest('rows', relevant_rows(next(iter(context.declared_policy.tables)), context.declared_policy))",
         (f"{_FREE}test_other_tables_have_their_own",),
@@ -157,7 +157,7 @@ MUTANTS = (
     Mutant(
         "a free answer has the receipt of its first reading",
         Kind.CHARGE_ORDER,
-        "curator.proposals.bought_synopses:_current_face",
+        "curator.proposals.bought_synopses:_queryable_with_current_receipt",
         "return replace(body.synopsis.face, receipt=synopsis_receipt(body.result, context))",
         "return body.synopsis.face",
         (f"{_FREE}test_an_analyst_may_use_what_the_account_published",),
@@ -165,7 +165,7 @@ MUTANTS = (
     Mutant(
         "only the newest synopses are looked at",
         Kind.AUDIT,
-        "curator.proposals.bought_synopses:rank_synopses",
+        "curator.proposals.bought_synopses:ranked_synopses_and_refusals",
         "for publication in publications:",
         "for publication in publications[:8]:",
         (f"{_FREE}test_the_best_of_many_different_synopses_is_taken",),
@@ -173,7 +173,7 @@ MUTANTS = (
     Mutant(
         "the noisiest of equal purchases is kept",
         Kind.AUDIT,
-        "curator.proposals.bought_synopses:_undominated",
+        "curator.proposals.bought_synopses:_compute_undominated",
         "_is_less_noisy(other, widths)",
         "_is_less_noisy(widths, other)",
         (f"{_FREE}test_bodies_of_other_columns_are_not_loaded",),
@@ -181,16 +181,17 @@ MUTANTS = (
     Mutant(
         "the widest forecasts are asked first",
         Kind.AUDIT,
-        "curator.proposals.bought_synopses:rank_synopses",
-        "_forecast_widths(publication, referenced_columns(query), limits, context), -publication.number",
-        "tuple(-width for width in _forecast_widths(publication, referenced_columns(query), limits, "
+        "curator.proposals.bought_synopses:ranked_synopses_and_refusals",
+        "_forecast_joint_and_summed_width(publication, referenced_columns(query), limits, context), "
+        "-publication.number",
+        "tuple(-width for width in _forecast_joint_and_summed_width(publication, referenced_columns(query), limits, "
         "context)), -publication.number",
         (f"{_FREE}test_the_best_of_many_different_synopses_is_taken",),
     ),
     Mutant(
         "bodies of other columns are loaded",
         Kind.LIMITS,
-        "curator.proposals.bought_synopses:_forecast_widths",
+        "curator.proposals.bought_synopses:_forecast_joint_and_summed_width",
         "if published_columns:",
         "if not published_columns:",
         (f"{_FREE}test_bodies_of_other_columns_are_not_loaded",),

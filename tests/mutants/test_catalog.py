@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant(
         "a function that is not listed is passed on",
         Kind.HOSTILE,
-        "server.postgres.catalog.parsing:_is_listed",
+        "server.postgres.catalog.parsing:_is_known_function",
         "return name in REWRITTEN_FUNCTIONS or",
         "return True or",
         (_REFUSED,),
@@ -38,7 +38,7 @@ MUTANTS = (
     Mutant(
         "a WITH query hides relations where it is not known",
         Kind.HOSTILE,
-        "server.postgres.catalog.parsing:_known_queries",
+        "server.postgres.catalog.parsing:_with_queries_visible_to",
         "return queries[:earlier + bool(clause.args.get('recursive'))]",
         "return queries",
         (_REFUSED,),
@@ -70,7 +70,7 @@ MUTANTS = (
     Mutant(
         "any construct that parses is allowed",
         Kind.HOSTILE,
-        "server.postgres.catalog.parsing:check_statement",
+        "server.postgres.catalog.parsing:refuse_unknown_constructs",
         "if type(node) not in NODES:",
         "if False:",
         (_REFUSED,),
@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "a series may be as long as one likes",
         Kind.HOSTILE,
-        "server.postgres.catalog.parsing:_has_short_end",
+        "server.postgres.catalog.parsing:_is_bounded_end",
         "int(end.name) <= MAX_SERIES",
         "int(end.name) >= 0",
         (_REFUSED,),
@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "an answer has as many rows as one likes",
         Kind.HOSTILE,
-        "server.postgres.catalog.database:CatalogDatabase.rows",
+        "server.postgres.catalog.database:CatalogDatabase.fetch_rows",
         "len(rows) > MAX_ROWS",
         "len(rows) < 0",
         (f"{_HOSTILE}::test_an_answer_has_a_limit_of_rows",),

@@ -49,8 +49,8 @@ MUTANTS = (
         Kind.REUSE,
         "curator.step_counts:StepSearch.draw",
         "inside, outside = self.inside_outside.draw("
-        "reading.sum_inside_and_outside(reading.extract(totals), self._is_inside(first, last)))",
-        "inside, outside = reading.sum_inside_and_outside(reading.extract(totals), self._is_inside(first, last))",
+        "reading.sum_inside_and_outside(reading.extract(totals), self._inside_mask(first, last)))",
+        "inside, outside = reading.sum_inside_and_outside(reading.extract(totals), self._inside_mask(first, last))",
         _DRAWN,
     ),
     Mutant(

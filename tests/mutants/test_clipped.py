@@ -44,11 +44,11 @@ MUTANTS = (
         "clipped counts are shown without a charge",
         Kind.CHARGE_ORDER,
         "curator.proposals.clipped_counts:propose_clipped",
-        "return ClippedProposal(context, {count.name: _as_question(context, count, question) for count in counts}, "
-        "question)",
-        "import types; return types.SimpleNamespace(error=WorkloadProposal(context, {count.name: _as_question(context, "
-        "count, question) for count in counts}).error, release=WorkloadProposal(context, {count.name: "
-        "_as_question(context, count, question) for count in counts}).preview)",
+        "return ClippedProposal(context, {count.name: _counting_question(context, count, question) for count in counts}"
+        ", question)",
+        "import types; return types.SimpleNamespace(error=WorkloadProposal(context, {count.name: _counting_question("
+        "context, count, question) for count in counts}).error, release=WorkloadProposal(context, {count.name: "
+        "_counting_question(context, count, question) for count in counts}).preview)",
         (f"{_COUNTS}::test_counts_are_charged_once_recorded_and_free_again",),
     ),
     Mutant(
@@ -185,16 +185,16 @@ ADVICE_MUTANTS = (
         "advice on bounds is given before the counts behind it are bought",
         Kind.REUSE,
         "curator.proposals.clipped_counts:ClippedQuestion.bought_tip",
-        "return None if bought is None else self._tip(bought)",
-        "return self._tip(self.preview(epsilon=1))",
+        "return None if bought is None else self._tip_if_large_share(bought)",
+        "return self._tip_if_large_share(self.preview(epsilon=1))",
         (f"{_ADVICE}::test_a_bought_share_that_is_large_leads_to_private_bounds_and_limits",),
     ),
     Mutant(
         "larger groups are told to help a mean beyond the sizes that are forecast",
         Kind.RANGES,
-        "curator.previews.advising:_ratios",
-        "after / before / (larger if size is None else 1)",
-        "after / before / larger",
+        "curator.previews.advising:_error_ratios",
+        "after / before / (group_growth if size is None else 1)",
+        "after / before / group_growth",
         (f"{_ADVICE}::test_larger_groups_help_a_mean_only_as_far_as_they_are_forecast",),
     ),
     Mutant(

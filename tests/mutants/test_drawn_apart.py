@@ -85,8 +85,8 @@ MUTANTS = (
         Kind.REUSE,
         "curator.step_counts:StepSearch.draw",
         "inside, outside = self.inside_outside.draw("
-        "reading.sum_inside_and_outside(reading.extract(totals), self._is_inside(first, last)))",
-        "own = reading.sum_inside_and_outside(reading.extract(totals), self._is_inside(first, last))\n"
+        "reading.sum_inside_and_outside(reading.extract(totals), self._inside_mask(first, last)))",
+        "own = reading.sum_inside_and_outside(reading.extract(totals), self._inside_mask(first, last))\n"
         "    inside, outside = own + self.inside_outside.draw(0 * own[:1])[0]",
         (f"{_EQUAL_KINDS}[bounds]",),
     ),

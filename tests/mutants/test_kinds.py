@@ -10,7 +10,7 @@ MUTANTS = (
     Mutant(
         "a kind that a skin refuses is offered there",
         Kind.CONSENT,
-        "curator.release_kinds:ReleaseKind.require",
+        "curator.release_kinds:ReleaseKind.require_offered_in",
         "if refusal is not None:",
         "if False:",
         ("curator/test_release_kinds.py::test_a_skin_that_does_not_offer_a_kind_says_what_to_do",),
@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant(
         "texts and lists that are sent have no end",
         Kind.HOSTILE,
-        "server.requests.specs:_with_size",
+        "server.requests.specs:_with_size_bounds",
         "max_length=size.most",
         "max_length=None",
         _STRUCTS,
@@ -26,7 +26,7 @@ MUTANTS = (
     Mutant(
         "whole numbers that are sent have no end",
         Kind.HOSTILE,
-        "server.requests.specs:_with_size",
+        "server.requests.specs:_with_size_bounds",
         "le=size.most",
         "le=None",
         _STRUCTS,
@@ -50,7 +50,7 @@ MUTANTS = (
     Mutant(
         "running totals of thousands of periods are explained for nothing",
         Kind.LIMITS,
-        "server.releases.running_releases:proposal_cost",
+        "server.releases.running_releases:proposal_cost_in_questions",
         "len(proposal.periods) ** 2",
         "len(proposal.periods)",
         ("server/releases/test_static_costs.py",),
@@ -58,7 +58,7 @@ MUTANTS = (
     Mutant(
         "a text of one row is printed",
         Kind.HOSTILE,
-        "curator.cell_proposals:texts_among_numbers",
+        "curator.cell_proposals:frequent_texts_among_numbers",
         "count >= _MIN_CELLS",
         "count >= 1",
         ("cli/commands/test_messy_files.py::test_texts_that_keep_numbers_from_being_a_number_are_named",),
@@ -66,7 +66,7 @@ MUTANTS = (
     Mutant(
         "power over hundreds of groups is forecast for nothing",
         Kind.LIMITS,
-        "server.releases.running_releases:proposal_cost",
+        "server.releases.running_releases:proposal_cost_in_questions",
         "act == 'power'",
         "False",
         ("server/releases/test_static_costs.py",),

@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant(
         "a checkpoint is believed without its seal",
         Kind.AUDIT,
-        "ledger.proofs.verification_runs:Checkpoint.load",
+        "ledger.proofs.verification_runs:VerificationCheckpoint.load",
         "if not hmac.compare_digest(seal, _checkpoint_seal(text)):",
         "if False:",
         (f"{_RUNS}test_a_checkpoint_without_the_seal_of_this_user_is_not_believed",),
@@ -71,8 +71,8 @@ MUTANTS = (
         "ledger.guarded:GuardedStore.admit",
         "        with self.writing() as transaction:\n",
         "        with self.reading() as transaction:\n"
-        "            early = self.first_refusal(transaction, account, analyst, cost, periods)\n"
-        "        self.first_refusal = lambda *_: early\n"
+        "            early = self.first_refusal_maker(transaction, account, analyst, cost, periods)\n"
+        "        self.first_refusal_maker = lambda *_: early\n"
         "        with self.writing() as transaction:\n",
         (f"{_LOOKS}test_what_decides_is_read_in_the_transaction_that_charges",),
     ),
@@ -100,14 +100,14 @@ MUTANTS = (
         "an answer bought after the last line that counts is reused",
         Kind.REUSE,
         "ledger.accounts.asking:PendingQuery._find_answered_or_pending",
-        ", before=_page_end(self._until)",
+        ", before=_before_of_until(self._until)",
         "",
         (f"{_LOOKS}test_an_answer_after_the_last_line_that_counts_is_not_reused",),
     ),
     Mutant(
         "a receipt shows a share that was changed since",
         Kind.LIMITS,
-        "ledger.guarded:GuardedStore._share_at",
+        "ledger.guarded:GuardedStore._cached_share_budget",
         "if (number, share) not in self._shares:",
         "if not any((line == number for line, _ in self._shares)):",
         (f"{_LOOKS}test_the_history_of_epsilon_follows_amendments",),
@@ -139,7 +139,7 @@ MUTANTS = (
     Mutant(
         "the answer on the very line that is named is not found",
         Kind.REUSE,
-        "ledger.accounts.asking:_page_end",
+        "ledger.accounts.asking:_before_of_until",
         "0 if until is None else until + 1",
         "0 if until is None else until",
         ("ledger/accounts/test_asking.py::test_answers_are_found_up_to_the_line_that_is_named_and_not_after",),
@@ -164,7 +164,7 @@ MUTANTS = (
         "a line refers to an answer that is not on disk yet",
         Kind.CHARGE_ORDER,
         "ledger.stores.store:BodyFiles._write",
-        "local_files.sync_folder(target)",
+        "local_files.sync_parent_folder(target)",
         "",
         ("ledger/test_crashes.py::test_a_large_answer_is_synced_before_its_line_and_shown_after",),
     ),
@@ -188,8 +188,9 @@ MUTANTS = (
         "failures are not added up",
         Kind.DELTA,
         "ledger.spending:Spending.after",
-        "spent = (pure, _add_units(self.renyi, cost.renyi), amounts.add_rounded_up(self.failure, cost.failure))",
-        "spent = (pure, _add_units(self.renyi, cost.renyi), cost.failure)",
+        "spent = (pure, _add_units_or_none(self.renyi, cost.renyi), amounts.add_rounded_up(self.failure, "
+        "cost.failure))",
+        "spent = (pure, _add_units_or_none(self.renyi, cost.renyi), cost.failure)",
         (
             "ledger/test_accounts.py::test_every_currency_is_enforced_as_the_budget_says",
             "ledger/test_accounts.py::test_a_share_is_of_every_allowance",
@@ -266,8 +267,8 @@ MUTANTS = (
         "an answer on the line after the last one that was looked at is bought again",
         Kind.REUSE,
         "ledger.accounts.asking:PendingQuery._find_answered_or_pending",
-        "after=last_seen, before=_page_end(self._until)",
-        "after=last_seen + 1, before=_page_end(self._until)",
+        "after=last_seen, before=_before_of_until(self._until)",
+        "after=last_seen + 1, before=_before_of_until(self._until)",
         ("ledger/accounts/test_look_up.py",),
     ),
 )

@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant(
         "children are counted after some are left out",
         Kind.LIMITS,
-        "curator.proposals.table_links:_children_band_columns",
+        "curator.proposals.table_links:_band_columns_and_joins",
         "FROM {quoted(link.child)}",
         "FROM (SELECT * FROM {quoted(link.child)} QUALIFY ROW_NUMBER() OVER (PARTITION BY {unit} "
         "ORDER BY {quoted(link.child_columns[0])}) <= 2) AS cut",
@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "the children's model is paid with the whole price",
         Kind.CHARGE_ORDER,
-        "curator.proposals.linked_tables:split_price",
+        "curator.proposals.linked_tables:split_price_evenly",
         "return (*(Price(share) for _ in range(tables - 1)), Price(rest))",
         "return (*(Price(share) for _ in range(tables - 1)), Price(total))",
         (f"{_TABLES}::test_prices_of_both_tables_add_up_to_the_price",),
@@ -104,7 +104,7 @@ MUTANTS = (
     Mutant(
         "rows of a chain count without a row in the first table",
         Kind.LIMITS,
-        "curator.proposals.table_links:_ancestor_columns",
+        "curator.proposals.table_links:_ancestor_columns_and_joins",
         "while upper_pair is not None and upper is not None:",
         "while False:",
         (f"{_SENSITIVITY}::test_rows_of_a_chain_meet_rows_of_their_own_unit_alone",),
@@ -129,8 +129,8 @@ MUTANTS = (
         "a share of the price is forgotten for a third table",
         Kind.CHARGE_ORDER,
         "curator.proposals.linked_tables:LinkedTablesProposal._part_prices",
-        "return split_price(price, len(self.parts))",
-        "return (*split_price(price), *[split_price(price)[1]] * (len(self.parts) - 2))",
+        "return split_price_evenly(price, len(self.parts))",
+        "return (*split_price_evenly(price), *[split_price_evenly(price)[1]] * (len(self.parts) - 2))",
         (f"{_TREES}::test_prices_of_several_tables_add_up_to_the_price",),
     ),
     Mutant(

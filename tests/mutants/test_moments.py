@@ -50,7 +50,7 @@ MUTANTS = (
     Mutant(
         "every number is made from clipped totals",
         Kind.LIMITS,
-        "curator.proposals.questions:Question._boundings",
+        "curator.proposals.questions:Question._declared_group_boundings",
         "if bounded.strategy.order is None)",
         "if bounded.strategy)",
         ("curator/test_spread.py::test_units_with_more_rows_than_count_weigh_alike_in_all_moments",),

@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "every step costs as much as a round",
         Kind.CHARGE_ORDER,
-        "curator.proposals.mwem:MwemProposal._split_epsilon",
+        "curator.proposals.mwem:MwemProposal._steps_for_epsilon",
         "epsilon * (1 - _ROW_COUNT_SHARE) / (2 * self.rounds)",
         "epsilon * (1 - _ROW_COUNT_SHARE) / self.rounds",
         _CHARGE,
@@ -107,7 +107,7 @@ MUTANTS = (
     Mutant(
         "too few rounds are taken for the notes' step",
         Kind.RANGES,
-        "curator.proposals.mwem:_check_update",
+        "curator.proposals.mwem:_require_valid_update",
         "math.ceil(4 * math.log(cells))",
         "math.ceil(2 * math.log(cells))",
         ("publish/test_mwem.py::test_updates_that_no_theorem_covers_are_refused",),

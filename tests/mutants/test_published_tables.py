@@ -29,8 +29,8 @@ MUTANTS = (
         "the tables of a connection are those of its sign-in",
         Kind.CONSENT,
         "server.postgres.answering:StatementSource.authenticate",
-        "if self.published is None and self.gateway.people.is_unchanged(self.proof.proven):",
-        "if self.gateway.people.is_unchanged(self.proof.proven):",
+        "if self.published is None and self.gateway.people.is_proof_current(self.proof.proven):",
+        "if self.gateway.people.is_proof_current(self.proof.proven):",
         (f"{_TABLES}::test_what_is_bought_or_withdrawn_meanwhile_is_seen_at_once",),
     ),
     Mutant(
@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant(
         "other tables are looked up in the engine of drawn rows",
         Kind.HOSTILE,
-        "server.postgres.synthetic_rows:table_names",
+        "server.postgres.synthetic_rows:synthetic_tables_read",
         "if others:",
         "if False:",
         (f"{_TABLES}::test_hostile_statements_are_refused_in_words",),
@@ -76,15 +76,15 @@ MUTANTS = (
     Mutant(
         "a token that was proven once works for ever",
         Kind.CONSENT,
-        "server.people.people_file:PeopleFile.is_unchanged",
-        "return proven.change_count == self.database.change_count()",
+        "server.people.people_file:PeopleFile.is_proof_current",
+        "return proven.change_count == self.database.change_counters_or_none()",
         "return True",
         (_REVOKED,),
     ),
     Mutant(
         "a token that another process has revoked goes on working",
         Kind.CONSENT,
-        "server.people.database:PeopleDatabase.change_count",
+        "server.people.database:PeopleDatabase.change_counters_or_none",
         "return (self._openings, version, connection.total_changes)",
         "return (self._openings, 0, connection.total_changes)",
         (_REVOKED,),
@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant(
         "a token that this process has revoked goes on working",
         Kind.CONSENT,
-        "server.people.database:PeopleDatabase.change_count",
+        "server.people.database:PeopleDatabase.change_counters_or_none",
         "return (self._openings, version, connection.total_changes)",
         "return (self._openings, version, 0)",
         (_REVOKED,),
@@ -100,7 +100,7 @@ MUTANTS = (
     Mutant(
         "a token outlives its time on an open connection",
         Kind.CONSENT,
-        "server.people.people_file:PeopleFile.is_unchanged",
+        "server.people.people_file:PeopleFile.is_proof_current",
         "if proven is None or proven.change_count is None or proven.token.end_reason(self._now()):",
         "if proven is None or proven.change_count is None:",
         (_UNCHANGED,),

@@ -162,8 +162,8 @@ MUTANTS = (
         "what is asked at another price is not rehearsed",
         Kind.CHARGE_ORDER,
         "curator.proposals.questions:Question.release",
-        "self._dry_run_releases.get(shown_as) is prepared",
-        "shown_as in self._dry_run_releases",
+        "self._releases_already_dry_run.get(shown_as) is prepared",
+        "shown_as in self._releases_already_dry_run",
         ("curator/test_extremes.py::test_what_is_asked_otherwise_than_before_is_rehearsed_anew",),
     ),
     Mutant(
@@ -210,7 +210,7 @@ MUTANTS = (
     Mutant(
         "an error wanted for all numbers at once is kept by each alone",
         Kind.RANGES,
-        "curator.previews.forecasts:_widths",
+        "curator.previews.forecasts:_widths_at_size",
         "is_joint = joint or selects_by_noise(query)",
         "is_joint = selects_by_noise(query)",
         ("curator/test_shares_and_accuracy.py",),

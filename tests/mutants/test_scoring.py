@@ -45,8 +45,8 @@ MUTANTS = (
         "both numbers cost the whole price",
         Kind.CHARGE_ORDER,
         "curator.proposals.scores:ScoreProposal._prepare_strategy",
-        "noise = _noise(view.sensitivity, amount - row_count_amount, gaussian)",
-        "noise = _noise(view.sensitivity, amount, gaussian)",
+        "noise = _calibrated_noise(view.sensitivity, amount - row_count_amount, gaussian)",
+        "noise = _calibrated_noise(view.sensitivity, amount, gaussian)",
         ("publish/test_scoring.py::test_the_charge_is_the_price_and_no_more", *_LAW),
     ),
     Mutant(

@@ -104,7 +104,7 @@ MUTANTS = (
     Mutant(
         "equal tables in memory are one version",
         Kind.REUSE,
-        "ledger.accounts.joined_sources:_describe",
+        "ledger.accounts.joined_sources:_describe_without_reading",
         "        return JoinedSource(MEMORY, content, part=part)",
         "        return JoinedSource(MEMORY, content)",
         ("ledger/accounts/test_joined_sources.py::test_no_version_tells_whether_two_tables_in_memory_are_equal",),

@@ -38,8 +38,8 @@ MUTANTS = (
         "changed data are seen when their rows have been read",
         Kind.CONSENT,
         "server.releases.answer_clock:_DelayedOpening.wait_for_clock",
-        "self.late = self._clock.wait(self._started, self._doublings) > 0",
-        "self.late = False",
+        "self.is_late = self._clock.wait(self._started, self._doublings) > 0",
+        "self.late_phases = False",
         (f"{_CHANGED}::test_who_asks_first_is_answered_at_one_moment_whatever_rows_are_opened",),
     ),
     Mutant(
@@ -85,7 +85,7 @@ MUTANTS = (
     Mutant(
         "an answer is shown again only while its policy is as it was",
         Kind.REUSE,
-        "server.gateway:Gateway._show_again",
+        "server.gateway:Gateway._restore_answer",
         "if stored.answer:",
         "if not stored.kind:",
         ("server/test_gateway.py::test_a_released_answer_is_shown_again_whatever_becomes_of_the_policy",),
@@ -117,7 +117,7 @@ MUTANTS = (
     Mutant(
         "a request that was answered is bought again",
         Kind.CHARGE_ORDER,
-        "server.gateway:Gateway._find_request",
+        "server.gateway:Gateway._find_same_request",
         "self._find_answer(request, requested)",
         "None",
         (_CLIENTS, "server/test_gateway.py"),
@@ -230,7 +230,7 @@ MUTANTS = (
         "a long rehearsal counts as a short one",
         Kind.LIMITS,
         "server.gateway:Gateway._perform_free",
-        "self._rate_limit.withdraw_extra(caller.user, extra_cost, request_cost(act, spec))",
+        "self._rate_limit.withdraw_extra(caller.user, extra_cost, request_cost_in_questions(act, spec))",
         "",
         (
             ""
@@ -372,7 +372,7 @@ MUTANTS = (
     Mutant(
         "what is free counts as one question however long it is",
         Kind.CONSENT,
-        "server.releases.running_releases:request_cost",
+        "server.releases.running_releases:request_cost_in_questions",
         " + len(canonical_json(spec)) // BYTES",
         "",
         (f"{_COUNTER}::{_COUNTED}",),
@@ -380,7 +380,7 @@ MUTANTS = (
     Mutant(
         "a workload counts as one question however many it has",
         Kind.CONSENT,
-        "server.releases.running_releases:request_cost",
+        "server.releases.running_releases:request_cost_in_questions",
         "first + max(0, len(spec.get('questions', ())) - 1) // QUESTIONS",
         "first",
         (f"{_COUNTER}::{_COUNTED}",),
@@ -445,8 +445,8 @@ MUTANTS = (
         "an answer is written whole for every id that asks for it",
         Kind.LIMITS,
         "server.releases.running_releases:_store_release",
-        "    text_hash = _hash(stored.answer)\n",
-        "    text_hash = _hash(request.id + stored.answer)\n",
+        "    text_hash = _hash_or_empty(stored.answer)\n",
+        "    text_hash = _hash_or_empty(request.id + stored.answer)\n",
         (f"{_RUNNING}::test_many_ids_of_one_answer_keep_its_text_once",),
     ),
     Mutant(
@@ -516,7 +516,7 @@ MUTANTS = (
     Mutant(
         "of a price that is sent twice the last counts",
         Kind.CONSENT,
-        "server.requests.proposals:_require_distinct",
+        "server.requests.proposals:_require_distinct_names",
         "if len(dict(fields)) < len(fields):",
         "if False:",
         ("server/test_hostile_requests.py::test_a_field_given_twice_is_refused",),

@@ -111,7 +111,7 @@ MUTANTS = (
         "a standing is that of before",
         Kind.REUSE,
         "curator.curators:Curator.standing",
-        "if cached is None or cached.head != head or",
+        "if cached is None or cached.ledger_head != head or",
         "if cached is None or",
         (f"{_SHARED}::test_a_standing_is_computed_once_for_each_last_line",),
     ),
@@ -166,7 +166,7 @@ MUTANTS = (
     Mutant(
         "who asks the same text later asks under the first one's name",
         Kind.CONSENT,
-        "curator.question_cache:QuestionCache.get",
+        "curator.question_cache:QuestionCache.get_or_propose",
         "cached.context is context and ",
         "",
         ("curator/test_question_cache.py::test_whoever_asks_the_same_text_pays_under_their_own_name",),

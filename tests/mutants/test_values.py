@@ -176,7 +176,7 @@ MUTANTS = (
         "a table of groups and values of any size is read after the charge",
         Kind.CHARGE_ORDER,
         "curator.proposals.question_refusals:require_few_cells",
-        "if groups * cells > MAX_NUMBERS:",
+        "if groups * cells_per_group > MAX_NUMBERS:",
         "if False:",
         (f"{_ASKED}::test_large_tables_of_groups_and_values_are_refused_before_the_charge",),
     ),

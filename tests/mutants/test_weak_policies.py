@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "a tenth of a unit itself is not warned of",
         Kind.DELTA,
-        "curator.weak_policies:describe_exposure",
+        "curator.weak_policies:exposure_warning",
         "delta * units < MIN_WARNED_EXPOSURE",
         "delta * units <= MIN_WARNED_EXPOSURE",
         (f"{_HERE}test_an_owner_is_warned_from_a_tenth_of_a_unit_on",),
@@ -28,8 +28,8 @@ MUTANTS = (
         "what depends on the number of units is told with the shared warnings",
         Kind.CONSENT,
         "curator.checking:CheckReport.warnings",
-        "*describe_weak_policy(self.policy))",
-        "*describe_weak_policy(self.policy), *filter(None, [self.exposure]))",
+        "*weak_policy_warnings(self.policy))",
+        "*weak_policy_warnings(self.policy), *filter(None, [self.exposure]))",
         (f"{_HERE}test_only_the_private_part_of_a_check_depends_on_the_number_of_units",),
     ),
     Mutant(
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "half of an ε is judged where periods have accounts of their own",
         Kind.FACTOR_TWO,
-        "curator.weak_policies:describe_weak_policy",
+        "curator.weak_policies:weak_policy_warnings",
         "policy.budget.epsilon > MAX_LIFETIME_EPSILON",
         "policy.account_budget.epsilon > MAX_LIFETIME_EPSILON",
         (f"{_HERE}test_an_epsilon_above_ten_is_warned_of",),

@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "two cursors of one text are both asked",
         Kind.CONSENT,
-        "server.postgres.sessions:Session._selected_rows",
+        "server.postgres.sessions:Session._selections_to_run",
         "return [*selections, *cursors.values()]",
         "return selections",
         (f"{_SESSIONS}::test_two_cursors_fetched_in_one_text_are_refused_before_either_is_asked",),
@@ -61,7 +61,7 @@ MUTANTS = (
     Mutant(
         "a cursor that is declared again hides the one that was fetched before",
         Kind.CONSENT,
-        "server.postgres.sessions:Session._selected_rows",
+        "server.postgres.sessions:Session._selections_to_run",
         "declared.add(name)",
         "cursors.pop(name, None)",
         (f"{_SESSIONS}::test_two_cursors_fetched_in_one_text_are_refused_before_either_is_asked",),
@@ -102,7 +102,7 @@ MUTANTS = (
         "replies leave at once while rows are read",
         Kind.CONSENT,
         "server.postgres.listening:Connection.flush",
-        "if at_once and self._turns_before is not None and (self._turns_begun() == self._turns_before):",
+        "if at_once and self._turns_before is not None and (self._turns_begun_if_idle() == self._turns_before):",
         "if at_once:",
         (f"{_TURNS}::test_a_reply_leaves_at_once_if_no_rows_were_read_since_it_was_asked_for",),
     ),
@@ -125,7 +125,7 @@ MUTANTS = (
     Mutant(
         "a turn is told when it is over only",
         Kind.CONSENT,
-        "server.releases.fair_queue:FairQueue.turns_begun",
+        "server.releases.fair_queue:FairQueue.turns_begun_if_idle",
         "return None if self._running else begun",
         "return begun",
         (f"{_TURNS}::test_turns_are_told_from_their_begin_to_their_end",),
@@ -213,7 +213,7 @@ MUTANTS = (
     Mutant(
         "a column of another table is shown as the free table's own",
         Kind.HOSTILE,
-        "server.postgres.service_tables:_item_columns",
+        "server.postgres.service_tables:_columns_of_select_item",
         "qualifier not in ([], [alias])",
         "len(qualifier) > 1",
         (f"{_SESSIONS}::test_columns_of_the_free_tables_may_be_qualified_and_renamed",),
@@ -261,7 +261,7 @@ MUTANTS = (
     Mutant(
         "replies leave at once while a policy is reopened",
         Kind.CONSENT,
-        "server.releases.answer_clock:DelayedOpenings.turns_begun",
+        "server.releases.answer_clock:DelayedOpenings.turns_begun_if_idle",
         "return None if self._ended < begun else begun",
         "return begun",
         (f"{_TURNS}::test_a_reopening_is_a_turn_too",),
@@ -286,8 +286,8 @@ MUTANTS = (
         "an unforeseen failure is told in its own words",
         Kind.CONSENT,
         "server.postgres.error_reports:_error_fields",
-        "return _field_letters('XX000', fault.rule, fault.place, fault.fix)",
-        "return _field_letters('XX000', str(error), fault.place, fault.fix)",
+        "return _fields_by_letter('XX000', fault.rule, fault.place, fault.fix)",
+        "return _fields_by_letter('XX000', str(error), fault.place, fault.fix)",
         (f"{_SESSIONS}::test_an_unforeseen_failure_is_one_fixed_text",),
     ),
     Mutant(

@@ -107,7 +107,7 @@ MUTANTS = (
     Mutant(
         "the amount of a workload is held and given back",
         Kind.CHARGE_ORDER,
-        "curator.proposals.workloads:WorkloadProposal._buy",
+        "curator.proposals.workloads:WorkloadProposal._buy_unstored",
         "requested.open(entry, whole=True)",
         "requested.open(entry)",
         (f"{_CURATOR}::test_several_questions_are_one_charge_with_one_receipt",),
@@ -123,7 +123,7 @@ MUTANTS = (
     Mutant(
         "a stored answer is as good however wide",
         Kind.REUSE,
-        "curator.proposals.workloads:WorkloadProposal._buy",
+        "curator.proposals.workloads:WorkloadProposal._buy_unstored",
         "BatchQuestion(question.text, identity, strategy.required_accuracy)",
         "BatchQuestion(question.text, identity, dict.fromkeys(strategy.required_accuracy, 0))",
         (f"{_CURATOR}::test_what_was_bought_is_not_bought_again",),

@@ -65,10 +65,10 @@ class Run:
 class Runner:
     def __init__(self, session: pytest.Session, records: Records, folder: Path) -> None:
         self._items = {item.nodeid: item for item in session.items}
-        self._examples: dict[str, list[str]] = defaultdict(list)
+        self._first_readable_examples: dict[str, list[str]] = defaultdict(list)
         for test in self._items:
-            self._examples[function_name(test)].append(test)
-        self._session, self._records = session, records
+            self._first_readable_examples[function_name(test)].append(test)
+        self._session, self._request_records = session, records
         _import_late(records.imported)
         self._functions, self._overlay = LiveFunctions(), Overlay(folder)
         self._folder = folder
@@ -100,7 +100,7 @@ class Runner:
         return Result(name, outcome, killer, len(tests), round(self._spent - begin, 2))
 
     def _covering(self, site: Site) -> list[str]:
-        ranked = self._records.covering(site, self._examples, self._killers)
+        ranked = self._request_records.covering(site, self._first_readable_examples, self._killers)
         return [test for test in ranked if test in self._items and self._green.get(test, True)]
 
     def _confirms(self, site: Site, test: str, tests: Sequence[str], cap: float) -> bool:
@@ -162,7 +162,7 @@ class Runner:
         items = [self._items[test] for test in tests]
         for item, following in zip(items, [*items[1:], None], strict=True):
             say(f"start {item.nodeid}")
-            _limit_cpu(self._records.seconds(item.nodeid), cap)
+            _limit_cpu(self._request_records.seconds(item.nodeid), cap)
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if reports.failed:
                 say(f"failed {item.nodeid}")
@@ -195,7 +195,7 @@ class Runner:
         """A test that waits hangs if it takes far longer than it did, on a machine that may be busy; one that computes
         is ended by :func:`_limit_cpu`.
         """
-        return time.monotonic() + 45 + 30 * self._records.seconds(test)
+        return time.monotonic() + 45 + 30 * self._request_records.seconds(test)
 
 
 def _limit_cpu(recorded: float, cap: float) -> None:

@@ -120,7 +120,7 @@ def _check_moves(engine: DuckDB, policies: list[sf.Policy], relation: str, textb
     price, proposal = Price(2), proposed_to(engine, textbook=textbook)
     reading = proposal._reading(price)
     found = [refill(engine, each).read(reading, 3) for each in policies]
-    candidates, steps = proposal._candidates(price), proposal._split_price(price)
+    candidates, steps = proposal._candidates(price), proposal._steps_for_price(price)
     generator = np.random.default_rng(1)
     furthest: float = 0
     guesses = [lambda view, top=scale: generator.integers(0, top + 1, view.size) for scale in (0, 1, 50, 5000)]
@@ -148,7 +148,7 @@ def test_a_choice_is_as_likely_on_neighbours_as_its_price_says(relation: str) ->
     price = Price(2)
     tables = [exact(policy_of(each, relation=relation), price) for each in worlds(relation, False)]
     proposal = tables[0][0]
-    choice, candidates = proposal._split_price(price).selection, proposal._candidates(price)
+    choice, candidates = proposal._steps_for_price(price).selection, proposal._candidates(price)
     generator, widest = np.random.default_rng(3), 0.0
     for _ in range(60):
         scores = candidates.scores(lambda view: generator.integers(0, 9, view.size))
@@ -192,7 +192,7 @@ def test_the_charge_is_that_of_all_steps_and_nothing_is_left_over(
         assert [each.kind for each in lines].count("tab-close") == 1
         account = clinic._context.account
         proposal = clinic.mwem("people", NAMES, 2, rounds=3)
-        curves = proposal._split_price(Price(**price)).curves
+        curves = proposal._steps_for_price(Price(**price)).curves
         costs = [account.cost(curves[0]), *(account.cost(each) for _ in range(3) for each in curves[1:])]
         assert [account.recomputed(each) for each in steps] == costs
         for name, spent in account.spent.items():
@@ -200,7 +200,7 @@ def test_the_charge_is_that_of_all_steps_and_nothing_is_left_over(
             assert spent is None or spent - (before[name] or 0) == sum(filter(None, paid))
         if price == {"epsilon": 2}:
             assert account.spent["pure"] == 2
-        assert Price(**price).kept_by(proposal._split_price(Price(**price)).curve)
+        assert Price(**price).kept_by(proposal._steps_for_price(Price(**price)).curve)
         assert len(model.rounds) == model.planned == 3
         assert not account.open_tabs()
 
@@ -322,7 +322,7 @@ def test_a_model_by_the_notes_is_released_replayed_and_read_back(tmp_path: Path,
     with curator(tmp_path, people(3, 400), relation=relation) as clinic:
         proposal = clinic.mwem("people", NAMES, 2, rounds=15, update="notes")
         found = proposal.release(epsilon=20)
-        steps, candidates = proposal._split_price(Price(20)), len(proposal._candidates(Price(20)))
+        steps, candidates = proposal._steps_for_price(Price(20)), len(proposal._candidates(Price(20)))
         again = FittedModel.from_json(found.to_json())
     threshold = proposal._update_threshold(steps, candidates, found.model.measured)
     steepest = 2 * np.sqrt(np.log(36) / 15) * found.model.measured
@@ -542,7 +542,7 @@ def test_queries_count_the_rows_of_their_cells(tmp_path: Path, relation: str, te
     scores = candidates.scores(lambda view: np.full(view.size, 5))
     assert scores.extract(read).tolist() == [abs(each - 5) for each in truth]
     assert (
-        scores.sensitivity == proposal._split_price(Price(2)).sensitivity.total == 1
+        scores.sensitivity == proposal._steps_for_price(Price(2)).sensitivity.total == 1
     )  # for replacement too: a count is 0 or 1
     with curator(tmp_path, rows, relation=relation) as clinic:
         found = clinic.mwem("people", NAMES, rounds=3, **given).release(epsilon=2)

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import sfumato as sf
-from sfumato.curator.proposals.table_auctions import AuctionProposal, PriceDraw
+from sfumato.curator.proposals.table_auctions import AuctionProposal, AuctionRelease
 from sfumato.ledger import Entry, StoredAnswer, Tab, spending
 from sfumato.plan.readings.total_readings import GroupTotals, LinearScores, Totals
 from sfumato.policy import Type
@@ -93,7 +93,9 @@ def test_a_tab_pays_for_a_choice_and_then_a_measurement_and_gives_back_the_rest(
     """Every step is charged before it is read, with a key of its own; the explicit end frees what is unspent."""
     account, engine, version = shop._context.account, shop._context.engine, shop._context.version
     proposal, question = auction(shop), shop.sql(GROUPED)
-    choice = PriceDraw(proposal.batch(2), proposal.question.groups, proposal.prices, proposal.unit, Price(2), version)
+    choice = AuctionRelease(
+        proposal.batch(2), proposal.question.groups, proposal.prices, proposal.unit, Price(2), version
+    )
     assert isinstance(choice.batch.measurements[0].reading, LinearScores)
     totals = DeclaredGroupsRelease(
         price_release(question.bounding_options, Price(3)), question.shared_parts.requests, question.groups, version

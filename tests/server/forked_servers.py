@@ -27,7 +27,7 @@ from sfumato.engine.duckdb.driver import StatementReader
 from sfumato.server.connections import bound_http_socket
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.releases.answer_clock import AnswerClock
-from sfumato.server.serving import ProcessSettings, run
+from sfumato.server.serving import ProcessSettings, run_server
 from sfumato.server.settings import ServerSettings
 
 _SECONDS = 120
@@ -167,7 +167,7 @@ def _answer(given: ProcessSettings, listener: socket.socket, ready: Connection, 
         setattr(AnswerClock, "wait", lambda *_: 0)  # noqa: B010
     if holding:
         setattr(StatementReader, "read", _holding(StatementReader.read))  # noqa: B010
-    sys.exit(run(given, listener, lambda: ready.send(True)))
+    sys.exit(run_server(given, listener, lambda: ready.send(True)))
 
 
 def _holding(read: Callable[..., Any]) -> Callable[..., Any]:

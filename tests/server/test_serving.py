@@ -33,7 +33,7 @@ from sfumato.server.connections import admitted_peers
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.serving import ProcessSettings, _owner_login_link, _run_worker
 from sfumato.server.settings import ServerSettings
-from sfumato.server.worker_processes import channel
+from sfumato.server.worker_processes import open_channel
 
 BOUGHT = {"kind": "questions", "spec": {"sql": COUNT}, "price": {"epsilon": "0.01"}}
 
@@ -321,7 +321,7 @@ def test_a_process_that_cannot_start_says_why_without_a_traceback(
 ) -> None:
     given = ProcessSettings((policy,), None, ServerSettings())
     policy.write_text("nonsense = [")
-    here, there = channel()
+    here, there = open_channel()
     with here, there, pytest.raises(SystemExit) as ended:
         _run_worker(given, there, None)  # type: ignore[arg-type]
     assert ended.value.code == 1

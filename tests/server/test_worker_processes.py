@@ -21,10 +21,10 @@ import pytest
 from server.echoing_processes import serve
 from sfumato.server.worker_processes import (
     MAX_UNCONFIRMED,
-    channel,
     confirm_connection,
     count_confirmed,
     hand_over,
+    open_channel,
     receive_connections,
 )
 
@@ -199,7 +199,7 @@ def test_a_signal_that_comes_before_anybody_answers_ends_it_well(tmp_path: Path)
 
 
 def test_what_is_handed_over_is_counted_until_it_is_confirmed() -> None:
-    here, there = channel()
+    here, there = open_channel()
     one, other = socket.socketpair()
     with here, there, one, other:
         assert count_confirmed(here) == 0

@@ -53,7 +53,7 @@ REGISTRY = Registry(
         ),
     ),
     exempt={
-        "ledger.accounts.approvals.ApprovalCondition._covers": (
+        "ledger.accounts.approvals.ApprovalCondition._covers_charge": (
             "it compares a sum of exact fractions with a granted share: tests/ledger/test_approval_requests.py"
         ),
     },

@@ -29,7 +29,7 @@ from sfumato.curator.proposals.running_counts import RunningTotalsProposal
 from sfumato.curator.proposals.scores import ScoreProposal
 from sfumato.curator.proposals.sessions import SessionProposal
 from sfumato.curator.proposals.synthesis import SynthesisProposal
-from sfumato.curator.proposals.table_auctions import PriceDraw
+from sfumato.curator.proposals.table_auctions import AuctionRelease
 from sfumato.curator.step_counts import StepCounts, StepSearch
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.mechanisms.sparse import AboveThreshold
@@ -52,13 +52,15 @@ REGISTRY = Registry(
         ),
     ),
     {
-        "curator.cell_proposals._share_holding": "it counts sampled cells for the owner's eyes, and releases nothing",
+        "curator.cell_proposals._share_containing_any": "it counts sampled cells for the owner, and releases nothing",
         "curator.proposals.questions.Question.error": "it adds the assumed δ to a forecast whose widths have vectors",
-        "curator.previews.forecasts.draw_errors": "it draws a line through what forecasts say",
-        "curator.previews.explaining.explain": _SAID,
+        "curator.previews.forecasts.draw_error_by_price": "it draws a line through what forecasts say",
+        "curator.previews.explaining.explain_release": _SAID,
         "curator.previews.explaining._share_text": _SAID,
-        "curator.previews.explaining._subtotal_operators": _SAID,
-        "curator.previews.forecasts._widths": "it measures a stand-in by the estimators of answers, which have vectors",
+        "curator.previews.explaining._explain_subtotals": _SAID,
+        "curator.previews.forecasts._widths_at_size": (
+            "it measures a stand-in by the estimators of answers, which have vectors"
+        ),
         "curator.proposals.combined_questions.CombinedQuestion._widths_at_size": (
             "it measures a stand-in by the estimators of answers, which have vectors"
         ),
@@ -68,18 +70,18 @@ REGISTRY = Registry(
         "curator.proposals.logistic.LogisticProposal._forecast": "it assumes data for widths with vectors",
         "curator.proposals.logistic.LogisticProposal.explain": _SAID,
         "curator.proposals.logistic.LogisticProposal.price": "it searches the least price for a width with vectors",
-        "curator.proposals.synthesis._cells_price_share": _SAID,
+        "curator.proposals.synthesis._cells_price_share_text": _SAID,
         "curator.proposals.tab_releases.SteppedRelease.run": "it adds up the costs of curves with vectors",
         "curator.proposals.wide_logistic.WideLogisticProposal._forecast": "it says that no coefficient has a width",
         "curator.proposals.released_bounds.Bounds.words": _SAID,
-        "curator.proposals.marginals.MarginalsProposal._plan_table": _SAID,
+        "curator.proposals.marginals.MarginalsProposal._explain_measurements": _SAID,
         "curator.proposals.marginals.MarginalsProposal.price": "it searches the least price for a width with vectors",
         "curator.proposals.moment_proposals.MomentsProposal.receipt": _SAID,
         "curator.proposals.mwem.MwemProposal.explain": _SAID,
         "curator.proposals.online.OnlineProposal.explain": _SAID,
         "curator.proposals.private_bounds.BoundsProposal.explain": _SAID,
         "curator.proposals.private_limits.UnitLimits.words": _SAID,
-        "curator.previews.forecasts.selection_quality": _SAID,
+        "curator.previews.forecasts.quality_of_selected_columns": _SAID,
         "curator.proposals.running_counts.RunningTotalsProposal.explain": _SAID,
         "curator.proposals.running_counts.RunningTotalsProposal.price": (
             "it searches the least price for a width with vectors"
@@ -90,7 +92,7 @@ REGISTRY = Registry(
         "curator.proposals.survival.SurvivalProposal.build_answer": "it puts noisy counts into their unit",
         "curator.proposals.scores.ScoreProposal.explain": _SAID,
         "curator.proposals.sessions.SessionProposal.explain": _SAID,
-        "curator.proposals.synthesis.SynthesisProposal.operators": _SAID,
+        "curator.proposals.synthesis.SynthesisProposal.plan_steps": _SAID,
         "curator.proposals.synthesis.SynthesisProposal.price": "it searches the least price for a width with vectors",
         "audit.lower_bounds.verdicts.plot_shares": "it draws a picture of two distributions",
         "audit.whole_policies.audit_stages.refute_by_draws": "it draws samples for falsify, which has vectors",
@@ -210,12 +212,12 @@ def _session_error() -> Iterator[Vector]:
         yield exact(wanted, ask, own, questions, sure)
 
 
-@formula("curator.proposals.session_answers._interval")
+@formula("curator.proposals.session_answers._value_interval")
 def _session_range() -> Iterator[Vector]:
     for value, scale, step, off in ((7, 3, Fraction(1, 2), 0), (-2, 5, 1, Fraction(1, 4)), (0, 9, Fraction(1, 8), 1)):
         reach = _wide(scale, "0.95") * Fraction(step) + off
         found = ThresholdAnswer(True, Fraction(value), Laplace(scale), Fraction(step), Fraction(off))
-        yield exact((float(value - reach), float(value + reach)), session_answers._interval, found, "0.95")
+        yield exact((float(value - reach), float(value + reach)), session_answers._value_interval, found, "0.95")
 
 
 # ── forecasts of proposals ─────────────────────────────────────────────────────────────────────
@@ -228,7 +230,7 @@ def _synopsis_width() -> Iterator[Vector]:
     yield exact(0.75, bought_synopses._max_half_width, [(-1.0, 0.5)])
 
 
-@formula("curator.proposals.marginals.MarginalsProposal._independent_widths")
+@formula("curator.proposals.marginals.MarginalsProposal._widths_if_independent")
 def _alone() -> Iterator[Vector]:
     """z·σ of noise on whole marginals, whose variances share ρ by the cube roots of their cells."""
     own = attributes((2, 3, 4))
@@ -240,7 +242,7 @@ def _alone() -> Iterator[Vector]:
         wanted = {places: z * math.sqrt(v) for places, v in zip(workload.sets, each, strict=True)}
         stub = SimpleNamespace(workload=workload, attributes=own, objective="total")
         low, high = ({places: w * (1 + sign * 2e-6) for places, w in wanted.items()} for sign in (-1, 1))
-        yield between(low, high, MarginalsProposal._independent_widths, stub, plan, sure)
+        yield between(low, high, MarginalsProposal._widths_if_independent, stub, plan, sure)
 
 
 @formula("curator.proposals.mwem.MwemProposal.error")
@@ -259,13 +261,13 @@ def _mwem_wide() -> Iterator[Vector]:
         yield exact(written, MwemProposal._half_width_text, None, Laplace(scale), unit, Fraction(19, 20))
 
 
-@formula("curator.proposals.running_counts.RunningTotalsProposal._widths")
+@formula("curator.proposals.running_counts.RunningTotalsProposal._half_widths")
 def _running_widths() -> Iterator[Vector]:
     """A whole number is shown rounded, by up to a half; all periods together share the chance."""
     noise = SimpleNamespace(widths=lambda sure, k: np.array([k / (1 - Fraction(sure)), 1.0], float))
     for joint, whole, wanted in ((False, True, [20.5, 1.5]), (True, True, [80.5, 1.5]), (True, False, [80.0, 1.0])):
         own = SimpleNamespace(_groups=range(4), _rounding_error=0.5 if whole else 0.0)
-        yield exact(wanted, RunningTotalsProposal._widths, own, SimpleNamespace(noise=noise), "0.95", joint)
+        yield exact(wanted, RunningTotalsProposal._half_widths, own, SimpleNamespace(noise=noise), "0.95", joint)
 
 
 @formula("curator.proposals.scores.ScoreProposal._distance_half_width")
@@ -326,7 +328,7 @@ def _first_width() -> Iterator[Vector]:
             )
 
 
-@formula("curator.proposals.table_auctions.PriceDraw.error")
+@formula("curator.proposals.table_auctions.AuctionRelease.error")
 def _auction_error() -> Iterator[Vector]:
     """The exponential mechanism over n prices loses more than 2Δ·ln(n/β)/ε with probability β at most."""
     for epsilon, prices, sure in ((1, 4, "0.95"), (Fraction(1, 2), 10, "0.99"), (2, 2, "0.9")):
@@ -335,7 +337,7 @@ def _auction_error() -> Iterator[Vector]:
         own = SimpleNamespace(batch=batch, prices=range(prices), unit=4)
         most = 2 * 3 * math.log(prices / float(1 - Fraction(sure))) / float(epsilon) / 4
         loss = 2 * 3 * math.log((prices - 1) * float(Fraction(sure)) / float(1 - Fraction(sure))) / float(epsilon) / 4
-        yield between(loss - 0.5, most + 0.5, PriceDraw.error, own, sure)
+        yield between(loss - 0.5, most + 0.5, AuctionRelease.error, own, sure)
 
 
 @formula("curator.proposals.workloads._share_count")
@@ -357,7 +359,7 @@ def _surely_inside() -> Iterator[Vector]:
         yield exact(above + _wide(scale, sure) + 1, step_counts.selection_threshold, Laplace(scale), steps, sure)
 
 
-@formula("curator.step_counts.StepCounts.covered")
+@formula("curator.step_counts.StepCounts.covered_share_range")
 def _covered() -> Iterator[Vector]:
     """The least and the greatest inside/(inside + outside) over all whole numbers that both ranges allow."""
     for inside, outside, scale in ((40, 6, 2), (3, 50, 4), (-9, 2, 3)):
@@ -365,10 +367,10 @@ def _covered() -> Iterator[Vector]:
         ends = [range(max(0, each - reach), max(0, each) + reach + 1) for each in (inside, outside)]
         shares = [Fraction(i, i + o) if i + o else Fraction(0) for i, o in itertools.product(*ends)]
         own = SimpleNamespace(inside=inside, outside=outside, counter=Laplace(scale))
-        yield exact((min(shares), max(shares)), StepCounts.covered, own)
+        yield exact((min(shares), max(shares)), StepCounts.covered_share_range, own)
 
 
-@formula("curator.step_counts._share")
+@formula("curator.step_counts._share_inside")
 def _share() -> Iterator[Vector]:
     for inside, outside, wanted in (
         (3, 1, Fraction(3, 4)),
@@ -376,7 +378,7 @@ def _share() -> Iterator[Vector]:
         (0, 5, Fraction(0)),
         (7, 0, Fraction(1)),
     ):
-        yield exact(wanted, step_counts._share, inside, outside)
+        yield exact(wanted, step_counts._share_inside, inside, outside)
 
 
 @formula("curator.step_counts.StepSearch.error")

@@ -65,7 +65,7 @@ def _generated_kinds() -> dict[str, ReleaseKind]:
     """Return the release kinds whose command is generated from the fields of their spec."""
     from sfumato.curator.release_kinds import all_kinds
 
-    return {name: kind for name, kind in all_kinds().items() if "command" not in kind.skins}
+    return {name: kind for name, kind in all_kinds().items() if "command" not in kind.refusal_by_skin}
 
 
 class Commands(click.Group):

@@ -151,7 +151,7 @@ class RemoteCurator(Proposing):
         The result has the methods of the same proposal in a local curator.
         """
         kind = kind_for_spec(spec)
-        kind.require("rest")
+        kind.require_offered_in("rest")
         values = {field.name: getattr(spec, field.name) for field in spec_fields(kind.spec)}
         _require_sendable(spec, values)
         remote_class = RemoteTest if kind.name == "test" else RemoteProposal

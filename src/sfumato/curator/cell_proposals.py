@@ -139,7 +139,7 @@ def propose_readings(
     return propose_readings_for_texts(samples, decimal)
 
 
-def texts_among_numbers(
+def frequent_texts_among_numbers(
     sampled: Mapping[str, Sequence[str | None]], nulls: Collection[str] = ()
 ) -> dict[str, tuple[str, ...]]:
     """Return, for each column that is one of numbers but for a few frequent texts, those texts. PRIVATE."""
@@ -164,7 +164,7 @@ def propose_readings_for_texts(
     samples: Mapping[str, Mapping[str, int]],
     decimal: str = ".",
     *,
-    kind: Type | None = None,
+    required_type: Type | None = None,
     thresholds: ProposalThresholds = UNSEEN,
 ) -> dict[str, CellProposal]:
     """Propose a reading, of one type if it is known, for the counted texts of each column that are not just texts.
@@ -174,8 +174,10 @@ def propose_readings_for_texts(
     candidates = {
         name: [
             reading
-            for reading in _days_as_timestamps(_candidate_readings(texts, thresholds.min_share), kind)
-            if reading.allows_decimal(decimal) and kind in (None, reading.type)
+            for reading in _dates_as_timestamps_if_required(
+                _candidate_readings(texts, thresholds.min_share), required_type
+            )
+            if reading.allows_decimal(decimal) and required_type in (None, reading.type)
         ]
         for name, texts in samples.items()
         if texts
@@ -199,9 +201,9 @@ def propose_readings_for_texts(
 class MissingMarkers:
     """The markers of missing cells among sampled cells. PRIVATE."""
 
-    counts: Mapping[str, int]
+    count_by_marker: Mapping[str, int]
     """The cells of each marker, the most frequent first."""
-    cells: int
+    sampled_cells: int
     """The number of sampled cells that are there."""
 
 
@@ -215,16 +217,20 @@ def count_missing_markers(source: Path, relation: str | None, columns: Sequence[
     )
 
 
-def propose_folding(source: Path, relation: str | None, column: str, values: Sequence[str]) -> CellProposal | None:
+def propose_trim_and_case(
+    source: Path, relation: str | None, column: str, values: Sequence[str]
+) -> CellProposal | None:
     """Propose to trim texts, or to turn their letters, where that makes more of them listed values. PRIVATE."""
-    return propose_folding_for_texts(_count_texts(sample_texts(source, relation, [column]).get(column, [])), values)
+    return propose_trim_and_case_for_texts(
+        _count_texts(sample_texts(source, relation, [column]).get(column, [])), values
+    )
 
 
-def propose_folding_for_texts(texts: Mapping[str, int], values: Sequence[str]) -> CellProposal | None:
+def propose_trim_and_case_for_texts(texts: Mapping[str, int], values: Sequence[str]) -> CellProposal | None:
     """Propose to trim counted texts, or to turn their letters, where more of them become listed values. PRIVATE."""
     fits = {
         rules: sum(texts[text] for text in texts if rules.fold(text) in folded)
-        for rules, folded in _folding_rules(values)
+        for rules, folded in _trim_and_case_rules_with_folded_values(values)
     }
     as_stored = sum(texts.get(value, 0) for value in values)
     best = max(fits.values(), default=0)
@@ -238,7 +244,7 @@ def propose_folding_for_texts(texts: Mapping[str, int], values: Sequence[str]) -
     return CellProposal(CellReading(Type.TEXT, chosen), is_certain=False, examples=tuple(turned[:3]))
 
 
-def _folding_rules(values: Sequence[str]) -> list[tuple[CellRules, set[str]]]:
+def _trim_and_case_rules_with_folded_values(values: Sequence[str]) -> list[tuple[CellRules, set[str]]]:
     """List the rules that may turn texts into listed values, each with the listed values as it turns them."""
     case = "upper" if all(value == upper(value) for value in values) else "lower"
     turned = {value: CASES[case](value) for value in values}
@@ -255,7 +261,9 @@ def refuse_second_header(sampled: Mapping[str, Sequence[str | None]], original: 
 
     Such a row has words and no digit in the columns, two or more, in which all but a few other cells have a digit.
     """
-    numeric = [texts for texts in sampled.values() if _share_holding(_count_texts(texts[1:]), digits) >= _MIN_SHARE]
+    numeric = [
+        texts for texts in sampled.values() if _share_containing_any(_count_texts(texts[1:]), digits) >= _MIN_SHARE
+    ]
     first_row = [texts[0] or "" for texts in numeric if len(texts) > _MIN_OTHER_ROWS]
     words = [text for text in first_row if text.strip() not in USUAL_NULLS]
     if len(words) >= 2 and not set(digits) & set("".join(first_row)):
@@ -278,7 +286,7 @@ def _choose_reading(
     trials: TriedDeclarations,
     name: str,
     texts: Mapping[str, int],
-    readings: Sequence[CellReading],
+    candidate_readings: Sequence[CellReading],
     decimal: str,
     thresholds: ProposalThresholds,
 ) -> CellProposal | None:
@@ -286,34 +294,34 @@ def _choose_reading(
     cells = sum(texts.values())
     fits = trials.fits(name)
     if max(fits) < _MIN_SHARE * cells:
-        several_formats = _propose_several_formats(texts, dict(zip(readings, fits, strict=True)), thresholds)
+        several_formats = _propose_several_formats(texts, dict(zip(candidate_readings, fits, strict=True)), thresholds)
         if several_formats is not None or max(fits) < thresholds.min_share * cells:
             return several_formats
-    first = _first_near_best(fits, cells, thresholds)
+    first = _index_of_first_near_best(fits, cells, thresholds)
     others = [
         index
-        for index, reading in enumerate(readings)
+        for index, reading in enumerate(candidate_readings)
         if index != first
-        and reading.is_comparable(readings[first])
-        and _is_undecided(fits[index], fits[first], cells, thresholds)
+        and reading.is_comparable(candidate_readings[first])
+        and _is_close_rival(fits[index], fits[first], cells, thresholds)
     ]
     conflicts = zip(others, trials.conflicts(name, first, others), strict=True)
     chosen, *rivals = sorted(
         [first, *(index for index, conflict in conflicts if conflict)], key=lambda index: -fits[index]
     )
-    reading = readings[chosen]
+    reading = candidate_readings[chosen]
     is_known = reading.rules == CellRules() or (reading.rules.decimal == decimal and not reading.rules.currency)
-    has_enough_cells = (cells >= _MIN_CELLS or is_known) and _has_enough_booleans(reading, texts)
+    has_enough_cells = (cells >= _MIN_CELLS or is_known) and _has_enough_of_both_booleans(reading, texts)
     is_certain = has_enough_cells and not rivals and not reading.guesses_century
     return CellProposal(
         reading,
         is_certain,
-        tuple(readings[index] for index in rivals),
-        _examples(texts, trials.readings(name, chosen)),
+        tuple(candidate_readings[index] for index in rivals),
+        _first_readable_examples(texts, trials.readings(name, chosen)),
     )
 
 
-def _first_near_best(fits: Sequence[int], cells: int, thresholds: ProposalThresholds) -> int:
+def _index_of_first_near_best(fits: Sequence[int], cells: int, thresholds: ProposalThresholds) -> int:
     """Return the first reading that fits most cells, and of which no other one fits many more."""
     few = max(thresholds.min_deciding_cells, _TIE * cells)
     return next(
@@ -321,13 +329,13 @@ def _first_near_best(fits: Sequence[int], cells: int, thresholds: ProposalThresh
     )
 
 
-def _is_undecided(fit: int, chosen_fit: int, cells: int, thresholds: ProposalThresholds) -> bool:
+def _is_close_rival(fit: int, chosen_fit: int, cells: int, thresholds: ProposalThresholds) -> bool:
     """Return whether too few cells decide for a chosen reading against one that fits so many."""
     few = max(thresholds.min_deciding_cells, _MIN_DECIDING_SHARE * cells)
     return fit >= _MIN_RIVAL_SHARE * cells and chosen_fit - fit < few
 
 
-def _has_enough_booleans(reading: CellReading, texts: Mapping[str, int]) -> bool:
+def _has_enough_of_both_booleans(reading: CellReading, texts: Mapping[str, int]) -> bool:
     """Return whether both words for truths that a reading declares, if any, are in many cells."""
     few = max(_MIN_DECIDING, _MIN_DECIDING_SHARE * sum(texts.values()))
     declared = [words for words in (reading.rules.true, reading.rules.false) if words]
@@ -335,7 +343,7 @@ def _has_enough_booleans(reading: CellReading, texts: Mapping[str, int]) -> bool
     return all(count >= few for count in counts)
 
 
-def _examples(texts: Iterable[str], values: Iterable[Any]) -> tuple[tuple[str, Any], ...]:
+def _first_readable_examples(texts: Iterable[str], values: Iterable[Any]) -> tuple[tuple[str, Any], ...]:
     return tuple(islice((pair for pair in zip(texts, values, strict=True) if pair[1] is not None), 3))
 
 
@@ -359,12 +367,12 @@ def _propose_several_formats(
     with TriedDeclarations({"": (texts, [reading.declaration])}) as trials:
         if trials.fits("")[0] < thresholds.min_share * cells:
             return None
-        return CellProposal(reading, is_certain=False, examples=_examples(texts, trials.readings("", 0)))
+        return CellProposal(reading, is_certain=False, examples=_first_readable_examples(texts, trials.readings("", 0)))
 
 
 def _candidate_readings(texts: Mapping[str, int], min_share: float) -> list[CellReading]:
     """List the readings of the family that are possible for most cells, by the characters they need."""
-    has_digits = _share_holding(texts, digits) >= min_share
+    has_digits = _share_containing_any(texts, digits) >= min_share
     return [
         *(_number_readings(texts) if has_digits else ()),
         *(_time_readings(texts) if has_digits else ()),
@@ -372,14 +380,14 @@ def _candidate_readings(texts: Mapping[str, int], min_share: float) -> list[Cell
     ]
 
 
-def _days_as_timestamps(readings: Sequence[CellReading], kind: Type | None) -> list[CellReading]:
+def _dates_as_timestamps_if_required(readings: Sequence[CellReading], required_type: Type | None) -> list[CellReading]:
     """Return the readings; those of days as timestamps if the column has that type: a day is its midnight."""
-    if kind is not Type.TIMESTAMP:
+    if required_type is not Type.TIMESTAMP:
         return list(readings)
-    return [CellReading(kind, each.rules) if each.type is Type.DATE else each for each in readings]
+    return [CellReading(required_type, each.rules) if each.type is Type.DATE else each for each in readings]
 
 
-def _share_holding(texts: Mapping[str, int], parts: Iterable[str]) -> float:
+def _share_containing_any(texts: Mapping[str, int], parts: Iterable[str]) -> float:
     """Return the share of cells that contain one of the parts."""
     sought = tuple(parts)
     containing = sum(count for text, count in texts.items() if any(part in text for part in sought))
@@ -391,10 +399,10 @@ def _number_readings(texts: Mapping[str, int]) -> list[CellReading]:
     codes = sum(count for text, count in texts.items() if text[:1] == "0" and text[1:2].isdigit())
     is_code = codes > (1 - _MIN_SHARE) * sum(texts.values())
     readings = [] if is_code else [CellReading(Type.INTEGER), CellReading(Type.REAL)]
-    currencies = [sign for sign in _CURRENCIES if _share_holding(texts, [sign]) >= 0.5]
+    currencies = [sign for sign in _CURRENCIES if _share_containing_any(texts, [sign]) >= 0.5]
     for decimal, thousands in (("", ""), *_SEPARATORS):
         characters = [*decimal, *thousands, *("\u00a0\u202f" if thousands == " " else "")]
-        is_used = _share_holding(texts, characters) > _TIE
+        is_used = _share_containing_any(texts, characters) > _TIE
         for currency in currencies or [""] * is_used:
             rules = CellRules(decimal=decimal, thousands=thousands, currency=currency)
             readings += [CellReading(Type.INTEGER, rules), CellReading(Type.REAL, rules)]
@@ -403,8 +411,8 @@ def _number_readings(texts: Mapping[str, int]) -> list[CellReading]:
 
 def _time_readings(texts: Mapping[str, int]) -> list[CellReading]:
     """List the readings of dates and times whose separators, names and clocks most cells have."""
-    separators = {letter for letter in "./-, " if _share_holding(texts, [letter]) >= 0.5}
-    has_names = _share_holding(texts, ascii_letters) >= 0.5
+    separators = {letter for letter in "./-, " if _share_containing_any(texts, [letter]) >= 0.5}
+    has_names = _share_containing_any(texts, ascii_letters) >= 0.5
     colons = Counter[int]()
     for text, count in texts.items():
         colons[text.count(":")] += count

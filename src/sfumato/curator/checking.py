@@ -26,7 +26,7 @@ from sfumato.curator.lost_cells import RulesToAdd, propose_rules_to_add
 from sfumato.curator.policy_account import PathOrText, read_policy, require_permitted_delta_of_file
 from sfumato.curator.previews.advising import Advice
 from sfumato.curator.proposals.questions import Question
-from sfumato.curator.weak_policies import describe_exposure, describe_weak_policy
+from sfumato.curator.weak_policies import exposure_warning, weak_policy_warnings
 from sfumato.engine.opening import misquoted_lines, open_engine, open_inspector
 from sfumato.engine.protocols import Engine, Inspection, Inspector
 from sfumato.errors import InvalidPolicy, SfumatoError
@@ -48,12 +48,12 @@ class ReleaseDuration:
     seconds: float
 
 
-def answer_after(times: Iterable[ReleaseDuration]) -> int | None:
+def suggested_answer_delay(durations: Iterable[ReleaseDuration]) -> int | None:
     """Propose the seconds after which a server should answer: the least power of two, from 1, above all durations.
 
     None where nothing was measured. PRIVATE until the owner decides to use it.
     """
-    longest = max((timing.seconds for timing in times), default=None)
+    longest = max((timing.seconds for timing in durations), default=None)
     return None if longest is None else max(1, 2 ** math.ceil(math.log2(max(longest, 2**-20))))
 
 
@@ -83,7 +83,7 @@ def _time_question(
     """Release one question and discard its answer; None where this policy refuses it."""
     from sfumato.plan.sql.statements import parse
 
-    watch = _Stopwatch()
+    watch = _ChargeToAnswerStopwatch()
     with tempfile.TemporaryDirectory(prefix="sfumato-") as folder, Ledger.open(Path(folder) / "scratch") as ledger:
         budget = policy.account_budget
         account = ledger.account(policy.account_name, unit=policy.unit, budget=budget, per=policy.per or "")
@@ -98,7 +98,7 @@ def _time_question(
 
 
 @dataclass
-class _Stopwatch:
+class _ChargeToAnswerStopwatch:
     """A progress callback that measures the time between the phases that a server's clock covers."""
 
     seconds: float | None = None
@@ -191,7 +191,7 @@ class CheckReport:
     def warnings(self) -> tuple[str, ...]:
         """Warnings about declarations that are allowed but probably unintended."""
         zero_epsilon = "With ε = 0 every question is refused: give the budget an ε above 0."
-        return (*(() if self.policy.budget.epsilon else (zero_epsilon,)), *describe_weak_policy(self.policy))
+        return (*(() if self.policy.budget.epsilon else (zero_epsilon,)), *weak_policy_warnings(self.policy))
 
     @property
     def exposure(self) -> str | None:
@@ -200,26 +200,26 @@ class CheckReport:
         Tables may be about the same units, so the largest number of units in one table is counted.
         """
         units = max((table.costs.units for table in self.tables if table.costs is not None), default=0)
-        return describe_exposure(self.policy, units)
+        return exposure_warning(self.policy, units)
 
     @property
     def answer_after(self) -> int | None:
         """A proposal for a server's ``answer_after``, in seconds; None if nothing was measured. PRIVATE until used."""
-        return answer_after(self.times)
+        return suggested_answer_delay(self.times)
 
     @property
     def promise(self) -> str:
         """The policy's guarantee in words: for life, or for each unit in its period."""
         return describe_guarantee(self.policy)
 
-    def require_values_kept(self, acknowledged: Collection[str] = ()) -> None:
+    def require_values_kept(self, lossy_columns: Collection[str] = ()) -> None:
         """Refuse a policy that makes most values of a column NULL, unless the owner acknowledged it ("visits.ward").
 
         Whether it is refused depends on the data: it is for the owner alone.
         """
         emptied = {name: share for table in self.tables for name, share in table.lost_shares.items()}
         column_names = [f"{checked.table.name}.{name}" for checked in self.tables for name in checked.columns]
-        for name in acknowledged:
+        for name in lossy_columns:
             if name not in column_names:
                 fix = f"name one of {', '.join(column_names)}"
                 raise InvalidPolicy(f"this policy has no column {name[:130]}", place="acknowledged", fix=fix)
@@ -229,7 +229,7 @@ class CheckReport:
             for name, keys in checked.rules_to_add.items()
         }
         for name, share in emptied.items():
-            if name not in acknowledged:
+            if name not in lossy_columns:
                 correction = f"add {to_add[name]} to it" if name in to_add else "correct its type or values"
                 raise InvalidPolicy(
                     f"PRIVATE: {share:.1%} of the values of {name} become NULL: they do not have the declared type, "

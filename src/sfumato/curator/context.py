@@ -87,13 +87,13 @@ class Context:
         """The policy as its owner wrote it."""
         return self.reported_policy or self.policy
 
-    def plan_key(self, plan: object, make: Callable[[object], str], *, reads_cells: bool = False) -> PlanKey:
-        """Return the key of a release: ``make`` hashes what is released with the declarations that it depends on.
+    def plan_key(self, plan: object, make_hash: Callable[[object], str], *, reads_cells: bool = False) -> PlanKey:
+        """Return the key of a release: ``make_hash`` hashes what is released with the declarations that it depends on.
 
         Formerly it was hashed with the version of the whole policy.
         """
         relevant = relevant_policy(plan, self.declared_policy, reads_cells=reads_cells)
-        return PlanKey(make(relevant), make(self.policy_version))
+        return PlanKey(make_hash(relevant), make_hash(self.policy_version))
 
     @property
     def budgets(self) -> tuple[Budget, ...]:
@@ -112,11 +112,11 @@ class Context:
         warning = gaussian_warning(budgets[-1].remaining) if accepted else ""
         return (warning,) if warning else ()
 
-    def require_one_account(self, what: str) -> None:
+    def require_one_account(self, request_phrase: str) -> None:
         """Refuse, before quoting a price, what needs one account where every period has its own."""
         per = self.policy.per
         if per is not None:
-            rule = f"{what} must be charged to one account, but here every {per} has an account of its own"
+            rule = f"{request_phrase} must be charged to one account, but here every {per} has an account of its own"
             fix = f"ask single questions, or write a new policy without per = {per!r}, which has one account"
             raise Unsupported("period-tab", rule, place=f"account {self.account.name!r}", fix=fix)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from sfumato.curator.checking import CheckReport, compare_with_sources
 from sfumato.curator.context import Context, PreviewEngine
 from sfumato.curator.described_tables import Tables
-from sfumato.curator.describing import describe
+from sfumato.curator.describing import describe_tables
 from sfumato.curator.dry_charges import DryCharge, dry_charge, policy_hash
 from sfumato.curator.kinds.workloads import WorkloadSpec
 from sfumato.curator.listings import Listing, list_declarations
@@ -27,8 +27,8 @@ from sfumato.curator.policy_account import (
     account_lines,
     amend_account,
     compute_standings,
+    cumulative_spending,
     ledger_address,
-    list_charges,
     open_account,
     read_policy,
     require_analyst,
@@ -69,7 +69,7 @@ DEFAULT_SECONDS = 600
 class _CachedStanding(NamedTuple):
     """A standing with the ledger head and the policy it was computed for."""
 
-    head: tuple[int, str]
+    ledger_head: tuple[int, str]
     policy: Policy
     standing: Standing | PeriodStandings
 
@@ -137,7 +137,7 @@ class Curator(Proposing):
 
     def _charges(self) -> list[SpendingPoint]:
         """List the charges to the account, or to the analyst's share, with their times."""
-        return list_charges(self.history(), self._context.analyst)
+        return cumulative_spending(self.history(), self._context.analyst)
 
     def sql(self, question: str, parameters: Parameters | None = None) -> Question | Listing:
         """Parse a question in SQL without asking it. This is free.
@@ -192,7 +192,7 @@ class Curator(Proposing):
         if parameters is not None or not isinstance(text, str):
             query = statements.parse(text, self._catalog, parameters)
             return self._propose_question(query_text(text, parameters), query)
-        return self._recent.get(
+        return self._recent.get_or_propose(
             text,
             self._context,
             lambda: statements.parse(text, self._catalog),
@@ -249,7 +249,7 @@ class Curator(Proposing):
         payer = self._resolve_analyst(analyst)
         head = self.ledger.head  # read before the standing, which is then at least as new
         cached = self._standings.get(payer)
-        if cached is None or cached.head != head or cached.policy is not self.policy:
+        if cached is None or cached.ledger_head != head or cached.policy is not self.policy:
             standing = compute_standings(self.policy, self._context.account, payer)
             cached = self._standings[payer] = _CachedStanding(head, self.policy, standing)
         return cached.standing
@@ -359,22 +359,22 @@ class Curator(Proposing):
     @property
     def tables(self) -> Tables:
         """The tables and columns to ask about, from the policy alone, with example questions and their errors."""
-        return describe(self.policy, self._catalog, self._parse_question)
+        return describe_tables(self.policy, self._catalog, self._parse_question)
 
     def __repr__(self) -> str:
-        return describe(self.policy, self._catalog).brief()
+        return describe_tables(self.policy, self._catalog).brief()
 
     def _repr_html_(self) -> str:
-        tables_html = describe(self.policy, self._catalog)._repr_html_()
+        tables_html = describe_tables(self.policy, self._catalog)._repr_html_()
         try:
             return tables_html + self.budget._repr_html_()
         except LedgerUnavailable as refusal:  # a notebook shows a curator that was closed, too
             return tables_html + paragraph(f"The remaining budget is not available: {refusal.rule}.")
 
 
-def _close_engines(engine: Engine, invented: PreviewEngine) -> None:
+def _close_engines(engine: Engine, preview_engine: PreviewEngine) -> None:
     engine.close()
-    invented.close()
+    preview_engine.close()
 
 
 def open(policy: str | os.PathLike[str], ledger: str | os.PathLike[str] | None = None) -> Curator:

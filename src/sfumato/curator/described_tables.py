@@ -59,10 +59,10 @@ class TableDescription:
         column_lines = [f"  {escape_unprintable(name):<{width}}  {words}" for name, words in self.columns.items()]
         return [f"{escape_unprintable(self.name)}: {self.about}", *column_lines]
 
-    def example_lines(self, most: int | None = None) -> list[str]:
+    def example_lines(self, max_questions: int | None = None) -> list[str]:
         """Return the example questions as lines of text."""
         lines = []
-        for suggestion in self.questions[:most]:
+        for suggestion in self.questions[:max_questions]:
             error = f" ({suggestion.error} at {suggestion.price})" if suggestion.error else ""
             lines += [f"  -- {suggestion.tells}{error}", f"  {suggestion.sql}"]
         return lines

@@ -82,28 +82,28 @@ Ask = Callable[[str], Question]
 """Parses a question in SQL."""
 
 
-def describe(policy: Policy, catalog: Catalog, ask: Ask | None = None) -> Tables:
+def describe_tables(policy: Policy, catalog: Catalog, ask: Ask | None = None) -> Tables:
     """Describe all tables of a policy; with ``ask``, example questions are forecast and refused ones dropped."""
     tables = {name: _describe_table(policy, table, ask) for name, table in catalog.tables.items()}
-    hidden = {name: _describe_unread(name) for name in policy.tables if name not in tables}
-    return Tables(_heading(policy), tables | hidden)
+    hidden = {name: _describe_unread_public_table(name) for name in policy.tables if name not in tables}
+    return Tables(_tables_heading(policy), tables | hidden)
 
 
 def describe_policy(policy: Policy | PathOrText) -> Tables:
     """Describe a policy without opening its data, with the error of every example question."""
     parsed = read_policy(policy)
     with open_without_data(parsed) as alone:
-        return describe(parsed, alone.catalog, alone.question)
+        return describe_tables(parsed, alone.catalog, alone.question)
 
 
-def _heading(policy: Policy) -> str:
+def _tables_heading(policy: Policy) -> str:
     return (
         f"{policy.account_name} protects {policy.unit}, {policy.neighbours.value} neighbours: "
         f"{describe_guarantee(policy)}"
     )
 
 
-def _describe_unread(name: str) -> TableDescription:
+def _describe_unread_public_table(name: str) -> TableDescription:
     """Describe a public table whose columns are only known from its rows."""
     return TableDescription(name, "public; all its columns can be joined, and DESCRIBE lists them", {}, ())
 
@@ -119,11 +119,11 @@ def _describe_table(policy: Policy, table: CatalogTable, ask: Ask | None) -> Tab
         for suggestion in example_questions(policy, table)
     ]
     return TableDescription(
-        table.name, _describe_rows(policy, table), _describe_columns(policy, table), tuple(filter(None, examples))
+        table.name, _describe_row_limits(policy, table), _describe_columns(policy, table), tuple(filter(None, examples))
     )
 
 
-def _describe_rows(policy: Policy, table: CatalogTable) -> str:
+def _describe_row_limits(policy: Policy, table: CatalogTable) -> str:
     unit = policy.unit.name
     if table.every_row:
         return f"private; every row is one {unit}"
@@ -148,7 +148,7 @@ def _describe_columns(policy: Policy, table: CatalogTable) -> dict[str, str]:
     for name, domain in table.columns.items():
         cells = [*describe_cells(table.codings.get(name)), *(rules[name].describe() if name in rules else [])]
         descriptions[name] = "; ".join(
-            [domain_words(domain), *cells, *_describe_obstacles(domain, grouped=bool(policy.budget.delta))]
+            [domain_words(domain), *cells, *_usage_obstacles(domain, account_has_delta=bool(policy.budget.delta))]
         )
     for name, list_column in table.lists.items():
         descriptions[name] = (
@@ -158,12 +158,12 @@ def _describe_columns(policy: Policy, table: CatalogTable) -> dict[str, str]:
     return descriptions
 
 
-def _describe_obstacles(domain: Domain, *, grouped: bool) -> Iterator[str]:
+def _usage_obstacles(domain: Domain, *, account_has_delta: bool) -> Iterator[str]:
     """Describe what prevents an obvious use of a column, where something does."""
     if domain.type is Type.TEXT and domain.values is None:
         yield (
             "grouping by it needs a δ, since its values are not listed"
-            if grouped
+            if account_has_delta
             else "it cannot be a group key: its values are not listed, and this account has no δ to find them"
         )
     elif domain.type.numeric and domain.range is None:
@@ -176,11 +176,11 @@ def _with_forecast(suggestion: ExampleQuestion, ask: Ask) -> ExampleQuestion | N
         forecast = ask(suggestion.sql).error(epsilon=1, delta=suggestion.delta)
     except SfumatoError:
         return None
-    error = "; ".join(replace(forecast, columns=_middle_size(forecast.columns)).parts())
+    error = "; ".join(replace(forecast, columns=_only_middle_group_size(forecast.columns)).parts())
     return replace(suggestion, error=error, price=forecast.price)
 
 
-def _middle_size(columns: Mapping[str, Width]) -> dict[str, Width]:
+def _only_middle_group_size(columns: Mapping[str, Width]) -> dict[str, Width]:
     """Keep only the middle group size where a half-width depends on the size."""
     middle_sizes = {
         name: sorted(width)[len(width) // 2] for name, width in columns.items() if isinstance(width, Mapping)
@@ -196,24 +196,24 @@ def example_questions(policy: Policy, table: CatalogTable) -> tuple[ExampleQuest
     table_name = quoted(table.name)
     if policy.per is not None and not _has_bounded_periods(policy, table):
         return (_one_month_question(table, table_name),)
-    key_columns = [name for name, domain in table.columns.items() if 1 < _group_count(domain) <= _MAX_GROUPS]
+    key_columns = [name for name, domain in table.columns.items() if 1 < _declared_group_count(domain) <= _MAX_GROUPS]
     keys = sorted(key_columns, key=lambda name: table.columns[name].type.numeric)  # text keys first: they read best
     summable = [name for name, domain in table.columns.items() if name not in key_columns and _is_summable(domain)]
-    years = [name for name in summable if _holds_years(name, table.columns[name])]
+    years = [name for name in summable if _holds_calendar_years(name, table.columns[name])]
     numbers = [name for name in summable if name not in years]
     dates = [name for name, domain in table.columns.items() if _has_listable_months(domain)]
     texts = [name for name, domain in table.columns.items() if domain.type is Type.TEXT and domain.values is None]
     return (
         ExampleQuestion("how many rows there are", f"SELECT COUNT(*) AS n FROM {table_name}"),
-        *(_unit_count(policy, table, table_name) if table.id is not None and table.period is None else ()),
-        *(_grouped_count(name, table_name) for name in keys[:1]),
-        *(_average(name, keys, table_name) for name in numbers[:1]),
-        *(_total(name, table_name) for name in numbers[:1]),
-        *(_median(name, table_name) for name in (*numbers, *years)[:1]),
-        *(_decades(name, table_name) for name in years[:1]),
-        *(_monthly(name, table_name) for name in dates[:1]),
-        *(_filtered_count(name, table.columns[name], table_name) for name in keys[:1]),
-        *(_discovered_groups(name, table_name) for name in texts[:1] if policy.budget.delta >= DEFAULT_DELTA),
+        *(_unit_count_question(policy, table, table_name) if table.id is not None and table.period is None else ()),
+        *(_grouped_count_question(name, table_name) for name in keys[:1]),
+        *(_average_question(name, keys, table_name) for name in numbers[:1]),
+        *(_sum_question(name, table_name) for name in numbers[:1]),
+        *(_median_question(name, table_name) for name in (*numbers, *years)[:1]),
+        *(_count_by_decade_question(name, table_name) for name in years[:1]),
+        *(_count_by_month_question(name, table_name) for name in dates[:1]),
+        *(_filtered_count_question(name, table.columns[name], table_name) for name in keys[:1]),
+        *(_discovered_groups_question(name, table_name) for name in texts[:1] if policy.budget.delta >= DEFAULT_DELTA),
     )
 
 
@@ -233,65 +233,65 @@ def _one_month_question(table: CatalogTable, table_name: str) -> ExampleQuestion
     )
 
 
-def _unit_count(policy: Policy, table: CatalogTable, table_name: str) -> Iterator[ExampleQuestion]:
+def _unit_count_question(policy: Policy, table: CatalogTable, table_name: str) -> Iterator[ExampleQuestion]:
     sql = f"SELECT COUNT(DISTINCT {quoted(str(table.id))}) AS n FROM {table_name}"
     yield ExampleQuestion(f"how many units ({policy.unit.name}) have rows", sql)
 
 
-def _grouped_count(name: str, table_name: str) -> ExampleQuestion:
+def _grouped_count_question(name: str, table_name: str) -> ExampleQuestion:
     key = quoted(name)
     return ExampleQuestion(
         f"how many rows for each {name}", f"SELECT {key}, COUNT(*) AS n FROM {table_name} GROUP BY {key}"
     )
 
 
-def _average(name: str, keys: list[str], table_name: str) -> ExampleQuestion:
+def _average_question(name: str, keys: list[str], table_name: str) -> ExampleQuestion:
     key = quoted(keys[0]) if keys else ""
     sql = f"SELECT {key}, AVG({quoted(name)}) AS average FROM {table_name} GROUP BY {key}" if keys else ""
     description = f"the average {name}" + (f" for each {keys[0]}" if keys else "")
     return ExampleQuestion(description, sql or f"SELECT AVG({quoted(name)}) AS average FROM {table_name}")
 
 
-def _total(name: str, table_name: str) -> ExampleQuestion:
+def _sum_question(name: str, table_name: str) -> ExampleQuestion:
     return ExampleQuestion(f"the sum of {name}", f"SELECT SUM({quoted(name)}) AS total FROM {table_name}")
 
 
-def _median(name: str, table_name: str) -> ExampleQuestion:
+def _median_question(name: str, table_name: str) -> ExampleQuestion:
     return ExampleQuestion(f"the median of {name}", f"SELECT MEDIAN({quoted(name)}) AS middle FROM {table_name}")
 
 
-def _decades(name: str, table_name: str) -> ExampleQuestion:
+def _count_by_decade_question(name: str, table_name: str) -> ExampleQuestion:
     decade = f"{quoted(name)} - {quoted(name)} % 10"
     sql = f"SELECT {decade} AS decade, COUNT(*) AS n FROM {table_name} GROUP BY {decade}"
     return ExampleQuestion(f"how many rows in each decade of {name}", sql)
 
 
-def _monthly(name: str, table_name: str) -> ExampleQuestion:
+def _count_by_month_question(name: str, table_name: str) -> ExampleQuestion:
     month = f"DATE_TRUNC('month', {quoted(name)})"
     sql = f"SELECT {month} AS month, COUNT(*) AS n FROM {table_name} GROUP BY {month}"
     return ExampleQuestion(f"how many rows in each month of {name}", sql)
 
 
-def _filtered_count(name: str, domain: Domain, table_name: str) -> ExampleQuestion:
-    value = _first_literal(domain)
+def _filtered_count_question(name: str, domain: Domain, table_name: str) -> ExampleQuestion:
+    value = _first_value_sql(domain)
     sql = f"SELECT COUNT(*) AS n FROM {table_name} WHERE {quoted(name)} = {value}"
     return ExampleQuestion(f"how many rows have this {name}", sql)
 
 
-def _discovered_groups(name: str, table_name: str) -> ExampleQuestion:
+def _discovered_groups_question(name: str, table_name: str) -> ExampleQuestion:
     key = quoted(name)
     sql = f"SELECT {key}, COUNT(*) AS n FROM {table_name} GROUP BY {key}"
     return ExampleQuestion(f"how many rows for each {name} that is frequent enough to show", sql, DEFAULT_DELTA)
 
 
-def _first_literal(domain: Domain) -> str:
+def _first_value_sql(domain: Domain) -> str:
     if domain.type is Type.BOOLEAN:
         return "TRUE"
     value = domain.values[0] if domain.values is not None else domain.bounds[0]  # type: ignore[index]
     return f"{domain.type.value.upper()} " * domain.type.temporal + literal_sql(value, domain.type)
 
 
-def _group_count(domain: Domain) -> int:
+def _declared_group_count(domain: Domain) -> int:
     """Count the declared groups of a column; 0 where they are not listed."""
     if domain.values is not None:
         return len(domain.values)
@@ -308,7 +308,7 @@ def _is_summable(domain: Domain) -> bool:
     return domain.type.numeric and domain.bounds is not None and domain.values is None
 
 
-def _holds_years(name: str, domain: Domain) -> bool:
+def _holds_calendar_years(name: str, domain: Domain) -> bool:
     """Return whether a column holds years, by its name or its bounds: nobody sums these."""
     if domain.type is not Type.INTEGER or domain.bounds is None:
         return False

@@ -30,15 +30,15 @@ Bound = Decimal | date
 
 
 @dataclass(frozen=True)
-class RowsKept:
+class KeptRowShares:
     """The share of a table's rows that each limit per unit keeps. PRIVATE."""
 
-    shares: Mapping[int, float]
+    share_by_row_limit: Mapping[int, float]
 
     @property
     def proposed_limit(self) -> int | None:
         """The smallest limit of the ladder that keeps nearly all rows; None if the largest does not."""
-        return next((limit for limit, share in self.shares.items() if share >= _KEPT_SHARE), None)
+        return next((limit for limit, share in self.share_by_row_limit.items() if share >= _KEPT_SHARE), None)
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class BoundsChoice:
     @property
     def text(self) -> str:
         """The bounds as an owner types them."""
-        return f"{_typed_text(self.low)} {_typed_text(self.high)}"
+        return f"{_bound_as_typed(self.low)} {_bound_as_typed(self.high)}"
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class BoundsFigures:
     proposed: BoundsChoice
 
 
-def count_rows_kept(tables: Mapping[str, Table], unit: PrivacyUnit) -> dict[str, RowsKept]:
+def kept_row_shares(tables: Mapping[str, Table], unit: PrivacyUnit) -> dict[str, KeptRowShares]:
     """Count what limits per unit keep of each private table with units of several rows; {} if a file cannot be read.
 
     PRIVATE.
@@ -71,7 +71,7 @@ def count_rows_kept(tables: Mapping[str, Table], unit: PrivacyUnit) -> dict[str,
     with suppress(SfumatoError), open_inspector(Policy(unit, Budget(1), dict(tables))) as inspector:
         inspections = {name: inspector.inspect(name) for name, table in tables.items() if not table.every_row}
         return {
-            name: RowsKept({limit: 1 - lost for limit, lost in inspection.lost_by_row_limit.items()})
+            name: KeptRowShares({limit: 1 - lost for limit, lost in inspection.lost_by_row_limit.items()})
             for name, inspection in inspections.items()
             if inspection.units
         }
@@ -86,7 +86,7 @@ class UnreadCells:
     unread: int
 
 
-def count_unread(table: Table, column: str) -> UnreadCells | None:
+def count_unread_cells(table: Table, column: str) -> UnreadCells | None:
     """Count the cells of a column that become missing; None if the file cannot be read. PRIVATE."""
     with suppress(SfumatoError), open_inspector(_single_table_policy(table)) as inspector:
         inspection = inspector.inspect(table.name)
@@ -102,7 +102,7 @@ def _single_table_policy(table: Table) -> Policy:
 def propose_bounds(table: Table, column: str) -> BoundsFigures | None:
     """Propose round bounds of a column of numbers or dates; None if it has no cell or no round number fits. PRIVATE."""
     kind = table.columns[column].type
-    ladder = _round_bounds(kind)
+    ladder = _candidate_round_bounds(kind)
     with suppress(SfumatoError):
         cells, below, above = count_beyond(
             _single_table_policy(table), table.name, column, [_sql_literal(value) for value in ladder]
@@ -114,7 +114,7 @@ def propose_bounds(table: Table, column: str) -> BoundsFigures | None:
     return None
 
 
-def _round_bounds(kind: Type) -> list[Bound]:
+def _candidate_round_bounds(kind: Type) -> list[Bound]:
     if kind.temporal:
         return [date(year, 1, 1) for year in _ROUND_YEARS]
     numbers = [number for number in _ROUND_NUMBERS if kind is Type.REAL or number == number.to_integral_value()]
@@ -122,11 +122,11 @@ def _round_bounds(kind: Type) -> list[Bound]:
 
 
 def _tightest_bounds(
-    ladder: Sequence[Bound], cells: int, below: Sequence[int], above: Sequence[int], share: float
+    ladder: Sequence[Bound], cells: int, below: Sequence[int], above: Sequence[int], max_share_each_end: float
 ) -> BoundsChoice | None:
     """Return the tightest bounds of the ladder with at most this share of cells beyond each end."""
-    lows = [index for index, count in enumerate(below) if count <= share * cells]
-    highs = [index for index, count in enumerate(above) if count <= share * cells]
+    lows = [index for index, count in enumerate(below) if count <= max_share_each_end * cells]
+    highs = [index for index, count in enumerate(above) if count <= max_share_each_end * cells]
     if not lows or not highs:
         return None
     low, high = lows[-1], highs[0]
@@ -149,8 +149,8 @@ def _extend_to_zero(ladder: Sequence[Bound], low: int, high: int) -> tuple[int, 
 
 
 def _sql_literal(value: Bound) -> str:
-    return f"DATE '{value.isoformat()}'" if isinstance(value, date) else _typed_text(value)
+    return f"DATE '{value.isoformat()}'" if isinstance(value, date) else _bound_as_typed(value)
 
 
-def _typed_text(value: Bound) -> str:
+def _bound_as_typed(value: Bound) -> str:
     return value.isoformat() if isinstance(value, date) else f"{value:f}"

@@ -50,9 +50,9 @@ def dry_charge(context: Context, release: Callable[[Context, str], object]) -> D
 
     ``release`` proposes and releases in a context, under a request id.
     """
-    recorder = _Recorder()
+    recorder = _ReadingRecorder()
     account = context.account.limited(None).conditioned(recorder)
-    dry_context = replace(context, engine=_BindingEngine(context.engine, recorder), account=account)
+    dry_context = replace(context, engine=_ReadingRecordingEngine(context.engine, recorder), account=account)
     try:
         release(dry_context, f"dry-{bits.random_bits(128):032x}")
     except _ChargeReached as charged:
@@ -68,11 +68,11 @@ def policy_hash(context: Context) -> str:
         [] if policy.approval is None else sorted((key, str(value)) for key, value in policy.approval.declared.items())
     )
     tables = sorted(policy.tables.items())
-    sources = [(name, *_declared_source(table.source), table.row_ceiling) for name, table in tables]
+    sources = [(name, *_source_declaration(table.source), table.row_ceiling) for name, table in tables]
     return digest(context.policy_version, policy.budget, policy.size, shares, rules, sources)
 
 
-def _declared_source(source: Source) -> tuple[str, ...]:
+def _source_declaration(source: Source) -> tuple[str, ...]:
     """Return a source as it is declared; rows in memory have no declaration, and their contents are not hashed."""
     if isinstance(source, InMemory | SparkFrame):
         return (repr(source),)
@@ -89,7 +89,7 @@ class _ChargeReached(Exception):
 
 
 @dataclass
-class _Recorder:
+class _ReadingRecorder:
     """Records the readings that a release binds, and refuses its charge."""
 
     readings: list[PlanReading[Any]] = field(default_factory=list)
@@ -109,10 +109,10 @@ class _Recorder:
         return DryCharge(charged.charge, charged.epsilon, delta, tables, discovers, measures)
 
 
-class _BindingEngine:
+class _ReadingRecordingEngine:
     """An engine that records what is bound, and never reads."""
 
-    def __init__(self, engine: Engine, recorder: _Recorder) -> None:
+    def __init__(self, engine: Engine, recorder: _ReadingRecorder) -> None:
         self._engine = engine
         self._recorder = recorder
 

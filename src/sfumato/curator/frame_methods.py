@@ -74,16 +74,16 @@ class SuggestsNames:
     if not TYPE_CHECKING:  # a type checker must not take every name for an attribute
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise AttributeError(self._suggest(name), name=name)
+            raise AttributeError(self._unknown_attribute_message(name), name=name)
 
-    def _suggest(self, name: str) -> str:
+    def _unknown_attribute_message(self, name: str) -> str:
         rule = f"a {self._kind} has no attribute {name[:60]}"
         public_names = [known for known in dir(type(self)) if not known.startswith("_")]
         close_names = difflib.get_close_matches(name[:60], public_names, n=1)
-        hint = self._hint(name) or (f"did you mean {close_names[0]}?" if close_names else "")
+        hint = self._attribute_hint(name) or (f"did you mean {close_names[0]}?" if close_names else "")
         return f"{rule}: {hint}" if hint else f"{rule}; it has {', '.join(public_names)}"
 
-    def _hint(self, name: str) -> str:
+    def _attribute_hint(self, name: str) -> str:
         """Return what to type instead of a name of another library; empty for an unknown one."""
         return self._hints.get(name, "")
 
@@ -103,8 +103,8 @@ class AggregateMethods(SuggestsNames, Generic[Q]):
         """The columns that can be named, as far as they are known here."""
         return {}
 
-    def _hint(self, name: str) -> str:
-        return f'did you mean ["{name}"]?' if name in self._available_columns else super()._hint(name)
+    def _attribute_hint(self, name: str) -> str:
+        return f'did you mean ["{name}"]?' if name in self._available_columns else super()._attribute_hint(name)
 
     def count(self, *columns: str) -> Q:
         """Count the rows, in a column ``count``; or, of each column, the rows where it is not NULL."""
@@ -150,7 +150,7 @@ class AggregateMethods(SuggestsNames, Generic[Q]):
 
     def __getitem__(self, columns: Any) -> Any:
         """Select columns to aggregate: ``group_by("origin")["delay"].mean()``, or a list of columns."""
-        return ColumnSelection(self, map(quoted, column_names(columns)))
+        return ColumnSelection(self, map(quoted, validated_column_names(columns)))
 
     def _columns_to_aggregate(self, columns: tuple[str, ...]) -> tuple[str, ...]:
         """Return the columns to aggregate: those given."""
@@ -161,11 +161,11 @@ class AggregateMethods(SuggestsNames, Generic[Q]):
         if not selected:
             rule = f".{method}() needs the names of the columns, since each column takes a part of the price"
             raise Unsupported(
-                "unnamed-columns", rule, fix=f"name the columns, as in .{method}({self._example_columns()})"
+                "unnamed-columns", rule, fix=f"name the columns, as in .{method}({self._numeric_columns_as_example()})"
             )
-        return self.agg(**{_column_name(text, method): function(text) for text in selected})
+        return self.agg(**{_validated_unquoted_name(text, method): function(text) for text in selected})
 
-    def _example_columns(self) -> str:
+    def _numeric_columns_as_example(self) -> str:
         """Return columns that can be measured, as arguments of a call."""
         names = [name for name, domain in self._available_columns.items() if domain.type.numeric and domain.range]
         return (
@@ -230,11 +230,11 @@ class RowMethods(AggregateMethods[Q], Generic[Q, V]):
 
     def filter(self, condition: str) -> V:
         """Keep the rows that meet a condition, as ``where`` does."""
-        return self.where(_sql_condition("filter", condition))
+        return self.where(_validated_condition("filter", condition))
 
     def query(self, condition: str) -> V:
         """Keep the rows that meet a condition, as ``where`` does."""
-        return self.where(_sql_condition("query", condition))
+        return self.where(_validated_condition("query", condition))
 
     def assign(self, **expressions: str) -> V:
         """Add columns, as ``derive`` does: ``assign(hours="delay / 60.0")``."""
@@ -264,7 +264,7 @@ class RowMethods(AggregateMethods[Q], Generic[Q, V]):
         raise Unsupported("rows-shown", f"{_NO_ROWS}, not even the first {rows}", fix=_SEE_COLUMNS)
 
 
-def column_names(columns: object) -> tuple[str, ...]:
+def validated_column_names(columns: object) -> tuple[str, ...]:
     """Return the names in ``view["delay"]`` or ``view[["delay", "distance"]]``."""
     names = (columns,) if isinstance(columns, str) else tuple(columns) if isinstance(columns, (list, tuple)) else ()
     if not names or not all(isinstance(name, str) for name in names):
@@ -273,7 +273,7 @@ def column_names(columns: object) -> tuple[str, ...]:
     return names
 
 
-def _sql_condition(method: str, condition: object) -> str:
+def _validated_condition(method: str, condition: object) -> str:
     """Refuse what other libraries take for a condition, such as a comparison of columns."""
     if not isinstance(condition, str):
         fix = f'write .{method}("delay > 15")'
@@ -281,7 +281,7 @@ def _sql_condition(method: str, condition: object) -> str:
     return condition
 
 
-def _column_name(text: object, method: str) -> str:
+def _validated_unquoted_name(text: object, method: str) -> str:
     """Return the name of a column that is written in SQL; an expression has none."""
     if not isinstance(text, str):
         raise InvalidParameter(method, text, "names of columns", fix=f'write .{method}("delay", "distance")')

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from sfumato.curator.previews.advising import Advice
-from sfumato.curator.previews.explaining import Explanation, Operator
+from sfumato.curator.previews.explaining import Explanation, PlanStep
 from sfumato.curator.previews.forecasts import Forecast
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.notebook_html import table as html_table
@@ -69,7 +69,7 @@ class Listing:
         return True
 
     def explain(self, *_: Any, **__: Any) -> Explanation:
-        return Explanation(self.question, "no price", (Operator("list", ", ".join(self.columns), _FREE),), _FREE, ())
+        return Explanation(self.question, "no price", (PlanStep("list", ", ".join(self.columns), _FREE),), _FREE, ())
 
     def error(self, *_: Any, **__: Any) -> Forecast:
         return Forecast({}, Fraction(19, 20), "nothing", True, ())
@@ -133,25 +133,27 @@ def list_declarations(question: str, request: ListingRequest, policy: Policy, ca
         return Listing(question, ("table", "kind", "about"), rows)
     table = _find_table(catalog, request.table)
     if not request.summarize or table.public:
-        return Listing(question, _COLUMN_HEADINGS, tuple(_describe_table_columns(policy, table)))
+        return Listing(question, _COLUMN_HEADINGS, tuple(_column_rows_of_table(policy, table)))
     from sfumato.plan.sql.building import selection
 
-    return _with_offers(
-        question, _describe_table_columns(policy, table), _offered_questions(selection(catalog, table.name), policy)
+    return _listing_with_offers(
+        question,
+        _column_rows_of_table(policy, table),
+        _offered_question_by_column(selection(catalog, table.name), policy),
     )
 
 
 def list_columns_with_offers(question: str, rows: RowSelection, policy: Policy) -> Listing:
     """List the columns of a view of rows, each with a priced question about its values. No row is read."""
-    return _with_offers(question, _describe_view_columns(rows, policy), _offered_questions(rows, policy))
+    return _listing_with_offers(question, _column_rows_of_view(rows, policy), _offered_question_by_column(rows, policy))
 
 
-def _describe_view_columns(rows: RowSelection, policy: Policy) -> list[tuple[str, str, str]]:
+def _column_rows_of_view(rows: RowSelection, policy: Policy) -> list[tuple[str, str, str]]:
     """Describe the columns of a view: those of its table as SUMMARIZE does, with the id, and derived ones by domain."""
     from sqlglot import exp
 
     is_of_table = isinstance(rows.tree.args["from_"].this, exp.Table)
-    declared = {row[0]: row for row in _describe_table_columns(policy, rows.table)} if is_of_table else {}
+    declared = {row[0]: row for row in _column_rows_of_table(policy, rows.table)} if is_of_table else {}
     columns = {
         name: declared[name]
         if name in declared and rows.table.columns.get(name) == domain
@@ -166,12 +168,12 @@ _COLUMN_HEADINGS = ("column", "type", "declared")
 _QUARTILES = ("0.25", "0.5", "0.75")
 
 
-def _with_offers(question: str, columns: list[tuple[str, str, str]], offers: Mapping[str, str]) -> Listing:
+def _listing_with_offers(question: str, columns: list[tuple[str, str, str]], offers: Mapping[str, str]) -> Listing:
     rows = tuple((*column, offers.get(column[0], "")) for column in columns)
     return Listing(question, (*_COLUMN_HEADINGS, "to ask, for a price"), rows)
 
 
-def _offered_questions(rows: RowSelection, policy: Policy) -> dict[str, str]:
+def _offered_question_by_column(rows: RowSelection, policy: Policy) -> dict[str, str]:
     """Return, by column, the question that measures its values: quartiles of numbers, medians of dates, counts of
     listed values.
 
@@ -213,7 +215,7 @@ def _kind_and_protection(policy: Policy, table: CatalogTable) -> tuple[str, str]
     return "private", f"protects {policy.unit}; {describe_limits(Limits.of(policy.tables[table.name]))}"
 
 
-def _describe_table_columns(policy: Policy, table: CatalogTable) -> list[tuple[str, str, str]]:
+def _column_rows_of_table(policy: Policy, table: CatalogTable) -> list[tuple[str, str, str]]:
     rules = policy.cell_rules(table.name)
     column_rows = []
     for name, domain in table.columns.items():

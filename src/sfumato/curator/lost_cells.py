@@ -12,8 +12,8 @@ from sfumato.curator.cell_proposals import (
     SEEN,
     USUAL_NULLS,
     CellProposal,
-    propose_folding_for_texts,
     propose_readings_for_texts,
+    propose_trim_and_case_for_texts,
 )
 from sfumato.policy import Domain, Type
 from sfumato.policy.cell_rules import CellRules
@@ -25,27 +25,27 @@ from sfumato.quick_dataclass import dataclass
 class RulesToAdd:
     """The keys to add to a column, as a policy writes them. PRIVATE."""
 
-    nulls: str = ""
+    nulls_toml: str = ""
     """The key that counts cells as missing."""
-    readings: tuple[str, ...] = ()
+    readings_toml: tuple[str, ...] = ()
     """The keys that read most lost cells; if several, the owner has to know which are right."""
 
     def __bool__(self) -> bool:
-        return bool(self.nulls or self.readings)
+        return bool(self.nulls_toml or self.readings_toml)
 
     def __str__(self) -> str:
-        return ", ".join(filter(None, [self.nulls, " or ".join(self.readings)]))
+        return ", ".join(filter(None, [self.nulls_toml, " or ".join(self.readings_toml)]))
 
 
-def propose_rules_to_add(domain: Domain, lost: Mapping[str, int], declared: CellRules) -> RulesToAdd:
+def propose_rules_to_add(domain: Domain, lost_texts: Mapping[str, int], declared: CellRules) -> RulesToAdd:
     """Return the keys to add to a column so that most of its lost cells are read.
 
-    ``lost`` counts the texts of the cells that the column reads as NULL, and those of ``USUAL_NULLS``.
+    ``lost_texts`` counts the texts of the cells that the column reads as NULL, and those of ``USUAL_NULLS``.
     """
     listed = {*map(str, domain.values or ()), *(declared.nulls or ())}
-    nulls = [word for word in USUAL_NULLS if word not in listed and any(text.strip(" ") == word for text in lost)]
-    others = {text: count for text, count in lost.items() if text.strip(" ") not in USUAL_NULLS}
-    proposal = _propose(domain, others) if others and not _has_cell_format(declared) else None
+    nulls = [word for word in USUAL_NULLS if word not in listed and any(text.strip(" ") == word for text in lost_texts)]
+    others = {text: count for text, count in lost_texts.items() if text.strip(" ") not in USUAL_NULLS}
+    proposal = _propose_reading_or_folding(domain, others) if others and not _has_reading_rules(declared) else None
     readings = [] if proposal is None else [_keys_toml(each.rules) for each in (proposal.reading, *proposal.rivals)]
     return RulesToAdd(
         f"nulls = {toml_value((*(declared.nulls or ()), *nulls))}" if nulls else "",
@@ -53,13 +53,13 @@ def propose_rules_to_add(domain: Domain, lost: Mapping[str, int], declared: Cell
     )
 
 
-def _propose(domain: Domain, texts: Mapping[str, int]) -> CellProposal | None:
+def _propose_reading_or_folding(domain: Domain, texts: Mapping[str, int]) -> CellProposal | None:
     if domain.type is not Type.TEXT:
-        return propose_readings_for_texts({"": texts}, kind=domain.type, thresholds=SEEN).get("")
-    return propose_folding_for_texts(texts, [str(value) for value in domain.values or ()])
+        return propose_readings_for_texts({"": texts}, required_type=domain.type, thresholds=SEEN).get("")
+    return propose_trim_and_case_for_texts(texts, [str(value) for value in domain.values or ()])
 
 
-def _has_cell_format(rules: CellRules) -> bool:
+def _has_reading_rules(rules: CellRules) -> bool:
     """Return whether rules on how cells are written are declared: the owner chose their form."""
     return bool(rules.keys.keys() - {"nulls", "possible"})
 

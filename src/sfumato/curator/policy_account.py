@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from sfumato.curator.context import Context
-from sfumato.curator.previews.explaining import Operator
+from sfumato.curator.previews.explaining import PlanStep
 from sfumato.curator.standings import PeriodStandings, Standing
 from sfumato.curator.weak_policies import has_unpermitted_delta, require_permitted_delta, warn_if_weak_policy
 from sfumato.errors import AccountDiffers, InvalidParameter, SourceTaken, WeakLedger
@@ -65,10 +65,10 @@ def ledger_address(policy: Policy, ledger: PathOrText | None = None) -> Path | s
             WeakLedger,
             stacklevel=2,
         )
-    return _resolve_address(policy, ledger)
+    return _resolve_ledger_address(policy, ledger)
 
 
-def _resolve_address(policy: Policy, ledger: PathOrText | None) -> Path | str:
+def _resolve_ledger_address(policy: Policy, ledger: PathOrText | None) -> Path | str:
     address = policy.ledger if ledger is None else ledger
     if address is not None:
         return address if isinstance(address, str) and is_server_address(address) else Path(address)
@@ -84,7 +84,7 @@ def _resolve_address(policy: Policy, ledger: PathOrText | None) -> Path | str:
 
 def users_path(policy: Policy, ledger: PathOrText | None = None) -> Path:
     """Return the path beside which a server stores its user accounts, always on this machine."""
-    address = _resolve_address(policy, ledger)
+    address = _resolve_ledger_address(policy, ledger)
     if isinstance(address, Path):
         return address
     return Path(LEDGER_NAME) if policy.path is None else policy.path.parent / LEDGER_NAME
@@ -150,11 +150,11 @@ def policy_budget(
     """
     parsed = read_policy(policy)
     with _existing_account(parsed, ledger) as account:
-        budget = _budgets(parsed, account, analyst)[-1]
-    return budget.with_history(History(lambda: list_charges(history(parsed, ledger, analyst=analyst), analyst)))
+        budget = _account_and_share_budgets(parsed, account, analyst)[-1]
+    return budget.with_history(History(lambda: cumulative_spending(history(parsed, ledger, analyst=analyst), analyst)))
 
 
-def list_charges(lines: Iterable[Line], analyst: str | None) -> list[SpendingPoint]:
+def cumulative_spending(lines: Iterable[Line], analyst: str | None) -> list[SpendingPoint]:
     """List the charges to an account, or to an analyst's share, with their times and running totals."""
     charged_lines = [line for line in lines if not line.cost.is_zero]
     if analyst is None:
@@ -173,10 +173,10 @@ def require_analyst(policy: Policy, name: str) -> None:
 
 def compute_standing(policy: Policy, account: Account | None, analyst: str | None) -> Standing:
     """Compute the standing of an account, which is None before the policy's first question."""
-    return Standing.of(*_budgets(policy, account, analyst))
+    return Standing.of(*_account_and_share_budgets(policy, account, analyst))
 
 
-def _budgets(policy: Policy, account: Account | None, analyst: str | None) -> list[Budget]:
+def _account_and_share_budgets(policy: Policy, account: Account | None, analyst: str | None) -> list[Budget]:
     """List the account's budget, followed by that of an analyst's share."""
     account_budget = policy.account_budget if account is None else account.budget
     if analyst is None:
@@ -203,7 +203,7 @@ def history(
 
 def account_lines(ledger: Ledger, policy: Policy, analyst: str | None, after: int = 0) -> Iterator[Line]:
     """List the lines of a policy's account, and of its periods, after this number."""
-    account_names = _account_names(ledger, policy)
+    account_names = _names_if_period_accounts(ledger, policy)
     if account_names is None:
         return ledger.lines(account=policy.account_name, analyst=analyst, after=after)
     return (line for line in ledger.lines(analyst=analyst, after=after) if line.account in account_names)
@@ -211,13 +211,13 @@ def account_lines(ledger: Ledger, policy: Policy, analyst: str | None, after: in
 
 def latest_account_lines(ledger: Ledger, policy: Policy, analyst: str | None, before: int = 0) -> Iterator[Line]:
     """List the same lines backwards, from the last one or from before this number if it is not 0."""
-    account_names = _account_names(ledger, policy)
+    account_names = _names_if_period_accounts(ledger, policy)
     if account_names is None:
         return ledger.latest(account=policy.account_name, analyst=analyst, before=before)
     return (line for line in ledger.latest(analyst=analyst, before=before) if line.account in account_names)
 
 
-def _account_names(ledger: Ledger, policy: Policy) -> frozenset[str] | None:
+def _names_if_period_accounts(ledger: Ledger, policy: Policy) -> frozenset[str] | None:
     """Return the names of a policy's account and of its periods' accounts; None if there are no periods."""
     name = policy.account_name
     if policy.per is None or name not in ledger.accounts:
@@ -320,7 +320,7 @@ def restrict_to_periods(plan: Aggregate, context: Context) -> tuple[Aggregate, C
     return account_periods.restrict_to_periods(plan, policy, periods), replace(context, account=account)
 
 
-def charge_operators(context: Context) -> tuple[Operator, ...]:
+def explain_period_charges(context: Context) -> tuple[PlanStep, ...]:
     """Explain which accounts a release charges, and their guarantee, if there are several."""
     policy, account = context.policy, context.account
     if policy.per is None or not account.periods:
@@ -328,7 +328,7 @@ def charge_operators(context: Context) -> tuple[Operator, ...]:
     accounts_text = f"the whole price in {count_with_noun(len(account.periods), 'account')}: "
     periods_text = account_periods.describe_periods(account.periods, policy.per)
     return (
-        Operator(
+        PlanStep(
             "charge",
             accounts_text + periods_text,
             f"one for each {policy.per}; guarantee: {describe_period_guarantee(policy)}",
@@ -336,7 +336,7 @@ def charge_operators(context: Context) -> tuple[Operator, ...]:
     )
 
 
-def price_words(price: object, context: Context) -> str:
+def price_and_accounts_phrase(price: object, context: Context) -> str:
     """Format a price, with the paying accounts if there are several; these may include future periods."""
     per, periods = context.policy.per, context.account.periods
     if per is None or not periods:

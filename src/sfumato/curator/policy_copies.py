@@ -67,16 +67,16 @@ def find_copies(policy: Path) -> PolicyCopies:
             fix="check the path of the policy",
         )
     copies: dict[Path, Path | None] = {}
-    for path in dict.fromkeys((*folder_files, *_source_files(policy))):
+    for path in dict.fromkeys((*folder_files, *_declared_source_files(policy))):
         origin = None if path.is_symlink() else recorded_origin(path)
         if origin is not None:
             copies[path] = origin.original(path)
         elif path.parent == folder and path.name.endswith(f".parquet{UNFINISHED_ENDING}"):
             copies[path] = None
-    missing = tuple(path for path in _source_files(policy) if path.parent == folder and not path.exists())
+    missing = tuple(path for path in _declared_source_files(policy) if path.parent == folder and not path.exists())
     return PolicyCopies(policy, copies, tuple(path for path in folder_files if path not in copies), missing)
 
 
-def _source_files(policy: Path) -> list[Path]:
+def _declared_source_files(policy: Path) -> list[Path]:
     tables = read_policy(policy).tables.values() if policy.exists() else ()
     return [table.source.path.absolute() for table in tables if isinstance(table.source, File)]

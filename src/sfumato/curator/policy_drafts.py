@@ -19,9 +19,9 @@ from typing import Any
 from sfumato.curator.cell_proposals import (
     CellProposal,
     CellReading,
+    frequent_texts_among_numbers,
     propose_readings,
     refuse_second_header,
-    texts_among_numbers,
 )
 from sfumato.curator.proposals.released_bounds import Bounds
 from sfumato.engine import file_copies
@@ -86,16 +86,17 @@ def suggested_id(columns: Columns, unit: str) -> str | None:
     For a player: player_id, PlayerNr or N° player; for a person, the keys of all words for people. A key of something
     else is never suggested: with it as the unit, a person with several of them would not be protected as a whole.
     """
-    unit_words = (_alphanumeric(unit), *(_PERSON_WORDS if unit == "person" else ()))
+    unit_words = (_normalized_alphanumeric(unit), *(_PERSON_WORDS if unit == "person" else ()))
     columns_by_name: dict[str, str] = {}
-    for name in _possible_keys(columns):
-        columns_by_name.setdefault(_alphanumeric(name), name)
+    for name in _columns_of_key_type(columns):
+        columns_by_name.setdefault(_normalized_alphanumeric(name), name)
     return next(
-        (columns_by_name[key] for word in unit_words for key in _key_names(word) if key in columns_by_name), None
+        (columns_by_name[key] for word in unit_words for key in _id_column_spellings(word) if key in columns_by_name),
+        None,
     )
 
 
-def _key_names(word: str) -> list[str]:
+def _id_column_spellings(word: str) -> list[str]:
     """List the possible names of a unit's key, normalised, the surest first."""
     short_keys = [word + ending for ending in _ID_ENDINGS]
     if len(word) == 1:
@@ -107,19 +108,19 @@ def _key_names(word: str) -> list[str]:
     ]
 
 
-def only_key(columns: Columns) -> str | None:
+def only_key_like_column(columns: Columns) -> str | None:
     """Return the only column named like a key, which may be the key of something other than the unit."""
-    keys = [name for name in _possible_keys(columns) if is_key_name(name)]
+    keys = [name for name in _columns_of_key_type(columns) if is_key_name(name)]
     return keys[0] if len(keys) == 1 else None
 
 
-def _possible_keys(columns: Columns) -> list[str]:
+def _columns_of_key_type(columns: Columns) -> list[str]:
     return [name for name, column_type in columns.items() if column_type in (None, Type.INTEGER, Type.TEXT)]
 
 
 def is_key_name(name: str) -> bool:
     """Return whether a column is named like an id or a foreign key."""
-    letters = _alphanumeric(name)
+    letters = _normalized_alphanumeric(name)
     return letters == "id" or (
         letters.endswith(("id", "uuid", "key"))
         and (name.lower().endswith(("_id", " id", "-id", "key", "uuid")) or name.endswith(("ID", "Id")))
@@ -128,7 +129,7 @@ def is_key_name(name: str) -> bool:
 
 def is_identifying_name(column: str) -> bool:
     """Return whether a column is named like an identifying one, or like a key: no question needs it."""
-    return is_key_name(column) or _alphanumeric(column) in _IDENTIFYING_NAMES | _PERSON_KEYS
+    return is_key_name(column) or _normalized_alphanumeric(column) in _IDENTIFYING_NAMES | _PERSON_KEYS
 
 
 def suggested_via(name: str, unit: str, tables: Mapping[str, Columns]) -> Via | None:
@@ -144,21 +145,21 @@ def suggested_via(name: str, unit: str, tables: Mapping[str, Columns]) -> Via | 
 
 def suggested_bounds(name: str, column_type: Type) -> str:
     """Return the bounds implied by the name of a numeric column; empty if there are none."""
-    words = {*_words(name), _alphanumeric(name)}
+    words = {*_normalized_words(name), _normalized_alphanumeric(name)}
     return (
         next((bounds for word, bounds in _BOUNDS_BY_WORD.items() if word in words), "") if column_type.numeric else ""
     )
 
 
-def _alphanumeric(name: str) -> str:
-    return "".join(letter for letter in _normalize(name) if letter.isalnum())
+def _normalized_alphanumeric(name: str) -> str:
+    return "".join(letter for letter in _casefold_without_accents(name) if letter.isalnum())
 
 
-def _words(name: str) -> list[str]:
-    return "".join(letter if letter.isalpha() else " " for letter in _normalize(name)).split()
+def _normalized_words(name: str) -> list[str]:
+    return "".join(letter if letter.isalpha() else " " for letter in _casefold_without_accents(name)).split()
 
 
-def _normalize(name: str) -> str:
+def _casefold_without_accents(name: str) -> str:
     """Remove case and accents, and expand the signs for numero."""
     normalized = name.casefold()
     for sign in _NUMERO_SIGNS:
@@ -167,7 +168,7 @@ def _normalize(name: str) -> str:
     return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 
 
-_PERSON_KEYS = {key for word in _PERSON_WORDS for key in _key_names(word)} - {*_PERSON_WORDS}
+_PERSON_KEYS = {key for word in _PERSON_WORDS for key in _id_column_spellings(word)} - {*_PERSON_WORDS}
 
 
 def unique_table_names(proposed: Sequence[str]) -> list[str]:
@@ -182,7 +183,7 @@ def unique_table_names(proposed: Sequence[str]) -> list[str]:
     return unique_table_names
 
 
-def refuse_if_written(output: Path) -> None:
+def refuse_existing_output(output: Path) -> None:
     """Refuse to draft into an existing file."""
     if output.exists():
         raise InvalidPolicy(
@@ -233,7 +234,7 @@ class DetectedTable:
     original: Path | None = None
     """The file that was copied, if this is a copy."""
     text_format: TextFormat | None = None
-    rows_read: bool = False
+    types_inferred: bool = False
     """Whether types were inferred from cells."""
     proposals: Mapping[str, CellProposal] = field(default_factory=dict)
     """How texts of columns are proposed to be read. PRIVATE unless they are certain."""
@@ -245,7 +246,7 @@ class DetectedTable:
     """The decimal separator that the owner gave for a text file."""
 
     @property
-    def source(self) -> Path:
+    def original_or_file(self) -> Path:
         """The file that the owner named."""
         return self.original or self.file
 
@@ -255,13 +256,13 @@ class DetectedTable:
         return self.file.name if self.relation is None else f"{self.relation} in {self.file.name}"
 
     @property
-    def plain_name(self) -> str:
+    def suggested_name(self) -> str:
         """A table name derived from the file's name, of letters, digits and _."""
         stem = self.file.name.partition(".")[0] if self.relation is None else self.relation
         return "".join(letter if letter.isalnum() else "_" for letter in stem)[:60] or "data"
 
 
-def data_files(paths: Sequence[Path]) -> list[Path]:
+def expand_data_files(paths: Sequence[Path]) -> list[Path]:
     """List the files that hold tables: those given, and all readable ones of a given folder.
 
     A copy that was made of another file in the folder is not listed.
@@ -278,7 +279,7 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
             files.append(path)
             continue
         folder_files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
-        table_files = [file for file in folder_files if _is_data_file(file)]
+        table_files = [file for file in folder_files if _is_original_data_file(file)]
         if not table_files:
             raise InvalidPolicy(
                 "this folder contains no file with a table", place=str(path), fix=f"put {_FILE_TYPES} into it"
@@ -287,61 +288,67 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
     return files
 
 
-def _is_data_file(path: Path) -> bool:
+def _is_original_data_file(path: Path) -> bool:
     if path.suffix == ".txt" or (path.suffix in (".parquet", ".pq") and file_copies.recorded_origin(path) is not None):
         return False
     return file_copies.detect_file_kind(path) is not None
 
 
-def files_to_read(files: Sequence[Path]) -> list[Path]:
+def text_and_sqlite_files(files: Sequence[Path]) -> list[Path]:
     """List the files whose rows must be read to infer column types, or their format."""
     return [file for file in files if file_copies.detect_file_kind(file) in ("text", "sqlite")]
 
 
-def detect_tables(path: Path, options: TextOptions, *, rows: bool) -> list[DetectedTable]:
-    """List the tables of a file. With ``rows`` every byte of a text file is read to detect its format; then PRIVATE."""
+def detect_tables(path: Path, options: TextOptions, *, read_rows: bool) -> list[DetectedTable]:
+    """List the tables of a file. With ``read_rows`` all of a text file is read to detect its format; then PRIVATE."""
     file_type = file_copies.detect_file_kind(path)
     if file_type == "text":
-        return [_detect_text_table(path, options, rows)]
+        return [_detect_text_table(path, options, read_rows)]
     if file_type == "sqlite":
         copy_reasons = ("the engine does not open SQLite databases",)
         return [
-            DetectedTable(path, name, *_split_usable(columns), copy_reasons=copy_reasons, readable_in_place=False)
+            DetectedTable(
+                path,
+                name,
+                *_usable_columns_and_other_names(columns),
+                copy_reasons=copy_reasons,
+                readable_in_place=False,
+            )
             for name, columns in file_copies.sqlite_tables(path).items()
         ]
     relations: list[str | None] = [*tables(path)] if file_type == "duckdb" else [None]
     if not relations:
         raise InvalidPolicy("this database has no tables", place=str(path), fix="create a table in it first")
     return [
-        DetectedTable(path, relation, _stored_columns(path, relation), tuple(unusable_columns(path, relation)))
+        DetectedTable(path, relation, _require_stored_columns(path, relation), tuple(unusable_columns(path, relation)))
         for relation in relations
     ]
 
 
-def _detect_text_table(path: Path, description: TextOptions, rows: bool) -> DetectedTable:
+def _detect_text_table(path: Path, options: TextOptions, read_rows: bool) -> DetectedTable:
     text_format = detect_text_format(
-        path, read_rows=rows, separator=description.separator, encoding=description.encoding, quote=description.quote
+        path, read_rows=read_rows, separator=options.separator, encoding=options.encoding, quote=options.quote
     )
     return DetectedTable(
         path,
         None,
-        *_split_usable(dict.fromkeys(text_format.names)),
+        *_usable_columns_and_other_names(dict.fromkeys(text_format.names)),
         copy_reasons=(*text_format.reasons, *text_format.naming_reasons),
         readable_in_place=not text_format.reasons,
         text_format=text_format,
         is_text=True,
-        decimal=description.decimal,
+        decimal=options.decimal,
     )
 
 
-def _split_usable(columns: dict[str, Type | None]) -> tuple[dict[str, Type | None], tuple[str, ...]]:
+def _usable_columns_and_other_names(columns: dict[str, Type | None]) -> tuple[dict[str, Type | None], tuple[str, ...]]:
     """Return the columns that a question can name, and the names of the others."""
     usable = set(usable_names(list(columns)))
     usable_columns = {name: column_type for name, column_type in columns.items() if name in usable}
     return usable_columns, tuple(name for name in columns if name not in usable)
 
 
-def _stored_columns(path: Path, relation: str | None) -> dict[str, Type | None]:
+def _require_stored_columns(path: Path, relation: str | None) -> dict[str, Type | None]:
     columns = schema(path, relation)
     if not columns:
         raise InvalidPolicy(
@@ -352,7 +359,7 @@ def _stored_columns(path: Path, relation: str | None) -> dict[str, Type | None]:
     return columns
 
 
-def copy_table(table: DetectedTable, target: Path) -> tuple[DetectedTable, int]:
+def copy_table_and_count_skipped(table: DetectedTable, target: Path) -> tuple[DetectedTable, int]:
     """Copy a table as Parquet to ``target``; return it with the number of records lost. PRIVATE."""
     if table.text_format is not None:
         copy = file_copies.copy_text(table.file, table.text_format, target)
@@ -383,7 +390,7 @@ def infer_types(table: DetectedTable, nulls: Collection[str] = ()) -> DetectedTa
         return table  # the file stores all types itself; a copy has texts, whatever the original declares
     sampled = sample_texts(table.file, table.relation, list(table.columns))
     if table.is_text:
-        refuse_second_header(sampled, table.source)
+        refuse_second_header(sampled, table.original_or_file)
     inferred = inferred_types(table.file, table.relation, nulls)
     columns = {name: _merge_type(column_type, inferred.get(name)) for name, column_type in table.columns.items()}
     unread = [name for name in columns if columns[name] in (None, Type.TEXT) or inferred.get(name) is Type.TEXT]
@@ -395,8 +402,8 @@ def infer_types(table: DetectedTable, nulls: Collection[str] = ()) -> DetectedTa
     }
     columns |= {name: proposal.reading.type for name, proposal in proposals.items() if proposal.is_certain}
     texts = {name: cells for name, cells in unread_texts.items() if columns[name] in (None, Type.TEXT)}
-    nonnumeric_texts = texts_among_numbers(texts, nulls)
-    return replace(table, columns=columns, proposals=proposals, nonnumeric_texts=nonnumeric_texts, rows_read=True)
+    nonnumeric_texts = frequent_texts_among_numbers(texts, nulls)
+    return replace(table, columns=columns, proposals=proposals, nonnumeric_texts=nonnumeric_texts, types_inferred=True)
 
 
 def _merge_type(stored: Type | None, inferred: Type | None) -> Type | None:
@@ -414,7 +421,7 @@ def _fits_stored_type(reading: CellReading, stored: Type | None) -> bool:
     return stored in (Type.TEXT, reading.type) and (has_rules or reading.type.temporal)
 
 
-def columns_without_bounds(policy: Policy) -> list[tuple[str, str]]:
+def ordered_columns_without_bounds(policy: Policy) -> list[tuple[str, str]]:
     """List the columns, by table and name, for which bounds can be found: numbers and dates without declared ones."""
     return [
         (table.name, name)
@@ -425,9 +432,9 @@ def columns_without_bounds(policy: Policy) -> list[tuple[str, str]]:
     ]
 
 
-def write_bounds(policy: Policy, output: Path, found: Mapping[tuple[str, str], Bounds]) -> None:
+def write_bounds(policy: Policy, output: Path, found_bounds: Mapping[tuple[str, str], Bounds]) -> None:
     """Rewrite a drafted policy atomically with the bounds that were found."""
-    usable_bounds = {column: bounds for column, bounds in found.items() if bounds.bounds is not None}
+    usable_bounds = {column: bounds for column, bounds in found_bounds.items() if bounds.bounds is not None}
     if not usable_bounds:
         return
     tables = {name: _with_bounds(table, usable_bounds) for name, table in policy.tables.items()}

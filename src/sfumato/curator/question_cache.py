@@ -29,7 +29,7 @@ class QuestionCache:
     def __init__(self) -> None:
         self._cache: dict[str, _CachedQuestion] = {}
 
-    def get(
+    def get_or_propose(
         self, text: str, context: Context, parse: Callable[[], Query], propose: Callable[[Query], Question]
     ) -> Question:
         """Return the cached question of a text in this context, or parse and propose it."""

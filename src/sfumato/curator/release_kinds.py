@@ -43,9 +43,9 @@ NameSets = Annotated[Sequence[Names], SizeBounds(1, 10000)]
 Cell = str | int | float | bool | None
 
 
-def option(text: str, default: Any = ..., *, local: bool = False) -> Any:
+def option_field(help_text: str, default: Any = ..., *, local: bool = False) -> Any:
     """Declare a field of a spec; without a default it is required, a ``local`` one exists only in Python."""
-    metadata = {"help": text, "local": local}
+    metadata = {"help": help_text, "local": local}
     return field(metadata=metadata) if default is ... else field(default=default, metadata=metadata)
 
 
@@ -179,7 +179,7 @@ class ReleaseKind:
     positional: tuple[str, ...] = ()
     """Terms after the first that methods accept positionally as well as by name."""
     roles: tuple[str, ...] = ("owner", "analyst")
-    skins: Mapping[Skin, SkinRefusal] = field(default_factory=dict)
+    refusal_by_skin: Mapping[Skin, SkinRefusal] = field(default_factory=dict)
     """The skins that do not offer it, with the reason."""
     needs_delta: bool = False
     """Whether its noise is Gaussian, so that a price names a δ or a ρ."""
@@ -190,9 +190,9 @@ class ReleaseKind:
     cost_class: int = 0
     """The server's ``answer_after`` is multiplied by 2 to this power."""
 
-    def require(self, skin: Skin) -> None:
+    def require_offered_in(self, skin: Skin) -> None:
         """Raise Unsupported if this skin does not offer the kind."""
-        refusal = self.skins.get(skin)
+        refusal = self.refusal_by_skin.get(skin)
         if refusal is not None:
             raise Unsupported(f"not-at-{'a-server' if skin == 'rest' else skin}", refusal.rule, fix=refusal.fix)
 
@@ -206,10 +206,10 @@ class ReleaseKind:
         return (self.spec.__doc__ or "").partition("\n")[0].rstrip(".")
 
     def proposal_class(self) -> type[Any]:
-        return _import_path(self.proposal)
+        return _import_object(self.proposal)
 
     def answer_class(self) -> type[Any]:
-        return _import_path(self.answer)
+        return _import_object(self.answer)
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ def spec_fields(spec: type[Spec[Any]]) -> tuple[SpecField, ...]:
     )
 
 
-def kind_modules() -> Iterator[str]:
+def kind_module_names() -> Iterator[str]:
     """Yield the names of the modules that hold a kind."""
     return (module.name for module in pkgutil.iter_modules(import_module(KINDS).__path__))
 
@@ -253,7 +253,7 @@ def load_kind(module: str) -> ReleaseKind:
 
 def all_kinds() -> dict[str, ReleaseKind]:
     """Import every kind, by name."""
-    kinds = (load_kind(module) for module in kind_modules())
+    kinds = (load_kind(module) for module in kind_module_names())
     return {kind.name: kind for kind in kinds}
 
 
@@ -283,6 +283,6 @@ def kind_for_spec(spec: Spec[Any]) -> ReleaseKind:
     return kind
 
 
-def _import_path(path: str) -> Any:
+def _import_object(path: str) -> Any:
     module, _, name = path.partition(":")
     return getattr(import_module(f"sfumato.{module}"), name)

@@ -133,7 +133,7 @@ def request_view(record: RequestRecord, now: int, budget: Budget | None = None, 
         charges=record.charges,
         steps=tuple(_step_words(each) for each in record.steps),
         publishes=subject.lines if isinstance(subject, PublicationReview) else (),
-        **_facts(record, subject, payer),
+        **_view_fields(record, subject, payer),
     )
 
 
@@ -155,13 +155,13 @@ def _readable_json(canonical: str) -> str:
     return json.dumps(json.loads(canonical), ensure_ascii=False)
 
 
-def _facts(record: RequestRecord, subject: RequestSubject, payer: Budget | None) -> dict[str, str]:
+def _view_fields(record: RequestRecord, subject: RequestSubject, payer: Budget | None) -> dict[str, str]:
     if isinstance(subject, GrantedShare):
-        return _share_facts(record, subject)
-    return _release_facts(subject, payer) if isinstance(subject, ApprovalRequest) else {}
+        return _share_view_fields(record, subject)
+    return _release_view_fields(subject, payer) if isinstance(subject, ApprovalRequest) else {}
 
 
-def _release_facts(subject: ApprovalRequest, budget: Budget | None) -> dict[str, str]:
+def _release_view_fields(subject: ApprovalRequest, budget: Budget | None) -> dict[str, str]:
     cost, epsilon = read_cost(subject.cost), subject.epsilon
     facts = {
         "release_kind": subject.release_kind,
@@ -195,7 +195,7 @@ def _reveal_words(epsilon: Fraction | None, delta: Fraction, budget: Budget) -> 
     return str(reading(Guarantee(epsilon, delta), neighbours=budget.neighbours))
 
 
-def _share_facts(record: RequestRecord, share: GrantedShare) -> dict[str, str]:
+def _share_view_fields(record: RequestRecord, share: GrantedShare) -> dict[str, str]:
     return {"epsilon": format_up(share.epsilon), "used": format_up(record.used)}
 
 

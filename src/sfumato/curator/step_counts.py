@@ -45,7 +45,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.curator.previews.explaining import Operator
+from sfumato.curator.previews.explaining import PlanStep
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import Laplace
 from sfumato.plan.bounding import BoundedPlan
@@ -115,7 +115,7 @@ class Ladder:
         return cut - dt.timedelta(days=1) if self.type is Type.DATE else cut  # type: ignore[operator, return-value]
 
 
-def ladder(domain: Domain) -> Ladder:
+def ladder_for_domain(domain: Domain) -> Ladder:
     """Return the ladder of a column's type, within its declared bounds, if any."""
     low, high = domain.bounds or _TYPE_RANGES[domain.type]
     cuts = _year_cuts(domain.type) if domain.type.temporal else _number_cuts(domain.type)
@@ -123,13 +123,13 @@ def ladder(domain: Domain) -> Ladder:
     return Ladder(domain.type, low, high, inner)
 
 
-def counting_ladder(most: int) -> Ladder:
+def counting_ladder(largest: int) -> Ladder:
     """Return the ladder of limits: every number up to 10, then 15, 20, 30, 50, 70, 100 … up to a public number.
 
     It is finer than that of values: noise grows with a limit, and most limits are small.
     """
-    large_cuts = [digits * 10**power for power in range(len(str(most))) for digits in (15, 20, 30, 50, 70, 100)]
-    return Ladder(Type.INTEGER, 1, most, tuple((cut, True) for cut in [*range(1, 11), *large_cuts] if cut < most))
+    large_cuts = [digits * 10**power for power in range(len(str(largest))) for digits in (15, 20, 30, 50, 70, 100)]
+    return Ladder(Type.INTEGER, 1, largest, tuple((cut, True) for cut in [*range(1, 11), *large_cuts] if cut < largest))
 
 
 _TYPE_RANGES: dict[Type, tuple[Value, Value]] = {
@@ -263,15 +263,15 @@ class StepCounts:
         """Return the half-width of each of the counts inside and outside, with this confidence."""
         return int(self.counter.error(confidence))
 
-    def covered(self, confidence: Number = DEFAULT_CONFIDENCE) -> tuple[Fraction, Fraction]:
+    def covered_share_range(self, confidence: Number = DEFAULT_CONFIDENCE) -> tuple[Fraction, Fraction]:
         """Return bounds on the share of units inside, with this confidence: both counts hold simultaneously."""
         half_width = int(self.counter.error(confidence, k=2))
         least_inside, most_inside = max(0, self.inside - half_width), max(0, self.inside) + half_width
         least_outside, most_outside = max(0, self.outside - half_width), max(0, self.outside) + half_width
-        return _share(least_inside, most_outside), _share(most_inside, least_outside)
+        return _share_inside(least_inside, most_outside), _share_inside(most_inside, least_outside)
 
 
-def _share(inside: int, outside: int) -> Fraction:
+def _share_inside(inside: int, outside: int) -> Fraction:
     return Fraction(inside, inside + outside) if inside + outside else Fraction(0)
 
 
@@ -317,15 +317,19 @@ class StepSearch:
         """Return the half-width of the counts inside and outside."""
         return int(self.inside_outside.mechanism.error(confidence))
 
-    def operators(self, what: str, selection: str, confidence: Number) -> tuple[Operator, ...]:
+    def explain_search(self, counted_noun: str, selection: str, confidence: Number) -> tuple[PlanStep, ...]:
         """Describe the steps of the search: what is counted, and which steps are selected."""
         coverage = f"with {format_percent(exact(confidence, 'confidence', CONFIDENCE))} confidence"
         counts, split = (measurement.mechanism.words() for measurement in self.measurements)
-        claim = f"no step with {self.error(confidence):,} or more {what} is outside, except in the share left out"
+        claim = (
+            f"no step with {self.error(confidence):,} or more {counted_noun} is outside, except in the share left out"
+        )
         return (
-            Operator("count", f"{what} on each step", f"{counts}: one unit is on one step"),
-            Operator("choose", f"the {selection}, from noisy counts alone", f"{coverage} {claim}"),
-            Operator("count", f"{what} inside and outside, {split}", f"±{self.rank_error(confidence):,} {coverage}"),
+            PlanStep("count", f"{counted_noun} on each step", f"{counts}: one unit is on one step"),
+            PlanStep("choose", f"the {selection}, from noisy counts alone", f"{coverage} {claim}"),
+            PlanStep(
+                "count", f"{counted_noun} inside and outside, {split}", f"±{self.rank_error(confidence):,} {coverage}"
+            ),
         )
 
     def draw(self, totals: Integers) -> StepCounts:
@@ -335,7 +339,7 @@ class StepSearch:
         reading = self.inside_outside.reading
         assert isinstance(reading, ChosenGroups)
         inside, outside = self.inside_outside.draw(
-            reading.sum_inside_and_outside(reading.extract(totals), self._is_inside(first, last))
+            reading.sum_inside_and_outside(reading.extract(totals), self._inside_mask(first, last))
         )
         noise, counter = self.step_counts.mechanism, self.inside_outside.mechanism
         return StepCounts(tuple(map(int, noisy_counts)), first, last, int(inside), int(outside), noise, counter)
@@ -346,7 +350,7 @@ class StepSearch:
             return None
         return trim_span(noisy_counts, (0, span[1]) if self.from_first else span, *self.uncovered)
 
-    def _is_inside(self, first: int | None, last: int | None) -> NDArray[np.bool_]:
+    def _inside_mask(self, first: int | None, last: int | None) -> NDArray[np.bool_]:
         step_of_group = np.array(self.step_of_group)
         return (
             np.full(step_of_group.size, False) if first is None else (step_of_group >= first) & (step_of_group <= last)
@@ -367,7 +371,7 @@ def _step_totals(totals: Totals, step_of_group: tuple[int, ...]) -> Totals | Lin
     )
 
 
-def least_price(error: Callable[[Fraction], int], within: Number) -> float:
+def least_epsilon_within(error: Callable[[Fraction], int], within: Number) -> float:
     """Return the least ε at which an error is at most this."""
     error_limit = exact(within, "within", POSITIVE)
     return float(rounded_up(least_parameter(lambda epsilon: error(epsilon) <= error_limit, "within")))

@@ -67,7 +67,7 @@ class DeferredInterrupt:
 T = TypeVar("T")
 
 
-def step_plan(series: str, opening: str, identity: str, number: int) -> str:
+def step_plan_hash(series: str, opening: str, identity: str, number: int) -> str:
     """Return the plan hash of a step: unique to the tab that this line opened, so no later step reuses its answer."""
     return digest(series, opening, identity, number)
 
@@ -101,7 +101,7 @@ class TabSeries:
         The progress callback sees the phases of every step and may delay them (``release.releasing``).
         """
         context, self._step_count = self.context, self._step_count + 1
-        plan = step_plan(self.series, self.tab.opening.hash, self.identity, self._step_count)
+        plan = step_plan_hash(self.series, self.tab.opening.hash, self.identity, self._step_count)
         with self._interrupts.deferring():
             return releasing.release(
                 strategy,

@@ -13,7 +13,7 @@ from sfumato.curator.frame_methods import (
     ColumnSelection,
     NamedColumn,
     RowMethods,
-    column_names,
+    validated_column_names,
 )
 from sfumato.curator.listings import Listing, list_columns_with_offers
 from sfumato.curator.proposals.logistic import LogisticProposal
@@ -31,7 +31,7 @@ from sfumato.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, repr=False)
-class Columns:
+class ViewColumns:
     """The columns that a step can name. Tab completes them; ``columns.region`` is the name as SQL writes it."""
 
     _domains: dict[str, Domain]
@@ -76,9 +76,9 @@ class TableView(RowMethods["TableQuestion", "TableView"]):
     _rows: RowSelection
 
     @property
-    def columns(self) -> Columns:
+    def columns(self) -> ViewColumns:
         """The columns that can be named at this step, with types and ranges."""
-        return Columns(self._rows.columns)
+        return ViewColumns(self._rows.columns)
 
     @property
     def _available_columns(self) -> dict[str, Domain]:
@@ -163,7 +163,7 @@ class TableView(RowMethods["TableQuestion", "TableView"]):
 
     def __getitem__(self, columns: Any) -> Any:
         """Return a column's name as SQL writes it, with its aggregates as methods; a list of names selects several."""
-        names = [NamedColumn(self.columns[name], self) for name in column_names(columns)]
+        names = [NamedColumn(self.columns[name], self) for name in validated_column_names(columns)]
         return names[0] if isinstance(columns, str) else ColumnSelection(self, names)
 
     def _ipython_key_completions_(self) -> list[str]:

@@ -42,7 +42,7 @@ def proposed_delta(people: int | None) -> Fraction:
     return min(Fraction(power // (100 * people), power), _MAX_PROPOSED_DELTA)
 
 
-def describe_exposure(policy: Policy, units: int) -> str | None:
+def exposure_warning(policy: Policy, units: int) -> str | None:
     """Describe what the policy's δ permits over this many units; None if fewer than 1 in 10 is expected. PRIVATE."""
     delta = policy.budget.delta
     if delta * units < MIN_WARNED_EXPOSURE:
@@ -60,11 +60,11 @@ def describe_exposure(policy: Policy, units: int) -> str | None:
     )
 
 
-def describe_weak_policy(policy: Policy) -> tuple[str, ...]:
+def weak_policy_warnings(policy: Policy) -> tuple[str, ...]:
     """Describe why a policy's guarantee for life is weak; empty for a strong one. It depends on the policy alone."""
     warnings = []
     if policy.budget.epsilon > MAX_LIFETIME_EPSILON:
-        warnings.append(_describe_epsilon(policy))
+        warnings.append(_weak_epsilon_warning(policy))
     if has_unpermitted_delta(policy):
         warnings.append(
             f"δ = {format_probability(policy.budget.delta)} for life is large: with that probability nothing is "
@@ -73,7 +73,7 @@ def describe_weak_policy(policy: Policy) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def _describe_epsilon(policy: Policy) -> str:
+def _weak_epsilon_warning(policy: Policy) -> str:
     unit, promise = policy.unit, Guarantee(policy.budget.epsilon, policy.budget.delta)
     scope = "for life" if policy.per is None else f"for one {unit.name}-{unit.period}"
     belief = describe_belief(promise, policy.neighbours)
@@ -85,7 +85,7 @@ def _describe_epsilon(policy: Policy) -> str:
 
 def warn_if_weak_policy(policy: Policy) -> None:
     """Warn that a policy's guarantee for life is weak: when it is opened or amended, not with every answer."""
-    for reason in describe_weak_policy(policy):
+    for reason in weak_policy_warnings(policy):
         warn_caller(reason)
 
 

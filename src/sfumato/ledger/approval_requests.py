@@ -130,7 +130,7 @@ class ApprovalRequest:
             checked_name(getattr(self, name), name)
         for name, longest in (("spec", MAX_SPEC), ("price", MAX_SPEC), ("words", MAX_SPEC), ("cost", MAX_SPEC)):
             checked_text(getattr(self, name), name, longest)
-        _check_terms(self)
+        _require_valid_terms(self)
         for name in ("epsilon", "delta"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, exact(getattr(self, name), name, NONNEGATIVE))
@@ -168,7 +168,7 @@ class GrantedShare:
             if not isinstance(names, (list, tuple)):
                 raise InvalidParameter(name, names, "a list of names")
             object.__setattr__(self, name, tuple(checked_name(each, name) for each in names))
-        _check_terms(self)
+        _require_valid_terms(self)
         object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon", POSITIVE))
 
     @property
@@ -209,7 +209,7 @@ class PublicationReview:
         if not isinstance(self.lines, (list, tuple)) or not 0 < len(self.lines) <= MAX_LINES:
             raise InvalidParameter("lines", self.lines, f"a list of 1 to {MAX_LINES:,} line numbers")
         object.__setattr__(self, "lines", tuple(sorted({checked_line_number(each, "lines") for each in self.lines})))
-        _check_terms(self)
+        _require_valid_terms(self)
 
     @property
     def is_share(self) -> bool:
@@ -230,7 +230,7 @@ class PublicationReview:
 RequestSubject = ApprovalRequest | GrantedShare | PublicationReview
 
 
-def _check_terms(subject: RequestSubject) -> None:
+def _require_valid_terms(subject: RequestSubject) -> None:
     checked_text(subject.purpose, "purpose", MAX_PURPOSE)
     if type(subject.approvals) is not int or not 1 <= subject.approvals <= MAX_APPROVALS:
         raise InvalidParameter("approvals", subject.approvals, f"a whole number between 1 and {MAX_APPROVALS}")
@@ -362,7 +362,7 @@ class RequestRecord:
             return RequestState.EXPIRED
         return RequestState.APPROVED if len(self.approvers) >= self.subject.approvals else RequestState.FILED
 
-    def after(self, step: RequestStep, now: int) -> RequestRecord:
+    def with_step(self, step: RequestStep, now: int) -> RequestRecord:
         """Return the request after a step, or raise ``RequestDecided`` where its state does not allow it."""
         state = self.state(now)
         if state not in _ALLOWED_FROM[step.act]:

@@ -327,7 +327,7 @@ def datetime_from_microseconds(microseconds: int) -> datetime:
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
-def microseconds(time: datetime, what: str) -> int:
+def checked_microseconds(time: datetime, what: str) -> int:
     if not isinstance(time, datetime) or time.tzinfo is None:
         raise InvalidParameter(what, time, "a datetime with a time zone")
     return (time - _EPOCH) // timedelta(microseconds=1)
@@ -432,13 +432,15 @@ class PublicationIndex:
     def __init__(self) -> None:
         self._shelves: dict[tuple[str, ...], _CachedPublications] = {}
 
-    def publications(self, transaction: Transaction, account: str, data: str, plan: str) -> tuple[Publication, ...]:
+    def publications(
+        self, transaction: Transaction, account: str, data: str, plan_prefix: str
+    ) -> tuple[Publication, ...]:
         """List the answers of an account on this data whose plans start with this text, oldest first."""
-        key = (account, data, plan)
+        key = (account, data, plan_prefix)
         shelf = self._shelves.pop(key, _CachedPublications())
         if shelf.last_number and not transaction.has_line(shelf.last_number, shelf.last_hash):
             shelf = _CachedPublications()  # a restore or a failover lost the last line that was seen
-        extended = shelf.extended(transaction, {"account": account, "data": data}, plan)
+        extended = shelf.extended(transaction, {"account": account, "data": data}, plan_prefix)
         self._shelves[key] = extended
         for oldest in list(self._shelves)[:-_MAX_SHELVES]:
             self._shelves.pop(oldest, None)

@@ -48,7 +48,7 @@ Periods = tuple[str, ...]
 """Periods with their own accounts, by name; empty where the account itself pays."""
 
 
-def period_account(account: str, period: str) -> str:
+def period_account_name(account: str, period: str) -> str:
     """Return the name of the account of one period."""
     return entries.checked_name(f"{account} {period}", "account")
 
@@ -107,7 +107,7 @@ class GuardedStore:
             for number in reported:
                 transaction.stop_charge(number)
             yield transaction
-            appended = [(row, self._terms_of(transaction, row)) for row in transaction.appended]
+            appended = [(row, self._terms_for_row(transaction, row)) for row in transaction.appended]
         for number in reported:
             self.unrecorded_stops.pop(number, None)
         if appended:
@@ -157,7 +157,7 @@ class GuardedStore:
     def _process_anchor_path(self) -> Path:
         return anchors.process_anchor_path(self.store.anchor_places, self._number)
 
-    def _terms_of(self, transaction: Transaction, row: Row) -> Terms:
+    def _terms_for_row(self, transaction: Transaction, row: Row) -> Terms:
         """Return the terms of a line that was just written; they are usually cached."""
         if row.terms == row.number:
             self._terms[row.number] = codec.loads_as(Terms, row.detail)
@@ -287,7 +287,7 @@ class GuardedStore:
         budget = self._terms_in_line(transaction, last.terms).budget
         budgets = [(budget.with_spent(read_spending(last.totals).total), "the account")]
         if analyst_row is not None and share:
-            own_share = self._share_at(last.terms, budget, share)
+            own_share = self._cached_share_budget(last.terms, budget, share)
             own_budget = own_share.with_spent(read_spending(analyst_row.own).total)
             budgets.append((own_budget, "the analyst's share"))
         return budgets
@@ -296,7 +296,7 @@ class GuardedStore:
         self, transaction: Transaction, account: str, analyst: str, share: str, period: str
     ) -> list[tuple[Budget, str]]:
         """Return the budgets of one period, which opens with the account's own terms when it is first needed."""
-        name = period_account(account, period)
+        name = period_account_name(account, period)
         last = transaction.newest(account=name)
         terms = (
             self.terms_in_force(transaction, account) if last is None else self._terms_in_line(transaction, last.terms)
@@ -317,7 +317,7 @@ class GuardedStore:
             budgets.append((own_budget, f"the analyst's share of {period}"))
         return budgets
 
-    def _share_at(self, number: int, budget: Budget, share: str) -> Budget:
+    def _cached_share_budget(self, number: int, budget: Budget, share: str) -> Budget:
         """Return a share of the budget in the terms of this line. Lines never change, so each is computed once."""
         if (number, share) not in self._shares:
             self._shares[number, share] = budget.share(share)
@@ -332,7 +332,7 @@ class GuardedStore:
         """
         charge = transaction.append("charge", account, columns, cost=cost)
         for period in periods:
-            name = period_account(account, period)
+            name = period_account_name(account, period)
             if transaction.newest(account=name) is None:
                 terms = replace(self.terms_in_force(transaction, account), per="", period_of=account)
                 transaction.append("account-open", name, {"detail": codec.dumps(terms)})
@@ -360,7 +360,7 @@ class GuardedStore:
         rows: list[Row] = []
         try:
             with self.writing() as transaction:
-                refusal = self.first_refusal(transaction, account, analyst, cost, periods)
+                refusal = self.first_refusal_maker(transaction, account, analyst, cost, periods)
                 if refusal is None:
                     rows.append(write(transaction))
             if refusal is not None:
@@ -368,11 +368,11 @@ class GuardedStore:
             return convert(rows[0])
         except BaseException as error:
             # Ctrl-C may strike after the line is on disk: then the caller learns that it was charged.
-            if not rows or not self.is_on_disk(rows[0]) or isinstance(error, LedgerInDoubt):
+            if not rows or not self.may_be_on_disk(rows[0]) or isinstance(error, LedgerInDoubt):
                 raise
             raise Unanswered(rows[0].number) from None
 
-    def first_refusal(
+    def first_refusal_maker(
         self, transaction: Transaction, account: str, analyst: str, cost: Cost, periods: Periods = ()
     ) -> Callable[[], Overspent] | None:
         """Return a function that computes the refusal of the first budget that cannot afford this cost; None if all
@@ -396,7 +396,7 @@ class GuardedStore:
             else lambda: exceeded[0].refusal(cost, exceeded[1], *(budget for budget, _ in budgets))
         )
 
-    def is_on_disk(self, row: Row) -> bool:
+    def may_be_on_disk(self, row: Row) -> bool:
         """Return whether a line that was being written is on disk. Where that cannot be seen, count it as written."""
         error = sys.exception()
         if isinstance(error, LedgerInDoubt) and error.first <= row.number <= error.last:

@@ -25,7 +25,7 @@ class AccountLines(Iterator[Line]):
     def __next__(self) -> Line:
         return next(self._lines)
 
-    def _rows(self) -> tuple[list[tuple[str, ...]], str]:
+    def _rows_and_note(self) -> tuple[list[tuple[str, ...]], str]:
         """Return the first lines, in words, and a note on the others."""
         lines = list(islice(self._read(), _MAX_SHOWN_LINES + 1))
         note = (
@@ -34,7 +34,7 @@ class AccountLines(Iterator[Line]):
         return [line.words() for line in lines[:_MAX_SHOWN_LINES]], note
 
     def __repr__(self) -> str:
-        rows, note = self._rows()
+        rows, note = self._rows_and_note()
         if not rows:
             return "nothing has been asked yet"
         widths = [max(map(len, column)) for column in zip(LINE_COLUMNS, *rows, strict=True)]
@@ -44,5 +44,5 @@ class AccountLines(Iterator[Line]):
         return "\n".join([*printed_rows, *([note] if note else [])])
 
     def _repr_html_(self) -> str:
-        rows, note = self._rows()
+        rows, note = self._rows_and_note()
         return table(LINE_COLUMNS, rows, LINE_COLUMNS[:1], note) if rows else paragraph("Nothing has been asked yet.")

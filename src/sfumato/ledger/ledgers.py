@@ -35,7 +35,7 @@ from sfumato.ledger.proofs.anchors import (
     line_marks,
     mark_numbers,
 )
-from sfumato.ledger.proofs.exporting import export, write_complete
+from sfumato.ledger.proofs.exporting import export, write_complete_export
 from sfumato.ledger.proofs.verifying import Verification
 from sfumato.ledger.sealed_rows import KeyedHash
 from sfumato.ledger.stores.opening import open_store
@@ -164,8 +164,8 @@ class Ledger:
         """
         filters = (("account", account), ("analyst", analyst))
         equal = {key: entries.checked_name(value, key) for key, value in filters if value is not None}
-        end = None if until is None else entries.microseconds(until, "until")
-        start = 0 if since is None else self._last_line_before(entries.microseconds(since, "since"))
+        end = None if until is None else entries.checked_microseconds(until, "until")
+        start = 0 if since is None else self._last_line_before(entries.checked_microseconds(since, "since"))
         after = max(start, exact_integer(after, "after", at_least=0))
         while True:
             with self._guarded.reading() as transaction:
@@ -269,7 +269,7 @@ class Ledger:
             raise InvalidParameter("form", form, '"json" for a complete export')
         else:
             with self._guarded.reading() as transaction:
-                write_complete(transaction, path, store.key().hex(), store.address, store.bodies.read)
+                write_complete_export(transaction, path, store.key().hex(), store.address, store.bodies.read)
 
     def salt(self, number: int) -> str:
         """Return the salt of a published line's hash: the same each time, and without the ledger's key
@@ -309,11 +309,13 @@ def open_guarded(
     """
     store = open_store(path, schema, float(exact(timeout, "timeout", NONNEGATIVE)))
     try:
-        given_anchors = [anchor if isinstance(anchor, Anchor) else anchors.load(anchor)] if anchor is not None else []
+        given_anchors = (
+            [anchor if isinstance(anchor, Anchor) else anchors.load_any_anchor(anchor)] if anchor is not None else []
+        )
         stored_anchors = [Anchor.load(path) for path in store.anchor_places if path.exists()]
         running = anchors.load_process_anchors(store.anchor_places)
         verification = verification_runs.verify_newest(store)
-        keyed = KeyedHash(store.key() if verification.holds else _readable_key(store))
+        keyed = KeyedHash(store.key() if verification.holds else _key_or_empty(store))
         guarded = GuardedStore(store, (*given_anchors, *stored_anchors), keyed, running)
         guarded.damage = None if verification.holds else LedgerDamaged(verification.bad, verification.why)
         if verification.holds:
@@ -336,7 +338,7 @@ def open_guarded(
     return guarded
 
 
-def _readable_key(store: Store) -> bytes:
+def _key_or_empty(store: Store) -> bytes:
     """Return the key of a damaged ledger if it can be read, so that the rest can still be inspected."""
     try:
         return store.key()

@@ -142,7 +142,7 @@ def _parse_mounts(mounts: str) -> Iterator[tuple[str, str]]:
             yield re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4]), after.split(" ")[0]
 
 
-def create_private_file(path: Path) -> None:
+def create_private_file_if_missing(path: Path) -> None:
     """Create the file if it is missing, readable by its owner only, and make its name durable.
 
     An existing file is never opened here: closing it again would drop every lock this process has on it. Nor is
@@ -157,7 +157,7 @@ def create_private_file(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-    sync_folder(path)
+    sync_parent_folder(path)
 
 
 def restrict_to_owner(path: Path) -> None:
@@ -184,7 +184,7 @@ def sync_to_disk(path: Path) -> None:
         os.close(handle)
 
 
-def sync_folder(path: Path) -> None:
+def sync_parent_folder(path: Path) -> None:
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(folder)
@@ -226,7 +226,7 @@ def is_process_alive(name: str, *, elsewhere: bool = False) -> bool | None:
         return None
     if boot != own_name[0]:
         return None if elsewhere else False
-    return _start_time(int(number)) == start if namespace == own_name[1] else None
+    return _process_start_time(int(number)) == start if namespace == own_name[1] else None
 
 
 @lru_cache(maxsize=1)
@@ -236,10 +236,10 @@ def _process_name(number: int) -> str:
         namespace = os.readlink(PROCESSES / "self/ns/pid")
     except OSError:
         boot = namespace = _UNKNOWN_BOOT
-    return f"{boot} {namespace} {number} {_start_time(number)}"
+    return f"{boot} {namespace} {number} {_process_start_time(number)}"
 
 
-def _start_time(number: int) -> str:
+def _process_start_time(number: int) -> str:
     """Return when a process started, in clock ticks; empty for one that has ended, reaped or not."""
     try:
         fields = (PROCESSES / str(number) / "stat").read_bytes().rpartition(b") ")[2].split()

@@ -55,7 +55,7 @@ def copy_ledger(
     owner who accepts that such charges are forgotten, which is recorded in the new ledger; so does a target that was
     lost and is filled again.
     """
-    exported = _complete_export(source)
+    exported = _complete_export_or_none(source)
     with nullcontext(source) if exported is None else exported.restored_ledger() as ledger:
         last_line, is_backup = _copy_and_seal(ledger, target, anchor, exported, accept_loss=accept_loss)
     if is_backup:
@@ -80,7 +80,7 @@ def _copy_and_seal(
         _require_same_export(guarded, exported)
         is_backup = guarded.store.is_backup
         if is_backup:
-            _compare_with_anchors(guarded, "" if exported is None else exported.place, accept_loss=accept_loss)
+            _require_anchored_lines(guarded, "" if exported is None else exported.place, accept_loss=accept_loss)
             if accept_loss:
                 _record_accepted_loss(guarded, _target_name(target))
         verification = ledger.verify()
@@ -92,7 +92,7 @@ def _copy_and_seal(
             _require_newest_lines(guarded, None if anchor is None else guarded.anchors[0])
         guarded.store.require_owner()
         was_sealed = _is_sealed(guarded)
-        last_line = _move(guarded, target, accept_loss=accept_loss)
+        last_line = _copy_lines_and_seal(guarded, target, accept_loss=accept_loss)
     return (_record_forgotten_charges(target, last_line) if was_sealed and accept_loss else last_line), is_backup
 
 
@@ -104,7 +104,7 @@ def _empty_ledger_error(source: Address) -> LedgerUnavailable:
     )
 
 
-def _compare_with_anchors(guarded: GuardedStore, place: str, *, accept_loss: bool) -> None:
+def _require_anchored_lines(guarded: GuardedStore, place: str, *, accept_loss: bool) -> None:
     """Compare a backup or an export with all anchors that this user keeps of its ledger, wherever it was: refuse one
     that lacks a line or, if its owner accepts that, remember what it lacks.
     """
@@ -196,7 +196,7 @@ def _record_forgotten_charges(target: Address, last: tuple[int, str]) -> tuple[i
         return ledger.head
 
 
-def _move(guarded: GuardedStore, target: Address, *, accept_loss: bool) -> tuple[int, str]:
+def _copy_lines_and_seal(guarded: GuardedStore, target: Address, *, accept_loss: bool) -> tuple[int, str]:
     target_name = _target_name(target)
     _require_other_ledger(guarded.store, target)
     # The new ledger becomes valid when ``filling`` ends, which is after the old one is sealed.
@@ -306,7 +306,7 @@ def _file_lines(path: Path) -> Iterator[Iterator[Row]]:
         raise LedgerUnavailable("the target file is not a ledger", place=str(path), fix="name a new file") from None
 
 
-def _complete_export(source: Address) -> CompleteExport | None:
+def _complete_export_or_none(source: Address) -> CompleteExport | None:
     """Return the complete export to be copied, None if the source is not an export. A plain export lacks what a copy
     needs, and one whose ledger still exists is refused: the ledger itself is sealed when it moves.
     """

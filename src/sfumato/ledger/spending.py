@@ -76,12 +76,16 @@ class Spending(NamedTuple):
             return self
         pure = None if self.pure is None or cost.pure is None else amounts.add_rounded_up(self.pure, cost.pure)
         if before is left:
-            spent = (pure, _add_units(self.renyi, cost.renyi), amounts.add_rounded_up(self.failure, cost.failure))
+            spent = (
+                pure,
+                _add_units_or_none(self.renyi, cost.renyi),
+                amounts.add_rounded_up(self.failure, cost.failure),
+            )
             return tuple.__new__(Spending, spent + self[3:])  # called a million times in a verification
         held = (self.held_renyi or 0) + (left.renyi or 0) - (before.renyi or 0)
         return Spending(
             pure,
-            _add_units(self.renyi, cost.renyi),
+            _add_units_or_none(self.renyi, cost.renyi),
             amounts.add_rounded_up(self.failure, cost.failure),
             amounts.add_rounded_up(self.held_pure - (before.pure or 0), left.pure or 0),
             None if self.held_renyi is None and left.renyi is None else held,
@@ -120,9 +124,9 @@ class RunningTotals:
     __slots__ = ("_held", "_held_text", "_spent", "text")
 
     def __init__(self, spending: Spending) -> None:
-        self._set(spending)
+        self._reset_to(spending)
 
-    def _set(self, spending: Spending) -> None:
+    def _reset_to(self, spending: Spending) -> None:
         self._spent: tuple[Any, Any, Any] = spending[:3]
         self._held = spending[3:]
         self.text = str(spending)
@@ -142,11 +146,11 @@ class RunningTotals:
             self._spent = pure, renyi, failure
             self.text = f"{pure} {renyi} {failure} {self._held_text}"
         else:
-            self._set(Spending(*self._spent, *self._held).after(cost, before, left))  # type: ignore[arg-type]
+            self._reset_to(Spending(*self._spent, *self._held).after(cost, before, left))  # type: ignore[arg-type]
         return self.text
 
 
-def _add_units(a: int | None, b: int | None) -> int | None:
+def _add_units_or_none(a: int | None, b: int | None) -> int | None:
     return b if a is None else a if b is None else a + b
 
 

@@ -67,7 +67,7 @@ class Transaction:
         return "" if self.head is None else self.head.moved_to
 
     @property
-    def now(self) -> int:
+    def next_line_time(self) -> int:
         """The time that the next line gets, in microseconds since 1970: never less than the last line's."""
         return max(min(self._rows.now(), MAX_TIME), self.head.time if self.head else 0)
 
@@ -173,7 +173,7 @@ class Transaction:
         held_before, held_after = NO_COST if tab_row is None else read_cost(tab_row.left), left or NO_COST
         derived_columns: dict[str, str | int] = {
             "number": number,
-            "time": self.now,
+            "time": self.next_line_time,
             "kind": kind,
             "account": account,
             "tab": number if kind == "tab-open" else tab,

@@ -84,7 +84,7 @@ def site_folder() -> Path:
 def read_pages(folder: Path | None = None) -> tuple[Page, ...]:
     """Read every page: first those of the front page's lists, in their order, then the others by path."""
     folder = pages_folder() if folder is None else folder
-    pages = {path: Page(path, _without_comments(folder / path)) for path in _paths(folder)}
+    pages = {path: Page(path, _without_comments(folder / path)) for path in _markdown_paths(folder)}
     listed = [path for section in menu(pages[FRONT_PAGE].markdown) for _, path in section.entries if path in pages]
     return tuple(pages[path] for path in dict.fromkeys([FRONT_PAGE, *listed, *pages]))
 
@@ -135,7 +135,7 @@ def heading_anchor(heading: str) -> str:
     return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", ascii_only).strip().lower())
 
 
-def _paths(folder: Path) -> list[str]:
+def _markdown_paths(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.md"))
 
 
@@ -146,14 +146,14 @@ def _without_comments(path: Path) -> str:
 def _sections(markdown: str) -> Iterator[Section]:
     """Split a page at its headings; what stands before the first one belongs to no section."""
     lines = markdown.splitlines()
-    starts = [*_headings(lines), (len(lines), "", 0)]
+    starts = [*_row_heading_and_level(lines), (len(lines), "", 0)]
     anchors: set[str] = set()
     for (row, heading, level), (next_row, _, _) in itertools.pairwise(starts):
         text = "\n".join(lines[row + 1 : next_row]).strip("\n")
-        yield Section(plain_text(heading), _new_anchor(heading, anchors), level, text)
+        yield Section(plain_text(heading), _unused_anchor(heading, anchors), level, text)
 
 
-def _headings(lines: list[str]) -> Iterator[tuple[int, str, int]]:
+def _row_heading_and_level(lines: list[str]) -> Iterator[tuple[int, str, int]]:
     """Yield row, text and level of each heading; a line of code that begins with # is none."""
     fence = ""
     for row, line in enumerate(lines):
@@ -165,7 +165,7 @@ def _headings(lines: list[str]) -> Iterator[tuple[int, str, int]]:
             yield row, heading[2], len(heading[1])
 
 
-def _new_anchor(heading: str, taken: set[str]) -> str:
+def _unused_anchor(heading: str, taken: set[str]) -> str:
     """Return the heading's slug, with _1, _2 … if an earlier heading has it."""
     base = heading_anchor(heading)
     anchor = next(

@@ -74,15 +74,15 @@ class Index:
     """The weight of every word in every section."""
 
     pages: tuple[Page, ...]
-    groups: Mapping[str, str]
-    weights: Mapping[str, Mapping[int, int]]
+    group_by_page: Mapping[str, str]
+    section_weights: Mapping[str, Mapping[int, int]]
     """By word: by section, counted over all pages, the weight of the word there."""
     synonyms: Mapping[str, Synonym]
     """By phrase, the longest first."""
 
     @cached_property
     def words(self) -> list[str]:
-        return sorted(self.weights)
+        return sorted(self.section_weights)
 
     @cached_property
     def sections(self) -> list[tuple[Page, Section]]:
@@ -103,7 +103,7 @@ class Index:
         hits: dict[str, Hit] = {}
         for number in sorted(scores, key=lambda number: (-scores[number], number)):
             page, section = self.sections[number]
-            hits.setdefault(page.path, Hit(page, section, self.groups.get(page.path, ""), scores[number]))
+            hits.setdefault(page.path, Hit(page, section, self.group_by_page.get(page.path, ""), scores[number]))
         return list(hits.values())
 
     def _scores(self, query: list[str]) -> dict[int, int]:
@@ -140,7 +140,7 @@ class Index:
         matches: defaultdict[int, int] = defaultdict(int)
         for found in self._words_with_prefix(stem):
             factor = EXACT if found in (word, f"{word}s") else 1
-            for section, weight in self.weights[found].items():
+            for section, weight in self.section_weights[found].items():
                 matches[section] = max(matches[section], factor * weight)
         return matches
 
@@ -152,7 +152,7 @@ class Index:
 
     def _words_with_prefix(self, prefix: str) -> Iterator[str]:
         if len(prefix) < SHORTEST_PREFIX:
-            yield from [prefix] if prefix in self.weights else []
+            yield from [prefix] if prefix in self.section_weights else []
             return
         for position in range(bisect_left(self.words, prefix), len(self.words)):
             if not self.words[position].startswith(prefix):
@@ -190,7 +190,7 @@ def _message_synonyms(pages: tuple[Page, ...]) -> dict[str, Synonym]:
     for page in pages:
         for section in page.sections if page.path == MISTAKES else ():
             for message in refusal_rules(section):
-                found.setdefault(_phrase(message), Synonym(pages=(f"{page.path}#{section.anchor}",)))
+                found.setdefault(_tokenized_phrase(message), Synonym(pages=(f"{page.path}#{section.anchor}",)))
     return found
 
 
@@ -221,10 +221,10 @@ def _indexed_text(markdown: str) -> str:
 def read_synonyms(path: Path = _SYNONYMS) -> dict[str, Synonym]:
     """Read the file of synonyms; phrases are kept as ``tokenize`` splits them."""
     written = tomllib.loads(path.read_text(encoding="utf-8"))
-    words = {_phrase(typed): tuple(tokenize(words)) for typed, words in written["words"].items()}
-    pages = {_phrase(typed): tuple(pages) for typed, pages in written["pages"].items()}
+    words = {_tokenized_phrase(typed): tuple(tokenize(words)) for typed, words in written["words"].items()}
+    pages = {_tokenized_phrase(typed): tuple(pages) for typed, pages in written["pages"].items()}
     return {phrase: Synonym(words.get(phrase, ()), pages.get(phrase, ())) for phrase in {**words, **pages}}
 
 
-def _phrase(typed: str) -> str:
+def _tokenized_phrase(typed: str) -> str:
     return " ".join(tokenize(typed))

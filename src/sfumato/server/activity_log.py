@@ -53,6 +53,6 @@ class ActivityLog:
             self._file = None
 
 
-def error_status(error: BaseException) -> int:
+def http_status_of_error(error: BaseException) -> int:
     """Return the HTTP status of an error; 500 for one that nobody foresaw."""
     return outcome(error).http_status if isinstance(error, SfumatoError) else 500

@@ -26,7 +26,7 @@ from sfumato.server.gateway import Gateway
 from sfumato.server.pages import page_routes
 from sfumato.server.pages.rendering import static_files
 from sfumato.server.requests.calls import run_in_thread
-from sfumato.server.requests.problems import BodyLimitMiddleware, fault_response, problem
+from sfumato.server.requests.problems import BodyLimitMiddleware, fault_response, problem_response
 from sfumato.server.rest import interface as rest
 from sfumato.server.rest.routes_health import Metrics, Readiness
 from sfumato.server.settings import ServerSettings
@@ -87,13 +87,13 @@ async def _answer_unknown_route(request: Request, error: Exception) -> Response:
     if status == 404:
         missing = NotThere("this address")
         wants_html = "text/html" in request.headers.get("Accept", "")  # a browser, not a program
-        return await page_routes.render_refusal(request, missing) if wants_html else problem(missing)
+        return await page_routes.render_refusal(request, missing) if wants_html else problem_response(missing)
     refusal = InvalidRequest(
         "this address does not accept this HTTP method",
         place="the method",
         fix="use one of the methods that GET /v1/openapi.json lists",
     )
-    response = problem(refusal, status)
+    response = problem_response(refusal, status)
     response.headers.update(getattr(error, "headers", None) or {})
     return response
 
@@ -106,10 +106,10 @@ class _DefaultHeaders:
         self.headers = headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.app(scope, receive, _add_headers(self.headers, send) if scope["type"] == "http" else send)
+        await self.app(scope, receive, _wrap_send_with_headers(self.headers, send) if scope["type"] == "http" else send)
 
 
-def _add_headers(headers: dict[str, str], send: Send) -> Send:
+def _wrap_send_with_headers(headers: dict[str, str], send: Send) -> Send:
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             response_headers = MutableHeaders(scope=message)
@@ -132,12 +132,12 @@ class _AddressCheck:
         self.settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        refusal = self._refusal_response(scope) if scope["type"] == "http" else None
         await (self.app if refusal is None else refusal)(scope, receive, send)
 
-    def _refusal(self, scope: Scope) -> Response | None:
+    def _refusal_response(self, scope: Scope) -> Response | None:
         if _ENCODED_PLAIN.search(scope.get("raw_path") or b""):
-            return problem(NotThere("this address"))
+            return problem_response(NotThere("this address"))
         host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
         if scope["path"] in _HEALTH_PATHS or self.settings.accepts_host(host, scope.get("server")):
             return None
@@ -146,7 +146,7 @@ class _AddressCheck:
             place="Host",
             fix="use the address that sfumato serve printed; behind a proxy, the owner sets public_url",
         )
-        return problem(refusal, 421)
+        return problem_response(refusal, 421)
 
 
 _ENCODED_PLAIN = re.compile(rb"%(?:2[DEF]|3[0-9]|[46][1-9A-F]|[57][0-9A]|5F|7E)", re.IGNORECASE)

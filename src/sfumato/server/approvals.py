@@ -73,12 +73,12 @@ class ApprovalService:
         dry = self._dry_charge(curator, release)
         if dry is None:
             # free now: whatever it would charge later needs approval
-            return curator.conditioned(self._condition(caller, curator, release, rules, None))
-        condition = self._condition(caller, curator, release, rules, dry)
-        self._requests(curator.name).check(condition, dry.charge, dry.epsilon)
+            return curator.conditioned(self._approval_condition(caller, curator, release, rules, None))
+        condition = self._approval_condition(caller, curator, release, rules, dry)
+        self._account_requests(curator.name).require_condition_met(condition, dry.charge, dry.epsilon)
         return curator.conditioned(condition)
 
-    def _condition(
+    def _approval_condition(
         self,
         caller: Caller,
         curator: Curator,
@@ -134,7 +134,7 @@ class ApprovalService:
         if _reason_for_approval(rules, release, dry) is None:
             rule = "this release needs no approval"
             raise Unsupported("no-approval-needed", rule, fix="release the answer directly, without a request")
-        requests = self._requests(name)
+        requests = self._account_requests(name)
         subject = ApprovalRequest(
             release_kind=release.kind,
             spec=canonical_json(release.spec),
@@ -145,16 +145,16 @@ class ApprovalService:
             digest=dry.charge.digest(caller.user, view.policy_hash),
             policy=view.policy_hash,
             approvals=rules.approvals,
-            expires=_expiry(requests, rules.days if days is None else min(_checked_days(days), rules.days)),
+            expires=_expiry_in_micros(requests, rules.days if days is None else min(_checked_days(days), rules.days)),
             cost=dry.charge.cost,
             epsilon=dry.epsilon,
             delta=dry.delta,
         )
-        return self._view(caller, name, requests.file(subject, dry.charge.analyst, max_open=MAX_OPEN))
+        return self._request_view(caller, name, requests.file(subject, dry.charge.analyst, max_open=MAX_OPEN))
 
     def publish(self, caller: Caller, name: str, lines: Sequence[int], purpose: str) -> RequestView:
         """Mark own answers for publication; an owner approves them and signs a bundle."""
-        view, requests = self._served.curator_for(caller, name), self._requests(name)
+        view, requests = self._served.curator_for(caller, name), self._account_requests(name)
         for number in lines:
             line = next(iter(view.history(after=max(0, number - 1), limit=1)), None) if number > 0 else None
             if line is None or line.number != number or line.kind not in ("charge", "answer"):
@@ -166,10 +166,10 @@ class ApprovalService:
             _checked_purpose(purpose),
             view.policy_hash,
             rules.approvals,
-            _expiry(requests, rules.days),
+            _expiry_in_micros(requests, rules.days),
         )
         analyst = caller.user if caller.user in view.policy.analysts else ""
-        return self._view(caller, name, requests.file(subject, analyst, max_open=MAX_OPEN))
+        return self._request_view(caller, name, requests.file(subject, analyst, max_open=MAX_OPEN))
 
     def withdraw(self, caller: Caller, name: str, number: int, reason: str = "") -> RequestView:
         """Withdraw an own request that is filed or approved."""
@@ -201,71 +201,74 @@ class ApprovalService:
     def grant_share(self, caller: Caller, name: str, share: ShareTerms) -> RequestView:
         """Grant a share of releases that need no further request; it counts as this owner's approval."""
         curator, rules = self._served.curator(name), _require_rules(self._served.curator(name))
-        requests = self._requests(name)
+        requests = self._account_requests(name)
         if share.user == caller.user:
             raise InvalidParameter("user", share.user, "somebody else: nobody can approve their own releases")
         unknown = [table for table in share.tables if table not in curator.policy.tables]
         if unknown:
             raise InvalidParameter("tables", unknown[0], f"tables of the policy: {', '.join(curator.policy.tables)}")
         require_known_kinds(share.kinds, "kinds")
-        _require_measures(share.measures)
+        _require_known_measures(share.measures)
         subject = GrantedShare(
             requester=share.user,
             epsilon=exact(share.epsilon, "epsilon", POSITIVE),
             policy=curator.policy_hash,
             approvals=rules.approvals,
-            expires=_expiry(requests, _checked_days(share.days)),
+            expires=_expiry_in_micros(requests, _checked_days(share.days)),
             tables=share.tables,
             kinds=share.kinds,
             purpose=_checked_purpose(share.purpose),
             measures=share.measures,
         )
         analyst = share.user if share.user in curator.policy.analysts else ""
-        return self._view(caller, name, requests.file(subject, analyst, approved_by=caller.user))
+        return self._request_view(caller, name, requests.file(subject, analyst, approved_by=caller.user))
 
     # ── reading ────────────────────────────────────────────────────────────────────────────────
 
     def list(self, caller: Caller, name: str) -> tuple[RequestView, ...]:
         """List the requests that a caller may see, newest first: analysts see their own."""
-        requests = self._requests(name)
+        requests = self._account_requests(name)
         now = requests.now()
         visible = [record for record in requests.list() if _may_see(caller, record)]
         return tuple(request_view(record, now) for record in reversed(visible))
 
     def show(self, caller: Caller, name: str, number: int) -> RequestView:
         """Return one request with what decides on it: what is left after it, and whether it was bought before."""
-        return self._view(caller, name, self._visible_request(caller, name, number))
+        return self._request_view(caller, name, self._visible_request(caller, name, number))
 
     # ── internals ──────────────────────────────────────────────────────────────────────────────
 
-    def _requests(self, name: str) -> AccountRequests:
+    def _account_requests(self, name: str) -> AccountRequests:
         return self._served.account(name).requests.decided_by(self._is_owner)
 
     def _visible_request(self, caller: Caller, name: str, number: int) -> RequestRecord:
-        record = self._requests(name).read(number)
+        record = self._account_requests(name).read(number)
         if not _may_see(caller, record):
             raise NotThere(f"request {number}")
         return record
 
     def _record_step(self, caller: Caller, name: str, number: int, step: RequestStep) -> RequestView:
         self._visible_request(caller, name, number)
-        return self._view(caller, name, self._requests(name).record_step(number, step))
+        return self._request_view(caller, name, self._account_requests(name).record_step(number, step))
 
-    def _view(self, caller: Caller, name: str, record: RequestRecord) -> RequestView:
+    def _request_view(self, caller: Caller, name: str, record: RequestRecord) -> RequestView:
         """Return the view of a request; what needs the policy is left out while its file cannot be opened."""
-        now = self._requests(name).now()
+        now = self._account_requests(name).now()
         try:
             curator = self._served.curator(name)
         except SfumatoError:
             return request_view(record, now)
         own = caller.role is Role.ANALYST and record.analyst in curator.policy.analysts
         budget = curator.as_analyst(record.analyst).budget if own else curator.budget
-        return request_view(record, now, budget, self._stored_words(curator, record))
+        return request_view(record, now, budget, self._stored_answer_sentence(curator, record))
 
-    def _stored_words(self, curator: Curator, record: RequestRecord) -> str:
+    def _stored_answer_sentence(self, curator: Curator, record: RequestRecord) -> str:
         """Say whether a release that is still open would be free by now."""
         subject = record.subject
-        is_open = record.state(self._requests(curator.name).now()) in (RequestState.FILED, RequestState.APPROVED)
+        is_open = record.state(self._account_requests(curator.name).now()) in (
+            RequestState.FILED,
+            RequestState.APPROVED,
+        )
         if not isinstance(subject, ApprovalRequest) or not is_open or subject.policy != curator.policy_hash:
             return ""
         view = curator.as_analyst(record.analyst) if record.analyst else curator
@@ -294,7 +297,7 @@ class ShareTerms:
     measures: tuple[str, ...] = ()
 
 
-def _require_measures(names: Sequence[str]) -> None:
+def _require_known_measures(names: Sequence[str]) -> None:
     unknown = [name for name in names if name not in tuple(ReadMeasure)]
     if unknown:
         raise InvalidParameter("measures", unknown[0], f"ways in which rows are used: {', '.join(ReadMeasure)}")
@@ -339,5 +342,5 @@ def _checked_days(days: int) -> int:
     return days
 
 
-def _expiry(requests: AccountRequests, days: int) -> int:
+def _expiry_in_micros(requests: AccountRequests, days: int) -> int:
     return requests.now() + days * _MICROSECONDS_PER_DAY

@@ -33,7 +33,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from sfumato.errors import InvalidRequest, InvalidSettings
 from sfumato.quick_dataclass import dataclass
-from sfumato.server.requests.problems import problem
+from sfumato.server.requests.problems import problem_response
 from sfumato.server.settings import ServerSettings
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -69,7 +69,7 @@ def admitted_peers(settings: ServerSettings) -> AdmittedPeers | None:
 
 def _encode_refusal(refusal: InvalidRequest) -> bytes:
     """Encode a refusal as a complete HTTP response that closes its connection."""
-    answer = problem(refusal, 403)
+    answer = problem_response(refusal, 403)
     headers = b"".join(name + b": " + value + b"\r\n" for name, value in answer.raw_headers)
     return b"HTTP/1.1 403 Forbidden\r\n" + headers + b"connection: close\r\n\r\n" + bytes(answer.body)
 
@@ -179,7 +179,7 @@ class BoundedConnection(HttpToolsProtocol):
         transport.set_write_buffer_limits(high=1)  # even a few unread bytes pause writing
         self._start_head_timer()
         if len(self.connections) > max_connections():
-            self._close_surplus()
+            self._abort_one_surplus_connection()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_head_timer()
@@ -193,14 +193,14 @@ class BoundedConnection(HttpToolsProtocol):
             self._refuse_peer(self._peers.refusal)
             return
         if self._head_bytes is not None:
-            self._count_head(data)
+            self._count_head_bytes(data)
         if (self._head_bytes or 0) <= MAX_HEAD_BYTES:
             super().data_received(data)
         if len(self.pipeline) > MAX_PIPELINED or (self._head_bytes or 0) > MAX_HEAD_BYTES:
             self._refused = True
             self._at_tick(self.transport.abort)
 
-    def _count_head(self, data: bytes) -> None:
+    def _count_head_bytes(self, data: bytes) -> None:
         """Count the bytes of an unfinished head up to its end, which may be split between two packets."""
         assert self._head_bytes is not None
         end = (self._head_tail + data).find(_HEAD_END)
@@ -292,7 +292,7 @@ class BoundedConnection(HttpToolsProtocol):
         """Whether the connection is idle: no request yet, or the last one is answered."""
         return self.cycle is None or self.cycle.response_complete
 
-    def _close_surplus(self) -> None:
+    def _abort_one_surplus_connection(self) -> None:
         """Close the oldest idle connection if there are too many; if none is idle, the newest."""
         connections = [each for each in self.connections if isinstance(each, BoundedConnection)]
         open_connections = sorted(

@@ -23,7 +23,7 @@ from sfumato.curator import Curator, PeriodStandings, Standing
 from sfumato.curator.described_tables import Tables
 from sfumato.curator.listings import Listing
 from sfumato.curator.policy_account import amend_account, latest_account_lines
-from sfumato.curator.weak_policies import describe_weak_policy
+from sfumato.curator.weak_policies import weak_policy_warnings
 from sfumato.errors import (
     InvalidParameter,
     NotSignedIn,
@@ -37,12 +37,12 @@ from sfumato.plots.picture import Picture
 from sfumato.privacy import Budget
 from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
-from sfumato.server.activity_log import ActivityLog, error_status
+from sfumato.server.activity_log import ActivityLog, http_status_of_error
 from sfumato.server.approvals import ApprovalService, RequestedRelease
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.people.token_spending_limits import ChargePermit, NoSpending
 from sfumato.server.people.users import Act, Caller, Credentials, Role, Token, User, redact_error, redacted_errors
-from sfumato.server.releases.answer_clock import AnswerClock, cost_class
+from sfumato.server.releases.answer_clock import AnswerClock, delay_doublings
 from sfumato.server.releases.fair_queue import FairQueue, QuestionRateLimit
 from sfumato.server.releases.flights import Flight, FlightResult, Flights
 from sfumato.server.releases.proposal_cache import DescribedQuestion, ProposalFacts, ProposalKey, decode_stored_answer
@@ -53,8 +53,8 @@ from sfumato.server.releases.running_releases import (
     RunningReleases,
     StoredRelease,
     canonical_json,
-    proposal_cost,
-    request_cost,
+    proposal_cost_in_questions,
+    request_cost_in_questions,
 )
 from sfumato.server.releases.stored_answers import find_stored, new_request_id, require_stored
 from sfumato.server.request_calls import RequestCalls
@@ -71,7 +71,7 @@ _MAX_PAGE = 1000
 
 
 @dataclass(frozen=True)
-class Progress:
+class ReleaseProgress:
     """The phase of a release, and the ledger line of its answer once it is done: 0 if nothing was bought."""
 
     phase: Phase
@@ -155,7 +155,7 @@ class Gateway:
 
     # ── free calls ─────────────────────────────────────────────────────────────────────────────
 
-    def count_read(self, caller: Caller) -> None:
+    def rate_limit_read(self, caller: Caller) -> None:
         """Count a read-only call against the caller's rate limit."""
         with self._log_call(caller, "look", quiet=True):
             self._rate_limit.withdraw(caller.user)
@@ -179,7 +179,7 @@ class Gateway:
     def is_paused(self, caller: Caller, name: str) -> bool:
         """Return whether the owner has paused new releases on a policy."""
         self.served.curator_for(caller, name)
-        return name in self.people.paused()
+        return name in self.people.paused_policies()
 
     def spending_plot(self, caller: Caller, name: str) -> Picture:
         """Plot the spending over time: of the account, or of an analyst's own share."""
@@ -213,7 +213,7 @@ class Gateway:
             caller.require("asking", *_ASKING_ROLES)
             if act not in ACTS:
                 raise InvalidParameter("act", act, f"one of {', '.join(ACTS)}")
-            self._rate_limit.withdraw(caller.user, request_cost(act, spec))
+            self._rate_limit.withdraw(caller.user, request_cost_in_questions(act, spec))
             return self._retry_with_new_data(
                 caller, name, lambda: self._perform_free(caller, name, kind, act, spec, dict(price or {}))
             )
@@ -233,8 +233,8 @@ class Gateway:
         if not hasattr(proposal, act):
             rule = "a listing has no error and no price to plot"
             raise Unsupported("no-picture", rule, fix="use explain instead")
-        extra_cost = proposal_cost(proposal, act, price, self.settings.free_per_second)
-        self._rate_limit.withdraw_extra(caller.user, extra_cost, request_cost(act, spec))
+        extra_cost = proposal_cost_in_questions(proposal, act, price, self.settings.free_per_second)
+        self._rate_limit.withdraw_extra(caller.user, extra_cost, request_cost_in_questions(act, spec))
         return getattr(proposal, act)(**price)
 
     @contextmanager
@@ -268,11 +268,11 @@ class Gateway:
         with self._log_call(caller, "release", quiet=True):
             caller.require("asking", *_ASKING_ROLES)
             entries.checked_name(request_id, "request_id")
-            self._rate_limit.withdraw(caller.user, request_cost("release", spec))
+            self._rate_limit.withdraw(caller.user, request_cost_in_questions("release", spec))
             self._require_visible_policy(caller, name)
             request = ReleaseKey(name, caller.user, request_id)
             requested = StoredRelease.requested(kind, spec, price)
-            flight = self._find_request(request, requested)
+            flight = self._find_same_request(request, requested)
             if flight is not None:
                 return flight
             return self._retry_with_new_data(
@@ -297,7 +297,7 @@ class Gateway:
             return flight.result()
         return await asyncio.shield(asyncio.wrap_future(flight.future))
 
-    def progress(self, caller: Caller, name: str, request_id: str) -> Progress:
+    def progress(self, caller: Caller, name: str, request_id: str) -> ReleaseProgress:
         """Return the phase of a caller's own release: queued, charged or done. A refused release raises its refusal
         again.
         """
@@ -307,11 +307,15 @@ class Gateway:
             flight = self._flights.find(request)
             if flight is not None:
                 phase_now = flight.phase  # read once: the flight may end meanwhile
-                return Progress(phase_now, flight.result().line if phase_now is Phase.DONE else None)
+                return ReleaseProgress(phase_now, flight.result().line if phase_now is Phase.DONE else None)
             stored, phase = self._releases.stored_release(request), self._releases.phase(request)
             if stored is None and phase is None:
                 raise NotThere(f"request {request_id}")
-            return Progress(Phase.DONE, stored.line) if phase is None and stored else Progress(phase or Phase.QUEUED)
+            return (
+                ReleaseProgress(Phase.DONE, stored.line)
+                if phase is None and stored
+                else ReleaseProgress(phase or Phase.QUEUED)
+            )
 
     def answer_of_request(self, caller: Caller, name: str, request_id: str) -> FlightResult:
         """Return the answer of a caller's own earlier request, for free; also if it has no ledger line."""
@@ -319,7 +323,7 @@ class Gateway:
             self._require_visible_policy(caller, name)
             request = ReleaseKey(name, caller.user, entries.checked_name(request_id, "request_id"))
             stored = self._releases.stored_release(request)
-            return self._require_shown_again(request, stored, f"request {request_id}")
+            return self._require_stored_answer(request, stored, f"request {request_id}")
 
     def answer_on_line(self, caller: Caller, name: str, line: int) -> FlightResult:
         """Return the answer on a ledger line again, for free: to its buyer, and to owners and auditors."""
@@ -329,7 +333,7 @@ class Gateway:
             stored = self._releases.stored_on_line(name, line, None if sees_all else caller.user)
             if stored is None or not line:
                 raise NotThere(f"line {line}")
-            return self._require_shown_again(*stored, f"line {line}")
+            return self._require_stored_answer(*stored, f"line {line}")
 
     def bought_lines(self, caller: Caller, name: str, kinds: Iterable[str]) -> tuple[int, ...]:
         """List the ledger lines with releases of some kinds, with the visibility of ``answer_on_line``."""
@@ -423,7 +427,7 @@ class Gateway:
     def weaknesses(self, caller: Caller, name: str) -> tuple[str, ...]:
         """Describe why a policy's guarantee for life is weak, from the policy alone."""
         with self._log_restricted_call(caller, "weaknesses", Role.OWNER):
-            return describe_weak_policy(self.served.curator(name).policy)
+            return weak_policy_warnings(self.served.curator(name).policy)
 
     def amend(self, caller: Caller, name: str, reason: str) -> tuple[Line, tuple[str, ...]]:
         """Amend the account to the budget in the current policy file; the ledger keeps the reason. Return the line, and
@@ -433,7 +437,7 @@ class Gateway:
             policy = self.served.read_current_policy(name)
             line = amend_account(self.served.account(name), policy, reason)
             self.people.record(caller.user, "amended", f"{name}, line {line.number}")
-            return line, describe_weak_policy(policy)
+            return line, weak_policy_warnings(policy)
 
     def pause(self, caller: Caller, name: str, *, paused: bool = True) -> None:
         """Pause new releases on a policy, in every process, or resume them. Charged releases are still answered."""
@@ -467,13 +471,13 @@ class Gateway:
     def verify(self, caller: Caller) -> Verification:
         """Verify every line of the ledger."""
         with self._log_restricted_call(caller, "verify", *_READ_ALL_ROLES):
-            self._count_all_lines(caller)
+            self._rate_limit_all_lines(caller)
             return self.served.ledger.verify()
 
     def export(self, caller: Caller, form: str, path: str | os.PathLike[str]) -> None:
         """Write the ledger to a file on the server, as JSON, CSV or Arrow."""
         with self._log_restricted_call(caller, "export", *_READ_ALL_ROLES):
-            self._count_all_lines(caller)
+            self._rate_limit_all_lines(caller)
             self.served.ledger.export(form, path)
 
     def anchor(self, caller: Caller) -> Anchor:
@@ -481,7 +485,7 @@ class Gateway:
         with self._log_restricted_call(caller, "anchor", *_READ_ALL_ROLES):
             return self.served.ledger.anchor()
 
-    def _count_all_lines(self, caller: Caller) -> None:
+    def _rate_limit_all_lines(self, caller: Caller) -> None:
         """Rate-limit a call that reads the whole ledger by its number of lines; a damaged ledger is reported by the
         call itself.
         """
@@ -497,9 +501,9 @@ class Gateway:
             self.served.reserve.hold()
             self.served.ledger.head  # noqa: B018 - reads it, so a ledger's server that is away is noticed
 
-    def turns_begun(self) -> tuple[int, int] | None:
+    def turns_begun_if_idle(self) -> tuple[int, int] | None:
         """Return another value after each turn in which rows may be read, and None during one."""
-        flights, reopenings = self._flights.turns_begun(), self.served.turns_begun()
+        flights, reopenings = self._flights.turns_begun_if_idle(), self.served.turns_begun_if_idle()
         return None if flights is None or reopenings is None else (flights, reopenings)
 
     # ── stopping ───────────────────────────────────────────────────────────────────────────────
@@ -521,7 +525,7 @@ class Gateway:
         if name not in self.served.visible_policies(caller):
             raise NotThere(f"policy {name}")
 
-    def _find_request(self, request: ReleaseKey, requested: StoredRelease) -> Flight | None:
+    def _find_same_request(self, request: ReleaseKey, requested: StoredRelease) -> Flight | None:
         """Find an equal request in flight here or answered before; a request id names one release for ever."""
         flight = self._flights.find(request)
         if flight is not None and flight.phase is not Phase.DONE:
@@ -536,7 +540,7 @@ class Gateway:
         if stored is None:
             return None
         stored.require_same(requested)
-        return self._require_shown_again(request, stored, f"the answer of request {request.id}")
+        return self._require_stored_answer(request, stored, f"the answer of request {request.id}")
 
     def _start_new(
         self,
@@ -584,7 +588,7 @@ class Gateway:
             request,
             requested,
             buy,
-            cost_class(requested.kind, proposal),
+            delay_doublings(requested.kind, proposal),
             lambda ended_flight: self._log_flight_end(caller, ended_flight),
             lambda error: redact_error(error, caller.role),
         )
@@ -595,7 +599,7 @@ class Gateway:
         if error is None:
             self._log_release(caller, "release", 200, flight.future.result())
         else:
-            self._log.write(user=caller.user, route="release", status=error_status(error))
+            self._log.write(user=caller.user, route="release", status=http_status_of_error(error))
 
     def _charging_curator(self, caller: Caller, name: str) -> Curator:
         """Return the caller's view of a curator, with every charge checked against their permit and token limit."""
@@ -621,8 +625,8 @@ class Gateway:
         except SfumatoError:
             self.people.require_not_paused(name)  # a paused policy may be broken while its owner edits it
             raise
-        extra_cost = proposal_cost(proposal, "release", price, self.settings.free_per_second)
-        self._rate_limit.withdraw_extra(caller.user, extra_cost, request_cost("release", spec))
+        extra_cost = proposal_cost_in_questions(proposal, "release", price, self.settings.free_per_second)
+        self._rate_limit.withdraw_extra(caller.user, extra_cost, request_cost_in_questions("release", spec))
         self.served.require_unchanged_files(name)  # an answer stored for other data does not answer this question
         return find_stored(proposal, price, request_id)
 
@@ -640,13 +644,13 @@ class Gateway:
 
         return self.served.proposals(name).get_or_make(cache_key, view.policy, make)
 
-    def _require_shown_again(self, request: ReleaseKey, stored: StoredRelease | None, what: str) -> FlightResult:
-        answer = None if stored is None else self._show_again(request, stored)
+    def _require_stored_answer(self, request: ReleaseKey, stored: StoredRelease | None, what: str) -> FlightResult:
+        answer = None if stored is None else self._restore_answer(request, stored)
         if answer is None:
             raise NotThere(what)
         return answer
 
-    def _show_again(self, request: ReleaseKey, stored: StoredRelease) -> FlightResult | None:
+    def _restore_answer(self, request: ReleaseKey, stored: StoredRelease) -> FlightResult | None:
         """Return an answer that was given before. A line keeps its answer whatever happens later to the policy or to
         its buyer.
 
@@ -688,7 +692,7 @@ class Gateway:
             with redacted_errors(caller.role):
                 yield
         except BaseException as error:
-            self._log.write(user=caller.user, route=route, status=error_status(error), line=line)
+            self._log.write(user=caller.user, route=route, status=http_status_of_error(error), line=line)
             raise
         if not quiet:
             self._log.write(user=caller.user, route=route, status=200, line=line)

@@ -12,7 +12,7 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.server.approvals import ApprovalService, RequestedRelease, ShareTerms
 from sfumato.server.people.users import Caller, Role
 from sfumato.server.releases.flights import Flight
-from sfumato.server.releases.running_releases import request_cost
+from sfumato.server.releases.running_releases import request_cost_in_questions
 
 _ROUTE = "requests"
 _ASKING = (Role.OWNER, Role.ANALYST)
@@ -43,7 +43,7 @@ class RequestCalls:
     ) -> RequestView:
         """File a request for a release that needs approval."""
         with self.logged_as(caller, _ROUTE, *_ASKING):
-            self.count(caller.user, request_cost("preview", release.spec))
+            self.count(caller.user, request_cost_in_questions("preview", release.spec))
             return self.desk.file(caller, name, release, purpose, days)
 
     def approval_reason(self, caller: Caller, name: str, release: RequestedRelease) -> str:

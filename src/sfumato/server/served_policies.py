@@ -75,8 +75,8 @@ class ServedPolicies:
         *,
         open_curator: Callable[[Policy, Ledger, Progress], Curator] | None = None,
     ) -> None:
-        self._paths = _policy_paths(policies)
-        address = _shared_ledger(self._paths.values(), ledger)
+        self._paths = _path_by_policy_name(policies)
+        address = _require_shared_ledger(self._paths.values(), ledger)
         first = read_policy(next(iter(self._paths.values())))
         self.ledger_path = Path(os.path.realpath(users_path(first, ledger)))
         """The ledger's path, or a stand-in path if it is in a database: the people file lies beside it."""
@@ -105,9 +105,9 @@ class ServedPolicies:
         """Use ``clock`` to delay reopened policies, and call ``overrun`` with the name of each that took longer."""
         self._openings.use_clock(clock, overrun)
 
-    def turns_begun(self) -> int | None:
+    def turns_begun_if_idle(self) -> int | None:
         """Return how many reopenings have begun; None while one lasts."""
-        return self._openings.turns_begun()
+        return self._openings.turns_begun_if_idle()
 
     def curator(self, name: str) -> Curator:
         """Return the curator for the current policy file, reopening it if the file has changed."""
@@ -287,7 +287,7 @@ def _open_curator(policy: Policy, ledger: Ledger, progress: Progress) -> Curator
     return Curator(policy, ledger, threads=max(1, (os.cpu_count() or 1) - 1), progress=progress)
 
 
-def _policy_paths(policies: Sequence[str | os.PathLike[str]]) -> Mapping[str, Path]:
+def _path_by_policy_name(policies: Sequence[str | os.PathLike[str]]) -> Mapping[str, Path]:
     paths: dict[str, Path] = {}
     for policy_file in policies:
         path = Path(os.path.realpath(policy_file))
@@ -305,7 +305,7 @@ def _policy_paths(policies: Sequence[str | os.PathLike[str]]) -> Mapping[str, Pa
     return paths
 
 
-def _shared_ledger(paths: Iterable[Path], ledger: str | os.PathLike[str] | None) -> Path | str:
+def _require_shared_ledger(paths: Iterable[Path], ledger: str | os.PathLike[str] | None) -> Path | str:
     addresses = [ledger_address(read_policy(path), ledger) for path in paths]
     ledgers = {each if isinstance(each, str) else Path(os.path.realpath(each)) for each in addresses}
     if len(ledgers) != 1:
@@ -358,7 +358,7 @@ def history_page(
     if analyst is not None:
         return HistoryBatch(tuple(_redact_totals(each) for each in page), next_after, answered)
     request_ids = {each.number: each.request_id for each in page if each.analyst is None and each.request_id}
-    users = running.first_senders(account, request_ids.values(), besides=named_analysts)
+    users = running.first_sender_by_request(account, request_ids.values(), besides=named_analysts)
     bought_by = {number: users[request] for number, request in request_ids.items() if request in users}
     return HistoryBatch(tuple(page), next_after, answered, bought_by)
 

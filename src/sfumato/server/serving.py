@@ -88,7 +88,7 @@ def serve(process_settings: ProcessSettings, ready: Callable[[str], None]) -> in
 
         process_count = settings.processes
         if process_count == 1:
-            return run(process_settings, listener, announce, postgres=postgres)
+            return run_server(process_settings, listener, announce, postgres=postgres)
         patience = process_settings.settings.drain_seconds + _CLOSE_SECONDS
         return WorkerProcesses(partial(_run_worker, process_settings), listener, process_count, _BACKLOG, patience).run(
             announce
@@ -134,7 +134,7 @@ def _print_warning(log: ActivityLog, message: Warning | str, category: type[Warn
         log.warn(f"{category.__name__}: {message}")
 
 
-def run(
+def run_server(
     process_settings: ProcessSettings,
     listener: socket.socket | None,
     ready: Callable[[], None] = lambda: None,
@@ -167,7 +167,7 @@ def _build_catalog(policy: Policy, database: str, user: str, published: tuple[De
 def _run_worker(process_settings: ProcessSettings, channel: socket.socket, ready: Connection) -> None:
     """Serve in a worker process and report when ready; print a refusal without its traceback."""
     try:
-        sys.exit(run(process_settings, None, lambda: ready.send(True), channel))
+        sys.exit(run_server(process_settings, None, lambda: ready.send(True), channel))
     except SfumatoError as refusal:
         print(refusal, file=sys.stderr, flush=True)  # noqa: T201
         sys.exit(outcome(refusal).exit_code)
@@ -249,7 +249,7 @@ class UvicornServer(uvicorn.Server):
             server = await loop.create_server(self._new_protocol, sock=listener, backlog=_BACKLOG, **self._tls)
             self.servers.append(server)
         if self._channel is not None:
-            loop.add_reader(self._channel, self._accept_handed, self._channel)
+            loop.add_reader(self._channel, self._accept_handed_over, self._channel)
         if self._postgres_listener is not None:
             self._start_postgres(self._postgres_listener)
         self._ready()
@@ -276,7 +276,7 @@ class UvicornServer(uvicorn.Server):
                     await self._postgres.stop()
         await super().shutdown(sockets)
 
-    def _accept_handed(self, channel: socket.socket) -> None:
+    def _accept_handed_over(self, channel: socket.socket) -> None:
         """Start and confirm every connection that was handed over."""
         for connection in receive_connections(channel):
             confirm_connection(channel)

@@ -64,8 +64,8 @@ class ServerSettings:
         seconds = _naming_setting("answer_after", lambda: exact(self.answer_after, "answer_after", _SECONDS))
         object.__setattr__(self, "answer_after", float(seconds))
         object.__setattr__(self, "proxies", _parse_networks(self.proxies))
-        _check_address(self.listen)
-        _check_url(self.public_url)
+        _require_valid_address(self.listen)
+        _require_valid_url(self.public_url)
         if bool(self.certificate) != bool(self.certificate_key):
             raise InvalidSettings(
                 "certificate and certificate_key must be set together",
@@ -118,7 +118,7 @@ class ServerSettings:
         """Refuse an address for PostgreSQL clients that others could listen to, and several processes: a client cancels
         a statement on a connection of its own, which has to reach the same process.
         """
-        _check_address(self.postgres, "postgres", 5433)
+        _require_valid_address(self.postgres, "postgres", 5433)
         if not is_local_address(self.postgres) and not self.certificate:
             raise InvalidSettings(
                 "PostgreSQL clients on other machines need TLS from this server: no proxy can provide it for them",
@@ -133,7 +133,7 @@ class ServerSettings:
 
 def is_local_address(listen: str) -> bool:
     """Return whether only this machine can connect to an address."""
-    return listen.startswith(_UNIX_PREFIX) or ipaddress.ip_address(_host(listen)).is_loopback
+    return listen.startswith(_UNIX_PREFIX) or ipaddress.ip_address(_host_of(listen)).is_loopback
 
 
 def read_settings(path: str | os.PathLike[str]) -> ServerSettings:
@@ -202,11 +202,11 @@ def _parse_networks(networks: Any) -> tuple[str, ...]:
         raise InvalidSettings(rule, place="proxies", fix='write proxies = ["10.0.0.2"]') from None
 
 
-def _host(listen: str) -> str:
+def _host_of(listen: str) -> str:
     return listen.rpartition(":")[0].strip("[]")
 
 
-def _check_address(listen: str, name: str = "listen", port_shown: int = 8765) -> None:
+def _require_valid_address(listen: str, name: str = "listen", port_shown: int = 8765) -> None:
     if listen.startswith(_UNIX_PREFIX) and len(listen) > len(_UNIX_PREFIX):
         return
     host, _, port = listen.rpartition(":")
@@ -223,7 +223,7 @@ def _check_address(listen: str, name: str = "listen", port_shown: int = 8765) ->
     )
 
 
-def _check_url(url: str) -> None:
+def _require_valid_url(url: str) -> None:
     if not url:
         return
     parts = urlsplit(url)

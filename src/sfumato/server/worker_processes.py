@@ -35,7 +35,7 @@ MAX_UNCONFIRMED = 16
 """Unconfirmed connections that a worker may have."""
 
 
-def channel() -> tuple[socket.socket, socket.socket]:
+def open_channel() -> tuple[socket.socket, socket.socket]:
     """Create the two ends of a socket pair on which connections are handed to a worker."""
     parent_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     parent_end.setblocking(False)
@@ -43,7 +43,7 @@ def channel() -> tuple[socket.socket, socket.socket]:
     return parent_end, worker_end
 
 
-def accept_waiting(listener: socket.socket) -> socket.socket | None:
+def accept_or_none(listener: socket.socket) -> socket.socket | None:
     """Accept one waiting connection on a non-blocking socket; None if there is none."""
     with suppress(OSError):
         return listener.accept()[0]
@@ -212,7 +212,7 @@ class WorkerProcesses:
         for _ in range(_HANDOVER_BATCH):
             if not any(each.takes_connections for each in self._workers):
                 return
-            connection = accept_waiting(self._listener)
+            connection = accept_or_none(self._listener)
             if connection is None:
                 return
             with connection:
@@ -229,7 +229,7 @@ class WorkerProcesses:
     def _start_missing_workers(self) -> None:
         while len(self._workers) < self._count and time.monotonic() >= self._retry_at:
             ready_reader, ready_writer = self._context.Pipe(duplex=False)
-            parent_end, worker_end = channel()
+            parent_end, worker_end = open_channel()
             process = self._context.Process(target=self._run_worker, args=(worker_end, ready_writer))
             process.start()
             ready_writer.close()

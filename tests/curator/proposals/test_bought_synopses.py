@@ -243,7 +243,7 @@ def test_other_accounts_have_their_own(tmp_path: Path) -> None:
     with sf.Ledger.open(tmp_path / "ledger.db") as ledger, sf.open(policy(), ledger=ledger) as curator:
         curator.marginals("people", SETS).release(rho=1)
         account, engine = curator._context.account, curator._context.engine
-        shelf = bought_synopses.publications_key(curator._context, "people").current
+        shelf = bought_synopses.synopsis_key_prefixes(curator._context, "people").current
         assert len(account.published(shelf, data=engine.identity())) == 1
         other = ledger.account("other", unit=sf.PrivacyUnit("person", every_row=True), budget=sf.Budget(1, "1e-6"))
         assert other.published(shelf, data=engine.identity()) == ()

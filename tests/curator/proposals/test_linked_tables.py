@@ -28,7 +28,7 @@ from publish.linked.worlds import (
     pharmacy_policy,
 )
 from sfumato.cli import main
-from sfumato.curator.proposals.linked_tables import LinkedTablesProposal, split_price
+from sfumato.curator.proposals.linked_tables import LinkedTablesProposal, split_price_evenly
 from sfumato.curator.proposals.synthesis_series import SynthesisSeries
 from sfumato.curator.tab_series import TabSeries
 from sfumato.errors import InvalidParameter, SfumatoError, Unanswered, Unsupported
@@ -84,7 +84,7 @@ def test_every_step_is_charged_for_its_own_tables_limit(tmp_path: Path) -> None:
 
 def test_prices_of_both_tables_add_up_to_the_price() -> None:
     for price in (Price(3), Price("0.7", "1e-9"), Price(rho="0.01"), Price("1/3")):
-        parent, child = split_price(price)
+        parent, child = split_price_evenly(price)
         if price.rho is not None:
             assert Fraction("0.00999999") < parent.rho + child.rho <= price.rho
         elif not price.delta:

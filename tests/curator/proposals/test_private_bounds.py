@@ -121,7 +121,7 @@ def test_no_outcome_is_more_than_e_to_the_epsilon_likelier(relation: str, tmp_pa
     for noisy in product((-9, 1, 15), repeat=3):
         span = search._select_span(np.array(noisy))
         spans.add(span)
-        inside = search._is_inside(*(span or (None, None)))
+        inside = search._inside_mask(*(span or (None, None)))
         for first, second in pairs:
             halves = [search.inside_outside.reading.sum_inside_and_outside(world, inside) for world in (first, second)]
             loss = _loss(noisy, first, second) / scales[0]
@@ -197,7 +197,7 @@ def _sampler(search: StepSearch, exact: np.ndarray, worlds: list[np.ndarray]) ->
 
 
 def _ratio(search: StepSearch, drawn: Any, first: np.ndarray, second: np.ndarray) -> float:
-    inside = search._is_inside(drawn.first, drawn.last)
+    inside = search._inside_mask(drawn.first, drawn.last)
     halves = [search.inside_outside.reading.sum_inside_and_outside(world, inside) for world in (first, second)]
     loss = _loss(drawn.counts, first, second) / drawn.noise.scale
     return float(loss + _loss((drawn.inside, drawn.outside), *halves) / drawn.counter.scale)
@@ -258,7 +258,7 @@ def test_the_numbers_inside_and_outside_are_as_close_as_is_said(tmp_path: Path) 
     missed = 0
     for each in (search.draw(exact) for _ in range(400)):
         inside = exact[each.first : each.last + 1, 0].sum()  # type: ignore[operator]
-        low, high = each.covered("0.95")
+        low, high = each.covered_share_range("0.95")
         missed += not low <= Fraction(int(inside), 2000) <= high
     assert missed <= 60
 

@@ -137,7 +137,7 @@ def test_no_unit_moves_what_is_measured_further_than_is_charged(relation: str, t
     readings: dict[Any, FactoredTotals] = {
         (family, way.reading.bounded.strategy, way.factorisation): way.reading
         for family in (sf.Laplace, sf.Gaussian)
-        for way in proposal._compare_strategies(family)  # type: ignore[type-abstract]
+        for way in proposal._factored_strategies(family)  # type: ignore[type-abstract]
     }
     exact: dict[Any, dict[Any, Any]] = {name: {} for name in readings}
     for world in worlds:

@@ -32,7 +32,7 @@ from publish.synthesis.clinic import (
 )
 from sfumato.curator.proposals.selected_columns import require_all_coded
 from sfumato.curator.proposals.synthesis import parse_memory
-from sfumato.curator.proposals.synthesis_columns import check_cell_counts
+from sfumato.curator.proposals.synthesis_columns import refuse_too_many_cells
 from sfumato.ledger import Tab
 from sfumato.plan.readings.cell_rows import CellCounts, CodedRows, ColumnSetDistances
 from sfumato.privacy import codec
@@ -485,9 +485,9 @@ def test_what_cannot_be_modelled_is_refused_for_nothing(hardly: sf.Curator, give
 
 
 def test_a_column_has_at_most_a_million_cells() -> None:
-    check_cell_counts(["code"], [10**6])
+    refuse_too_many_cells(["code"], [10**6])
     with pytest.raises(sf.SfumatoError, match="code has 1,000,001"):
-        check_cell_counts(["code"], [10**6 + 1])
+        refuse_too_many_cells(["code"], [10**6 + 1])
 
 
 def test_contradictory_zeros_are_refused(tmp_path: Path) -> None:

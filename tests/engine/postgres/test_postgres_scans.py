@@ -57,6 +57,6 @@ def test_a_clustered_meat_reads_the_same_totals(tmp_path: Path, postgres: Postgr
         with closing(sessions.engine(made._context.policy)) as engine:
             for seed in range(2):
                 coefficients = rounded_coefficients(np.random.default_rng(seed).normal(0, 0.3, 4))
-                reading = GroupTotals(proposal.meat_at(coefficients, residual_clamp(0.2)).bounded, ((),))
+                reading = GroupTotals(proposal.meat_totals_at(coefficients, residual_clamp(0.2)).bounded, ((),))
                 with made._context.engine.check(reading) as opened, engine.check(reading) as stored:
                     assert stored.read(reading, 7).tolist() == opened.read(reading, 7).tolist()

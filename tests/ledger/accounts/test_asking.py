@@ -195,7 +195,7 @@ def test_an_answer_that_came_between_looking_and_charging_is_found(
 ) -> None:
     """The decision is the transaction's own: a look before it may be out of date."""
     clinic = account(ledger)
-    look = asking.PendingQuery._find_answer
+    look = asking.PendingQuery._find_answer_and_last_line
 
     def late(self: asking.PendingQuery) -> object:
         found = look(self)
@@ -478,7 +478,7 @@ def test_equal_questions_of_several_processes_cost_once(policy: Path) -> None:
 
 
 def test_equal_questions_of_which_the_first_fails_cost_once(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wait, waiting = asking.PendingQuery._wait, threading.Semaphore(0)
+    wait, waiting = asking.PendingQuery._wait_for_answer, threading.Semaphore(0)
     monkeypatch.setattr(asking.PendingQuery, "_wait", lambda *given: (waiting.release(), wait(*given))[1])
 
     def fail(*_: object) -> None:

@@ -268,19 +268,19 @@ def test_where_its_server_does_not_answer_an_export_is_copied(place: Place, tmp_
 def test_an_export_whose_copy_broke_off_after_its_seal_is_finished_and_goes_nowhere_else(
     lost: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    named = sqlite._link_name
+    named = sqlite._link_without_overwriting
 
     def full(partial: Path, target: Path) -> None:
         if target == tmp_path / "new":
             raise sf.LedgerUnavailable("the disk is full", place="here", fix="make room")
         named(partial, target)
 
-    monkeypatch.setattr(sqlite, "_link_name", full)
+    monkeypatch.setattr(sqlite, "_link_without_overwriting", full)
     with pytest.raises(sf.LedgerUnavailable, match="the disk is full"):
         copy_ledger(lost, tmp_path / "new", anchor=tmp_path / "anchor")
     with pytest.raises(sf.LedgerUnavailable, match=f"was moved to {tmp_path / 'new'}"):
         copy_ledger(lost, tmp_path / "other", anchor=tmp_path / "anchor")
-    monkeypatch.setattr(sqlite, "_link_name", named)
+    monkeypatch.setattr(sqlite, "_link_without_overwriting", named)
     with pytest.warns(WeakLedger, match=NEVER_AGAIN):
         assert copy_ledger(lost, tmp_path / "new", anchor=tmp_path / "anchor") == head(lost)
 

@@ -16,7 +16,7 @@ from ledger.small_accounts import BEHIND, account, pure, script
 from ledger.test_chain import edit
 from sfumato.ledger import local_files
 from sfumato.ledger.proofs import verification_runs
-from sfumato.ledger.proofs.verification_runs import Checkpoint, Workers, verify_part
+from sfumato.ledger.proofs.verification_runs import ForkedWorkers, VerificationCheckpoint, verify_part
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.spending import NO_COST, RunningTotals, Spending
 from sfumato.ledger.stores.store import Store
@@ -190,7 +190,7 @@ def test_a_key_that_others_can_read_or_write_seals_nothing(path: Path) -> None:
         key.chmod(mode)
         assert not local_files.is_private_file(key)
         with sf.Ledger.open(path) as ledger:
-            assert Checkpoint.of(ledger._guarded.store).load() == ()
+            assert VerificationCheckpoint.of(ledger._guarded.store).load() == ()
     key.chmod(0o600)
     key.parent.chmod(0o770)
     assert not local_files.is_private_file(key)
@@ -200,7 +200,7 @@ def test_a_key_that_others_can_read_or_write_seals_nothing(path: Path) -> None:
 def test_a_damaged_checkpoint_is_no_checkpoint(path: Path, text: str) -> None:
     interrupted(path)
     with sf.Ledger.open(path) as ledger:
-        checkpoint = Checkpoint.of(ledger._guarded.store)
+        checkpoint = VerificationCheckpoint.of(ledger._guarded.store)
         assert len(checkpoint.load()) == 2
         checkpoint.path.write_bytes(text.encode(errors="surrogatepass"))
         assert checkpoint.load() == ()
@@ -229,7 +229,7 @@ def test_a_part_whose_process_dies_is_verified_by_the_other(path: Path, monkeypa
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(2))
     monkeypatch.setattr("threading.active_count", lambda: 1)
     taken: list[bytes] = []
-    monkeypatch.setattr(Workers, "start", lambda _self, queue, _work: taken.append(os.read(queue, 6)))
+    monkeypatch.setattr(ForkedWorkers, "start", lambda _self, queue, _work: taken.append(os.read(queue, 6)))
     edit(path, "UPDATE lines SET question = 'x' WHERE number = 8")
     assert verify(path).bad == 8
     assert [len(tasks) for tasks in taken] == [6]  # the store, and the parts from lines 1 and 6
@@ -274,7 +274,7 @@ def test_running_totals_are_what_spending_says() -> None:
 IN_TWO_PROCESSES = """
 import os, sys, sfumato as sf
 from sfumato.ledger.proofs import verification_runs
-verification_runs.PART = 2
+verification_runs.LINES_PER_PART = 2
 os.sched_getaffinity = lambda _: range(3)
 
 def interrupt(phase):

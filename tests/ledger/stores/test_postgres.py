@@ -877,7 +877,7 @@ from sfumato.ledger.stores import postgres, sqlite as copies
 def die(*_, **__):
     os._exit(9)
 if sys.argv[3] == "sealed":
-    copies._link_name = die
+    copies._link_without_overwriting = die
     postgres.PostgresRows.finish = lambda rows, _: die() if rows.appended else None
 else:
     moving._require_same_lines = die

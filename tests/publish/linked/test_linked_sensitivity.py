@@ -24,7 +24,7 @@ from publish.linked.worlds import (
     pharmacy_policy,
     pharmacy_worlds,
 )
-from sfumato.curator.proposals.linked_tables import LinkedTablesProposal, backward_cells, split_price
+from sfumato.curator.proposals.linked_tables import LinkedTablesProposal, out_of_order_zeros, split_price_evenly
 from sfumato.curator.proposals.synthesis import SynthesisProposal
 from sfumato.curator.proposals.synthesis_series import run_steps
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows
@@ -73,7 +73,7 @@ def test_one_unit_moves_all_marginals_of_all_tables_within_its_limits(case: str)
     policy_of, worlds_of, tables, options, limits = CASES[case]
     worlds = worlds_of("add-remove")
     proposal, exact = exact_worlds([policy_of(world) for world in worlds], PRICE, tables, **options)
-    prices = split_price(PRICE, len(tables))
+    prices = split_price_evenly(PRICE, len(tables))
     settings = [part.setting(price) for part, price in zip(proposal.parts.values(), prices, strict=True)]
     counts = [
         [_marginals(setting.reading, rows) for setting, rows in zip(settings, read, strict=True)] for read in exact
@@ -162,7 +162,7 @@ def _counts(proposal: LinkedTablesProposal, exact: Any, table: str, column: str)
     part = proposal.parts[table]
     place = [attribute.name for attribute in part.attributes].index(column)
     rows = dict(zip(proposal.parts, exact, strict=True))[table]
-    totals = rows.marginal((place,)) * part.setting(split_price(PRICE, len(proposal.parts))[0]).unit_value
+    totals = rows.marginal((place,)) * part.setting(split_price_evenly(PRICE, len(proposal.parts))[0]).unit_value
     return dict(zip((getattr(cell, "value", None) for cell in part.attributes[place].cells), totals, strict=True))
 
 
@@ -197,7 +197,7 @@ def test_the_previous_child_is_one_of_the_same_parent() -> None:
 
 def test_a_child_may_equal_the_previous_one_and_not_be_below_it() -> None:
     proposal, _ = exact_counts(pharmacy_policy(([], [])), PRICE, ["visits", "drugs"], order="drug")
-    ((_, impossible),) = backward_cells(_child(proposal).attributes, proposal.first_link)
+    ((_, impossible),) = out_of_order_zeros(_child(proposal).attributes, proposal.first_link)
     assert impossible.tolist() == [[False, True, False], [False, False, False], [False, False, False]]
 
 

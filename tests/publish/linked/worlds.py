@@ -20,7 +20,7 @@ from sfumato.curator.proposals.linked_tables import (
     LinkedTablesOptions,
     LinkedTablesProposal,
     propose_linked_tables,
-    split_price,
+    split_price_evenly,
 )
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.readings.cell_rows import CodedRows
@@ -220,7 +220,7 @@ def exact_worlds(
     with closing(DuckDB(policies[0])) as engine:
         context = Context(policies[0], engine, None, ignore_progress, "version 1")  # type: ignore[arg-type]
         proposal = propose_linked_tables(context, engine.catalog(), LinkedTablesOptions(tuple(tables), **more))
-        prices = split_price(price, len(proposal.parts))
+        prices = split_price_evenly(price, len(proposal.parts))
         parts = zip(proposal.parts.values(), prices, strict=True)
         readings = [part.setting(part_price).reading for part, part_price in parts]
         filled = (refill(engine, policy) for policy in policies)

@@ -119,4 +119,4 @@ def test_what_is_spent_never_passes_what_there_is() -> None:
 def test_a_price_that_cannot_buy_the_columns_is_refused(price: dict[str, Any]) -> None:
     proposal, _ = exact(policy_of(people(1, 9)), Price(2))
     with pytest.raises(sf.InvalidParameter):
-        proposal.check_price(Price(**price))
+        proposal.setting_after_dry_run(Price(**price))

@@ -202,7 +202,7 @@ def test_a_form_of_another_site_is_refused_and_nothing_happens(
     served: RunningServer, people: dict[str, SignedIn], path: str
 ) -> None:
     olga, foreign = people["olga"], people["ana"].token()
-    before = served.spent(), len(served.counter.people.acts()), served.counter.people.paused()
+    before = served.spent(), len(served.counter.people.acts()), served.counter.people.paused_policies()
     mine, sent = olga.token(), SENT[path]
     answers = [
         olga.post(path, sent, Origin="https://evil.example"),
@@ -216,7 +216,7 @@ def test_a_form_of_another_site_is_refused_and_nothing_happens(
         olga.client.post(path, json=sent | {"token": mine}, headers={"Origin": served.url}),
     ]
     assert [each.status_code for each in answers] == [403] * 8 + [400]
-    assert (served.spent(), len(served.counter.people.acts()), served.counter.people.paused()) == before
+    assert (served.spent(), len(served.counter.people.acts()), served.counter.people.paused_policies()) == before
     assert olga.get("/").status_code == 200  # and is signed in still
 
 

@@ -13,7 +13,7 @@ from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.policy.public_faces import PublicFace
 from sfumato.server.pages.ask_pages import BuilderChoices, build_sql, builder_options
 from sfumato.server.pages.browser_sessions import SentForm
-from sfumato.server.pages.rendering import refusal_index, split_at_word
+from sfumato.server.pages.rendering import mark_word_from, refused_character_index
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_a_refusal_is_underlined_at_its_word(tmp_path: Path, sql: str, word: str
     )
     with open_without_data(read_policy(tmp_path / "p.toml")) as alone, pytest.raises(SfumatoError) as refused:
         alone.question(sql)
-    part = split_at_word(sql, refusal_index(refused.value, sql))
+    part = mark_word_from(sql, refused_character_index(refused.value, sql))
     if word is not None:
         assert part is not None
         assert part.marked == word

@@ -131,24 +131,24 @@ def test_a_proven_token_is_unchanged_until_the_file_or_its_time_changes(people: 
     token, _ = people.new_token("ana", expires=timedelta(days=1), by="olga")
 
     def prove() -> ProvenToken:
-        return ProvenToken(token, people.database.change_count())
+        return ProvenToken(token, people.database.change_counters_or_none())
 
     proven = prove()
-    assert people.is_unchanged(proven)
-    assert not people.is_unchanged(None)
-    assert not people.is_unchanged(ProvenToken(token, None))
+    assert people.is_proof_current(proven)
+    assert not people.is_proof_current(None)
+    assert not people.is_proof_current(ProvenToken(token, None))
     people.new_token("ana", by="olga")
-    assert not people.is_unchanged(proven)
+    assert not people.is_proof_current(proven)
     proven = prove()
     with closing(PeopleFile(people.database.path)) as others:
         others.revoke_token(token.number, by="olga")
-        assert not people.is_unchanged(proven)
+        assert not people.is_proof_current(proven)
     proven = prove()
     people.close()  # another connection counts anew
-    assert not people.is_unchanged(proven)
+    assert not people.is_proof_current(proven)
     proven = prove()
     clock.seconds += 86_400
-    assert not people.is_unchanged(proven)
+    assert not people.is_proof_current(proven)
     with people.database.read_transaction(), ThreadPoolExecutor(1) as threads:  # in use: not known, and not waited for
         assert threads.submit(people.database.change_count).result(10) is None
 
@@ -193,9 +193,9 @@ def test_acts_are_written_down_and_never_changed(people: PeopleFile) -> None:
     token, text = people.new_token("ana", label="tableau", by="olga")
     people.revoke_token(token.number, by="olga")
     people.pause("clinic", True, by="olga")
-    assert people.paused() == {"clinic"}
+    assert people.paused_policies() == {"clinic"}
     people.pause("clinic", False, by="olga")
-    assert people.paused() == frozenset()
+    assert people.paused_policies() == frozenset()
     acts = people.acts()
     assert [each.act for each in acts] == ["user added", "token made", "token revoked", "paused", "resumed"]
     assert {each.by for each in acts} == {"olga"}

@@ -35,7 +35,7 @@ from sfumato.server.postgres.listening import Connection, ConnectionEnded
 from sfumato.server.postgres.results import Result, ResultColumn, ResultColumns, text_result
 from sfumato.server.postgres.session_settings import SessionSettings
 from sfumato.server.postgres.sessions import MAX_PORTALS, MAX_STATEMENTS, Session
-from sfumato.server.postgres.statements import Refusal, Rows
+from sfumato.server.postgres.statements import Refusal, RowsStatement
 
 QUESTION = "SELECT region, COUNT(*) AS n FROM visits WHERE age > $1 GROUP BY region"
 CONVERSATION = [
@@ -189,7 +189,7 @@ class PricelessSource:
     async def describe(self, *_: object, ranges: bool) -> ResultColumns:
         return (ResultColumn("a", 25), *([ResultColumn("low", 701)] if ranges else []))
 
-    async def run(self, rows: Rows, _: object, __: object, terms: StatementTerms) -> Result:
+    async def run(self, rows: RowsStatement, _: object, __: object, terms: StatementTerms) -> Result:
         if await self.is_question(rows.sql):
             assert not terms.price
             raise Refusal("22023", "no price", hint="Set one.")

@@ -20,7 +20,7 @@ from sfumato.server.postgres.listening import MESSAGES_PER_TURN, Connection, Con
 from sfumato.server.postgres.parameters import MAX_PARAMETERS, parameter_oids
 from sfumato.server.postgres.sessions import Reply
 from sfumato.server.postgres.statement_texts import split_text
-from sfumato.server.postgres.statements import Refusal, classify, parse_price_comment
+from sfumato.server.postgres.statements import Refusal, classify_statement, parse_price_comment
 
 
 class CountedTokens(tuple[SqlToken, ...]):
@@ -69,7 +69,7 @@ def test_a_statement_is_classified_in_linear_time(pattern: tuple[str, str, str])
     head, repeated, tail = pattern
     for count in (1_000, 8_000):
         sql = head + repeated * count + tail
-        seen = visits(sql, lambda tokens, sql=sql: classify(StatementText(sql, tokens, 0)))  # type: ignore[misc]
+        seen = visits(sql, lambda tokens, sql=sql: classify_statement(StatementText(sql, tokens, 0)))  # type: ignore[misc]
         assert seen <= 10 * len(tokenize(sql))
 
 
@@ -121,7 +121,7 @@ def test_a_refusal_points_into_the_whole_text(sql: str) -> None:
 
 def test_a_name_has_four_parts() -> None:
     with pytest.raises(Refusal, match="SET needs a setting"):
-        classify(split_text("SET a.b.c.d.e = 1")[0])
+        classify_statement(split_text("SET a.b.c.d.e = 1")[0])
 
 
 def test_a_long_text_is_split_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +129,7 @@ def test_a_long_text_is_split_in_another_thread(monkeypatch: pytest.MonkeyPatch)
 
     def record_thread(text: StatementText) -> statements.Statement:
         threads.append(threading.current_thread())
-        return classify(text)
+        return classify_statement(text)
 
     monkeypatch.setattr(statement_texts, "classify", record_thread)
     for sql in ("SELECT 1", "SELECT 1" + " " * 10_000):

@@ -475,7 +475,7 @@ def test_an_unforeseen_failure_is_one_fixed_text(wire: WireServer, monkeypatch: 
         raise RuntimeError("row 42 of patient Smith")
 
     with signed_in(wire, sfumato__epsilon="0.01") as client:
-        monkeypatch.setattr("sfumato.server.gateway.cost_class", fail)
+        monkeypatch.setattr("sfumato.server.gateway.delay_doublings", fail)
         told = error_of(client.ask(query(fresh_question())))
         monkeypatch.undo()
         assert rows_in(client.ask(query("SELECT 1"))) == [[b"1"]]

@@ -28,7 +28,13 @@ from server.postgres.raw_client import (
 )
 from server.postgres.wire_server import WireServer, wire_server
 from sfumato.errors import InvalidSettings
-from sfumato.server.people.scram import ClientFirst, Exchange, ScramFailure, Verifier, parse_client_first
+from sfumato.server.people.scram import (
+    ClientFirstMessage,
+    ScramExchange,
+    ScramFailure,
+    ScramVerifier,
+    parse_client_first,
+)
 from sfumato.server.settings import ServerSettings
 
 _SSL_REQUEST = struct.pack("!ii", 8, 80877103)
@@ -132,10 +138,12 @@ def test_the_vector_of_rfc_7677() -> None:
     """SCRAM-SHA-256 as its RFC shows it, with the user name that PostgreSQL's clients leave out."""
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
-    exchange = Exchange(ClientFirst("n,,", "n=user,r=rOprNGfwEbeRWgbNEkqO", "rOprNGfwEbeRWgbNEkqO"), nonce, salt)
+    exchange = ScramExchange(
+        ClientFirstMessage("n,,", "n=user,r=rOprNGfwEbeRWgbNEkqO", "rOprNGfwEbeRWgbNEkqO"), nonce, salt
+    )
     assert exchange.server_first == f"r={nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
     final = f"c=biws,r={nonce},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
-    verifiers = [Verifier.of("another", salt), Verifier.from_text(Verifier.of("pencil", salt).to_text())]
+    verifiers = [ScramVerifier.of("another", salt), ScramVerifier.from_text(ScramVerifier.of("pencil", salt).to_text())]
     assert exchange.verify(final.encode(), verifiers) == (1, b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
     for wrong in (final.replace("dHzb", "eHzb"), final.replace(nonce, nonce + "x"), final[:-8], final + "AAAA"):
         with pytest.raises(ScramFailure):

@@ -317,33 +317,33 @@ def test_turns_are_told_from_their_begin_to_their_end() -> None:
             assert end.wait(60)
 
     queue = FairQueue(1, 10, 1)
-    assert queue.turns_begun() == 0
+    assert queue.turns_begun_if_idle() == 0
     queue.enqueue(Work())
     assert begun.wait(60)
-    assert queue.turns_begun() is None
+    assert queue.turns_begun_if_idle() is None
     end.set()
     assert queue.drain(60)
-    assert queue.turns_begun() == 1
+    assert queue.turns_begun_if_idle() == 1
 
 
 def test_a_reopening_is_a_turn_too() -> None:
     openings: DelayedOpenings[str] = DelayedOpenings(1)
-    seen: list[int | None] = [openings.turns_begun()]
+    seen: list[int | None] = [openings.turns_begun_if_idle()]
 
     def opening(_: object) -> str:
-        seen.append(openings.turns_begun())
+        seen.append(openings.turns_begun_if_idle())
         return "opened"
 
     openings.reopen("clinic", 0, lambda: True, opening, lambda _: None)
     openings.close()
-    assert [*seen, openings.turns_begun()] == [0, None, 1]
+    assert [*seen, openings.turns_begun_if_idle()] == [0, None, 1]
 
 
 def test_a_release_of_anybody_makes_all_replies_wait_for_ticks(wire: WireServer) -> None:
-    before = wire.counter.turns_begun()
+    before = wire.counter.turns_begun_if_idle()
     with signed_in(wire, "ben", sfumato__epsilon="0.01") as client:
         client.send(query(fresh_question()))
-        wait_until(lambda: wire.counter.turns_begun() is None)
+        wait_until(lambda: wire.counter.turns_begun_if_idle() is None)
         client.read_until(b"Z")
-    wait_until(lambda: wire.counter.turns_begun() is not None)
-    assert wire.counter.turns_begun() != before
+    wait_until(lambda: wire.counter.turns_begun_if_idle() is not None)
+    assert wire.counter.turns_begun_if_idle() != before

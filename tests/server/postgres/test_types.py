@@ -17,7 +17,7 @@ from sfumato.server.postgres import types
 from sfumato.server.postgres.error_reports import sqlstate
 from sfumato.server.postgres.lexing import split_statements, tokenize
 from sfumato.server.postgres.parameters import parameter_oids
-from sfumato.server.postgres.protocol import ProtocolViolation, decode, decode_startup, row_body
+from sfumato.server.postgres.protocol import ProtocolViolation, decode_message, decode_startup, row_body
 from sfumato.server.postgres.results import Result, ResultColumn, copy_messages, encode_cells
 from sfumato.server.postgres.statements import CopyFormat
 
@@ -136,7 +136,7 @@ def test_any_bytes_are_a_value_or_refused(raw: bytes, oid: int, binary: bool) ->
 )
 @settings(max_examples=150, deadline=None)
 def test_any_body_is_a_message_or_refused(kind: bytes, body: bytes) -> None:
-    for read in (lambda: decode(kind, body), lambda: decode_startup(body)):
+    for read in (lambda: decode_message(kind, body), lambda: decode_startup(body)):
         with suppress(ProtocolViolation):
             assert read() is not None
 

@@ -55,7 +55,7 @@ def test_every_reading_that_fits_is_seen_at_the_same_moment() -> None:
         time.now += took
         phases("writing down")
         seen.add(round(time.now, 6))
-        assert phases.late == 0
+        assert phases.late_phases == 0
     assert seen == {101.0}
 
 
@@ -67,7 +67,7 @@ def test_an_overrun_is_seen_at_a_doubled_time_and_counted(took: float, seen: flo
     time.now += took
     phases("stopping")
     assert time.now == pytest.approx(seen)
-    assert phases.late == 1
+    assert phases.late_phases == 1
 
 
 def test_every_step_of_a_series_has_its_own_time() -> None:

@@ -13,7 +13,7 @@ import pytest
 from sfumato.errors import LedgerUnavailable
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.releases.answer_clock import AnswerClock
-from sfumato.server.releases.fair_queue import FairQueue, Work
+from sfumato.server.releases.fair_queue import FairQueue, QueuedWork
 from sfumato.server.releases.flights import LEDGER_PATIENCE, Flight, FlightResult, Flights
 from sfumato.server.releases.running_releases import ReleaseKey, RunningReleases, StoredRelease
 
@@ -36,7 +36,7 @@ def test_a_flight_begins_while_another_is_taken(tmp_path: Path) -> None:
             return super().try_begin(request, landed)
 
     class Told(FairQueue):
-        def enqueue(self, work: Work) -> None:
+        def enqueue(self, work: QueuedWork) -> None:
             if begins.is_set():
                 taking.set()
             super().enqueue(work)
@@ -93,10 +93,10 @@ class Unwritable(RunningReleases):
             raise LedgerUnavailable("the file cannot be written", place="here", fix="repair it")
         return super().try_begin(request, landed)
 
-    def probe(self) -> None:
+    def require_writable(self) -> None:
         if not self.repaired:
             raise LedgerUnavailable("the file cannot be written", place="here", fix="repair it")
-        super().probe()
+        super().require_writable()
 
 
 def test_flights_wait_for_their_file_only_so_long(tmp_path: Path) -> None:

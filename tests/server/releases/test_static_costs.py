@@ -10,7 +10,7 @@ import pytest
 import sfumato as sf
 from server.running_server import write_club
 from sfumato.errors import Unsupported
-from sfumato.server.releases.running_releases import GROUPS, proposal_cost
+from sfumato.server.releases.running_releases import GROUPS, proposal_cost_in_questions
 
 PERIODS = 400
 TICKS = f"""
@@ -38,9 +38,11 @@ def ticks(tmp_path: Path) -> Iterator[sf.Curator]:
 def test_running_totals_count_by_the_pairs_of_their_periods(ticks: sf.Curator, act: str) -> None:
     proposal = ticks.running("SELECT tick, COUNT(*) AS n FROM ticks GROUP BY tick")
     alone = ticks.sql("SELECT tick, COUNT(*) AS n FROM ticks GROUP BY tick")
-    counted, plain = (proposal_cost(each, act, {"epsilon": 1}, per_second=1000) for each in (proposal, alone))
+    counted, plain = (
+        proposal_cost_in_questions(each, act, {"epsilon": 1}, per_second=1000) for each in (proposal, alone)
+    )
     assert counted - plain == int(3e-6 * PERIODS**2 * 1000) == 480
-    assert proposal_cost(proposal, "propose", {}, per_second=1000) == 0
+    assert proposal_cost_in_questions(proposal, "propose", {}, per_second=1000) == 0
 
 
 def test_degrees_count_by_their_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +51,7 @@ def test_degrees_count_by_their_nodes(tmp_path: Path, monkeypatch: pytest.Monkey
     with sf.Curator(write_club(tmp_path)) as curator:
         proposal = curator.degrees("ties", ["source", "target"])
         nodes = len(proposal.question.groups)
-        assert proposal_cost(proposal, "explain", {"epsilon": 1}, per_second=10) == nodes // 5 > 0
+        assert proposal_cost_in_questions(proposal, "explain", {"epsilon": 1}, per_second=10) == nodes // 5 > 0
 
 
 TRIAL = """
@@ -73,7 +75,7 @@ def test_power_counts_by_the_groups_that_are_simulated(tmp_path: Path, arms: int
         question = "SELECT arm, cured, COUNT(*) AS n FROM trial GROUP BY arm, cured"
         proposal = curator.test("trend", question, outcome="yes")
         if arms == 2:
-            assert proposal_cost(proposal, "power", {}, per_second=1000) == 700
+            assert proposal_cost_in_questions(proposal, "power", {}, per_second=1000) == 700
         else:
             with pytest.raises(Unsupported, match=r"forecasts of power of at most 10 s.* about 24.5 s"):
-                proposal_cost(proposal, "power", {}, per_second=1000)
+                proposal_cost_in_questions(proposal, "power", {}, per_second=1000)

@@ -22,7 +22,7 @@ BOUNDS = {"table": "visits", "column": "cost"}
 
 def _read(kind: str, spec: dict[str, Any], price: dict[str, Any] | None = None) -> Any:
     body = {"act": "propose", "spec": spec, "price": price or {}}
-    return proposals.decode_free_call(kind, json.dumps(body).encode())
+    return proposals.decode_act_spec_and_price(kind, json.dumps(body).encode())
 
 
 @pytest.mark.parametrize(

@@ -62,14 +62,14 @@ def body(**sent: Any) -> bytes:
 
 
 def told(curator: sf.Curator, kind: str, act: str, **price: Any) -> Any:
-    act, spec, named = proposals.decode_free_call(kind, body(act=act, spec=SPECS[kind], price=price))
+    act, spec, named = proposals.decode_act_spec_and_price(kind, body(act=act, spec=SPECS[kind], price=price))
     return getattr(proposals.propose(curator, kind, spec), act)(**named)
 
 
 def test_there_is_an_example_of_every_kind() -> None:
     assert set(SPECS) | set(EDGE_SPECS) | set(PATIENT_SPECS) | set(LINKED_SPECS) == set(proposals.KINDS)
     assert proposals.KINDS.keys() - {"questions"} == {
-        name for name, kind in all_kinds().items() if "rest" not in kind.skins
+        name for name, kind in all_kinds().items() if "rest" not in kind.refusal_by_skin
     }
 
 
@@ -86,14 +86,14 @@ def test_every_kind_is_explained_and_priced_for_free(curator: sf.Curator, kind: 
 @pytest.mark.parametrize("kind", SPECS)
 def test_every_kind_is_bought_and_what_is_bought_can_be_written(curator: sf.Curator, kind: str) -> None:
     asked = {"epsilon": "0.05", **({"delta": "1e-9"} if kind in NEED_DELTA else {})}
-    named, spec, price = proposals.decode_release(body(kind=kind, spec=SPECS[kind], price=asked))
+    named, spec, price = proposals.decode_kind_spec_and_price(body(kind=kind, spec=SPECS[kind], price=asked))
     assert named == kind
     proposals.propose(curator, kind, spec).release(**price)
 
 
 def test_a_question_takes_parameters_and_limits(curator: sf.Curator) -> None:
     sent = {"sql": f"{COUNT} WHERE origin = $1", "parameters": ["JFK"]}
-    _, spec, _ = proposals.decode_free_call("questions", body(act="error", spec=sent))
+    _, spec, _ = proposals.decode_act_spec_and_price("questions", body(act="error", spec=sent))
     assert (
         proposals.propose(curator, "questions", spec).identity == curator.sql(f"{COUNT} WHERE origin = 'JFK'").identity
     )
@@ -121,14 +121,14 @@ def test_numbers_in_texts_are_exact(curator: sf.Curator) -> None:
 )
 def test_what_has_another_form_is_refused_at_its_place(sent: bytes, place: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        proposals.decode_free_call("questions", sent)
+        proposals.decode_act_spec_and_price("questions", sent)
     assert refused.value.place == place
 
 
 def test_the_earlier_name_of_a_preview_is_read_as_the_new_one() -> None:
     for act in ("preview", "rehearse"):
         sent = body(act=act, spec=SPECS["questions"], price={"epsilon": 1})
-        assert proposals.decode_free_call("questions", sent)[0] == "preview"
+        assert proposals.decode_act_spec_and_price("questions", sent)[0] == "preview"
 
 
 def test_a_price_that_a_kind_does_not_take_is_refused(curator: sf.Curator) -> None:
@@ -147,17 +147,17 @@ def test_a_price_that_is_missing_is_refused(curator: sf.Curator, kind: str) -> N
 def test_no_path_is_read_as_a_file_of_questions(curator: sf.Curator, tmp_path: Path) -> None:
     file = tmp_path / "questions.sql"
     file.write_text(COUNT)
-    _, spec, _ = proposals.decode_free_call("workloads", body(act="error", spec={"questions": [str(file)]}))
+    _, spec, _ = proposals.decode_act_spec_and_price("workloads", body(act="error", spec={"questions": [str(file)]}))
     with pytest.raises(SfumatoError):
         proposals.propose(curator, "workloads", spec)
     with pytest.raises(InvalidRequest):
-        proposals.decode_free_call("workloads", body(act="error", spec={"questions": str(file)}))
+        proposals.decode_act_spec_and_price("workloads", body(act="error", spec={"questions": str(file)}))
 
 
 def test_a_session_refuses_what_it_cannot_compare_before_any_charge(curator: sf.Curator) -> None:
     before = len(list(curator.history()))
     sent = {"threshold": 100, "questions": [COUNT, f"{COUNT} GROUP BY origin"]}
-    _, spec, _ = proposals.decode_free_call("sessions", body(act="explain", spec=sent))
+    _, spec, _ = proposals.decode_act_spec_and_price("sessions", body(act="explain", spec=sent))
     with pytest.raises(Unsupported, match="question 2"):
         proposals.propose(curator, "sessions", spec)
     assert len(list(curator.history())) == before
@@ -165,7 +165,7 @@ def test_a_session_refuses_what_it_cannot_compare_before_any_charge(curator: sf.
 
 def test_a_session_ends_with_the_last_above_that_was_paid_for(curator: sf.Curator) -> None:
     sent = {"threshold": -(10**6), "questions": [COUNT] * 3, "positives": 2}
-    _, spec, price = proposals.decode_release(body(kind="sessions", spec=sent, price={"epsilon": "0.1"}))
+    _, spec, price = proposals.decode_kind_spec_and_price(body(kind="sessions", spec=sent, price={"epsilon": "0.1"}))
     found = proposals.propose(curator, "sessions", spec).release(**price)
     assert [bool(each) for each in found] == [True, True]
     assert type(found).from_json(found.to_json()) == found
@@ -230,7 +230,7 @@ def test_what_is_asked_of_two_tables_is_explained_priced_bought_and_held_back(ki
     told: list[str] = []
     with sf.Curator(clinic_policy(people(1, 20)), tmp_path / "ledger") as curator:
         sent = body(act="explain", spec=LINKED_SPECS[kind], price={"epsilon": 1})
-        _, spec, _ = proposals.decode_free_call(kind, sent)
+        _, spec, _ = proposals.decode_act_spec_and_price(kind, sent)
         proposal = proposals.propose(curator, kind, spec)
         assert "at ε = 1" in str(proposal.explain(epsilon=1))
         assert 0 < proposal.price(within=500) < 100

@@ -129,8 +129,14 @@ def _print_rules(checked: CheckedTable) -> None:
         counts += [f"{unread:,} fit no {' or '.join(_cell_reading_keys(rules))}"] if _cell_reading_keys(rules) else []
         click.echo(f"  {column:<20} {'; '.join(counts)}")
     for column, to_add in checked.rules_to_add.items():
-        phrases = [f"cells look missing: to count them as missing, add {to_add.nulls}"] if to_add.nulls else []
-        phrases += [f"to read the cells that are lost, add {' or '.join(to_add.readings)}"] if to_add.readings else []
+        phrases = (
+            [f"cells look missing: to count them as missing, add {to_add.nulls_toml}"] if to_add.nulls_toml else []
+        )
+        phrases += (
+            [f"to read the cells that are lost, add {' or '.join(to_add.readings_toml)}"]
+            if to_add.readings_toml
+            else []
+        )
         click.secho(f"  {column:<20} {'; '.join(phrases)}", fg="yellow")
 
 

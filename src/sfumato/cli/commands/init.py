@@ -25,27 +25,27 @@ from sfumato.cli.drafting.columns import (
 from sfumato.cli.drafting.flags import answers_from_flags, nulls_from_flags
 from sfumato.cli.drafting.interview import SKIP, Interview, InterviewQuestion, SavedAnswers, parse_yes_no
 from sfumato.curator import Bounds, Curator
-from sfumato.curator.draft_figures import RowsKept, count_rows_kept
+from sfumato.curator.draft_figures import KeptRowShares, kept_row_shares
 from sfumato.curator.policy_drafts import (
     DetectedTable,
     TextOptions,
-    columns_without_bounds,
     copies_folder,
-    copy_table,
-    data_files,
+    copy_table_and_count_skipped,
     detect_tables,
-    files_to_read,
+    expand_data_files,
     infer_types,
-    only_key,
-    refuse_if_written,
+    only_key_like_column,
+    ordered_columns_without_bounds,
+    refuse_existing_output,
     suggested_id,
     suggested_unit,
     suggested_via,
+    text_and_sqlite_files,
     unique_table_names,
     write_bounds,
     write_draft,
 )
-from sfumato.curator.weak_policies import LARGE_DELTA, describe_weak_policy, proposed_delta
+from sfumato.curator.weak_policies import LARGE_DELTA, proposed_delta, weak_policy_warnings
 from sfumato.engine.opening import shared_inspection
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import ROW, Domain, Policy, Table, Type, Via
@@ -174,7 +174,7 @@ def command(
       sfumato init visits.csv --nulls NA --column day='date format %d.%m.%Y' --column cost='real 0 900 decimal ,'
       sfumato init visits.parquet -o clinic.toml --bounds-epsilon 0.1
     """
-    refuse_if_written(output)
+    refuse_existing_output(output)
     price = None if bounds_epsilon is None else Price(bounds_epsilon)
     text_format = TextOptions("\t" if delimiter in ("\\t", "tab") else delimiter, encoding, quote, decimal)
     kept_answers = SavedAnswers(output, data)
@@ -188,7 +188,7 @@ def command(
     write_draft(policy, output)
     kept_answers.delete()
     click.echo(f"\nWritten: {output}.")
-    for weakness in describe_weak_policy(policy):
+    for weakness in weak_policy_warnings(policy):
         print_warning(weakness)
     for assumption in drafting.assumed:
         click.echo(f"\n{assumption}")
@@ -196,7 +196,7 @@ def command(
         click.echo(f"\n{omitted_columns_note(table, columns, output)}")
     if text_note := missing_values_note(policy, output):
         click.echo(f"\n{text_note}")
-    missing = columns_without_bounds(policy)
+    missing = ordered_columns_without_bounds(policy)
     if missing:
         if price is None:
             click.echo(f"\n{_describe_missing_bounds(missing, output)}")
@@ -309,22 +309,22 @@ class _Drafting:
         self, data: Sequence[Path], relations: Sequence[str], flags: Mapping[str, Any]
     ) -> dict[str, DetectedTable]:
         """Return the readable tables by their proposed names, copied where needed, with column types."""
-        files = data_files(data)
+        files = expand_data_files(data)
         self.interview.flag_answers = (
             {} if flags["read_rows"] is None else {"read rows": "yes" if flags["read_rows"] else "no"}
         )
-        asked_files = files_to_read(files) if self.interview.take_defaults else files
+        asked_files = text_and_sqlite_files(files) if self.interview.take_defaults else files
         file_names = ", ".join(escape_unprintable(file.name) for file in asked_files[:3]) + (
             " …" if len(asked_files) > 3 else ""
         )
         rows = bool(asked_files) and self.interview.ask(interview.read_rows_question(file_names), parse_yes_no)
-        candidates = [table for file in files for table in detect_tables(file, self.how, rows=rows)]
+        candidates = [table for file in files for table in detect_tables(file, self.how, read_rows=rows)]
         candidates = [table for table in candidates if not relations or table.relation in relations]
         if not candidates:
             raise InvalidPolicy(
                 "DATA has no table of this name", place=", ".join(relations), fix="leave --relation out"
             )
-        labels = unique_table_names([table.plain_name for table in candidates])
+        labels = unique_table_names([table.suggested_name for table in candidates])
         selected = dict(zip(labels, candidates, strict=True))
         selected = {label: table for label, table in selected.items() if label not in flags["skip"]}
         tables = self._copy_tables(selected, flags["copy"])
@@ -334,7 +334,7 @@ class _Drafting:
                 place=", ".join(map(str, data)),
                 fix="allow the files to be copied (--copy), or export them to Parquet",
             )
-        self.may_read = {label for label, table in selected.items() if rows and table.source in asked_files}
+        self.may_read = {label for label, table in selected.items() if rows and table.original_or_file in asked_files}
         tables = {
             label: infer_types(table, nulls_from_flags(flags["nulls"], label)) if label in self.may_read else table
             for label, table in tables.items()
@@ -374,7 +374,7 @@ class _Drafting:
             f"Copying {escape_unprintable(table.label)} to {_short_path(target)}, because "
             f"{'; '.join(table.copy_reasons)}."
         )
-        copied_table, skipped_records = copy_table(table, target)
+        copied_table, skipped_records = copy_table_and_count_skipped(table, target)
         if skipped_records:
             click.echo(
                 f"PRIVATE, for you alone: {skipped_records:,} records with too few or too many cells were not copied."
@@ -400,7 +400,7 @@ class _Drafting:
         guess: str | Via | None = suggested_id(private[name], self.unit) or suggested_via(name, self.unit, private)
         default = f"{guess.via}.{guess.on}" if isinstance(guess, Via) else guess
         if default is None and not self.interview.take_defaults:  # --yes takes no uncertain default
-            default = only_key(private[name]) or ROW
+            default = only_key_like_column(private[name]) or ROW
         return interview.id_question(label, self.unit, default)
 
     def _took_default(self, question: InterviewQuestion) -> bool:
@@ -409,7 +409,7 @@ class _Drafting:
 
     def _count_rows_kept(
         self, tables: Mapping[str, DetectedTable], names: Mapping[str, str], owners: Mapping[str, str | Via]
-    ) -> dict[str, RowsKept]:
+    ) -> dict[str, KeptRowShares]:
         """Count what limits keep, by table name, if the owner let the rows be read."""
         if not self.may_read.issuperset(tables):
             return {}
@@ -424,9 +424,9 @@ class _Drafting:
             )
             for label, table in tables.items()
         }
-        return count_rows_kept(drafts, PrivacyUnit(self.unit, every_row=ROW in owners.values()))
+        return kept_row_shares(drafts, PrivacyUnit(self.unit, every_row=ROW in owners.values()))
 
-    def _ask_limit(self, label: str, kept: RowsKept | None) -> int:
+    def _ask_limit(self, label: str, kept: KeptRowShares | None) -> int:
         proposal = None if kept is None else kept.proposed_limit
         question = interview.max_rows_question(label, self.unit, None if proposal is None else str(proposal))
         if kept is not None and self.interview.will_ask(question):
@@ -463,7 +463,7 @@ def _print_columns(label: str, table: DetectedTable) -> None:
     """Print the names and types of a table's columns; of cells, those alone that many rows share and that keep a
     column of numbers from being one.
     """
-    reading_note = "types detected from rows" if table.rows_read else "no row was read"
+    reading_note = "types detected from rows" if table.types_inferred else "no row was read"
     click.secho(f"The columns of {label} ({reading_note}):", bold=True)
     for name, kind in list(table.columns.items())[:_MAX_LISTED]:
         words = _rules_words(table, name) + _describe_nonnumeric_texts(table, name)

@@ -1,7 +1,7 @@
 """Commands generated from a release kind: the fields of its spec and the terms of its price.
 
 Required fields become arguments, the others options. A field is a text, a number, a flag, a choice or a list of texts;
-a kind with any other field has a hand-written command, and declares it in its ``skins``.
+a kind with any other field has a hand-written command, and declares it in its ``refusal_by_skin``.
 """
 
 from __future__ import annotations

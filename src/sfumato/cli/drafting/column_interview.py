@@ -22,9 +22,9 @@ from sfumato.curator.cell_proposals import (
     CellReading,
     MissingMarkers,
     count_missing_markers,
-    propose_folding,
+    propose_trim_and_case,
 )
-from sfumato.curator.draft_figures import BoundsFigures, RowsKept, UnreadCells, count_unread, propose_bounds
+from sfumato.curator.draft_figures import BoundsFigures, KeptRowShares, UnreadCells, count_unread_cells, propose_bounds
 from sfumato.curator.policy_drafts import DetectedTable, is_identifying_name, suggested_bounds
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import ROW, Domain, Table, Type
@@ -41,13 +41,15 @@ _LIMITS_BEFORE, _LIMITS_AFTER = 2, 2
 """How many limits below and above the proposed one are shown."""
 
 
-def limits_note(table: str, unit: str, kept: RowsKept) -> str:
+def limits_note(table: str, unit: str, kept: KeptRowShares) -> str:
     """Say what limits around the proposed one keep of a table's rows."""
-    limits = list(kept.shares)
+    limits = list(kept.share_by_row_limit)
     center = len(limits) - 1 if kept.proposed_limit is None else limits.index(kept.proposed_limit)
-    first_complete = next((index for index, limit in enumerate(limits) if kept.shares[limit] == 1), len(limits) - 1)
+    first_complete = next(
+        (index for index, limit in enumerate(limits) if kept.share_by_row_limit[limit] == 1), len(limits) - 1
+    )
     shown = limits[max(0, center - _LIMITS_BEFORE) : min(center + _LIMITS_AFTER, first_complete) + 1]
-    phrases = ", ".join(f"{limit:,} keeps {format_share(kept.shares[limit])}" for limit in shown)
+    phrases = ", ".join(f"{limit:,} keeps {format_share(kept.share_by_row_limit[limit])}" for limit in shown)
     return f"{_PRIVATE} of the rows of {table}, a limit per {unit} of {phrases}. {_CONFIRM}"
 
 
@@ -59,8 +61,9 @@ def bounds_note(column: str, figures: BoundsFigures) -> str:
 
 def markers_note(table: str, markers: MissingMarkers) -> str:
     """Say which cells of a table look missing, and how many of the sampled ones they are."""
-    count = f"{sum(markers.counts.values()):,} of the {markers.cells:,} cells that were sampled would be missing"
-    words = format_cell_list(list(markers.counts))
+    marked = sum(markers.count_by_marker.values())
+    count = f"{marked:,} of the {markers.sampled_cells:,} cells that were sampled would be missing"
+    words = format_cell_list(list(markers.count_by_marker))
     return f"{_PRIVATE} cells of {table} that look missing are {words}; {count}. {_CONFIRM}"
 
 
@@ -114,9 +117,9 @@ class ColumnInterview:
         if self.may_read and self.interview.will_ask(question):
             columns = [name for name in self.table.columns if name not in self.unit_columns]
             markers = count_missing_markers(self.table.file, self.table.relation, columns)
-            if markers.counts:
+            if markers.count_by_marker:
                 click.echo(markers_note(self.label, markers))
-                question = interview.nulls_question(self.label, format_cell_list(list(markers.counts)))
+                question = interview.nulls_question(self.label, format_cell_list(list(markers.count_by_marker)))
         if question.proposal is not None or self.interview.existing_answer(question) is not None:
             self.nulls = self.interview.ask(question, lambda answer: parse_words(parse_cell_list(answer), "nulls"))
 
@@ -187,13 +190,13 @@ class ColumnInterview:
             self.label, name, text if proposal.is_certain else "", None if proposal.is_certain else text
         )
         if text and self.interview.will_ask(question, self._part):
-            unread = count_unread(self._single_column_table(name, proposal.reading.declaration), name)
+            unread = count_unread_cells(self._single_column_table(name, proposal.reading.declaration), name)
             click.echo(rules_note(name, proposal, unread))
         return question
 
     def _needs_decimal(self, kind: Type) -> bool:
         """Return whether the owner's decimal separator is all that is known of this table's numbers."""
-        return kind.numeric and self.table.decimal != "." and not self.table.rows_read
+        return kind.numeric and self.table.decimal != "." and not self.table.types_inferred
 
     def _folding_question(self, name: str, domain: ColumnDeclaration) -> InterviewQuestion:
         """Return the question for the rules of a text; spaces and letter cases are proposed where more cells fit."""
@@ -202,10 +205,12 @@ class ColumnInterview:
         if not is_asked or not isinstance(domain, Domain) or domain.values is None or name in self.unit_columns:
             return question
         values = [str(value) for value in domain.values]
-        proposal = propose_folding(self.table.file, self.table.relation, name, values)
+        proposal = propose_trim_and_case(self.table.file, self.table.relation, name, values)
         if proposal is None:
             return question
-        unread = count_unread(self._single_column_table(name, {"values": values, **proposal.reading.declaration}), name)
+        unread = count_unread_cells(
+            self._single_column_table(name, {"values": values, **proposal.reading.declaration}), name
+        )
         click.echo(rules_note(name, proposal, unread))
         return interview.rules_question(self.label, name, "", format_rules(proposal.reading.rules))
 

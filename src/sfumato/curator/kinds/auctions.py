@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from sfumato.curator.release_kinds import Name, ReleaseKind, SizeBounds, SkinRefusal, Spec, Workspace, option
+from sfumato.curator.release_kinds import Name, ReleaseKind, SizeBounds, SkinRefusal, Spec, Workspace, option_field
 from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class AuctionSpec(Spec["AuctionProposal"]):
     """Sell a digital good to whoever bid in a column, at one of these public prices."""
 
-    prices: Annotated[Sequence[Number], SizeBounds(1, 10000)] = option("The public prices to choose from.")
-    table: Name | None = option("The table with the bids; may be omitted if there is only one.", None)
-    column: Name | None = option("The column with the bids; may be omitted if there is only one.", None)
+    prices: Annotated[Sequence[Number], SizeBounds(1, 10000)] = option_field("The public prices to choose from.")
+    table: Name | None = option_field("The table with the bids; may be omitted if there is only one.", None)
+    column: Name | None = option_field("The column with the bids; may be omitted if there is only one.", None)
 
 
 def propose(workspace: Workspace, spec: AuctionSpec) -> AuctionProposal:
@@ -37,5 +37,5 @@ KIND = ReleaseKind(
     ("epsilon", "counting", "within", "confidence", "fresh"),
     AuctionSpec((1, 2, 5, 10), "bids", "bid"),
     positional=("counting", "confidence"),
-    skins={"command": SkinRefusal("auctions have a command of their own", "run sfumato auction POLICY")},
+    refusal_by_skin={"command": SkinRefusal("auctions have a command of their own", "run sfumato auction POLICY")},
 )

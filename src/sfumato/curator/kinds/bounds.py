@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sfumato.curator.release_kinds import Name, ReleaseKind, Spec, Workspace, option
+from sfumato.curator.release_kinds import Name, ReleaseKind, Spec, Workspace, option_field
 from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 class BoundsSpec(Spec["BoundsProposal"]):
     """Find bounds for a column of numbers or dates that cover a share of its values."""
 
-    table: Name = option("A private table of the policy.")
-    column: Name = option("A column of numbers or dates, which need not declare bounds.")
-    cover: Number = option("The share of the values to cover.", "0.99")
+    table: Name = option_field("A private table of the policy.")
+    column: Name = option_field("A column of numbers or dates, which need not declare bounds.")
+    cover: Number = option_field("The share of the values to cover.", "0.99")
 
 
 def propose(workspace: Workspace, spec: BoundsSpec) -> BoundsProposal:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sfumato.curator.release_kinds import QUESTIONS, Count, ReleaseKind, SkinRefusal, Spec, Text, Workspace, option
+from sfumato.curator.release_kinds import (
+    QUESTIONS,
+    Count,
+    ReleaseKind,
+    SkinRefusal,
+    Spec,
+    Text,
+    Workspace,
+    option_field,
+)
 from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -15,10 +24,10 @@ if TYPE_CHECKING:
 class ClippedSpec(Spec["WorkloadProposal"]):
     """Count the units beyond each limit of a question, and the cells beyond each bound."""
 
-    question: Text = option("The question in SQL.")
-    rows: Count | None = option("Its own limit of rows per unit, below the policy's.", None)
-    groups: Count | None = option("Its own limit of groups per unit.", None)
-    rows_per_group: Count | None = option("Its own limit of rows per unit in one group.", None)
+    question: Text = option_field("The question in SQL.")
+    rows: Count | None = option_field("Its own limit of rows per unit, below the policy's.", None)
+    groups: Count | None = option_field("Its own limit of groups per unit.", None)
+    rows_per_group: Count | None = option_field("Its own limit of rows per unit in one group.", None)
 
 
 def propose(workspace: Workspace, spec: ClippedSpec) -> WorkloadProposal:
@@ -42,6 +51,6 @@ KIND = ReleaseKind(
     "curator.proposals.workload_answers:Answers",
     ("epsilon", "delta", "rho", "question widths", "confidence", "mechanism", "weights", "joint", "fresh"),
     ClippedSpec("SELECT AVG(cost) AS cost FROM visits"),
-    skins={"command": _QUERY, "page": _NO_PAGE},
+    refusal_by_skin={"command": _QUERY, "page": _NO_PAGE},
     contains=(QUESTIONS, "workloads"),
 )

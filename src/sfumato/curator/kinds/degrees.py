@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sfumato.curator.release_kinds import QUESTIONS, Count, Name, ReleaseKind, Spec, Workspace, option
+from sfumato.curator.release_kinds import QUESTIONS, Count, Name, ReleaseKind, Spec, Workspace, option_field
 from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 class DegreesSpec(Spec["DegreesProposal"]):
     """Count the nodes of each degree, in a table whose rows are edges."""
 
-    table: Name = option("A private table with one edge in each row, and every row a unit.")
-    ends: Name | Sequence[Name] = option(
+    table: Name = option_field("A private table with one edge in each row, and every row a unit.")
+    ends: Name | Sequence[Name] = option_field(
         "The columns of both endpoints, or one of them to count incoming or outgoing edges."
     )
-    most: Count | None = option("Count this degree and all higher ones together.", None)
+    most: Count | None = option_field("Count this degree and all higher ones together.", None)
 
 
 def propose(workspace: Workspace, spec: DegreesSpec) -> DegreesProposal:

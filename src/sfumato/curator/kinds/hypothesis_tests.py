@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sfumato.curator.release_kinds import QUESTIONS, Count, Name, ReleaseKind, Spec, Text, Workspace, option
+from sfumato.curator.release_kinds import QUESTIONS, Count, Name, ReleaseKind, Spec, Text, Workspace, option_field
 from sfumato.inference.names_of_tests import TestName
 from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
@@ -20,14 +20,14 @@ class TestSpec(Spec["TestProposal"]):
 
     __test__ = False  # a spec, which pytest must not collect
 
-    test: TestName = option("The test.")
-    question: Text | Any = option("A question in SQL: counts or means by declared groups, with one row per unit.")
-    column: Name | None = option("The column to test, if the question has several.", None)
-    outcome: Text | None = option("For shares by group: the value of the second key that is counted.", None)
-    shares: Sequence[Number] | None = option("For a fit: the share of each group, which add up to 1.", None)
-    scores: Sequence[Number] | None = option("For a trend: a number for each group; 0, 1, 2 … by default.", None)
-    of: Count | None = option("For a share: the public number of all units.", None)
-    equals: Number = option("For a share: its value under the null hypothesis.", "0.5")
+    test: TestName = option_field("The test.")
+    question: Text | Any = option_field("A question in SQL: counts or means by declared groups, with one row per unit.")
+    column: Name | None = option_field("The column to test, if the question has several.", None)
+    outcome: Text | None = option_field("For shares by group: the value of the second key that is counted.", None)
+    shares: Sequence[Number] | None = option_field("For a fit: the share of each group, which add up to 1.", None)
+    scores: Sequence[Number] | None = option_field("For a trend: a number for each group; 0, 1, 2 … by default.", None)
+    of: Count | None = option_field("For a share: the public number of all units.", None)
+    equals: Number = option_field("For a share: its value under the null hypothesis.", "0.5")
 
 
 def propose(workspace: Workspace, spec: TestSpec) -> TestProposal:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sfumato.curator.release_kinds import Name, ReleaseKind, SkinRefusal, Spec, Workspace, option
+from sfumato.curator.release_kinds import Name, ReleaseKind, SkinRefusal, Spec, Workspace, option_field
 from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class LimitsSpec(Spec["LimitsProposal"]):
     """Find limits on rows and groups per unit that keep all rows of a share of the units."""
 
-    table: Name = option("A private table of the policy, with an id.")
-    by: Name | Sequence[Name] = option("Columns whose groups are limited too.", ())
-    share: Number = option("The share of units that keep all their rows and groups.", "0.95")
+    table: Name = option_field("A private table of the policy, with an id.")
+    by: Name | Sequence[Name] = option_field("Columns whose groups are limited too.", ())
+    share: Number = option_field("The share of units that keep all their rows and groups.", "0.95")
 
 
 def propose(workspace: Workspace, spec: LimitsSpec) -> LimitsProposal:
@@ -39,5 +39,5 @@ KIND = ReleaseKind(
     LimitsSpec("visits", ("clinic",)),
     positional=("confidence",),
     roles=("owner",),
-    skins={"rest": _OWNER, "page": _OWNER},
+    refusal_by_skin={"rest": _OWNER, "page": _OWNER},
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sfumato.curator.release_kinds import Count, Name, Names, ReleaseKind, SkinRefusal, Spec, Workspace, option
+from sfumato.curator.release_kinds import Count, Name, Names, ReleaseKind, SkinRefusal, Spec, Workspace, option_field
 from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 class LinkedTablesSpec(Spec["LinkedTablesProposal"]):
     """Make synthetic tables that belong together: parents, and children of every parent, for one price."""
 
-    tables: Names = option("A parent table, and the tables below it.")
-    ways: Count = option("The workload: all marginals of up to this many columns.", 3)
-    columns: Names | None = option("The columns of a table, such as visits.ward; by default all of it.", None)
-    given: Names | None = option("The columns of parents that children depend on; by default as many as fit.", None)
-    order: Name | None = option(
+    tables: Names = option_field("A parent table, and the tables below it.")
+    ways: Count = option_field("The workload: all marginals of up to this many columns.", 3)
+    columns: Names | None = option_field("The columns of a table, such as visits.ward; by default all of it.", None)
+    given: Names | None = option_field(
+        "The columns of parents that children depend on; by default as many as fit.", None
+    )
+    order: Name | None = option_field(
         "A column that orders the children of one parent: each depends on the one before.", None
     )
-    memory: str | int = option("The memory limit of each model.", "1 GiB", local=True)
+    memory: str | int = option_field("The memory limit of each model.", "1 GiB", local=True)
 
 
 def propose(workspace: Workspace, spec: LinkedTablesSpec) -> LinkedTablesProposal:
@@ -48,7 +50,7 @@ KIND = ReleaseKind(
     "publish.linked.synthetic_tables:SyntheticTables",
     ("epsilon", "delta", "rho", "within"),
     LinkedTablesSpec(("patients", "visits")),
-    skins={"page": _PAGE},
+    refusal_by_skin={"page": _PAGE},
     cost_class=1,
     contains=("synthesis", "marginals"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sfumato.curator.release_kinds import Count, Name, Names, ReleaseKind, Spec, Text, Workspace, option
+from sfumato.curator.release_kinds import Count, Name, Names, ReleaseKind, Spec, Text, Workspace, option_field
 from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 class LogisticSpec(Spec["LogisticProposal"]):
     """Regress the odds of an event on columns: odds ratios with intervals that cover the noise."""
 
-    table: Name = option("A private table of the policy.")
-    formula: Text | None = option('The model, such as "died ~ age + C(arm)".', None)
-    target: Name | None = option("Without a formula: the column with the event.", None)
-    on: Names | None = option("Without a formula: the columns that explain it.", None)
-    event: Text | None = option("The value of the target that counts; by default the last of two.", None)
-    where: Text | None = option("An SQL condition that selects rows.", None)
-    rows: Count | None = option("The largest number of rows per unit that count.", None)
+    table: Name = option_field("A private table of the policy.")
+    formula: Text | None = option_field('The model, such as "died ~ age + C(arm)".', None)
+    target: Name | None = option_field("Without a formula: the column with the event.", None)
+    on: Names | None = option_field("Without a formula: the columns that explain it.", None)
+    event: Text | None = option_field("The value of the target that counts; by default the last of two.", None)
+    where: Text | None = option_field("An SQL condition that selects rows.", None)
+    rows: Count | None = option_field("The largest number of rows per unit that count.", None)
 
 
 def propose(workspace: Workspace, spec: LogisticSpec) -> LogisticProposal:

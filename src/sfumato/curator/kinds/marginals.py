@@ -15,7 +15,7 @@ from sfumato.curator.release_kinds import (
     Spec,
     Text,
     Workspace,
-    option,
+    option_field,
 )
 from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
@@ -30,15 +30,15 @@ Objective = Literal["total", "worst"]
 class MarginalsSpec(Spec["MarginalsProposal"]):
     """Measure marginals of a table once; questions to them afterwards are free."""
 
-    table: Name = option("A private table of the policy.")
-    ways: Count | NameSets = option("All marginals of this many columns, or of these sets of columns.", 2)
-    weights: Sequence[Number] | Mapping[tuple[str, ...], Number] | None = option(
+    table: Name = option_field("A private table of the policy.")
+    ways: Count | NameSets = option_field("All marginals of this many columns, or of these sets of columns.", 2)
+    weights: Sequence[Number] | Mapping[tuple[str, ...], Number] | None = option_field(
         "The weight of each marginal's error.", None
     )
-    objective: Objective = option("Minimise the sum of all variances, or the largest one.", "total")
-    where: Text | None = option("An SQL condition that selects rows.", None)
-    columns: Names | None = option("The columns; by default all with declared values.", None)
-    rows: Count | None = option("The largest number of rows per unit that count.", None)
+    objective: Objective = option_field("Minimise the sum of all variances, or the largest one.", "total")
+    where: Text | None = option_field("An SQL condition that selects rows.", None)
+    columns: Names | None = option_field("The columns; by default all with declared values.", None)
+    rows: Count | None = option_field("The largest number of rows per unit that count.", None)
 
 
 def propose(workspace: Workspace, spec: MarginalsSpec) -> MarginalsProposal:
@@ -61,6 +61,6 @@ KIND = ReleaseKind(
     ("epsilon", "delta", "rho", "within", "for", "confidence", "mechanism", "joint", "fresh"),
     MarginalsSpec("visits", 2),
     positional=("for_",),
-    skins={"command": _PUBLISH, "page": _MODEL},
+    refusal_by_skin={"command": _PUBLISH, "page": _MODEL},
     cost_class=1,
 )

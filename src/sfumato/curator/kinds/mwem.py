@@ -16,7 +16,7 @@ from sfumato.curator.release_kinds import (
     Spec,
     Text,
     Workspace,
-    option,
+    option_field,
 )
 from sfumato.quick_dataclass import dataclass
 
@@ -30,15 +30,15 @@ Queries = Sequence[Mapping[Name, Cell | Sequence[Cell]]]
 class MwemSpec(Spec["MwemProposal"]):
     """Fit a model of some columns, round by round, to the marginals it gets most wrong (MWEM)."""
 
-    table: Name = option("A private table of the policy.")
-    columns: Names | None = option("The columns; by default all with declared values.", None)
-    ways: Count | NameSets | None = option("All marginals of this many columns, or of these sets.", None)
-    queries: Queries | None = option("Counts, instead of marginals.", None)
-    rounds: Count = option("The number of marginals or counts that are chosen and measured.", 10)
-    textbook: bool = option("Measure single counts and use each once, as in the published algorithm.", False)
-    where: Text | None = option("An SQL condition that selects rows.", None)
-    rows: Count | None = option("The largest number of rows per unit that count.", None)
-    update: Text | None = option(
+    table: Name = option_field("A private table of the policy.")
+    columns: Names | None = option_field("The columns; by default all with declared values.", None)
+    ways: Count | NameSets | None = option_field("All marginals of this many columns, or of these sets.", None)
+    queries: Queries | None = option_field("Counts, instead of marginals.", None)
+    rounds: Count = option_field("The number of marginals or counts that are chosen and measured.", 10)
+    textbook: bool = option_field("Measure single counts and use each once, as in the published algorithm.", False)
+    where: Text | None = option_field("An SQL condition that selects rows.", None)
+    rows: Count | None = option_field("The largest number of rows per unit that count.", None)
+    update: Text | None = option_field(
         "notes: use the update rule of the lecture notes on private multiplicative weights.", None
     )
 
@@ -60,7 +60,7 @@ KIND = ReleaseKind(
     "publish.published_files:FittedModel",
     ("epsilon", "delta", "rho", "within", "confidence", "rows"),
     MwemSpec("visits", ("clinic", "day")),
-    skins={"command": _PUBLISH, "page": _MODEL},
+    refusal_by_skin={"command": _PUBLISH, "page": _MODEL},
     cost_class=1,
     contains=("marginals",),
 )

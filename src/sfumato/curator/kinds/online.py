@@ -14,7 +14,7 @@ from sfumato.curator.release_kinds import (
     Spec,
     Text,
     Workspace,
-    option,
+    option_field,
 )
 from sfumato.quick_dataclass import dataclass
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 class OnlineSpec(Spec["OnlineProposal"]):
     """Open a session whose questions are free: a synopsis, and a hypothesis that is checked and updated."""
 
-    table: Name = option("A private table of the policy.")
-    columns: Names = option("The columns that questions may use.")
-    ways: Count = option("All marginals of this many columns are measured.", 3)
-    rounds: Count = option("The largest number of updates of the hypothesis.", 20)
-    where: Text | None = option("An SQL condition that selects rows.", None)
-    rows: Count | None = option("The largest number of rows per unit that count.", None)
-    textbook: bool = option("Measure the number of rows only, and start from a uniform table.", False)
+    table: Name = option_field("A private table of the policy.")
+    columns: Names = option_field("The columns that questions may use.")
+    ways: Count = option_field("All marginals of this many columns are measured.", 3)
+    rounds: Count = option_field("The largest number of updates of the hypothesis.", 20)
+    where: Text | None = option_field("An SQL condition that selects rows.", None)
+    rows: Count | None = option_field("The largest number of rows per unit that count.", None)
+    textbook: bool = option_field("Measure the number of rows only, and start from a uniform table.", False)
 
 
 def propose(workspace: Workspace, spec: OnlineSpec) -> OnlineProposal:
@@ -53,7 +53,7 @@ KIND = ReleaseKind(
     "curator.proposals.online:OnlineSession",
     ("epsilon", "delta", "rho", "within", "confidence"),
     OnlineSpec("visits", ("clinic", "day")),
-    skins={
+    refusal_by_skin={
         "rest": _NEEDS_PROCESS,
         "page": _NEEDS_PROCESS,
         "command": SkinRefusal("online sessions have a command of their own", "run sfumato online POLICY TABLE"),

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sfumato.curator.release_kinds import QUESTIONS, Count, Names, ReleaseKind, SkinRefusal, Spec, Workspace, option
+from sfumato.curator.release_kinds import (
+    QUESTIONS,
+    Count,
+    Names,
+    ReleaseKind,
+    SkinRefusal,
+    Spec,
+    Workspace,
+    option_field,
+)
 from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
 
@@ -16,11 +25,15 @@ if TYPE_CHECKING:
 class OpenSessionSpec(Spec["SessionProposal"]):
     """Compare questions with a threshold as they arrive, for one price."""
 
-    threshold: Number = option("The number that questions are compared with.")
-    positives: Count = option("The session ends after this many answers above the threshold.", 1)
-    sensitivity: Number | None = option("The most that one unit can change the answer to any of the questions.", None)
-    tables: Names | None = option("Instead of a sensitivity: questions count rows of these tables.", None)
-    monotone: bool | None = option("Whether one unit moves the answers to all questions in the same direction.", None)
+    threshold: Number = option_field("The number that questions are compared with.")
+    positives: Count = option_field("The session ends after this many answers above the threshold.", 1)
+    sensitivity: Number | None = option_field(
+        "The most that one unit can change the answer to any of the questions.", None
+    )
+    tables: Names | None = option_field("Instead of a sensitivity: questions count rows of these tables.", None)
+    monotone: bool | None = option_field(
+        "Whether one unit moves the answers to all questions in the same direction.", None
+    )
 
 
 def propose(workspace: Workspace, spec: OpenSessionSpec) -> SessionProposal:
@@ -40,7 +53,7 @@ KIND = ReleaseKind(
     "curator.proposals.sessions:ThresholdSession",
     ("epsilon", "within", "confidence"),
     OpenSessionSpec(100),
-    skins={
+    refusal_by_skin={
         "rest": _NEEDS_PROCESS,
         "page": _NEEDS_PROCESS,
         "command": SkinRefusal("threshold sessions have a command of their own", "run sfumato above POLICY"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sfumato.curator.release_kinds import Count, Name, Names, ReleaseKind, Spec, Text, Workspace, option
+from sfumato.curator.release_kinds import Count, Name, Names, ReleaseKind, Spec, Text, Workspace, option_field
 from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 class RegressionSpec(Spec["RegressionProposal"]):
     """Regress a column of numbers on others: coefficients with intervals that cover the noise."""
 
-    table: Name = option("A private table of the policy.")
-    formula: Text | None = option('The model, such as "hours ~ age + C(sex)".', None)
-    target: Name | None = option("Without a formula: the column to explain.", None)
-    on: Names | None = option("Without a formula: the columns that explain it.", None)
-    where: Text | None = option("An SQL condition that selects rows.", None)
-    rows: Count | None = option("The largest number of rows per unit that count.", None)
-    robust: bool = option(
+    table: Name = option_field("A private table of the policy.")
+    formula: Text | None = option_field('The model, such as "hours ~ age + C(sex)".', None)
+    target: Name | None = option_field("Without a formula: the column to explain.", None)
+    on: Names | None = option_field("Without a formula: the columns that explain it.", None)
+    where: Text | None = option_field("An SQL condition that selects rows.", None)
+    rows: Count | None = option_field("The largest number of rows per unit that count.", None)
+    robust: bool = option_field(
         "Whether sampling errors allow unequal variances, and correlated rows of a unit; a fifth of ρ pays for them.",
         False,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sfumato.curator.release_kinds import QUESTIONS, ReleaseKind, SkinRefusal, Spec, Text, Workspace, option
+from sfumato.curator.release_kinds import QUESTIONS, ReleaseKind, SkinRefusal, Spec, Text, Workspace, option_field
 from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class RunningSpec(Spec["RunningTotalsProposal"]):
     """Count or sum up to each day, week, month or integer, at one price for all totals."""
 
-    question: Text | Any = option("A question in SQL, grouped by a declared date, week, month or integer.")
+    question: Text | Any = option_field("A question in SQL, grouped by a declared date, week, month or integer.")
 
 
 def propose(workspace: Workspace, spec: RunningSpec) -> RunningTotalsProposal:
@@ -36,6 +36,8 @@ KIND = ReleaseKind(
     "release.running_totals:RunningAnswer",
     ("epsilon", "delta", "rho", "within", "confidence", "joint", "mechanism", "fresh"),
     RunningSpec("SELECT day, COUNT(*) AS visits FROM visits GROUP BY day"),
-    skins={"command": SkinRefusal("running totals have a command of their own", "run sfumato running POLICY SQL")},
+    refusal_by_skin={
+        "command": SkinRefusal("running totals have a command of their own", "run sfumato running POLICY SQL")
+    },
     contains=(QUESTIONS,),
 )

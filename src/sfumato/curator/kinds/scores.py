@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sfumato.curator.release_kinds import Count, Name, Names, ReleaseKind, SkinRefusal, Spec, Text, Workspace, option
+from sfumato.curator.release_kinds import (
+    Count,
+    Name,
+    Names,
+    ReleaseKind,
+    SkinRefusal,
+    Spec,
+    Text,
+    Workspace,
+    option_field,
+)
 from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
 
@@ -16,14 +26,14 @@ if TYPE_CHECKING:
 class ScoreSpec(Spec["ScoreProposal"]):
     """Score from 0 to 1000 how close the marginals of a public candidate table are to those of a private one."""
 
-    candidate: Any = option("A path, or an Arrow, pandas or polars table.", local=True)
-    table: Name | None = option("The private table; may be omitted if there is only one.", None)
-    k: Count = option("All marginals of this many columns are compared.", 3)
-    worst: bool = option("Score the worst marginal instead of the mean.", False)
-    columns: Names | None = option("The columns to compare.", None)
-    where: Text | None = option("An SQL condition that selects private rows.", None)
-    rows: Count | None = option("The largest number of rows per unit that count.", None)
-    total: Number | None = option("The number of private rows, if it is public.", None)
+    candidate: Any = option_field("A path, or an Arrow, pandas or polars table.", local=True)
+    table: Name | None = option_field("The private table; may be omitted if there is only one.", None)
+    k: Count = option_field("All marginals of this many columns are compared.", 3)
+    worst: bool = option_field("Score the worst marginal instead of the mean.", False)
+    columns: Names | None = option_field("The columns to compare.", None)
+    where: Text | None = option_field("An SQL condition that selects private rows.", None)
+    rows: Count | None = option_field("The largest number of rows per unit that count.", None)
+    total: Number | None = option_field("The number of private rows, if it is public.", None)
 
 
 def propose(workspace: Workspace, spec: ScoreSpec) -> ScoreProposal:
@@ -44,7 +54,7 @@ KIND = ReleaseKind(
     "publish.scoring:CandidateScore",
     ("epsilon", "delta", "rho", "within", "confidence"),
     ScoreSpec("candidate.csv", "visits"),
-    skins={
+    refusal_by_skin={
         "rest": _UPLOAD,
         "page": _UPLOAD,
         "command": SkinRefusal(

@@ -16,7 +16,7 @@ from sfumato.curator.release_kinds import (
     Spec,
     Text,
     Workspace,
-    option,
+    option_field,
 )
 from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
@@ -29,12 +29,18 @@ if TYPE_CHECKING:
 class SessionSpec(Spec["ListedSessionProposal"]):
     """Compare a list of questions with a threshold, one after the other, for one price."""
 
-    threshold: Number = option("The number that questions are compared with.")
-    questions: Annotated[Sequence[Text], SizeBounds(1, 1000)] = option("Questions in SQL, in the order to ask them.")
-    positives: Count = option("The session ends after this many answers above the threshold.", 1)
-    sensitivity: Number | None = option("The most that one unit can change the answer to any of the questions.", None)
-    tables: Names | None = option("Instead of a sensitivity: questions count rows of these tables.", None)
-    monotone: bool | None = option("Whether one unit moves the answers to all questions in the same direction.", None)
+    threshold: Number = option_field("The number that questions are compared with.")
+    questions: Annotated[Sequence[Text], SizeBounds(1, 1000)] = option_field(
+        "Questions in SQL, in the order to ask them."
+    )
+    positives: Count = option_field("The session ends after this many answers above the threshold.", 1)
+    sensitivity: Number | None = option_field(
+        "The most that one unit can change the answer to any of the questions.", None
+    )
+    tables: Names | None = option_field("Instead of a sensitivity: questions count rows of these tables.", None)
+    monotone: bool | None = option_field(
+        "Whether one unit moves the answers to all questions in the same direction.", None
+    )
 
 
 def propose(workspace: Workspace, spec: SessionSpec) -> ListedSessionProposal:
@@ -54,6 +60,8 @@ KIND = ReleaseKind(
     "curator.proposals.session_answers:SessionAnswers",
     ("epsilon", "values_epsilon", "within", "confidence"),
     SessionSpec(100, ("SELECT COUNT(*) AS n FROM visits",)),
-    skins={"command": SkinRefusal("threshold sessions have a command of their own", "run sfumato above POLICY")},
+    refusal_by_skin={
+        "command": SkinRefusal("threshold sessions have a command of their own", "run sfumato above POLICY")
+    },
     contains=(QUESTIONS,),
 )

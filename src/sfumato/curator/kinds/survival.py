@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sfumato.curator.release_kinds import QUESTIONS, Name, ReleaseKind, Spec, Text, Workspace, option
+from sfumato.curator.release_kinds import QUESTIONS, Name, ReleaseKind, Spec, Text, Workspace, option_field
 from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
 
@@ -16,15 +16,17 @@ if TYPE_CHECKING:
 class SurvivalSpec(Spec["SurvivalProposal"]):
     """Estimate the share of units without an event over time, from one row per unit."""
 
-    table: Name = option("A private table with one row for each unit.")
-    time: Name = option(
+    table: Name = option_field("A private table with one row for each unit.")
+    time: Name = option_field(
         "A column of numbers with declared bounds: the time of the event, or when last seen without it."
     )
-    event: Name = option("A boolean column, or one with declared values: whether the event happened.")
-    by: Name | None = option("A column with declared values: one curve for each.", None)
-    event_is: Text | None = option("The value that marks the event, if the column is not boolean.", None)
-    every: Number | None = option("The length of a period; 1 for whole numbers, a 24th of the range for reals.", None)
-    where: Text | None = option("An SQL condition that selects rows.", None)
+    event: Name = option_field("A boolean column, or one with declared values: whether the event happened.")
+    by: Name | None = option_field("A column with declared values: one curve for each.", None)
+    event_is: Text | None = option_field("The value that marks the event, if the column is not boolean.", None)
+    every: Number | None = option_field(
+        "The length of a period; 1 for whole numbers, a 24th of the range for reals.", None
+    )
+    where: Text | None = option_field("An SQL condition that selects rows.", None)
 
 
 def propose(workspace: Workspace, spec: SurvivalSpec) -> SurvivalProposal:

@@ -15,7 +15,7 @@ from sfumato.curator.release_kinds import (
     Spec,
     Text,
     Workspace,
-    option,
+    option_field,
 )
 from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
@@ -30,16 +30,20 @@ Method = Literal["aim", "mst", "mwem", "independent"]
 class SynthesisSpec(Spec["SynthesisProposal"]):
     """Make a synthetic table: fit a model to noisy marginals, and draw rows from it."""
 
-    table: Text = option("A private table, or a SELECT that maps and filters single rows.")
-    method: Method = option("How marginals are chosen.", "aim")
-    ways: Count | NameSets = option("The workload: all marginals of this many columns, or of these sets.", 3)
-    columns: Names | None = option("The columns; by default all with declared values.", None)
-    weights: Mapping[Name | tuple[str, ...], Number] | None = option("Weights of columns, such as income 3.", None)
-    where: Text | None = option("An SQL condition that selects rows.", None)
-    rows: Count | None = option("The largest number of rows per unit that count.", None)
-    one_row_per: Name | None = option("With an order: the unit's id; one row per unit is used.", None)
-    order: Name | None = option("Which row of a unit is used: the first by this column, or the last with DESC.", None)
-    memory: str | int = option("The memory limit of the model.", "1 GiB", local=True)
+    table: Text = option_field("A private table, or a SELECT that maps and filters single rows.")
+    method: Method = option_field("How marginals are chosen.", "aim")
+    ways: Count | NameSets = option_field("The workload: all marginals of this many columns, or of these sets.", 3)
+    columns: Names | None = option_field("The columns; by default all with declared values.", None)
+    weights: Mapping[Name | tuple[str, ...], Number] | None = option_field(
+        "Weights of columns, such as income 3.", None
+    )
+    where: Text | None = option_field("An SQL condition that selects rows.", None)
+    rows: Count | None = option_field("The largest number of rows per unit that count.", None)
+    one_row_per: Name | None = option_field("With an order: the unit's id; one row per unit is used.", None)
+    order: Name | None = option_field(
+        "Which row of a unit is used: the first by this column, or the last with DESC.", None
+    )
+    memory: str | int = option_field("The memory limit of the model.", "1 GiB", local=True)
 
 
 def propose(workspace: Workspace, spec: SynthesisSpec) -> SynthesisProposal:
@@ -59,7 +63,7 @@ KIND = ReleaseKind(
     "publish.synthetic:Synthetic",
     ("epsilon", "delta", "rho", "within", "confidence", "rows"),
     SynthesisSpec("visits"),
-    skins={"command": _COMMAND, "page": _MODEL},
+    refusal_by_skin={"command": _COMMAND, "page": _MODEL},
     cost_class=1,
     contains=("marginals",),
 )

@@ -14,7 +14,7 @@ from sfumato.curator.release_kinds import (
     Spec,
     Text,
     Workspace,
-    option,
+    option_field,
 )
 from sfumato.quick_dataclass import dataclass
 
@@ -28,7 +28,7 @@ _Questions = Annotated[Sequence[Text], SizeBounds(1, 10**9)] | Mapping[Name, Tex
 class WorkloadSpec(Spec["WorkloadProposal"]):
     """Ask several questions at one price: a list, or by name."""
 
-    questions: _Questions | Any = option("Questions in SQL, in a list or by name.")
+    questions: _Questions | Any = option_field("Questions in SQL, in a list or by name.")
 
 
 def propose(workspace: Workspace, spec: WorkloadSpec) -> WorkloadProposal:
@@ -51,6 +51,6 @@ KIND = ReleaseKind(
     "curator.proposals.workload_answers:Answers",
     ("epsilon", "delta", "rho", "question widths", "confidence", "mechanism", "weights", "joint", "fresh"),
     WorkloadSpec(("SELECT COUNT(*) AS n FROM visits",)),
-    skins={"command": _QUERY, "page": _ONE_QUESTION},
+    refusal_by_skin={"command": _QUERY, "page": _ONE_QUESTION},
     contains=(QUESTIONS,),
 )

@@ -136,77 +136,83 @@ class _TriedChange:
     share: Fraction
     change: str
     widths: Widths
-    larger: int = 1
+    group_growth: int = 1
     """How many times larger each group becomes, and with it the numbers beside the error."""
 
-    def helps(self, now: Widths) -> bool:
+    def helps(self, current: Widths) -> bool:
         """Return whether the change removes enough of the error to be reported."""
-        return min(_ratios(now, self.widths, self.larger).values(), default=1.0) <= _MAX_RATIO
+        return min(_error_ratios(current, self.widths, self.group_growth).values(), default=1.0) <= _MAX_RATIO
 
-    def tip(self, now: Widths, ranks: Collection[str], whole: Collection[str]) -> Tip:
+    def as_tip(self, current: Widths, rank_columns: Collection[str], integer_columns: Collection[str]) -> Tip:
         """Return the tip for the column that gains most."""
-        ratios = _ratios(now, self.widths, self.larger)
+        ratios = _error_ratios(current, self.widths, self.group_growth)
         column = min(ratios, key=lambda name: ratios[name])
-        before, after, size = _compare_at_sizes(now[column], self.widths[column], self.larger)
+        before, after, size = _width_before_and_after_with_size(current[column], self.widths[column], self.group_growth)
         group_text = "" if size is None else f" in a group of {size:,}"
         now_text, then_text = (
-            f"{width:,.0f} rows" if column in ranks else _format_width(width, whole=column in whole)
+            f"{width:,.0f} rows" if column in rank_columns else _format_width(width, whole=column in integer_columns)
             for width in (before, after)
         )
-        grown = f", on groups {self.larger:,} times larger" if self.larger > 1 else ""
-        then_text = f"{_SAME}{then_text}" if self.larger > 1 and then_text == now_text else then_text
-        gain = "" if math.isinf(before) else _describe_gain(1 / ratios[column], beside=size is None and self.larger > 1)
+        grown = f", on groups {self.group_growth:,} times larger" if self.group_growth > 1 else ""
+        then_text = f"{_SAME}{then_text}" if self.group_growth > 1 and then_text == now_text else then_text
+        gain = (
+            ""
+            if math.isinf(before)
+            else _gain_phrase(1 / ratios[column], is_relative=size is None and self.group_growth > 1)
+        )
         return Tip(self.cause, self.share, self.change, column, now_text + group_text, then_text + grown, gain)
 
 
-def advise(
+def find_tips(
     query: Query,
     limits: Limits,
     *,
     every_row: bool,
     reforecast: Reforecast,
-    ranks: Collection[str],
-    whole: Collection[str],
+    rank_columns: Collection[str],
+    integer_columns: Collection[str],
     groups: Sequence[GroupKey] = (),
     unit_id: str | None = None,
-    only: Collection[str] | None = None,
+    only_columns: Collection[str] | None = None,
 ) -> tuple[Tip, ...]:
     """Forecast a question as it is, and with one setting changed at a time.
 
     ``reforecast`` forecasts a changed question. A limit's share is what a limit of one row, or one group, per unit
-    would remove. ``ranks`` names the columns whose half-width is in rows, and ``whole`` those of integers. ``groups``
-    are the declared groups, and ``unit_id`` names the column of the unit. With ``only``, the gain is that of these
-    columns.
+    would remove. ``rank_columns`` names the columns whose half-width is in rows, and ``integer_columns`` those of
+    integers. ``groups`` are the declared groups, and ``unit_id`` names the column of the unit. With ``only_columns``,
+    the gain is that of these columns.
     """
-    current = {name: width for name, width in reforecast(query, limits).items() if only is None or name in only}
-    limit_names = () if every_row else _tightenable_limits(query, limits)
+    current = {
+        name: width for name, width in reforecast(query, limits).items() if only_columns is None or name in only_columns
+    }
+    limit_names = () if every_row else _names_of_tightenable_limits(query, limits)
     changes = [
         *(_try_limit(name, query, limits, current, reforecast) for name in limit_names),
-        *(_try_bound(index, query, limits, current, reforecast) for index in range(len(query.plan.measures))),
+        *(_try_narrower_bound(index, query, limits, current, reforecast) for index in range(len(query.plan.measures))),
         *(_try_without_key(index, query, limits, groups, current, reforecast) for index in range(len(query.plan.keys))),
-        *([] if every_row or unit_id is None else [_try_units(query, limits, unit_id, current, reforecast)]),
+        *([] if every_row or unit_id is None else [_try_counting_units(query, limits, unit_id, current, reforecast)]),
         _try_column_alone(query, limits, current, reforecast),
         _try_synopsis(query, limits, current, reforecast),
     ]
     tips = {
-        change.change: change.tip(current, ranks, whole)
+        change.change: change.as_tip(current, rank_columns, integer_columns)
         for change in changes
         if change is not None and change.helps(current)
     }
     return tuple(sorted(tips.values(), key=lambda tip: -tip.share))
 
 
-def round_limits(most: int) -> tuple[int, ...]:
+def round_limits_up_to(largest: int) -> tuple[int, ...]:
     """List 1, 2, 5, 10, 20, 50, … up to a limit.
 
-    >>> round_limits(30)
+    >>> round_limits_up_to(30)
     (1, 2, 5, 10, 20)
     """
-    steps = (digit * 10**power for power in range(len(str(most))) for digit in (1, 2, 5))
-    return tuple(step for step in steps if step <= most)
+    steps = (digit * 10**power for power in range(len(str(largest))) for digit in (1, 2, 5))
+    return tuple(step for step in steps if step <= largest)
 
 
-def _tightenable_limits(query: Query, limits: Limits) -> Iterator[str]:
+def _names_of_tightenable_limits(query: Query, limits: Limits) -> Iterator[str]:
     """Yield the limits that can be tightened by themselves: those of groups only where there are groups."""
     if limits.rows > 1:
         yield "rows"
@@ -218,15 +224,15 @@ def _tightenable_limits(query: Query, limits: Limits) -> Iterator[str]:
 
 def _try_limit(name: str, query: Query, limits: Limits, current: Widths, reforecast: Reforecast) -> _TriedChange | None:
     limit: int = getattr(limits, name)
-    tried_limit = round_limits(max(1, limit // _LIMIT_FACTOR))[-1]
+    tried_limit = round_limits_up_to(max(1, limit // _LIMIT_FACTOR))[-1]
     widths_by_limit = {
-        value: _forecast_change(query, _tighten(limits, name, value), reforecast) for value in {1, tried_limit}
+        value: _forecast_or_empty(query, _tighten(limits, name, value), reforecast) for value in {1, tried_limit}
     }
     widths_at_one, widths = widths_by_limit[1], widths_by_limit[tried_limit]
     has_no_range = any(isinstance(width, Mapping) or math.isinf(width) for width in current.values())
-    if has_no_range and min(_ratios(current, widths).values(), default=1.0) > _MAX_RATIO:
+    if has_no_range and min(_error_ratios(current, widths).values(), default=1.0) > _MAX_RATIO:
         tried_limit, widths = 1, widths_at_one
-    share = _improvement(current, widths_at_one)
+    share = _removed_error_share(current, widths_at_one)
     if share < _MIN_SHARE:
         return None
     is_policy_limit = getattr(query.plan.limits, name) == limit
@@ -241,29 +247,30 @@ def _tighten(limits: Limits, name: str, value: int) -> Limits:
     return limits.tighten(rows, groups, rows_per_group)
 
 
-def _try_bound(
+def _try_narrower_bound(
     index: int, query: Query, limits: Limits, current: Widths, reforecast: Reforecast
 ) -> _TriedChange | None:
     """Try a sum or a mean of the same value clamped to a narrower range."""
     measure = query.plan.measures[index]
-    if not isinstance(measure, (Sum, Mean, Variance)):
-        return None
-    if (narrowed := _narrower_bound(measure, conditions(query.plan.source))) is None:
+    if (
+        not isinstance(measure, (Sum, Mean, Variance))
+        or (narrowed := _clamp_function_and_old_and_new_bound(measure, conditions(query.plan.source))) is None
+    ):
         return None
     function, end, bound = narrowed
     value = call(function, measure.value, literal(measure.value.domain.type, bound))
     measures = (*query.plan.measures[:index], replace(measure, value=value), *query.plan.measures[index + 1 :])
-    widths = _forecast_change(replace(query, plan=replace(query.plan, measures=measures)), limits, reforecast)
+    widths = _forecast_or_empty(replace(query, plan=replace(query.plan, measures=measures)), limits, reforecast)
     cause = (
         f"the {'upper' if function == 'LEAST' else 'lower'} bound {_format_bound(end)} of {typed_sql(measure.value)}"
     )
-    aggregate = _sql_name(measure)
+    aggregate = _aggregate_function_name(measure)
     return _TriedChange(
-        f"{cause} sets this error", _improvement(current, widths), f"{aggregate}({typed_sql(value)})", widths
+        f"{cause} sets this error", _removed_error_share(current, widths), f"{aggregate}({typed_sql(value)})", widths
     )
 
 
-def _sql_name(measure: Sum | Mean | Variance) -> str:
+def _aggregate_function_name(measure: Sum | Mean | Variance) -> str:
     if isinstance(measure, Variance):
         return "STDDEV" if measure.root else "VARIANCE"
     return "AVG" if isinstance(measure, Mean) else "SUM"
@@ -276,14 +283,14 @@ def _try_without_key(
     larger = len({group[index] for group in groups})
     if larger < 2 or query.outer or query.finish.sets or query.finish.windows:
         return None
-    widths = _forecast_change(_without_key(query, index), limits, reforecast)
-    ratio = min([1.0, *_ratios(current, widths, larger).values()])
+    widths = _forecast_or_empty(_without_key(query, index), limits, reforecast)
+    ratio = min([1.0, *_error_ratios(current, widths, larger).values()])
     cause = f"{len(groups):,} groups share the rows"
-    change = f"leaving out {_key_name(query, index)}"
+    change = f"leaving out {_key_output_name(query, index)}"
     return _TriedChange(cause, Fraction(round(100 * (1 - ratio)), 100), change, widths, larger) if widths else None
 
 
-def _key_name(query: Query, index: int) -> str:
+def _key_output_name(query: Query, index: int) -> str:
     """Return the name of the answer's column that shows a key, or the key as it was typed."""
     shown = (output.name for output in query.finish.outputs if _is_key(output.expression, index))
     return next(shown, typed_sql(query.plan.keys[index]))
@@ -296,7 +303,7 @@ def _is_key(expression: Expression, index: int) -> bool:
 def _without_key(query: Query, index: int) -> Query:
     """Return the question without a key, and without the columns, conditions and order that read it."""
     kept = [output for output in query.finish.outputs if not _reads_key(output.expression, index)]
-    outputs = tuple(Output(output.name, _shift_keys(output.expression, index)) for output in kept)
+    outputs = tuple(Output(output.name, _renumber_keys_above(output.expression, index)) for output in kept)
     keys = (*query.plan.keys[:index], *query.plan.keys[index + 1 :])
     return replace(query, plan=replace(query.plan, keys=keys), finish=Finish(outputs))
 
@@ -307,37 +314,47 @@ def _reads_key(expression: Expression, index: int) -> bool:
     )
 
 
-def _shift_keys(expression: Expression, index: int) -> Expression:
-    if isinstance(expression, Column) and isinstance(expression.reference, Key) and expression.reference.index > index:
+def _renumber_keys_above(expression: Expression, removed_index: int) -> Expression:
+    if (
+        isinstance(expression, Column)
+        and isinstance(expression.reference, Key)
+        and expression.reference.index > removed_index
+    ):
         return replace(expression, reference=Key(expression.reference.index - 1))
     if not isinstance(expression, Call):
         return expression
-    return replace(expression, arguments=tuple(_shift_keys(argument, index) for argument in expression.arguments))
+    return replace(
+        expression, arguments=tuple(_renumber_keys_above(argument, removed_index) for argument in expression.arguments)
+    )
 
 
-def _try_units(
+def _try_counting_units(
     query: Query, limits: Limits, unit_id: str, current: Widths, reforecast: Reforecast
 ) -> _TriedChange | None:
     """Try to count units instead of rows."""
     measures = tuple(DistinctUnits(each.where) if type(each) is Count else each for each in query.plan.measures)
     if measures == query.plan.measures or limits.rows == 1:
         return None
-    widths = _forecast_change(replace(query, plan=replace(query.plan, measures=measures)), limits, reforecast)
+    widths = _forecast_or_empty(replace(query, plan=replace(query.plan, measures=measures)), limits, reforecast)
     cause = f"a count of rows moves by up to {limits.rows:,} with one unit"
-    return _TriedChange(cause, _improvement(current, widths), f"COUNT(DISTINCT {quoted(unit_id)})", widths)
+    return _TriedChange(cause, _removed_error_share(current, widths), f"COUNT(DISTINCT {quoted(unit_id)})", widths)
 
 
 def _try_column_alone(query: Query, limits: Limits, current: Widths, reforecast: Reforecast) -> _TriedChange | None:
     """Try each result of a question by itself, for the whole price; return the one that gains most."""
-    results = [output for output in query.finish.outputs if _is_result(output.expression) and output.name in current]
+    results = [
+        output
+        for output in query.finish.outputs
+        if _is_plain_result_column(output.expression) and output.name in current
+    ]
     if len(query.plan.measures) < 2 or not 0 < len(results) <= _MAX_ALONE or query.outer or query.finish.windows:
         return None
     cause = f"{len(query.plan.measures):,} results share the price"
     changes = []
     for output in results:
-        widths = _forecast_change(_only_result(query, output), limits, reforecast)
+        widths = _forecast_or_empty(_only_result(query, output), limits, reforecast)
         change = f"asking for {output.name} alone"
-        changes.append(_TriedChange(cause, _improvement(current, widths), change, widths))
+        changes.append(_TriedChange(cause, _removed_error_share(current, widths), change, widths))
     return max(changes, key=lambda change: change.share)
 
 
@@ -354,35 +371,35 @@ def _try_synopsis(query: Query, limits: Limits, current: Widths, reforecast: Ref
     conditions = [measure.where for measure in plan.measures if type(measure) is Count]
     if len(conditions) < 2 or len(conditions) < len(plan.measures) or not isinstance(plan.source, Scan):
         return None
-    compared = [_listed_column(condition) for condition in conditions if condition is not None]
+    compared = [_equated_operand(condition) for condition in conditions if condition is not None]
     attributes = list(dict.fromkeys((*plan.keys, *(column for column in compared if column is not None))))
-    if None in compared or not all(map(_is_listed, attributes)):
+    if None in compared or not all(map(_is_column_with_listed_values, attributes)):
         return None
     count = Output("count", Column(Result(0), Count().result))
     histogram = replace(query, plan=replace(plan, keys=tuple(attributes), measures=(Count(),)), finish=Finish((count,)))
-    cell_widths = _forecast_change(histogram, limits, reforecast)
+    cell_widths = _forecast_or_empty(histogram, limits, reforecast)
     widths = dict.fromkeys(current, cell_widths["count"]) if cell_widths else {}
     names = ", ".join(f'"{typed_sql(attribute)}"' for attribute in attributes)
     cause = f"{len(conditions):,} counts share the price"
     change = f'curator.histogram("{plan.table}", [{names}])'
-    return _TriedChange(cause, _improvement(current, widths), change, widths)
+    return _TriedChange(cause, _removed_error_share(current, widths), change, widths)
 
 
-def _listed_column(condition: Expression) -> Expression | None:
+def _equated_operand(condition: Expression) -> Expression | None:
     """Return the column that a condition compares with one of its declared values."""
     comparison = as_comparison(condition) if isinstance(condition, Call) else None
     return comparison.operand if comparison is not None and comparison.operator == "=" else None
 
 
-def _is_listed(expression: Expression) -> bool:
+def _is_column_with_listed_values(expression: Expression) -> bool:
     return isinstance(expression, Column) and expression.domain.values is not None
 
 
-def _is_result(expression: Expression) -> bool:
+def _is_plain_result_column(expression: Expression) -> bool:
     return isinstance(expression, Column) and isinstance(expression.reference, Result)
 
 
-def _narrower_bound(
+def _clamp_function_and_old_and_new_bound(
     measure: Sum | Mean | Variance, predicates: Sequence[Expression]
 ) -> tuple[str, Value, Value] | None:
     """Return which end of a value's range, in the rows that meet the predicates, to move, from where to where.
@@ -399,14 +416,14 @@ def _narrower_bound(
     follows_width = not isinstance(measure, Sum)
     moves_upper = follows_width or abs(high) >= abs(low)
     base, end = low if follows_width else Fraction(0), high if moves_upper else low
-    new_bound = _round_toward_zero(base + (end - base) / _BOUND_FACTOR, whole=domain.type is Type.INTEGER)
+    new_bound = _two_digits_toward_zero(base + (end - base) / _BOUND_FACTOR, whole=domain.type is Type.INTEGER)
     if not low < new_bound < high:
         return None
     ends: list[Value] = [int(bound) if domain.type is Type.INTEGER else bound for bound in (end, new_bound)]
     return "LEAST" if moves_upper else "GREATEST", ends[0], ends[1]
 
 
-def _round_toward_zero(value: Fraction, *, whole: bool) -> Fraction:
+def _two_digits_toward_zero(value: Fraction, *, whole: bool) -> Fraction:
     """Round to two digits toward 0, as people would write a bound."""
     if not value:
         return value
@@ -420,7 +437,7 @@ def _format_bound(value: Value) -> str:
     return format_exact(value) if isinstance(value, Fraction) else str(value)
 
 
-def _forecast_change(query: Query, limits: Limits, reforecast: Reforecast) -> Widths:
+def _forecast_or_empty(query: Query, limits: Limits, reforecast: Reforecast) -> Widths:
     """Forecast a changed question; empty where it is refused, which gives no advice."""
     try:
         return reforecast(query, limits)
@@ -428,38 +445,48 @@ def _forecast_change(query: Query, limits: Limits, reforecast: Reforecast) -> Wi
         return {}
 
 
-def _improvement(current: Widths, changed: Widths) -> Fraction:
+def _removed_error_share(current: Widths, changed: Widths) -> Fraction:
     """Return the share of the error that would be removed, in percent steps, for the column that gains most."""
-    return Fraction(round(100 * (1 - min([1.0, *_ratios(current, changed).values()]))), 100)
+    return Fraction(round(100 * (1 - min([1.0, *_error_ratios(current, changed).values()]))), 100)
 
 
-def _ratios(current: Widths, changed: Widths, larger: int = 1) -> dict[str, float]:
+def _error_ratios(current: Widths, changed: Widths, group_growth: int = 1) -> dict[str, float]:
     """Return the ratio of changed to current half-width of every column with a finite error after the change; 0 where
-    there was no range before. In groups so many times ``larger``, counts and sums are larger too: their ratio is that
-    of the errors beside the numbers.
+    there was no range before. In groups ``group_growth`` times larger, counts and sums are larger too: their ratio is
+    that of the errors beside the numbers.
     """
-    pairs = {name: _compare_at_sizes(current[name], changed[name], larger) for name in current if name in changed}
+    pairs = {
+        name: _width_before_and_after_with_size(current[name], changed[name], group_growth)
+        for name in current
+        if name in changed
+    }
     return {
-        name: after / before / (larger if size is None else 1)
+        name: after / before / (group_growth if size is None else 1)
         for name, (before, after, size) in pairs.items()
         if before and math.isfinite(after)
     }
 
 
-def _compare_at_sizes(before: Width, after: Width, larger: int = 1) -> tuple[float, float, int | None]:
+def _width_before_and_after_with_size(
+    before: Width, after: Width, group_growth: int = 1
+) -> tuple[float, float, int | None]:
     """Return two half-widths at a group size and at one so many times larger, as far as sizes are forecast: the middle
     size, or the largest where the middle one has no range; None where the half-width depends on no size.
     """
     sizes = sorted(before if isinstance(before, Mapping) else after if isinstance(after, Mapping) else ())
     if not sizes:
-        return _at_size(before, 0), _at_size(after, 0), None
+        return _width_at_size(before, 0), _width_at_size(after, 0), None
     middle, largest = sizes[len(sizes) // 2], sizes[-1]
-    size = middle if math.isfinite(_at_size(before, middle)) or math.isfinite(_at_size(after, middle)) else largest
-    grown = max(each for each in sizes if each <= size * larger)
-    return _at_size(before, size), _at_size(after, grown), size
+    size = (
+        middle
+        if math.isfinite(_width_at_size(before, middle)) or math.isfinite(_width_at_size(after, middle))
+        else largest
+    )
+    grown = max(each for each in sizes if each <= size * group_growth)
+    return _width_at_size(before, size), _width_at_size(after, grown), size
 
 
-def _at_size(width: Width, size: int) -> float:
+def _width_at_size(width: Width, size: int) -> float:
     return width.get(size, math.inf) if isinstance(width, Mapping) else width
 
 
@@ -467,6 +494,6 @@ def _format_width(width: float, *, whole: bool) -> str:
     return format_half_width(width, whole=whole) if math.isfinite(width) else "no range at all"
 
 
-def _describe_gain(factor: float, *, beside: bool) -> str:
+def _gain_phrase(factor: float, *, is_relative: bool) -> str:
     number = f"{factor:,.0f}" if factor >= 10 else f"{factor:.2g}"
-    return f"{number} times less error{' beside the number' if beside else ''}"
+    return f"{number} times less error{' is_relative the number' if is_relative else ''}"

@@ -66,12 +66,12 @@ _USUALLY_SHOWN, _RARELY_SHOWN = "0.95", "0.05"
 """The probabilities with which a group counts as shown, and as rarely shown."""
 
 
-def keys_text(query: Query, key_indices: tuple[int, ...]) -> str:
+def key_expressions_sql(query: Query, key_indices: tuple[int, ...]) -> str:
     """Format the keys whose values are discovered."""
     return ", ".join(expression_sql(query.plan.keys[index]) for index in key_indices)
 
 
-def describe_delta_avoidance(query: Query, key_indices: tuple[int, ...], catalog: Catalog) -> str:
+def fix_without_delta(query: Query, key_indices: tuple[int, ...], catalog: Catalog) -> str:
     """Describe how to avoid a δ: by a public table that lists the values, if there is one."""
     key_fields = {
         reference.name
@@ -148,18 +148,20 @@ def offered_delta_notes(stated: PriceRequest, delta: Fraction) -> tuple[str, ...
 _ACCEPT_DELTA = f'accept it with delta="{ACCEPT_DEFAULT}" (--delta {ACCEPT_DEFAULT}), or name another'
 
 
-def require_delta(keys: str, given: bool, budgets: Sequence[Budget], other: str) -> None:
+def require_delta_for_discovery(
+    keys_sql: str, is_given: bool, budgets: Sequence[Budget], fix_without_delta: str
+) -> None:
     """Refuse a price, or an account, without a δ: showing a value that one unit may hold alone needs one."""
     budget = budgets[0]
     if not budget.delta:
-        rule = f"the values of {keys} are not declared, and an account without a δ cannot find them in the data"
-        raise Unsupported("unknown-keys", rule, fix=f"ask in a way that needs no δ: {other}")
-    if not given:
-        rule = f"the values of {keys} are not declared, and finding them in the data needs an ε and a δ"
+        rule = f"the values of {keys_sql} are not declared, and an account without a δ cannot find them in the data"
+        raise Unsupported("unknown-keys", rule, fix=f"ask in a way that needs no δ: {fix_without_delta}")
+    if not is_given:
+        rule = f"the values of {keys_sql} are not declared, and finding them in the data needs an ε and a δ"
         offered = offered_delta(budgets)
         accept = f"δ = {format_offered_delta(offered)} is offered: {_ACCEPT_DELTA}; or ask"
         first = accept if offered else "no δ is left for undeclared groups, so ask"
-        raise Unsupported("unknown-keys", rule, fix=f"{first} in a way that needs no δ: {other}")
+        raise Unsupported("unknown-keys", rule, fix=f"{first} in a way that needs no δ: {fix_without_delta}")
 
 
 def threshold_words(threshold: KeyThreshold) -> str:
@@ -170,11 +172,13 @@ def threshold_words(threshold: KeyThreshold) -> str:
     )
 
 
-def discovery_warning(threshold: KeyThreshold, in_one_group: KeyThreshold | None, size: int | None) -> str:
+def discovery_warning(
+    threshold: KeyThreshold, threshold_for_one_group: KeyThreshold | None, declared_units: int | None
+) -> str:
     """Warn before the purchase which groups will hardly be shown, that the price is charged even where none is.
 
-    It also states what shows smaller groups. ``in_one_group`` is the threshold where a unit is in one group alone, if
-    that can be requested; ``size`` is the declared number of units. Nothing here depends on the data.
+    It also states what shows smaller groups. ``threshold_for_one_group`` is the threshold where a unit is in one group
+    alone, if that can be requested; ``declared_units`` is the declared number of units. Nothing depends on the data.
     """
     rarely_shown_size = int(threshold.error(_RARELY_SHOWN))
     sentences = (
@@ -182,13 +186,13 @@ def discovery_warning(threshold: KeyThreshold, in_one_group: KeyThreshold | None
         if rarely_shown_size < 2
         else [f"A group of fewer than {rarely_shown_size:,} units is shown less than 1 time in 20."]
     )
-    if size is not None and size < int(threshold.error(_USUALLY_SHOWN)):
-        sentences.append(f"The policy declares {size:,} units in total, so there may be no group to show.")
+    if declared_units is not None and declared_units < int(threshold.error(_USUALLY_SHOWN)):
+        sentences.append(f"The policy declares {declared_units:,} units in total, so there may be no group to show.")
     sentences.append("An answer without any group still costs its price.")
     one_group_text = (
         ""
-        if in_one_group is None
-        else f", and so does .limit(groups=1): from {int(in_one_group.error(_USUALLY_SHOWN)):,} units on"
+        if threshold_for_one_group is None
+        else f", and so does .limit(groups=1): from {int(threshold_for_one_group.error(_USUALLY_SHOWN)):,} units on"
     )
     return " ".join([*sentences, f"A larger ε or δ shows smaller groups{one_group_text}."])
 
@@ -199,12 +203,14 @@ def combines_noisy_rows(query: Query) -> bool:
     return any(outer.totals for outer in query.outer) or any(outer.windows for outer in finishes)
 
 
-def discovery_notes(threshold: KeyThreshold, shown: int, max_groups: int, query: Query) -> tuple[str, ...]:
+def discovery_notes(threshold: KeyThreshold, shown_groups: int, max_groups: int, query: Query) -> tuple[str, ...]:
     """Return the notes of an answer with discovered groups."""
     sentences = [f"Groups are found in the data: {threshold_words(threshold)}."]
     sentences += [_COMBINED_NOTE] if combines_noisy_rows(query) else []
-    sentences += ["No group has enough units to be shown."] if not shown else []
-    sentences += [f"An answer has at most {max_groups:,} groups; there may be more."] if shown >= max_groups else []
+    sentences += ["No group has enough units to be shown."] if not shown_groups else []
+    sentences += (
+        [f"An answer has at most {max_groups:,} groups; there may be more."] if shown_groups >= max_groups else []
+    )
     return tuple(sentences)
 
 
@@ -217,7 +223,7 @@ _SIGNIFICANT_DIGITS = 4
 
 @codec.serialisable("operator")
 @dataclass(frozen=True)
-class Operator:
+class PlanStep:
     """One step of an explained question."""
 
     name: str
@@ -235,7 +241,7 @@ class Explanation:
 
     question: str
     price: str
-    operators: tuple[Operator, ...]
+    operators: tuple[PlanStep, ...]
     reason: str
     warnings: tuple[str, ...]
     """What the answer may miss for lack of declarations."""
@@ -244,7 +250,7 @@ class Explanation:
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
-        if type(self.operators) is not tuple or not set(map(type, self.operators)) == {Operator}:
+        if type(self.operators) is not tuple or not set(map(type, self.operators)) == {PlanStep}:
             raise InvalidParameter("operators", self.operators, "a list of at least one operator")
 
     def to_json(self) -> str:
@@ -274,7 +280,7 @@ class Explanation:
         return table((), rows, caption=f"at {self.price}") + paragraphs(notes)
 
 
-def explain(
+def explain_release(
     text: str,
     query: Query,
     policy: Policy,
@@ -289,11 +295,11 @@ def explain(
     ``found`` holds the names of discovered keys, and how to avoid discovery.
     """
     operators = [
-        *source_operators(query, policy),
-        *_limit_operators(prepared),
-        _group_operator(query, max_groups, discovered_keys),
+        *explain_source(query, policy),
+        *_explain_limits(prepared),
+        _explain_groups(query, max_groups, discovered_keys),
     ]
-    operators += [] if discovered_keys is None else [_selection_operator(prepared, *discovered_keys)]
+    operators += [] if discovered_keys is None else [_explain_key_selection(prepared, *discovered_keys)]
     rows = answer_rows(query.finish.sets, groups, len(query.plan.keys))
     selects_rows = selects_by_noise(query)
     joint_note = ", jointly since rows are selected by them" if selects_rows else ""
@@ -306,36 +312,37 @@ def explain(
         results_draws = max(member.coordinates for member in scaled.members(0))
         joint_draws = max(1, count_noises_behind_answer(query, shown_rows) if selects_rows else results_draws)
         width = mechanism.error(confidence, joint_draws) * scaled.unit_value + scaled.rounding
-        operators.append(Operator("measure", describe_measure(scaled.measure), _sensitivity_text(scaled)))
+        operators.append(PlanStep("measure", describe_measure(scaled.measure), _sensitivity_text(scaled)))
         per_sum = f" on each of its {scaled.coordinates} sums" if scaled.coordinates > 1 else ""
         operators.append(
-            Operator(
+            PlanStep(
                 "noise",
                 mechanism.words(scaled.unit_value, _SIGNIFICANT_DIGITS),
                 f"±{format_number(float(width))}{per_sum} {coverage}, for {_share_text(share, 'the price')}",
             )
         )
-        operators += _subtotal_operators(scaled, mechanism, rows, confidence, joint_draws)
+        operators += _explain_subtotals(scaled, mechanism, rows, confidence, joint_draws)
     for part, measurements, part_shares in zip(prepared.others, prepared.measurements[1:], shares[1:], strict=True):
         description, effect = part.words(measurements, confidence)
         name, price = "noise" if part.noisy else "choice", _share_text(sum(part_shares, Fraction(0)), "the price")
-        operators.append(Operator(name, description, f"{effect}, for {price}"))
-    operators += _split_operators(query, prepared)
+        operators.append(PlanStep(name, description, f"{effect}, for {price}"))
+    operators += _explain_split(query, prepared)
     first_names, *outer_names = table_names(query)
-    operators.append(_finish_operator(query.finish, first_names))
+    operators.append(_explain_finish(query.finish, first_names))
     operators += [
-        _outer_operator(outer, reference_names) for outer, reference_names in zip(query.outer, outer_names, strict=True)
+        _explain_outer_select(outer, reference_names)
+        for outer, reference_names in zip(query.outer, outer_names, strict=True)
     ]
     return Explanation(text, str(prepared.price), tuple(operators), prepared.reason, ())
 
 
-def source_operators(query: Query, policy: Policy) -> list[Operator]:
+def explain_source(query: Query, policy: Policy) -> list[PlanStep]:
     """Explain where the rows come from, step by step."""
     operators = []
     for node in reversed(list(relations(query.plan.source))):
         if isinstance(node, Scan):
             operators.append(
-                Operator(
+                PlanStep(
                     "scan",
                     node.table,
                     f"protects {policy.unit}, {policy.neighbours.value}",
@@ -348,34 +355,34 @@ def source_operators(query: Query, policy: Policy) -> list[Operator]:
             )
             max_rows = count_with_noun(node.multiplicity, "row")
             operators.append(
-                Operator("join", f"{node.table} on {join_text}", f"public; one row becomes at most {max_rows}")
+                PlanStep("join", f"{node.table} on {join_text}", f"public; one row becomes at most {max_rows}")
             )
         elif isinstance(node, Unnest):
             max_rows = count_with_noun(node.most, "row")
             operators.append(
-                Operator("unnest", str(node.items), f"one row becomes at most {max_rows}, one for each item")
+                PlanStep("unnest", str(node.items), f"one row becomes at most {max_rows}, one for each item")
             )
         elif isinstance(node, Filter):
-            operators.append(Operator("filter", expression_sql(node.predicate), "free: decided row by row"))
+            operators.append(PlanStep("filter", expression_sql(node.predicate), "free: decided row by row"))
         elif isinstance(node, PerUnit):
-            operators.append(_per_unit_operator(node))
+            operators.append(_explain_per_unit(node))
         elif isinstance(node, Window):
             results = [f"{window_sql(function)}{_range_text(function.domain)}" for _, function in node.functions]
-            operators.append(Operator("window", ", ".join(results), "free: computed from the unit's own rows"))
+            operators.append(PlanStep("window", ", ".join(results), "free: computed from the unit's own rows"))
         elif isinstance(node, LimitRowsPerUnit):
             operators.append(
-                Operator("cut", f"{count_with_noun(node.rows, 'row')} of one unit", "a secret hash drops the others")
+                PlanStep("cut", f"{count_with_noun(node.rows, 'row')} of one unit", "a secret hash drops the others")
             )
         elif isinstance(node, (UnitJoin, SemiJoin)):
-            operators.append(_private_join(node))
+            operators.append(_explain_private_join(node))
         elif isinstance(node, AnySemiJoin):
-            operators.append(_any_semi_join(node))
+            operators.append(_explain_any_semi_join(node))
         elif isinstance(node, Union):
-            operators.append(Operator("union", count_with_noun(len(node.members), "part"), "free: one after the other"))
+            operators.append(PlanStep("union", count_with_noun(len(node.members), "part"), "free: one after the other"))
     return operators
 
 
-def _private_join(node: UnitJoin | SemiJoin) -> Operator:
+def _explain_private_join(node: UnitJoin | SemiJoin) -> PlanStep:
     """Explain a join of private tables: within one unit, and on further conditions."""
     equalities = [f"{expression_sql(first)} = {expression_sql(second)}" for first, second in node.pairs]
     condition = " and ".join(
@@ -383,24 +390,24 @@ def _private_join(node: UnitJoin | SemiJoin) -> Operator:
     )
     if isinstance(node, SemiJoin):
         kept_rows = "rows without a match" if node.anti else "rows with a match"
-        return Operator("test", f"{kept_rows} on {condition}", "free: computed from the unit's own rows")
+        return PlanStep("test", f"{kept_rows} on {condition}", "free: computed from the unit's own rows")
     row_limit = "" if node.max_rows is None else f": at most {count_with_noun(node.max_rows, 'row')} of one unit"
     kept_rows = ", rows without a match kept" if node.outer else ""
-    return Operator("unit join", f"on {condition}{kept_rows}", f"only rows of the same unit are joined{row_limit}")
+    return PlanStep("unit join", f"on {condition}{kept_rows}", f"only rows of the same unit are joined{row_limit}")
 
 
-def _any_semi_join(node: AnySemiJoin) -> Operator:
+def _explain_any_semi_join(node: AnySemiJoin) -> PlanStep:
     """Explain tests under OR, each as a test by itself."""
     tests = [SemiJoin(node.input, test.other, test.pairs, test.condition, test.anti) for test in node.tests]
     predicate = [] if node.predicate is None else [f"rows with {expression_sql(node.predicate)}"]
-    words = [*predicate, *(_private_join(test).what for test in tests)]
-    return Operator("test", ", or ".join(words), "free: computed from the unit's own rows")
+    words = [*predicate, *(_explain_private_join(test).what for test in tests)]
+    return PlanStep("test", ", or ".join(words), "free: computed from the unit's own rows")
 
 
-def _per_unit_operator(node: PerUnit) -> Operator:
+def _explain_per_unit(node: PerUnit) -> PlanStep:
     key_text = "".join(f" and {expression_sql(key)}" for _, key in node.keys)
     results = [f"{unit_measure_sql(measure)}{_range_text(measure.domain)}" for _, measure in node.results]
-    return Operator("per unit", ", ".join(results) or "nothing", f"one row for each unit{key_text}; no row is dropped")
+    return PlanStep("per unit", ", ".join(results) or "nothing", f"one row for each unit{key_text}; no row is dropped")
 
 
 def _range_text(domain: Domain) -> str:
@@ -410,16 +417,16 @@ def _range_text(domain: Domain) -> str:
     return f" in [{low}, {high}]"
 
 
-def _limit_operators(prepared: PricedRelease) -> list[Operator]:
+def _explain_limits(prepared: PricedRelease) -> list[PlanStep]:
     """Explain the contribution limits of totals and of other parts, each once."""
-    return list(dict.fromkeys(map(limit_operator, prepared.measured_plans)))
+    return list(dict.fromkeys(map(explain_limit, prepared.measured_plans)))
 
 
-def limit_operator(bounded: BoundedPlan) -> Operator:
+def explain_limit(bounded: BoundedPlan) -> PlanStep:
     """Explain how many rows of one unit count, and what happens to the others."""
     if bounded.strategy is not Strategy.WHOLE or bounded.every_row:
-        return Operator("limit", describe_enforced_limits(bounded), _STRATEGY_EFFECTS[bounded.strategy])
-    return Operator("limit", describe_enforced_limits(bounded), "every unit has one row: nothing to limit")
+        return PlanStep("limit", describe_enforced_limits(bounded), _STRATEGY_EFFECTS[bounded.strategy])
+    return PlanStep("limit", describe_enforced_limits(bounded), "every unit has one row: nothing to limit")
 
 
 _STRATEGY_EFFECTS = {
@@ -432,24 +439,24 @@ _STRATEGY_EFFECTS = {
 }
 
 
-def _group_operator(query: Query, groups: int, discovered_keys: tuple[str, str] | None) -> Operator:
+def _explain_groups(query: Query, groups: int, discovered_keys: tuple[str, str] | None) -> PlanStep:
     keys = query.plan.keys
     if not keys:
-        return Operator("group", "all rows", "one group")
+        return PlanStep("group", "all rows", "one group")
     effect = f"{count_with_noun(groups, 'group')}, from the policy or public tables alone, empty ones too"
     if discovered_keys is not None:
         shown_values = f"each value of {discovered_keys[0]} that is shown"
         effect = f"at most {count_with_noun(groups, 'group')}: {shown_values}, with all values of the others"
-    return Operator("group", ", ".join(expression_sql(key) for key in keys), effect)
+    return PlanStep("group", ", ".join(expression_sql(key) for key in keys), effect)
 
 
-def _selection_operator(prepared: PricedRelease, keys: str, otherwise: str) -> Operator:
+def _explain_key_selection(prepared: PricedRelease, keys: str, otherwise: str) -> PlanStep:
     """Explain which values are shown, and the share of the price."""
     threshold = prepared.selection
     assert threshold is not None
     epsilon = _share_text(prepared.split.shares[0][-1], "ε", "all of ε")
     delta = "all of δ" if threshold.delta == prepared.price.delta else "half of δ"
-    return Operator(
+    return PlanStep(
         "select",
         f"{keys}: {threshold.words()}",
         f"{threshold_words(threshold)}, for {epsilon} and {delta}; to need no δ, {otherwise}",
@@ -463,7 +470,7 @@ def _share_text(share: Fraction, price: str, whole: str | None = None) -> str:
     return f"{share} of {price}" if share.numerator == 1 else f"{format_number(100 * float(share), 3)} % of {price}"
 
 
-def _split_operators(query: Query, prepared: PricedRelease) -> list[Operator]:
+def _explain_split(query: Query, prepared: PricedRelease) -> list[PlanStep]:
     """Explain an uneven split: the relative error of each result with it, and with an even one."""
     split = prepared.split
     if split.is_even:
@@ -475,7 +482,7 @@ def _split_operators(query: Query, prepared: PricedRelease) -> list[Operator]:
         for name, times, evenly in errors
     )
     return [
-        Operator(
+        PlanStep(
             "split",
             "the price, for the smallest error of the requested numbers",
             f"error against buying each alone: {error_text}",
@@ -483,9 +490,9 @@ def _split_operators(query: Query, prepared: PricedRelease) -> list[Operator]:
     ]
 
 
-def _subtotal_operators(
+def _explain_subtotals(
     scaled: ScaledMeasure, mechanism: Additive, rows: AnswerRows, confidence: Number, joint_draws: int
-) -> list[Operator]:
+) -> list[PlanStep]:
     """Explain subtotals: their noise is the sum of their groups' noise."""
     if not rows.sums:
         return []
@@ -495,12 +502,12 @@ def _subtotal_operators(
     )
     description = f"sums of up to {count_with_noun(longest_sum, 'group')}"
     return [
-        Operator("subtotals", description, f"±{format_number(float(width))} on the longest; free: sums of noisy groups")
+        PlanStep("subtotals", description, f"±{format_number(float(width))} on the longest; free: sums of noisy groups")
     ]
 
 
-def _outer_operator(query: OuterSelect, reference_names: Mapping[Reference, str]) -> Operator:
-    operator = _finish_operator(query.finish, reference_names)
+def _explain_outer_select(query: OuterSelect, reference_names: Mapping[Reference, str]) -> PlanStep:
+    operator = _explain_finish(query.finish, reference_names)
     condition = [] if query.where is None else [f"where {expression_sql(query.where, reference_names)}"]
     return replace(operator, name="outer", what=", ".join([*condition, operator.what]))
 
@@ -516,10 +523,10 @@ def _sensitivity_text(scaled: ScaledMeasure) -> str:
     return f"{bounds_text}; {effect}" if bounds_text else effect
 
 
-def _finish_operator(finish: Finish, reference_names: Mapping[Reference, str]) -> Operator:
+def _explain_finish(finish: Finish, reference_names: Mapping[Reference, str]) -> PlanStep:
     clauses = [f"{output.name} = {expression_sql(output.expression, reference_names)}" for output in finish.outputs]
     clauses += [f"having {expression_sql(finish.having, reference_names)}"] if finish.having is not None else []
     clauses += [f"qualify {expression_sql(finish.qualify, reference_names)}"] if finish.qualify is not None else []
     clauses += ["ordered"] if finish.order else []
     clauses += [f"at most {finish.limit} rows"] if finish.limit is not None else []
-    return Operator("finish", ", ".join(clauses), "free: computed from noisy numbers")
+    return PlanStep("finish", ", ".join(clauses), "free: computed from noisy numbers")

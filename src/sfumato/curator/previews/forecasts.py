@@ -159,7 +159,7 @@ class Forecast:
         ]
 
 
-def assumption_notes(query: Query) -> tuple[str, ...]:
+def even_spread_note(query: Query) -> tuple[str, ...]:
     """State for which values the half-widths of spreads and pairs were computed."""
     if any(isinstance(measure, (Variance, Pairs)) for measure in query.plan.measures):
         return (
@@ -183,7 +183,7 @@ def half_widths(
     groups: Sequence[GroupKey],
     max_groups: int,
     confidence: Number,
-    size: int | None,
+    group_size: int | None,
     *,
     joint: bool = False,
 ) -> dict[str, Width]:
@@ -194,12 +194,18 @@ def half_widths(
     values spread evenly over the measured range, and sums at the middle of their range.
     """
     level = exact(confidence, "confidence", CONFIDENCE)
-    sizes = (size,) if size is not None else SIZES[:1] if _are_widths_constant(query, prepared, results) else SIZES
+    sizes = (
+        (group_size,)
+        if group_size is not None
+        else SIZES[:1]
+        if _are_widths_constant(query, prepared, results)
+        else SIZES
+    )
     widths_by_size = [
-        _widths(query, prepared, results, groups, max_groups, level, group_size, joint) for group_size in sizes
+        _widths_at_size(query, prepared, results, groups, max_groups, level, group_size, joint) for group_size in sizes
     ]
-    ranks = column_notes(query, forecast_ranks(prepared, results, level))
-    columns = merge_sizes(sizes, widths_by_size)
+    ranks = column_notes(query, forecast_rank_errors(prepared, results, level))
+    columns = merge_widths_of_sizes(sizes, widths_by_size)
     return columns | {name: rows for name, rows in ranks.items() if name in columns}
 
 
@@ -217,7 +223,7 @@ def _are_widths_constant(query: Query, prepared: PricedRelease, requests: Sequen
     )
 
 
-def merge_sizes(sizes: Sequence[int], widths_by_size: Sequence[Mapping[str, float]]) -> dict[str, Width]:
+def merge_widths_of_sizes(sizes: Sequence[int], widths_by_size: Sequence[Mapping[str, float]]) -> dict[str, Width]:
     """Return one half-width per column, or one per group size where they differ."""
     columns: dict[str, Width] = {}
     for name in dict.fromkeys(name for column_widths in widths_by_size for name in column_widths):
@@ -229,23 +235,23 @@ def merge_sizes(sizes: Sequence[int], widths_by_size: Sequence[Mapping[str, floa
     return columns
 
 
-def noiseless_measurements(
-    prepared: PricedRelease, shared_results: Sequence[MeasuredRequest], size: int, count: int
+def noiseless_measurements_of_groups(
+    prepared: PricedRelease, shared_results: Sequence[MeasuredRequest], group_size: int, group_count: int
 ) -> NoisyMeasurements:
     """Return the numbers of so many groups of so many rows each, without noise."""
-    numbers = (number for part in prepared.parts for number in part.hypothetical_group(size))
-    totals = tuple((number,) * count for number in numbers)
+    numbers = (number for part in prepared.parts for number in part.hypothetical_group(group_size))
+    totals = tuple((number,) * group_count for number in numbers)
     return NoisyMeasurements(scales(prepared), results(prepared, shared_results), totals)
 
 
-def forecast_ranks(
-    prepared: PricedRelease, made: Sequence[MeasuredRequest], confidence: Number
+def forecast_rank_errors(
+    prepared: PricedRelease, shared_results: Sequence[MeasuredRequest], confidence: Number
 ) -> tuple[float | None, ...]:
     """Bound the rank error of every result; None where nothing is selected by rank."""
-    return rank_errors(NoisyMeasurements(scales(prepared), results(prepared, made), ()), confidence)
+    return rank_errors(NoisyMeasurements(scales(prepared), results(prepared, shared_results), ()), confidence)
 
 
-def _widths(
+def _widths_at_size(
     query: Query,
     prepared: PricedRelease,
     shared_results: Sequence[MeasuredRequest],
@@ -265,7 +271,7 @@ def _widths(
         return {}
     rows = one_row_per_set(sets, groups, width) if is_rowwise else answer_rows(sets, groups, width)
     count = int(rows.groups.max(initial=0)) + 1 if is_rowwise else len(groups)
-    measured = noiseless_measurements(prepared, shared_results, size, count)
+    measured = noiseless_measurements_of_groups(prepared, shared_results, size, count)
     row_count = len(answer_rows(sets, groups, width).keys) if sets else max_groups
     estimates = estimator(measured, level, rows)
     rewritten, parts = extract_key_functions(
@@ -279,7 +285,7 @@ def _widths(
         # what has no noise, such as a rank of keys, is not rounded
         name: width
         and width + _max_rounding(expression, measured, 1 if _is_plain_result(query, expression) else largest_sum)
-        for name, (expression, width) in widest_by_column(query.outputs, finished).items()
+        for name, (expression, width) in expression_and_width_by_column(query.outputs, finished).items()
     }
 
 
@@ -295,7 +301,9 @@ def _is_plain_result(query: Query, expression: Expression) -> bool:
     return is_grouped_once and isinstance(expression, Column) and type(expression.reference) is Result
 
 
-def widest_by_column(outputs: Sequence[Output], finished: Finished) -> dict[str, tuple[Expression, float]]:
+def expression_and_width_by_column(
+    outputs: Sequence[Output], finished: Finished
+) -> dict[str, tuple[Expression, float]]:
     """Return each column of numbers with the largest half-width of its rows."""
     return {
         output.name: (output.expression, float(np.nanmax([column.high - column.value, column.value - column.low])))
@@ -438,7 +446,7 @@ Widths = Callable[[Fraction, int | None], Mapping[str, Width]]
 
 def least_price(within: Within | None, names: Collection[str], widths: Widths) -> Fraction:
     """Return the least price at which the columns of an answer meet their accuracy goals."""
-    goals = _parse_goals(within, names, widths(Fraction(1), None))
+    goals = _parse_half_width_goals(within, names, widths(Fraction(1), None))
 
     def excess(price: Fraction, size: int | None = None) -> float:
         column_widths = widths(price, size)
@@ -457,7 +465,9 @@ def least_price(within: Within | None, names: Collection[str], widths: Widths) -
         raise InvalidParameter("within", within, rule, fix=fix) from None
 
 
-def _parse_goals(within: Within | None, names: Collection[str], widths: Mapping[str, Width]) -> dict[str, Fraction]:
+def _parse_half_width_goals(
+    within: Within | None, names: Collection[str], widths: Mapping[str, Width]
+) -> dict[str, Fraction]:
     """Parse the accuracy goal of each column; refuse one that no price could meet."""
     if not widths:
         raise _no_half_width_error(*names)
@@ -510,32 +520,34 @@ _HEADROOM = 3.0
 """The factor above the largest error that leaves room for the label of the remaining budget."""
 
 
-def describe_draw_terms(unit: PrivacyUnit, delta: Number, confidence: Number) -> list[str]:
+def picture_footnotes(unit: PrivacyUnit, delta: Number, confidence: Number) -> list[str]:
     """Describe the terms below the picture."""
     delta_text = f"with δ = {format_probability(exact(delta, 'delta'))}" if exact(delta, "delta") else ""
     coverage = f"half-widths cover the noise with {format_percent(confidence)} confidence"
     return [f"protects {unit}", delta_text, coverage, "nothing was spent"]
 
 
-def draw_errors(
+def draw_error_by_price(
     name: str,
-    widths: Callable[[Fraction], Mapping[str, Width]],
-    ends: tuple[Number, Number],
+    widths_at_epsilon: Callable[[Fraction], Mapping[str, Width]],
+    epsilon_ends: tuple[Number, Number],
     remaining: Fraction,
-    terms: Sequence[str],
+    footnotes: Sequence[str],
     width: Number = PAGE_WIDTH,
     steps: int = FINE_STEPS,
 ) -> Picture:
     """Draw the half-width at each ε in one log-log panel per column, since columns have different units."""
     inner_width = float(exact(width, "width", _PICTURE_WIDTHS)) - 2 * MARGIN
-    least, most = (exact(end, end_name, POSITIVE) for end, end_name in zip(ends, ("least", "most"), strict=True))
+    least, most = (
+        exact(end, end_name, POSITIVE) for end, end_name in zip(epsilon_ends, ("least", "most"), strict=True)
+    )
     if least >= most:
-        raise InvalidParameter("least", ends[0], f"a number below most = {format_exact(most)}")
+        raise InvalidParameter("least", epsilon_ends[0], f"a number below most = {format_exact(most)}")
     log_step = (math.log(float(most)) - math.log(float(least))) / steps
     epsilons = [Fraction(f"{float(least) * math.exp(log_step * step):.6g}") for step in range(steps + 1)]
-    widths_by_price = [widths(epsilon) for epsilon in epsilons]
+    widths_by_price = [widths_at_epsilon(epsilon) for epsilon in epsilons]
     columns = {
-        column: _column_lines(column, epsilons, widths_by_price)
+        column: _plotted_lines_of_column(column, epsilons, widths_by_price)
         for column in dict.fromkeys(width_column for price_widths in widths_by_price for width_column in price_widths)
     }
     panel_lines = {column: lines for column, lines in columns.items() if lines}
@@ -553,7 +565,7 @@ def draw_errors(
         else []
     )
     drawing = _draw_panels(panel_lines, markers, inner_width)
-    return framed_picture(drawing, f"Error by price: {name}", terms, note, inner_width)
+    return framed_picture(drawing, f"Error by price: {name}", footnotes, note, inner_width)
 
 
 def _draw_panels(
@@ -571,7 +583,7 @@ def _draw_panels(
     return stacked([side_by_side(panels[index : index + per_row], _GAP) for index in range(0, len(panels), per_row)])
 
 
-def _column_lines(
+def _plotted_lines_of_column(
     column: str, epsilons: Sequence[Fraction], widths_by_price: Sequence[Mapping[str, Width]]
 ) -> list[PlottedLine]:
     """Return the line of a column, or one per group size for a mean; none where no error is finite."""
@@ -582,11 +594,11 @@ def _column_lines(
         half_widths = [width.get(size) if isinstance(width, Mapping) else width for width in widths]
         finite = [half if half is not None and 0 < half < math.inf else None for half in half_widths]
         if any(half is not None for half in finite):
-            lines.append(_plot_line(f"group of {size:,}" if size else column, epsilons, finite))
+            lines.append(_plotted_line(f"group of {size:,}" if size else column, epsilons, finite))
     return lines
 
 
-def _plot_line(name: str, epsilons: Sequence[Fraction], half_widths: Sequence[float | None]) -> PlottedLine:
+def _plotted_line(name: str, epsilons: Sequence[Fraction], half_widths: Sequence[float | None]) -> PlottedLine:
     labels = tuple(
         f"ε = {number(float(epsilon))}: ±{'' if half is None else number(half)}"
         for epsilon, half in zip(epsilons, half_widths, strict=True)
@@ -594,7 +606,7 @@ def _plot_line(name: str, epsilons: Sequence[Fraction], half_widths: Sequence[fl
     return PlottedLine(name, tuple(map(float, epsilons)), tuple(half_widths), tooltips=labels)
 
 
-def selection_quality(
+def quality_of_selected_columns(
     query: Query,
     prepared: PricedRelease,
     results: Sequence[MeasuredRequest],

@@ -45,7 +45,7 @@ def preview_context(context: Context) -> Iterator[Context]:
 
 def with_context(proposal: P, context: Context) -> P:
     """Return a proposal, and those it is composed of, with another context."""
-    copy: Any = _with_context(proposal, context)
+    copy: Any = _with_context_throughout(proposal, context)
     return copy
 
 
@@ -64,7 +64,7 @@ def rebind_proposal(proposal: P, context: Context) -> P:
     if policy is None:
         rule = "the result of a curator's method, such as curator.sql(…)"
         raise InvalidParameter("proposal", proposal, rule, fix="pass curator.sql(…) or another method's result")
-    if _declarations(policy) != _declarations(context.policy):
+    if _declarations_without_sources(policy) != _declarations_without_sources(context.policy):
         fix = "make the proposal with this curator"
         raise InvalidParameter(
             "proposal", proposal, "made with a policy that declares the same unit, tables and columns", fix=fix
@@ -72,17 +72,21 @@ def rebind_proposal(proposal: P, context: Context) -> P:
     return with_context(proposal, context)
 
 
-def _declarations(policy: Policy) -> list[object]:
+def _declarations_without_sources(policy: Policy) -> list[object]:
     """List the declarations of a policy, without the location of rows and the budget."""
     field_names = [field.name for field in fields(Table) if field.name not in ("source", "relation", "row_ceiling")]
     tables = {name: [getattr(table, field) for field in field_names] for name, table in policy.tables.items()}
     return [policy.unit, policy.neighbours, policy.per, tables]
 
 
-def _with_context(value: Any, context: Context) -> Any:
+def _with_context_throughout(value: Any, context: Context) -> Any:
     if isinstance(value, Mapping):
-        return {name: _with_context(member, context) for name, member in value.items()}
+        return {name: _with_context_throughout(member, context) for name, member in value.items()}
     if not is_dataclass(value) or isinstance(value, type) or not hasattr(value, "_context"):
         return value
-    members = {field.name: _with_context(getattr(value, field.name), context) for field in fields(value) if field.init}
+    members = {
+        field.name: _with_context_throughout(getattr(value, field.name), context)
+        for field in fields(value)
+        if field.init
+    }
     return replace(value, **{**members, "_context": context})

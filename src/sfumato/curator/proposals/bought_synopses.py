@@ -66,7 +66,7 @@ _MAX_FRONTS, _MAX_OUTLINES, _MAX_BODIES = 64, 256, 4
 T = TypeVar("T")
 
 
-def publications_key(context: Context, table: str) -> PlanKey:
+def synopsis_key_prefixes(context: Context, table: str) -> PlanKey:
     """Return the common prefix of the plans of everything published of a table, whose rows, owners and limits were as
     they are now. The hash of its columns follows (``columns_hash``); formerly it was part of the prefix.
     """
@@ -85,7 +85,7 @@ def current_publications(context: Context, table: str) -> tuple[Publication, ...
 
     Purchases that another of the same marginals dominates are left out.
     """
-    shelf, data = publications_key(context, table), context.engine.identity()
+    shelf, data = synopsis_key_prefixes(context, table), context.engine.identity()
 
     def is_current(publication: Publication) -> bool:
         from sfumato.publish.marginals.measuring import recorded_columns
@@ -99,7 +99,7 @@ def current_publications(context: Context, table: str) -> tuple[Publication, ...
     return tuple(sorted(publications, key=lambda publication: -publication.number))
 
 
-def rank_synopses(query: Query, limits: Limits, context: Context) -> tuple[list[Publication], list[str]]:
+def ranked_synopses_and_refusals(query: Query, limits: Limits, context: Context) -> tuple[list[Publication], list[str]]:
     """Return the synopses with the best forecasts for a question, the best first, and why others cannot answer."""
     publications = current_publications(context, query.plan.table)
     if not publications:
@@ -112,7 +112,7 @@ def rank_synopses(query: Query, limits: Limits, context: Context) -> tuple[list[
         try:
             ranked.append(
                 (
-                    _forecast_widths(publication, referenced_columns(query), limits, context),
+                    _forecast_joint_and_summed_width(publication, referenced_columns(query), limits, context),
                     -publication.number,
                     publication,
                 )
@@ -144,10 +144,10 @@ def undominated_publications(publications: Sequence[Publication]) -> tuple[Publi
     if not publications:
         return ()
     # The hash of the last line covers all lines before it.
-    return _fronts.get_or_compute(publications[-1].hash, lambda: _undominated(publications))
+    return _fronts.get_or_compute(publications[-1].hash, lambda: _compute_undominated(publications))
 
 
-def _undominated(publications: Sequence[Publication]) -> tuple[Publication, ...]:
+def _compute_undominated(publications: Sequence[Publication]) -> tuple[Publication, ...]:
     fronts: dict[str, list[tuple[Publication, Mapping[str, float]]]] = {}
     for publication in reversed(publications):
         widths = {name: float(width) for name, width in publication.accuracy.items()}
@@ -174,7 +174,7 @@ class SynopsisOutline:
     plan: NoisePlan
     where: str
 
-    def require_rows(self, limits: Limits) -> None:
+    def require_same_rows(self, limits: Limits) -> None:
         """Refuse a synopsis that counts other rows than the question."""
         if self.where:
             raise Unsupported(
@@ -189,7 +189,7 @@ class SynopsisOutline:
             )
             raise Unsupported("other-limits", rule, fix="query the synopsis itself: synopsis.sql(…)")
 
-    def expected_widths(self, columns: frozenset[str]) -> tuple[float, float]:
+    def joint_and_summed_width(self, columns: frozenset[str]) -> tuple[float, float]:
         """Return the half-width of a cell of these columns, and the sum of the single columns' half-widths.
 
         The first is infinite if no measured set holds them all; such synopses are compared by the second.
@@ -211,7 +211,7 @@ class LoadedSynopsis:
     synopsis: Synopsis
 
 
-def _forecast_widths(
+def _forecast_joint_and_summed_width(
     publication: Publication, columns: frozenset[str], limits: Limits, context: Context
 ) -> tuple[float, float]:
     from sfumato.publish.cells.answering import require_published_columns
@@ -220,21 +220,21 @@ def _forecast_widths(
     published_columns = recorded_columns(publication.accuracy)
     if published_columns:  # older lines do not list columns; the body does
         require_published_columns(published_columns, columns)
-    outline = _outlines.get_or_compute(publication.hash, lambda: _outline(load_synopsis(publication, context)))
-    outline.require_rows(limits)
-    return outline.expected_widths(columns)
+    outline = _outlines.get_or_compute(publication.hash, lambda: _outline_of(load_synopsis(publication, context)))
+    outline.require_same_rows(limits)
+    return outline.joint_and_summed_width(columns)
 
 
-def _outline(body: LoadedSynopsis) -> SynopsisOutline:
+def _outline_of(body: LoadedSynopsis) -> SynopsisOutline:
     return SynopsisOutline(body.result.value.plan, body.result.value.where)
 
 
 def load_synopsis(publication: Publication, context: Context) -> LoadedSynopsis:
     """Load a body, with a cache of the last used ones by their lines' hashes."""
-    return _bodies.get_or_compute(publication.hash, lambda: _load(publication, context))
+    return _bodies.get_or_compute(publication.hash, lambda: _load_from_ledger(publication, context))
 
 
-def _load(publication: Publication, context: Context) -> LoadedSynopsis:
+def _load_from_ledger(publication: Publication, context: Context) -> LoadedSynopsis:
     from sfumato.publish.marginals.measuring import PublishedMarginals
     from sfumato.publish.synopsis import Synopsis
 
@@ -304,25 +304,25 @@ class FreeAnswer:
     widths: Mapping[str, float]
 
     @property
-    def words(self) -> str:
+    def offer_sentence(self) -> str:
         """Describe the answer and how to get it."""
         accuracy = ", ".join(f"{name} within ±{format_number(width)}" for name, width in self.widths.items())
         return f"a synopsis bought on line {self.answer.receipt.line} answers this for free, {accuracy}: {_HOW_TO_TAKE}"
 
-    def columns_beyond(self, goals: Mapping[str, Any]) -> list[str]:
+    def columns_wider_than(self, goals: Mapping[str, Any]) -> list[str]:
         """List the columns whose half-width exceeds the goal."""
         return [name for name, goal in goals.items() if not self.widths[name] <= goal]
 
 
 def best_free_answer(question: SynopsisQuestion, context: Context) -> FreeAnswer | None:
     """Return the best free answer to a question; None if no synopsis answers it."""
-    answers, _ = _free_answers(question, context)
+    answers, _ = _free_answers_and_refusals(question, context)
     return min(answers, key=_total_width, default=None)
 
 
-def free_answer(question: SynopsisQuestion, context: Context, within: Within | None) -> Answer:
+def require_free_answer(question: SynopsisQuestion, context: Context, within: Within | None) -> Answer:
     """Return the best bought synopsis's answer, if it meets the accuracy goal; nothing is ever charged."""
-    answers, refusals = _free_answers(question, context)
+    answers, refusals = _free_answers_and_refusals(question, context)
     if not answers:
         cause = f": {refusals[0]}" if refusals else ""
         rule = f"no bought synopsis of {question.query.plan.table} answers this question{cause}"
@@ -332,10 +332,14 @@ def free_answer(question: SynopsisQuestion, context: Context, within: Within | N
         )
         raise Unsupported("no-synopsis", rule, fix=fix)
     closest = min(
-        answers, key=lambda answer: (len(answer.columns_beyond(_parse_goals(within, answer))), _total_width(answer))
+        answers,
+        key=lambda answer: (
+            len(answer.columns_wider_than(_parse_half_width_goals(within, answer))),
+            _total_width(answer),
+        ),
     )
-    goals = _parse_goals(within, closest)
-    missed_columns = closest.columns_beyond(goals)
+    goals = _parse_half_width_goals(within, closest)
+    missed_columns = closest.columns_wider_than(goals)
     if missed_columns:
         accuracy = ", ".join(
             f"{name} within ±{format_number(closest.widths[name])}, not ±{digits(goals[name])}"
@@ -352,7 +356,7 @@ def _total_width(free_answer: FreeAnswer) -> float:
     return sum(free_answer.widths.values())
 
 
-def _parse_goals(within: Within | None, free_answer: FreeAnswer) -> dict[str, Any]:
+def _parse_half_width_goals(within: Within | None, free_answer: FreeAnswer) -> dict[str, Any]:
     if within is None:
         return {}
     goals: Mapping[str, Any] = within if isinstance(within, Mapping) else dict.fromkeys(free_answer.widths, within)
@@ -362,17 +366,17 @@ def _parse_goals(within: Within | None, free_answer: FreeAnswer) -> dict[str, An
     return {name: exact(goal, f"within {name}", POSITIVE) for name, goal in goals.items()}
 
 
-def _free_answers(question: SynopsisQuestion, context: Context) -> tuple[list[FreeAnswer], list[str]]:
+def _free_answers_and_refusals(question: SynopsisQuestion, context: Context) -> tuple[list[FreeAnswer], list[str]]:
     """Query the synopses with the best forecasts; return their answers, and the refusals of the others."""
     table = question.query.plan.table
     if context.policy.per is not None or context.policy.tables[table].public:
         return [], ["synopses are published for one account, not for the accounts of single periods"]
-    publications, refusals = rank_synopses(question.query, question.limits, context)
-    answers, later_refusals = _query_all(publications, question, context)
+    publications, refusals = ranked_synopses_and_refusals(question.query, question.limits, context)
+    answers, later_refusals = _answers_and_refusals(publications, question, context)
     if len(answers) > 1 and not all(_has_fixed_widths(question.query, answer.answer) for answer in answers):
         miss_probability = (1 - exact(question.confidence, "confidence", CONFIDENCE)) / len(answers)
-        answers, _ = _query_all(publications, replace(question, confidence=1 - miss_probability), context)
-        answers = [_as_best_of(len(answers), answer, question.confidence) for answer in answers]
+        answers, _ = _answers_and_refusals(publications, replace(question, confidence=1 - miss_probability), context)
+        answers = [_note_best_of(len(answers), answer, question.confidence) for answer in answers]
     return answers, [*refusals, *later_refusals]
 
 
@@ -388,7 +392,7 @@ def _has_fixed_widths(query: Query, answer: Answer) -> bool:
     return bool(not selects_rows and is_plain and is_additive and bases <= {MEASURED})
 
 
-def _as_best_of(count: int, free_answer: FreeAnswer, confidence: Number) -> FreeAnswer:
+def _note_best_of(count: int, free_answer: FreeAnswer, confidence: Number) -> FreeAnswer:
     """Relabel an answer with the confidence that holds for the best of several, whichever it is."""
     relabelled = replace(free_answer.answer.receipt, confidence=digits(exact(confidence, "confidence", CONFIDENCE)))
     note = f"the best of {count} synopses: its ranges allow for the selection by noisy widths"
@@ -398,7 +402,7 @@ def _as_best_of(count: int, free_answer: FreeAnswer, confidence: Number) -> Free
     )
 
 
-def _query_all(
+def _answers_and_refusals(
     publications: Sequence[Publication], question: SynopsisQuestion, context: Context
 ) -> tuple[list[FreeAnswer], list[str]]:
     table = question.query.plan.table
@@ -407,7 +411,10 @@ def _query_all(
     answers, refusals = [], []
     for publication in publications:
         try:
-            face, notes = _current_face(publication, context), _row_weight_note(table, question.limits, context)
+            face, notes = (
+                _queryable_with_current_receipt(publication, context),
+                _row_weight_note(table, question.limits, context),
+            )
             answers.append(_query_synopsis(face, question, notes, caveats))
         except (Unsupported, LedgerDamaged) as refusal:
             refusals.append(refusal_reason(refusal))
@@ -440,7 +447,7 @@ def _max_half_width(ranges: Sequence[tuple[float, float] | None]) -> float:
     return max(((high - low) / 2 for low, high in filter(None, ranges)), default=0.0)
 
 
-def _current_face(publication: Publication, context: Context) -> answering.QueryableTable:
+def _queryable_with_current_receipt(publication: Publication, context: Context) -> answering.QueryableTable:
     """Return a synopsis's public face with a receipt in the current context."""
     body = load_synopsis(publication, context)
     return replace(body.synopsis.face, receipt=synopsis_receipt(body.result, context))

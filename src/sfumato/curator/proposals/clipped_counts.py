@@ -72,7 +72,7 @@ class ClippedQuestion(Question):
         much; None where nothing was bought, or little is cut.
         """
         bought = self.bought_answer()
-        return None if bought is None else self._tip(bought)
+        return None if bought is None else self._tip_if_large_share(bought)
 
     def bought_answer(self) -> Answer | None:
         """Return the count that was bought before, of whatever accuracy; None where none was. Free."""
@@ -81,7 +81,7 @@ class ClippedQuestion(Question):
         stored, _ = find_stored(self.release_strategy(prepared), request, context.account)
         return None if stored is None else self.build_answer(stored, DEFAULT_CONFIDENCE, False)
 
-    def _tip(self, answer: Answer) -> Tip | None:
+    def _tip_if_large_share(self, answer: Answer) -> Tip | None:
         share, interval = answer.column("share")[0], answer.intervals["share"][0]
         if share is None or interval is None or interval[0] < _LARGE_SHARE:
             return None
@@ -106,7 +106,9 @@ def propose_clipped(context: Context, question: Question) -> WorkloadProposal:
             "there is nothing to count: no limit or bound cuts this answer, or what it cuts cannot be counted",
             fix="ask the question itself, without clipped; the note below each number says what can change it",
         )
-    return ClippedProposal(context, {count.name: _as_question(context, count, question) for count in counts}, question)
+    return ClippedProposal(
+        context, {count.name: _counting_question(context, count, question) for count in counts}, question
+    )
 
 
 @dataclass(frozen=True)
@@ -148,14 +150,16 @@ def caveats_with_worst_cases(question: Question, strategies: str) -> dict[str, s
 
 
 def _worst_case_lines(
-    cases: Mapping[str, WorstCase], counts: Mapping[Field | None, Answer], unit: str
+    cases: Mapping[str, WorstCase], answer_by_column: Mapping[Field | None, Answer], unit: str
 ) -> dict[str, str]:
     """Describe the worst case of each column all of whose counts are at hand."""
     lines = {}
     for name, case in cases.items():
-        cut_counts = _cut_counts(case, {"" if column is None else str(column): counts[column] for column in counts})
+        cut_counts = _cut_counts(
+            case, {"" if column is None else str(column): answer_by_column[column] for column in answer_by_column}
+        )
         if cut_counts is not None:
-            confidence = format_percent(next(iter(counts.values())).receipt.confidence)
+            confidence = format_percent(next(iter(answer_by_column.values())).receipt.confidence)
             lines[name] = case.describe_counted(cut_counts, unit, confidence)
     return lines
 
@@ -165,20 +169,20 @@ def _cut_counts(case: WorstCase, counts: Mapping[str, Answer]) -> CutCounts | No
     cells, units = counts.get(case.value) if case.value else None, counts.get("")
     if (case.value and cells is None) or (case.limits_rows and units is None):
         return None
-    beyond = _number_range(units, "units beyond")[1] if units is not None and case.limits_rows else Fraction(0)
+    beyond = _nonnegative_interval(units, "units beyond")[1] if units is not None and case.limits_rows else Fraction(0)
     if cells is None:
         return CutCounts(beyond)
-    clamped, share, present = (_number_range(cells, column) for column in ("clamped cells", "share", "cells"))
+    clamped, share, present = (_nonnegative_interval(cells, column) for column in ("clamped cells", "share", "cells"))
     return CutCounts(beyond, clamped[1], min(share[1], Fraction(1)), present[0])
 
 
-def _number_range(answer: Answer, column: str) -> tuple[Fraction, Fraction]:
+def _nonnegative_interval(answer: Answer, column: str) -> tuple[Fraction, Fraction]:
     """Return the range of an answer's only number, at least 0; where noise hides a share, that of any share."""
     interval = answer.intervals[column][0]
     low, high = (0.0, 1.0) if interval is None else interval
     return max(Fraction(0), Fraction(low)), max(Fraction(0), Fraction(high))
 
 
-def _as_question(context: Context, count: ClippingQuestion, question: Question) -> ClippedQuestion:
+def _counting_question(context: Context, count: ClippingQuestion, question: Question) -> ClippedQuestion:
     text = f"{count.name}: {' '.join(question.text.split())}"
     return ClippedQuestion(context, text, count.query, count.limits, count.strategy, question, count.name, count.column)

@@ -12,16 +12,16 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.caching import cached_property
-from sfumato.curator.policy_account import price_words
+from sfumato.curator.policy_account import price_and_accounts_phrase
 from sfumato.curator.previews.advising import Advice
-from sfumato.curator.previews.explaining import Explanation, Operator, offered_delta_notes
+from sfumato.curator.previews.explaining import Explanation, PlanStep, offered_delta_notes
 from sfumato.curator.previews.forecasts import (
     SIZES,
     Forecast,
     Width,
-    merge_sizes,
-    noiseless_measurements,
-    widest_by_column,
+    expression_and_width_by_column,
+    merge_widths_of_sizes,
+    noiseless_measurements_of_groups,
 )
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.sampled_questions import refuse_sample_of_combination
@@ -139,7 +139,7 @@ class CombinedQuestion(Question):
             epsilon=price.epsilon, delta=price.delta, rho=price.rho, confidence=confidence, mechanism=mechanism
         )
         names = ", ".join(output.name for output in self.query.outputs)
-        combined = Operator("combine", names, "free: computed from the noisy rows of all SELECTs")
+        combined = PlanStep("combine", names, "free: computed from the noisy rows of all SELECTs")
         warnings = (*explanation.warnings, *offered_delta_notes(stated, self.assumed_delta))
         operators = (*explanation.operators, combined)
         return replace(explanation, question=self.text, operators=operators, warnings=warnings)
@@ -177,7 +177,7 @@ class CombinedQuestion(Question):
     def forecast(self, prepared: Any, request: PriceRequest) -> Forecast:
         """Forecast the error of a priced batch."""
         accepted = all(budget.affords(prepared.curve) for budget in self._context.budgets)
-        price = price_words(prepared.price, self._context)
+        price = price_and_accounts_phrase(prepared.price, self._context)
         level, whole = exact(request.confidence, "confidence"), self.integer_columns
         return Forecast(self.widths(prepared, request), level, price, accepted, self.warnings, whole=whole)
 
@@ -235,7 +235,7 @@ class CombinedQuestion(Question):
         """Build the answer from the noisy rows of all SELECTs."""
         measured = {identity: result.value for identity, result in results.items()}
         groups = {identity: release.keys.groups for identity, release in measured.items()}
-        finished = self._finish(measured, self._rows_by_select(groups), confidence, joint)
+        finished = self._finish_combined_rows(measured, self._query_and_rows_by_select(groups), confidence, joint)
         if receipt is None:
             first = results[self.parts[0].identity]
             words = tuple(dict.fromkeys(scale.words() for release in measured.values() for scale in release.scales))
@@ -284,7 +284,7 @@ class CombinedQuestion(Question):
             fix="ask each SELECT alone: curator.sql(…).clipped()",
         )
 
-    def _rows_by_select(self, groups: Mapping[str, Sequence[GroupKey]]) -> list[tuple[Query, AnswerRows]]:
+    def _query_and_rows_by_select(self, groups: Mapping[str, Sequence[GroupKey]]) -> list[tuple[Query, AnswerRows]]:
         """Return each SELECT with its rows, in which functions of keys are keys of their own."""
         rows = (
             answer_rows(part.query.finish.sets, groups[part.identity], len(part.query.plan.keys)) for part in self.parts
@@ -295,10 +295,10 @@ class CombinedQuestion(Question):
             for part, part_rows in zip(self.parts, rows, strict=True)
         ]
 
-    def _finish(
+    def _finish_combined_rows(
         self,
         measured: Mapping[str, NoisyMeasurements],
-        rewritten: list[tuple[Query, AnswerRows]],
+        query_and_rows_by_part: list[tuple[Query, AnswerRows]],
         confidence: Number,
         joint: bool,
     ) -> Finished:
@@ -311,7 +311,7 @@ class CombinedQuestion(Question):
             estimates = estimator(measured[identity], confidence, rows, (noises, first_noise[identity]))
             return lambda draws: finish_with_draws(query, rows, estimates, draws)
 
-        sources = [source(part, *pair) for part, pair in zip(self.parts, rewritten, strict=True)]
+        sources = [source(part, *pair) for part, pair in zip(self.parts, query_and_rows_by_part, strict=True)]
         return finish_combined(self.combined, sources, joint=joint)
 
     def price_release_at(self, price: Price, request: PriceRequest) -> Any:
@@ -326,19 +326,26 @@ class CombinedQuestion(Question):
         if any(part.discovered_keys for part in self.parts):
             return {}
         sizes = (size,) if size is not None else SIZES
-        return merge_sizes(sizes, [self._widths_at_size(prepared, request, group_size) for group_size in sizes])
+        return merge_widths_of_sizes(
+            sizes, [self._widths_at_size(prepared, request, group_size) for group_size in sizes]
+        )
 
     def _widths_at_size(self, batch: PricedBatch, request: PriceRequest, size: int) -> dict[str, float]:
         level = exact(request.confidence, "confidence", CONFIDENCE)
         prepared = dict(zip(self.workload.measured_questions, batch.prepared, strict=True))
         measured = {
-            identity: noiseless_measurements(prepared[identity], part.shared_parts.requests, size, len(part.groups))
+            identity: noiseless_measurements_of_groups(
+                prepared[identity], part.shared_parts.requests, size, len(part.groups)
+            )
             for identity, part in self.workload.measured_questions.items()
         }
         groups = {identity: part.groups for identity, part in self.workload.measured_questions.items()}
-        finished = self._finish(measured, self._rows_by_select(groups), level, request.joint)
+        finished = self._finish_combined_rows(measured, self._query_and_rows_by_select(groups), level, request.joint)
         is_fractional = any(
             scale.unit_value.denominator > 1 for release in measured.values() for scale in release.scales
         )
         rounding = 0.5 if is_fractional else 0.0  # counts in fractions of a row are shown as integers
-        return {name: width + rounding for name, (_, width) in widest_by_column(self.query.outputs, finished).items()}
+        return {
+            name: width + rounding
+            for name, (_, width) in expression_and_width_by_column(self.query.outputs, finished).items()
+        }

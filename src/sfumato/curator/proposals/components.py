@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sfumato.curator.context import Context
-from sfumato.curator.policy_account import charge_operators
-from sfumato.curator.previews.explaining import Explanation, Operator
+from sfumato.curator.policy_account import explain_period_charges
+from sfumato.curator.previews.explaining import Explanation, PlanStep
 from sfumato.curator.proposals.moment_proposals import (
     DEFAULT_DELTA,
     AssumedPrice,
     MomentsProposal,
-    moment_question,
+    moment_question_and_design,
 )
 from sfumato.errors import InvalidParameter
 from sfumato.inference.assumed import assumed_moments
@@ -54,9 +54,9 @@ class ComponentsProposal(MomentsProposal[ComponentsAnswer]):
         error = format_number(self._variance_error(draw, confidence), 3)
         rows = self.assumed_rows
         operators = (
-            *self._moment_operators(draw),
-            Operator("rotate", f"{len(self.design.names)} components", f"variances ±{error} for {rows:,} rows; free"),
-            *charge_operators(self._context),
+            *self._explain_moments(draw),
+            PlanStep("rotate", f"{len(self.design.names)} components", f"variances ±{error} for {rows:,} rows; free"),
+            *explain_period_charges(self._context),
         )
         reason = "one discrete Gaussian noise for each different sum"
         notes = (*assumed.notes, *self.question.warnings, *self._context.epsilon_total_warnings(draw.batch.curve))
@@ -101,7 +101,7 @@ def propose_components(
     if not is_list or len({str(column).lower() for column in columns}) != len(columns) or len(columns) < 2:
         raise InvalidParameter("columns", columns, 'two or more different columns, such as ["age", "hours"]')
     domains = rows.columns
-    question, design = moment_question(
+    question, design = moment_question_and_design(
         context,
         rows,
         lambda scale: components_design(columns, domains, scale),

@@ -11,7 +11,7 @@ from dataclasses import field, replace
 from fractions import Fraction
 
 from sfumato.curator.context import Context
-from sfumato.curator.previews.explaining import Explanation, Operator
+from sfumato.curator.previews.explaining import Explanation, PlanStep
 from sfumato.curator.proposals.priced_by_epsilon import EpsilonPricedProposal
 from sfumato.curator.proposals.questions import Question
 from sfumato.errors import InvalidParameter, Unsupported, ValueWords
@@ -111,7 +111,7 @@ class Degrees:
 
 
 @dataclass(frozen=True)
-class _DegreesDraw(GroupTotalsRelease[Degrees]):
+class _DegreesRelease(GroupTotalsRelease[Degrees]):
     """The release of a degree histogram: Laplace noise on its counts."""
 
     batch: Batch
@@ -146,8 +146,8 @@ class DegreesProposal(EpsilonPricedProposal[Degrees]):
 
     _context: Context = field(repr=False)
     question: Question = field(repr=False)
-    ends: tuple[str, ...]
-    most: int
+    end_columns: tuple[str, ...]
+    max_degree: int
 
     def __repr__(self) -> str:
         return f"<{self.text}: .explain() .error() .price() are free, .release() asks>"
@@ -159,7 +159,7 @@ class DegreesProposal(EpsilonPricedProposal[Degrees]):
     @property
     def plan_key(self) -> PlanKey:
         """The key of what is measured."""
-        return self.question.plan_key.derive(lambda key: digest("degrees", key, self.most))
+        return self.question.plan_key.derive(lambda key: digest("degrees", key, self.max_degree))
 
     @property
     def columns(self) -> Columns:
@@ -177,7 +177,7 @@ class DegreesProposal(EpsilonPricedProposal[Degrees]):
 
     @property
     def reading(self) -> GroupSizes:
-        return GroupSizes(Totals(self.question.bounding_options[0]), self.most)
+        return GroupSizes(Totals(self.question.bounding_options[0]), self.max_degree)
 
     def explain(self, epsilon: Number, confidence: Number = DEFAULT_CONFIDENCE) -> Explanation:
         """Explain the release at this price, step by step. This is free."""
@@ -188,14 +188,16 @@ class DegreesProposal(EpsilonPricedProposal[Degrees]):
         )
         plan = self.question.query.plan
         operators = (
-            Operator("scan", plan.table, f"protects {policy.unit}, {policy.neighbours.value}"),
-            Operator("count", f"edges by {' and '.join(self.ends)}, for {len(self.nodes)} nodes", "exact, not shown"),
-            Operator(
+            PlanStep("scan", plan.table, f"protects {policy.unit}, {policy.neighbours.value}"),
+            PlanStep(
+                "count", f"edges by {' and '.join(self.end_columns)}, for {len(self.nodes)} nodes", "exact, not shown"
+            ),
+            PlanStep(
                 "histogram",
-                f"degrees 0 to {self.most} or more",
+                f"degrees 0 to {self.max_degree} or more",
                 f"one unit changes it by at most {sensitivity.l1} in total",
             ),
-            Operator("noise", noise.words(), f"±{noise.error(confidence)} with {confidence_text} confidence"),
+            PlanStep("noise", noise.words(), f"±{noise.error(confidence)} with {confidence_text} confidence"),
         )
         reason = "counts with a bounded total change: Laplace noise has the smallest error"
         return Explanation(self.question.text, str(Price(epsilon)), operators, reason, self.question.warnings)
@@ -211,10 +213,10 @@ class DegreesProposal(EpsilonPricedProposal[Degrees]):
             rounded_up(least_parameter(lambda epsilon: self.error(epsilon, confidence) <= error_limit, "within"))
         )
 
-    def _strategy_at(self, epsilon: Number) -> _DegreesDraw:
+    def _strategy_at(self, epsilon: Number) -> _DegreesRelease:
         exact_epsilon, reading = exact(epsilon, "epsilon", POSITIVE), self.reading
         batch = Batch((Measurement(reading, Laplace(reading.sensitivity.l1 / exact_epsilon)),))
-        return _DegreesDraw(batch, self.nodes, Price(epsilon), self._context.version)
+        return _DegreesRelease(batch, self.nodes, Price(epsilon), self._context.version)
 
     def _with_receipt(self, result: StoredResult[Degrees], confidence: Number) -> Degrees:
         histogram, context, question_text = result.value, self._context, self.question.text
@@ -259,4 +261,4 @@ def propose_degrees(
     max_degree = len(proposal.nodes) - 1 if most is None else exact_integer(most, "most", at_least=1)
     if max_degree > MAX_DEGREE:
         raise InvalidParameter("most", max_degree, f"a whole number up to {MAX_DEGREE:,}")
-    return replace(proposal, most=max(1, max_degree))
+    return replace(proposal, max_degree=max(1, max_degree))

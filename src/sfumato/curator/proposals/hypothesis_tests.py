@@ -15,7 +15,7 @@ import numpy as np
 from sfumato.curator.context import Context
 from sfumato.curator.previews.explaining import Explanation
 from sfumato.curator.previews.forecasts import Forecast
-from sfumato.curator.proposals.question_tests import max_rows
+from sfumato.curator.proposals.question_tests import max_rows_of_one_unit
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.sampled_questions import refuse_sample_of_release
 from sfumato.errors import InvalidParameter, Unsupported
@@ -114,7 +114,7 @@ class TestProposal(PreviewedByOldName, StoredProposal):
             seconds=seconds,
             progress=progress,
         )
-        return self._run(answer)
+        return self._test_answer(answer)
 
     def preview(
         self,
@@ -125,9 +125,9 @@ class TestProposal(PreviewedByOldName, StoredProposal):
         mechanism: NamedNoise | None = None,
     ) -> HypothesisTest:
         """Return a result of invented numbers, from the policy alone. This is free."""
-        return self._run(self.question.preview(epsilon, delta=delta, rho=rho, mechanism=mechanism))
+        return self._test_answer(self.question.preview(epsilon, delta=delta, rho=rho, mechanism=mechanism))
 
-    def _run(self, answer: Any) -> HypothesisTest:
+    def _test_answer(self, answer: Any) -> HypothesisTest:
         options = {name: getattr(self.options, name) for name in TestOptions.__dataclass_fields__}
         result: HypothesisTest = answer.test(self.test, **options)
         return result
@@ -149,7 +149,7 @@ class TestProposal(PreviewedByOldName, StoredProposal):
         of the values, in groups of these ``sizes``. This is free: nothing of the data is used.
         """
         request = PriceRequest(epsilon, delta, rho, mechanism=mechanism)
-        sums, names, contrast = self._equal_groups(request)
+        sums, names, contrast = self._sums_and_names_and_contrast(request)
         assumed = AssumedGroups.of(len(names), sizes, shares, means, deviation)
         if (assumed.deviation is None) is not (sums.width == 1 and len(self.question.query.plan.keys) == 2):
             raise InvalidParameter(
@@ -160,7 +160,7 @@ class TestProposal(PreviewedByOldName, StoredProposal):
         price = str(self.question.price_release(request).price)
         return Power(price, found, TABLES, largest_p, str(assumed))
 
-    def _equal_groups(self, request: PriceRequest) -> tuple[GroupSums, list[str], Floats | None]:
+    def _sums_and_names_and_contrast(self, request: PriceRequest) -> tuple[GroupSums, list[str], Floats | None]:
         if self.test not in _POWERED:
             rule = f"power can be forecast only for {', '.join(_POWERED)}"
             raise Unsupported(
@@ -168,17 +168,17 @@ class TestProposal(PreviewedByOldName, StoredProposal):
                 rule,
                 fix="see the ± of the counts with .error(epsilon=…), and compare it with the effect that you expect",
             )
-        sums, names, _, _ = group_sums(self.empty_numbers(request), self.options, self.test)
+        sums, names, _, _ = group_sums(self.numbers_from_zero_totals(request), self.options, self.test)
         return sums, names, trend_contrast(self.options.scores, names) if self.test == "trend" else None
 
-    def empty_numbers(self, request: PriceRequest) -> ReleasedNumbers:
+    def numbers_from_zero_totals(self, request: PriceRequest) -> ReleasedNumbers:
         """Return an answer of zeros with the noise of this price, from the policy alone."""
         question = self.question
         prepared = question.price_release(request)
         columns = sum(scale.columns for scale in scales(prepared))
         zeros = np.zeros((len(question.groups), columns), np.int64)
         measured = noisy_measurements(prepared, question.shared_parts.requests, zeros, question.groups, "")
-        return ReleasedNumbers.of(question.query, measured, max_rows(question))
+        return ReleasedNumbers.of(question.query, measured, max_rows_of_one_unit(question))
 
 
 def propose_test(context: Context, question: Question, test: str, options: TestOptions) -> TestProposal:
@@ -193,5 +193,5 @@ def propose_test(context: Context, question: Question, test: str, options: TestO
     if question.discovered_keys:
         raise discovered_groups_refusal()
     proposal = TestProposal(context, question, test, options)
-    run_test(test, proposal.empty_numbers(PriceRequest(epsilon=1)), options)
+    run_test(test, proposal.numbers_from_zero_totals(PriceRequest(epsilon=1)), options)
     return proposal

@@ -16,11 +16,11 @@ import numpy as np
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.previews.explaining import Explanation, Operator
+from sfumato.curator.previews.explaining import Explanation, PlanStep
 from sfumato.curator.proposals.synthesis import SynthesisProposal, parse_memory, propose_synthesis
 from sfumato.curator.proposals.synthesis_columns import SynthesisOptions
 from sfumato.curator.proposals.synthesis_series import SynthesisSeries, amount_to_hold, run_steps
-from sfumato.curator.proposals.table_links import LinkOptions, describe_links, fitted_rows_select, link_tables
+from sfumato.curator.proposals.table_links import LinkOptions, build_links, fitted_rows_select, link_tables
 from sfumato.curator.tab_series import TabSeries
 from sfumato.ledger import Charged, StoredAnswer, Tab
 from sfumato.plan.canonical import PlanKey, digest
@@ -109,14 +109,14 @@ class LinkedTablesProposal(StoredProposal):
         has_price = epsilon is not None or rho is not None
         price = Price(epsilon, delta, rho) if has_price else Price(rho="0.5")
         level = exact(confidence, "confidence", CONFIDENCE)
-        operators: list[Operator] = []
+        operators: list[PlanStep] = []
         for (name, part), part_price in zip(self.parts.items(), self._part_prices(price), strict=True):
             operators += [
-                Operator("table", name, f"{part_price}, of {price}"),
-                *part.operators(part.setting(part_price), level),
+                PlanStep("table", name, f"{part_price}, of {price}"),
+                *part.plan_steps(part.setting(part_price), level),
             ]
         link_note = "keys are new integers; limits hold in the rows drawn"
-        operators += [Operator("link", _link_summary(link), link_note) for link in self.links]
+        operators += [PlanStep("link", _link_summary(link), link_note) for link in self.links]
         closing = self._context.epsilon_total_warnings(None) if price.allows_gaussian else ()
         return Explanation(self.question, str(price), tuple(operators), _REASON, (*self._limit_notes, *closing))
 
@@ -131,7 +131,7 @@ class LinkedTablesProposal(StoredProposal):
         )
 
     def _part_prices(self, price: Price) -> tuple[Price, ...]:
-        return split_price(price, len(self.parts))
+        return split_price_evenly(price, len(self.parts))
 
     def price(self, within: Number, *, delta: Number = 0, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Find the least ε, at this δ, at which counts of single columns of all tables are within this. Free."""
@@ -160,7 +160,7 @@ class LinkedTablesProposal(StoredProposal):
     ) -> SynthesisForecast:
         """Forecast time and memory for so many rows in each table, by default the policy's number of units. Free."""
         price = Price(epsilon, delta, rho)
-        state, count = self._start_state(price), self._invented_rows(rows)
+        state, count = self._start_state(price), self._invented_row_count(rows)
         curve = amount_in_currency(price).total_curve(self._context.policy.neighbours)
         accepted = all(budget.affords(curve) for budget in self._context.budgets)
         forecasts = [
@@ -174,7 +174,7 @@ class LinkedTablesProposal(StoredProposal):
             cells=sum(part.cells for part in forecasts),
         )
 
-    def _invented_rows(self, rows: int | None) -> int:
+    def _invented_row_count(self, rows: int | None) -> int:
         return exact_integer(self._context.policy.size or _PREVIEW_ROWS if rows is None else rows, "rows", at_least=1)
 
     def preview(
@@ -189,7 +189,7 @@ class LinkedTablesProposal(StoredProposal):
         """Run everything on invented rows, drawn from the declared cells. Free: no row of a table is read."""
         price = Price(epsilon, delta, rho)
         state = self._start_state(price)
-        count = self._invented_rows(rows)
+        count = self._invented_row_count(rows)
         invented = {part.setting.reading: draw_invented_rows(part.setting, count) for part in state.states.values()}
         report = progress or ignore_progress
 
@@ -253,7 +253,7 @@ class LinkedTablesProposal(StoredProposal):
         """Refuse a price that cannot buy the first steps of all models, and return their states."""
         states = {}
         for (table, part), part_price in zip(self.parts.items(), self._part_prices(price), strict=True):
-            setting = part.check_price(part_price)
+            setting = part.setting_after_dry_run(part_price)
             link = link_to_parent(self.links, table)
             if link is not None:
                 names = [attribute.name for attribute in part.attributes]
@@ -308,7 +308,7 @@ def _link_summary(link: TableLink) -> str:
     return f"{link.child} are drawn given {', '.join(link.conditioning_columns)}{more}"
 
 
-def split_price(price: Price, tables: int = 2) -> tuple[Price, ...]:
+def split_price_evenly(price: Price, tables: int = 2) -> tuple[Price, ...]:
     """Return an equal price for the model of each table; together they keep the price.
 
     Prices with δ are split in ρ: all of the ρ that satisfies them. On planes and their flights half for the planes was
@@ -342,11 +342,11 @@ def propose_linked_tables(context: Context, catalog: Catalog, spec: LinkedTables
     """Propose linked synthetic tables; refuse here, before any charge, what cannot be modelled."""
     linked = link_tables(context.policy, spec.tables)
     max_cells = parse_memory(spec.memory) // BYTES_PER_CELL
-    links = describe_links(linked, LinkOptions(spec.columns, spec.given, spec.order, max_cells // 2))
+    links = build_links(linked, LinkOptions(spec.columns, spec.given, spec.order, max_cells // 2))
     parts = {}
     for table in linked.tables:
         limit = table.max_rows if table.max_rows != 1 else None
-        ways = _limit_ways(spec.ways, _column_count(links, table.name))
+        ways = _ways_at_most_columns(spec.ways, _column_count(links, table.name))
         select = fitted_rows_select(linked, links, table)
         part = propose_synthesis(context, catalog, SynthesisOptions(select, ways=ways, rows=limit, memory=spec.memory))
         parts[table.name] = _with_declared_rules(part, table, link_to_parent(links, table.name))
@@ -362,7 +362,7 @@ def _column_count(links: Sequence[TableLink], table: str) -> int:
     return own_columns + len(below)
 
 
-def _limit_ways(ways: int, columns: int) -> int:
+def _ways_at_most_columns(ways: int, columns: int) -> int:
     """Return the number of columns of a marginal, at most those of the model."""
     return min(exact_integer(ways, "ways", at_least=1), columns)
 
@@ -374,19 +374,23 @@ def _with_declared_rules(part: SynthesisProposal, table: Table, link: TableLink 
     face = replace(part.face, impossible=table.impossible, implies=implies)
     zeros = zeros_from_policy(table.name, part.attributes, face)
     if link is not None:
-        zeros = (*zeros, given_clique(part.attributes, link), *backward_cells(part.attributes, link))
+        zeros = (
+            *zeros,
+            conditioning_clique_with_empty_mask(part.attributes, link),
+            *out_of_order_zeros(part.attributes, link),
+        )
     require_possible_rows(zeros, [attribute.size for attribute in part.attributes], part.max_cells)
     return replace(part, face=face, zeros=zeros).with_implications(table)
 
 
-def given_clique(attributes: Attributes, link: TableLink) -> tuple[AttributeSet, Mask]:
+def conditioning_clique_with_empty_mask(attributes: Attributes, link: TableLink) -> tuple[AttributeSet, Mask]:
     """Return the given columns as a set without empty cells: one clique of the model holds them all."""
     names = {*link.conditioning_columns}
     places = tuple(place for place, attribute in enumerate(attributes) if attribute.name in names)
     return places, np.zeros([attributes[place].size for place in places], bool)
 
 
-def backward_cells(attributes: Attributes, link: TableLink) -> Zeros:
+def out_of_order_zeros(attributes: Attributes, link: TableLink) -> Zeros:
     """Return the cells of the order column and the previous one that would go back: every value is below."""
     if not link.order:
         return ()
@@ -395,11 +399,11 @@ def backward_cells(attributes: Attributes, link: TableLink) -> Zeros:
     cells = attributes[place].cells[:-1]
     impossible = np.zeros((attributes[place].size, attributes[previous].size), bool)
     for row, cell in enumerate(cells):
-        impossible[row, :-1] = [_is_below(cell, other) for other in cells]
+        impossible[row, :-1] = [_is_wholly_below(cell, other) for other in cells]
     return (((place, previous), impossible),)
 
 
-def _is_below(cell: Any, other: Any) -> bool:
+def _is_wholly_below(cell: Any, other: Any) -> bool:
     """Return whether every value of a cell is below every value of the other."""
     low: Any = other.value if isinstance(other, ListedCell) else other.low
     high: Any = cell.value if isinstance(cell, ListedCell) else cell.high

@@ -94,7 +94,7 @@ class ListedSessionProposal(PreviewedByOldName, StoredProposal):
         earlier = series.find_stored()
         if earlier is not None:
             return self._restore(earlier)
-        session = self.session.open_session(epsilon, values_epsilon, call, series.open, closing=False)
+        session = self.session.open_session(epsilon, values_epsilon, call, series.open, closes_when_spent=False)
         if isinstance(session, StoredAnswer):
             return self._restore(session)
         try:

@@ -15,8 +15,8 @@ import numpy as np
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.policy_account import charge_operators, price_words
-from sfumato.curator.previews.explaining import Explanation, Operator, limit_operator, source_operators
+from sfumato.curator.policy_account import explain_period_charges, price_and_accounts_phrase
+from sfumato.curator.previews.explaining import Explanation, PlanStep, explain_limit, explain_source
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.moment_proposals import (
     ASSUMED_ROWS,
@@ -83,7 +83,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         return self.question.plan_key.derive(lambda key: digest("logistic", key, list(map(str, SCAN_SHARES)), *terms))
 
     @cached_property
-    def _factors(self) -> ScanFactors:
+    def _scan_factors(self) -> ScanFactors:
         return ScanFactors.of(self.question.query.plan.measures, self.logistic)
 
     @cached_property
@@ -94,14 +94,14 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
 
     def totals_at(self, coefficients: tuple[int, ...]) -> WeightedTotals:
         """Return the sums of a scan at these coefficients, with the rows of a unit sampled."""
-        measures = RowTerms(self.logistic, self._factors, coefficients, self.scan_weights.mean_steps).measures
+        measures = RowTerms(self.logistic, self._scan_factors, coefficients, self.scan_weights.mean_steps).measures
         bounded = whole_bounding(replace(self.question.query.plan, measures=measures), self.question.limits, 1)
         return self.scan_weights.totals(for_neighbours(bounded, self._context.policy.neighbours))
 
     @cached_property
     def _totals_at_zero(self) -> WeightedTotals:
         """The sums of the first scan, at coefficients of 0."""
-        return self.totals_at(self._zeros)
+        return self.totals_at(self._zero_coefficients)
 
     @property
     def one_row_per_unit(self) -> bool:
@@ -125,28 +125,28 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         design, gradient = self.logistic.design, self._gradient_deviations(noise)
         pairs = list(zip(forecast.terms, forecast.widths, strict=True))[:4]
         operators = (
-            *source_operators(self.question.query, self._context.policy),
-            limit_operator(self._totals_at_zero.bounded),
-            Operator("scale", ", ".join(design.names), "to [−1, 1]; a row with a missing value counts in no sum"),
-            Operator(
+            *explain_source(self.question.query, self._context.policy),
+            explain_limit(self._totals_at_zero.bounded),
+            PlanStep("scale", ", ".join(design.names), "to [−1, 1]; a row with a missing value counts in no sum"),
+            PlanStep(
                 "scan",
                 f"{len(SCAN_SHARES)} times, {count_with_noun(len(self.logistic.moments) + 1, 'sum')} each",
                 "the gradient and the curvature at released coefficients; the last gets the largest share of the price",
             ),
-            Operator(
+            PlanStep(
                 "noise",
                 f"discrete Gaussian, σ = {format_number(gradient[0], 4)}, then {format_number(gradient[-1], 4)}",
                 "on each number of the gradient",
             ),
-            Operator(
+            PlanStep(
                 "fit", f"Newton steps for the odds of {self.logistic.event_label}", "intervals from the last step; free"
             ),
-            Operator(
+            PlanStep(
                 "expect",
                 ", ".join(f"{term} ±{format_number(width, 3)}" for term, width in pairs),
                 forecast.assumed,
             ),
-            *charge_operators(self._context),
+            *explain_period_charges(self._context),
         )
         notes = (*assumed.notes, *self.question.warnings, *self._context.epsilon_total_warnings(noise.curve))
         reason = "every scan is charged as a step of its own; their number and shares are fixed beforehand"
@@ -216,7 +216,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
             tuple(fit.noise_half_widths(float(confidence_level)).tolist()),
             confidence_level,
             f"for {rows:,} rows of independent columns, even over their declared ranges, and an event in half of them",
-            price_words(price, self._context),
+            price_and_accounts_phrase(price, self._context),
             all(budget.affords(noise.curve) for budget in self._context.budgets),
             warnings=(warning,) if warning else (),
             counted=describe_dropped_rows([self._totals_at_zero.bounded]),
@@ -248,7 +248,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
             self.plan_key,
             "logistic",
             LogisticAnswer,
-            self._rebuild,
+            self._rebuild_from_steps,
         )
         stored_answer = stepped.find_stored(call, confidence)
         if stored_answer is not None:
@@ -259,21 +259,21 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
             price,
             noise,
             first,
-            lambda result: self._dry_answer(result, price, confidence),
+            lambda result: self._dry_run_answer(result, price, confidence),
             lambda steps: self._run_steps(steps, first, price, confidence),
             call,
             confidence,
         )
 
     def _first_step(self, noise: StepNoise) -> ScanRelease:
-        return ScanRelease.of(self._totals_at_zero, noise.mechanisms[0], self._zeros)
+        return ScanRelease.of(self._totals_at_zero, noise.mechanisms[0], self._zero_coefficients)
 
     @property
-    def _zeros(self) -> tuple[int, ...]:
+    def _zero_coefficients(self) -> tuple[int, ...]:
         """The coefficients of the first scan."""
         return (0,) * (len(self.logistic.design.coordinates) - 1)
 
-    def _dry_answer(self, result: StoredResult[NoisyScan], price: Price, confidence: Number) -> LogisticAnswer:
+    def _dry_run_answer(self, result: StoredResult[NoisyScan], price: Price, confidence: Number) -> LogisticAnswer:
         return self._build_answer(self._fit(result.value), result, price, confidence)
 
     def _run_steps(self, steps: OpenSteps, first: ScanRelease, price: Price, confidence: Number) -> LogisticAnswer:
@@ -290,9 +290,9 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
             fit = replace(self._fit(scan), design=fit.design_with_references)
         return fit
 
-    def _rebuild(self, stored_answer: LogisticAnswer, values: Sequence[Any]) -> LogisticAnswer:
+    def _rebuild_from_steps(self, stored_answer: LogisticAnswer, step_values: Sequence[Any]) -> LogisticAnswer:
         """Return the table of the last scan, with the reference values of the first."""
-        fit = replace(self._fit(values[-1]), design=self._fit(values[0]).design_with_references)
+        fit = replace(self._fit(step_values[-1]), design=self._fit(step_values[0]).design_with_references)
         return logistic_answer(fit, self.logistic.event_label, stored_answer.receipt, self.question.warnings)
 
     def _fit(self, scan: NoisyScan) -> LogisticFit:

@@ -15,12 +15,12 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.policy_account import charge_operators, restrict_to_periods
-from sfumato.curator.previews.explaining import Explanation, Operator, limit_operator, source_operators
+from sfumato.curator.policy_account import explain_period_charges, restrict_to_periods
+from sfumato.curator.previews.explaining import Explanation, PlanStep, explain_limit, explain_source
 from sfumato.curator.previews.forecasts import MAX_LISTED_MARGINALS, MarginalsForecast, marginal_name
 from sfumato.curator.previews.previewing import preview_release
-from sfumato.curator.proposals.bought_synopses import columns_hash, publications_key
-from sfumato.curator.proposals.selected_columns import first_row_per_unit, selected_columns
+from sfumato.curator.proposals.bought_synopses import columns_hash, synopsis_key_prefixes
+from sfumato.curator.proposals.selected_columns import code_selected_columns, first_row_per_unit
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.additive import MAX_STEPS
@@ -140,7 +140,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         plan, names = self.query.plan, [attribute.name for attribute in self.attributes]
         parts = plan.source, plan.keys, self.attributes, self.workload, self.objective, self.limits
         content = self._context.plan_key(plan, lambda policy: digest("marginals", *parts, policy), reads_cells=True)
-        shelf = publications_key(self._context, plan.table)
+        shelf = synopsis_key_prefixes(self._context, plan.table)
         columns = columns_hash(self._context, plan.table, names)
         return PlanKey(f"{shelf.current}{columns}-{content.current}", shelf.former + digest("marginals", *parts))
 
@@ -160,16 +160,16 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         noise_text = "whole marginals with Laplace noise" if draw.plan.marginals else "blocks with Gaussian noise"
         cells = sum(math.prod(self.attributes[index].size for index in indices) for indices in self.workload.sets)
         operators = (
-            *source_operators(self.query, self._context.policy),
-            limit_operator(draw.reading.bounded),
-            Operator(
+            *explain_source(self.query, self._context.policy),
+            explain_limit(draw.reading.bounded),
+            PlanStep(
                 "cells",
                 f"{count_with_noun(len(self.sets), 'marginal')} of "
                 f"{count_with_noun(len(self.coded_columns), 'column')}, {count_with_noun(cells, 'cell')}",
                 "declared, so shown whatever the data hold; missing and undeclared values have a cell of their own",
             ),
-            *self._plan_table(draw.plan, confidence_level),
-            *charge_operators(self._context),
+            *self._explain_measurements(draw.plan, confidence_level),
+            *explain_period_charges(self._context),
         )
         notes = self._context.epsilon_total_warnings(draw.batch.curve)
         return Explanation(
@@ -186,13 +186,13 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         )
         return f"the smallest sum of variances{range_note}"
 
-    def _plan_table(self, plan: NoisePlan, confidence: float) -> list[Operator]:
+    def _explain_measurements(self, plan: NoisePlan, confidence: float) -> list[PlanStep]:
         """Describe what is measured, its cost and error, and the error of noise on each marginal."""
         price_shares = shares(plan)
-        independent_widths = self._independent_widths(plan, confidence)
+        independent_widths = self._widths_if_independent(plan, confidence)
         by_share = sorted(price_shares, key=lambda indices: -price_shares[indices])
         operators = [
-            Operator(
+            PlanStep(
                 "measure",
                 marginal_name(self._column_names(indices)) or "the number of rows",
                 f"{price_shares[indices]:.2%} of the price; "
@@ -207,9 +207,9 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         ]
         hidden = by_share[MAX_LISTED_MARGINALS:]
         hidden_share = f"{sum(price_shares[indices] for indices in hidden):.2%} of the price together"
-        return [*operators, Operator("measure", f"{len(hidden):,} more", hidden_share)] if hidden else operators
+        return [*operators, PlanStep("measure", f"{len(hidden):,} more", hidden_share)] if hidden else operators
 
-    def _independent_widths(self, plan: NoisePlan, confidence: float) -> dict[AttributeSet, float]:
+    def _widths_if_independent(self, plan: NoisePlan, confidence: float) -> dict[AttributeSet, float]:
         """Return the half-width of each marginal if measured by itself, with Gaussian noise at this price."""
         if plan.marginals:
             return {}
@@ -261,7 +261,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         error_limit = float(exact(within, "within", POSITIVE))
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
         pure = not Price(1, delta).delta
-        base_plan, sets = self._base_plan(pure), self._parse_marginal(for_, pure=pure)
+        base_plan, sets = self._base_plan(pure), self._requested_or_all_sets(for_, pure=pure)
         widest = max(sets, key=lambda indices: self._cell_half_width(base_plan, indices, confidence_level, joint))
         if not pure:
             rho = (
@@ -280,7 +280,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
 
         return float(rounded_up(least_parameter(is_within, "within", Fraction(1, 2**14))))
 
-    def _parse_marginal(self, columns: Sequence[str] | None, *, pure: bool) -> tuple[AttributeSet, ...]:
+    def _requested_or_all_sets(self, columns: Sequence[str] | None, *, pure: bool) -> tuple[AttributeSet, ...]:
         """Parse which marginal is meant: a requested one, or where blocks are measured, a subset of one."""
         if columns is None:
             return self.workload.sets
@@ -289,7 +289,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         indices = tuple(sorted({index_of_name.get(str(name).lower(), -1) for name in names}))
         containing = [requested for requested in self.workload.sets if set(indices) <= set(requested)]
         if not containing or (pure and indices not in containing):
-            marginals = _list_marginals(self.workload.sets, [attribute.name for attribute in self.attributes])
+            marginals = _first_marginals_text(self.workload.sets, [attribute.name for attribute in self.attributes])
             raise InvalidParameter("for_", columns, f"one of the requested marginals: {marginals}")
         return (indices,)
 
@@ -353,7 +353,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
 
     def _strategy_at(self, price: Price, mechanism: NamedNoise | None) -> MarginalsDraw:
         family = noise_family(mechanism)
-        price = _effective_price(price, family)
+        price = _price_for_noise_family(price, family)
         if price not in self._cached_draws:
             self._cached_draws[price] = self._prepare_strategy(price)
         return self._cached_draws[price]
@@ -380,7 +380,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         terms = plan, reading, batch, price, self._context.version, table, self.condition
         return MarginalsDraw(*terms, self.face)
 
-    def plan_one_table(self, rho: Fraction) -> tuple[NoisePlan, Marginals]:
+    def plan_and_reading_of_joint_table(self, rho: Fraction) -> tuple[NoisePlan, Marginals]:
         """Return the best blocks for this ρ, with all columns read as one contingency table."""
         plan = self._scaled_plan(Price(rho=rho), _HELD_BACK[0])
         reading = self._reading(plan)
@@ -407,7 +407,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         pure = not price.allows_gaussian
         base_plan, spent = (
             self._base_plan(pure),
-            (1 - held_back) * (_pure_epsilon(price) if pure else price_in_rho(price)),
+            (1 - held_back) * (_require_epsilon(price) if pure else price_in_rho(price)),
         )
         bits = self._weight_bits(base_plan, spent)
         return replace(base_plan, unit_value=Fraction(1, 2**bits)).scaled(spent)
@@ -505,12 +505,12 @@ def price_in_rho(price: Price) -> Fraction:
     return 1 / (2 * sigma**2)
 
 
-def _pure_epsilon(price: Price) -> Fraction:
+def _require_epsilon(price: Price) -> Fraction:
     assert price.epsilon is not None
     return price.epsilon
 
 
-def _effective_price(price: Price, family: Family | None) -> Price:
+def _price_for_noise_family(price: Price, family: Family | None) -> Price:
     """Return the price that is spent with a noise family: a pure one for Laplace."""
     if family is Gaussian and not price.allows_gaussian:
         raise InvalidParameter("mechanism", "Gaussian", GAUSSIAN_NEEDS, fix=GIVE_DELTA)
@@ -546,15 +546,15 @@ def propose_marginals(
     policy_table = context.policy.tables[source.table.name]
     policy_table = policy_table if codings is None else replace(policy_table, codings=codings)
     source = source if where is None else filter_rows(source, where)
-    names, index_sets = _parse_ways(policy_table, ways, columns)
+    names, index_sets = _parse_names_and_sets(policy_table, ways, columns)
     source = source if order is None else first_row_per_unit(source, policy_table, order, names)
     coded_columns = code_columns(policy_table, names, source.rows.resolve)
     workload = MarginalWorkload(index_sets, _parse_weights(index_sets, names, weights))
-    _check_cells(workload, coded_columns)
-    query, restricted_context = _every_row_plan(source.rows, coded_columns, context)
+    _refuse_too_many_cells(workload, coded_columns)
+    query, restricted_context = _counting_query_within_periods(source.rows, coded_columns, context)
     limits = _tightened_limits(policy_table, query, rows)
     return MarginalsProposal(
-        restricted_context, query, tuple(coded_columns), workload, _check_objective(objective), limits, where or ""
+        restricted_context, query, tuple(coded_columns), workload, _validated_objective(objective), limits, where or ""
     )
 
 
@@ -566,10 +566,10 @@ def propose_select_marginals(
     rows: int | None = None,
 ) -> MarginalsProposal:
     """Propose the counts of each column of a SELECT that maps rows one by one."""
-    selected = selected_columns(catalog, context.policy, text, columns)
+    selected = code_selected_columns(catalog, context.policy, text, columns)
     workload = MarginalWorkload(tuple((index,) for index in range(len(selected.columns))), ())
-    _check_cells(workload, selected.columns)
-    query, restricted_context = _every_row_plan(selected.rows, selected.columns, context)
+    _refuse_too_many_cells(workload, selected.columns)
+    query, restricted_context = _counting_query_within_periods(selected.rows, selected.columns, context)
     limits = _tightened_limits(context.policy.tables[selected.rows.table.name], query, rows)
     condition = f"a row is one of {' '.join(text.split())}"
     return MarginalsProposal(
@@ -577,10 +577,12 @@ def propose_select_marginals(
     )
 
 
-def _parse_ways(table: Table, ways: Ways, columns: Sequence[str] | None) -> tuple[list[str], tuple[AttributeSet, ...]]:
+def _parse_names_and_sets(
+    table: Table, ways: Ways, columns: Sequence[str] | None
+) -> tuple[list[str], tuple[AttributeSet, ...]]:
     """Parse the measured columns, in the order of the policy, and the sets of their indices."""
     if type(ways) is int:
-        names = coded_names(table) if columns is None else _parse_names(columns, "columns")
+        names = coded_names(table) if columns is None else _validated_names(columns, "columns")
         _refuse_repeated_names(names, "columns")
         if not 1 <= ways <= len(names):
             range_rule = f"a whole number from 1 to {len(names)}, the number of columns with listed values or bins"
@@ -592,7 +594,7 @@ def _parse_ways(table: Table, ways: Ways, columns: Sequence[str] | None) -> tupl
         raise InvalidParameter("columns", columns, "left out if ways lists sets of columns")
     if isinstance(ways, (str, bytes)) or not isinstance(ways, Sequence) or not ways:
         raise InvalidParameter("ways", ways, 'a number such as 2, or sets of columns such as [["sex", "age"]]')
-    name_sets = [_parse_names(names_of_set, "ways") for names_of_set in ways]
+    name_sets = [_validated_names(names_of_set, "ways") for names_of_set in ways]
     order = {name.lower(): index for index, name in enumerate(table.columns)}
     first_spelling = {name.lower(): name for name_set in name_sets for name in name_set}
     names = sorted(first_spelling.values(), key=lambda name: order.get(name.lower(), len(order)))
@@ -607,7 +609,7 @@ def _parse_ways(table: Table, ways: Ways, columns: Sequence[str] | None) -> tupl
     return names, tuple(sets)
 
 
-def _parse_names(names: object, parameter: str) -> list[str]:
+def _validated_names(names: object, parameter: str) -> list[str]:
     if isinstance(names, (str, bytes)) or not isinstance(names, Sequence) or not names:
         raise InvalidParameter(parameter, names, 'a list of names such as ["sex", "age"]')
     if not all(isinstance(name, str) for name in names):
@@ -620,7 +622,7 @@ def _refuse_repeated_names(names: Sequence[str], parameter: str) -> None:
         raise InvalidParameter(parameter, names, "a list of different columns")
 
 
-def _list_marginals(sets: Sequence[AttributeSet], names: Sequence[str]) -> str:
+def _first_marginals_text(sets: Sequence[AttributeSet], names: Sequence[str]) -> str:
     """List the columns of the first marginals, as tuples of names that can be typed."""
     listed = [repr(tuple(names[position] for position in indices)) for indices in sets[:_SHOWN_SETS]]
     return ", ".join(listed) + (", …" if len(sets) > len(listed) else "")
@@ -638,7 +640,7 @@ def _parse_weights(sets: tuple[AttributeSet, ...], names: Sequence[str], weights
         for columns, weight in weights.items():
             key = frozenset(str(name).lower() for name in ((columns,) if isinstance(columns, str) else columns))
             if key not in index_of_set:
-                fix = f"use as keys: {_list_marginals(sets, names)}"
+                fix = f"use as keys: {_first_marginals_text(sets, names)}"
                 raise InvalidParameter("weights", columns, "a mapping from requested marginals to numbers", fix=fix)
             parsed[index_of_set[key]] = exact(weight, "weights", POSITIVE)
         return tuple(parsed)
@@ -647,7 +649,7 @@ def _parse_weights(sets: tuple[AttributeSet, ...], names: Sequence[str], weights
     return tuple(exact(weight, "weights", POSITIVE) for weight in weights)
 
 
-def _check_cells(workload: MarginalWorkload, columns: Sequence[CodedColumn]) -> None:
+def _refuse_too_many_cells(workload: MarginalWorkload, columns: Sequence[CodedColumn]) -> None:
     """Refuse more cells than are measured at once, before any array is allocated."""
     sizes = [column.attribute.size for column in columns]
     cells = sum(math.prod(sizes[index] for index in indices) for indices in largest_sets(workload.sets))
@@ -659,7 +661,9 @@ def _check_cells(workload: MarginalWorkload, columns: Sequence[CodedColumn]) -> 
         )
 
 
-def _every_row_plan(rows: RowSource, columns: Sequence[CodedColumn], context: Context) -> tuple[Query, Context]:
+def _counting_query_within_periods(
+    rows: RowSource, columns: Sequence[CodedColumn], context: Context
+) -> tuple[Query, Context]:
     """Build the plan that counts every row; where periods have accounts, the periods read pay."""
     plan = Aggregate(rows.relation, tuple(column.key for column in columns), (Count(),))
     costs.check_cost(plan)
@@ -675,7 +679,7 @@ def _tightened_limits(table: Table, query: Query, rows: int | None) -> Limits:
     return query.plan.limits.tighten(rows, None, None, query.plan.largest_limits)
 
 
-def _check_objective(objective: Any) -> str:
+def _validated_objective(objective: Any) -> str:
     if objective not in ("total", "worst"):
         raise InvalidParameter("objective", objective, 'one of "total", "worst"')
     return str(objective)

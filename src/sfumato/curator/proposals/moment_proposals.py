@@ -11,10 +11,10 @@ from typing import Any, Generic, TypeVar
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.previews.explaining import (
-    Operator,
+    PlanStep,
     assumed_delta_note,
-    limit_operator,
-    source_operators,
+    explain_limit,
+    explain_source,
 )
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.questions import Question
@@ -149,24 +149,24 @@ class MomentsProposal(PreviewedByOldName, StoredProposal, Generic[T]):
     def _strategy_at(self, price: Price) -> MomentsRelease:
         return MomentsRelease.of(self.moments, self.design, price, self._context.version)
 
-    def _moment_operators(self, draw: MomentsRelease) -> tuple[Operator, ...]:
+    def _explain_moments(self, draw: MomentsRelease) -> tuple[PlanStep, ...]:
         """Explain where the rows come from, and how their moments are measured."""
         design, unit_value = self.design, Fraction(1, WEIGHT * self.design.scale**2)
         change = float(draw.mechanism.norm(self.moments.sensitivity) * unit_value)
         return (
-            *source_operators(self.question.query, self._context.policy),
-            limit_operator(draw.batch.bounded),
-            Operator(
+            *explain_source(self.question.query, self._context.policy),
+            explain_limit(draw.batch.bounded),
+            PlanStep(
                 "scale",
                 ", ".join(design.names),
                 "to [−1, 1] by declared bounds; a row with a missing value counts in no sum",
             ),
-            Operator(
+            PlanStep(
                 "measure",
                 f"{count_with_noun(len(design.entries), 'sum')} of products",
                 f"one unit changes their matrix by at most {format_number(change, 4)} in Frobenius norm",
             ),
-            Operator("noise", draw.mechanism.words(unit_value), "on a sum of squares; half its variance on a product"),
+            PlanStep("noise", draw.mechanism.words(unit_value), "on a sum of squares; half its variance on a product"),
         )
 
 
@@ -193,7 +193,7 @@ def select_rows(catalog: Catalog, table: str, where: str | None) -> RowSelection
     return rows if where is None else building.where(rows, where)
 
 
-def moment_question(
+def moment_question_and_design(
     context: Context, rows: RowSelection, design_with: Callable[[int], Design], label: str, row_limit: int | None
 ) -> tuple[Question, Design]:
     """Return the question that sums all moments of a design, scaled for as many rows as a unit may have."""

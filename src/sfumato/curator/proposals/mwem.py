@@ -20,7 +20,7 @@ import numpy as np
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.previews.explaining import Explanation, Operator, limit_operator, source_operators
+from sfumato.curator.previews.explaining import Explanation, PlanStep, explain_limit, explain_source
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.marginals import MarginalsProposal, price_in_rho, propose_marginals
 from sfumato.curator.tab_series import TabSeries
@@ -83,7 +83,7 @@ _ROOT_PRECISION = 10**12
 class MwemSteps:
     """The steps at one price: the number of rows once, a choice and a measurement in each round."""
 
-    rows: MeasureStep[NoisyCounts]
+    row_count_step: MeasureStep[NoisyCounts]
     selection: Exponential
     noise: Additive
     sensitivity: Sensitivity
@@ -91,14 +91,14 @@ class MwemSteps:
     rounds: int
 
     @property
-    def curves(self) -> tuple[Curve, Curve, Curve]:
+    def row_choice_and_measurement_curves(self) -> tuple[Curve, Curve, Curve]:
         """The privacy curve of each kind of step."""
-        return self.rows.batch.curve, self.selection.curve(), self.noise.curve(self.sensitivity)
+        return self.row_count_step.batch.curve, self.selection.curve(), self.noise.curve(self.sensitivity)
 
     @property
     def curve(self) -> Curve:
         """The privacy curve of all steps together."""
-        rows, choice, measured = self.curves
+        rows, choice, measured = self.row_choice_and_measurement_curves
         return compose([(rows, 1), (choice, self.rounds), (measured, self.rounds)])
 
 
@@ -164,7 +164,7 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
     ) -> Explanation:
         """Explain the release at this price, step by step. This is free."""
         price = Price(epsilon, delta, rho)
-        steps, bounded = self._split_price(price), self._reading(price).bounded
+        steps, bounded = self._steps_for_price(price), self._reading(price).bounded
         step, confidence_level = bounded.measures[0].unit_value, exact(confidence, "confidence", CONFIDENCE)
         candidates_text = count_with_noun(
             len(self._candidates(price)), "count" if self.textbook else self._workload_noun
@@ -173,24 +173,24 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
             step
         )
         operators = (
-            *source_operators(self._coded.query, self._context.policy),
-            limit_operator(bounded),
-            Operator(
+            *explain_source(self._coded.query, self._context.policy),
+            explain_limit(bounded),
+            PlanStep(
                 "model",
                 f"{count_with_noun(self.cells, 'cell')} of {count_with_noun(len(self.attributes), 'column')}",
                 "a weight each",
             ),
-            Operator(
+            PlanStep(
                 "rows",
-                steps.rows.noise.words(step),
-                f"±{self._half_width_text(steps.rows.noise, step, confidence_level)}, once",
+                steps.row_count_step.noise.words(step),
+                f"±{self._half_width_text(steps.row_count_step.noise, step, confidence_level)}, once",
             ),
-            Operator(
+            PlanStep(
                 "choose",
                 f"one of {candidates_text}, {count_with_noun(self.rounds, 'time')}",
                 f"at most {format_number(selection_error)} rows from the best",
             ),
-            Operator(
+            PlanStep(
                 "measure",
                 f"{steps.noise.words(step)}, {count_with_noun(self.rounds, 'time')}",
                 f"±{self._half_width_text(steps.noise, step, confidence_level)} in each count",
@@ -214,7 +214,7 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
         """
         price = Price(epsilon, delta, rho)
         step = self._reading(price).bounded.measures[0].unit_value
-        return float(self._split_price(price).noise.error(exact(confidence, "confidence", CONFIDENCE)) * step)
+        return float(self._steps_for_price(price).noise.error(exact(confidence, "confidence", CONFIDENCE)) * step)
 
     def price(self, within: Number, *, delta: Number = 0, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Find the least ε, at this δ, at which every measured count has at most this half-width. Free."""
@@ -245,10 +245,10 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
         stored_answer = series.find_stored()
         if stored_answer is not None:
             return self._restore(stored_answer)
-        steps = self._split_price(price)
-        releasing.dry_run(steps.rows)
+        steps = self._steps_for_price(price)
+        releasing.dry_run(steps.row_count_step)
         warn_of_weak_price(price, context)
-        context.engine.check(steps.rows.readings[0]).close()
+        context.engine.check(steps.row_count_step.readings[0]).close()
         with context.running_work.running():
             tab_or_stored = series.open(_amount_to_hold(context, steps))
             if isinstance(tab_or_stored, StoredAnswer):
@@ -292,7 +292,7 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
         line = tab.opening
         opening = StoredResult(None, line.number, line.time, line.hash, free=False)
         step = bounded.measures[0].unit_value
-        words = (steps.rows.noise.words(step), steps.selection.words(), steps.noise.words(step))
+        words = (steps.row_count_step.noise.words(step), steps.selection.words(), steps.noise.words(step))
         terms = purchase([bounded], price, context.version)
         model_receipt = make_receipt(
             opening, terms, words, question=self.question, context=context, confidence=DEFAULT_CONFIDENCE
@@ -305,7 +305,7 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
             step,
             tuple(indices for indices, cells in self.workload if cells is None),
             model.measured,
-            steps.rows.noise,
+            steps.row_count_step.noise,
             steps.selection,
             steps.noise,
             tuple(
@@ -359,7 +359,7 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
             )
         return bits
 
-    def _split_price(self, price: Price) -> MwemSteps:
+    def _steps_for_price(self, price: Price) -> MwemSteps:
         """Split the price: a share for the number of rows, the rest evenly over rounds, half of it for selections."""
         if self.update and price.allows_gaussian:
             rule = "paid for with ε alone: its rounds measure with Laplace noise"
@@ -373,17 +373,17 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
                     "at least 1e-8 for each round",
                     fix="give a larger epsilon, or fewer rounds",
                 )
-            return self._split_epsilon(price, price.epsilon)
+            return self._steps_for_epsilon(price, price.epsilon)
         rho = price_in_rho(price)
         for held_back in _HELD_BACK:
-            steps = self._split_rho(price, rho * (1 - held_back))
+            steps = self._steps_for_rho(price, rho * (1 - held_back))
             if price.kept_by(steps.curve):
                 return steps
         raise InvalidParameter(
             "price", str(price), "high enough for this many rounds", fix="give a higher price, or fewer rounds"
         )
 
-    def _split_epsilon(self, price: Price, epsilon: Fraction) -> MwemSteps:
+    def _steps_for_epsilon(self, price: Price, epsilon: Fraction) -> MwemSteps:
         """Split ε over the steps, each rounded to fifteen decimals; the count of rows gets the rest, so that all sum to
         ε.
 
@@ -395,19 +395,19 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
         rows = MeasureStep(all_rows, noise, NoisyCounts.of)
         return MwemSteps(
             rows,
-            self._selection(price, step_epsilon),
+            self._selection_mechanism(price, step_epsilon),
             Laplace(sensitivity.total / step_epsilon),
             sensitivity,
             self.rounds,
         )
 
-    def _split_rho(self, price: Price, rho: Fraction) -> MwemSteps:
+    def _steps_for_rho(self, price: Price, rho: Fraction) -> MwemSteps:
         """Split ρ: noise of deviation σ costs Δ₂²/2σ², and a selection of bounded range ε costs ε²/8."""
         step_rho = rho * (1 - _ROW_COUNT_SHARE) / (2 * self.rounds)
         all_rows, sensitivity = MarginalView(self._reading(price), ()), self._round_sensitivity(price)
         noise = Gaussian(_square_root_rounded_up(all_rows.sensitivity.squares / (2 * rho * _ROW_COUNT_SHARE)))
         rows = MeasureStep(all_rows, noise, NoisyCounts.of)
-        choice = self._selection(price, 1 / _square_root_rounded_up(1 / (8 * step_rho)))
+        choice = self._selection_mechanism(price, 1 / _square_root_rounded_up(1 / (8 * step_rho)))
         return MwemSteps(
             rows,
             choice,
@@ -416,7 +416,7 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
             self.rounds,
         )
 
-    def _selection(self, price: Price, epsilon: Fraction) -> Exponential:
+    def _selection_mechanism(self, price: Price, epsilon: Fraction) -> Exponential:
         """Return the exponential mechanism over integer scores, whose grid is one step."""
         scores = self._candidates(price).scores(lambda view: np.zeros(view.size, np.int64))
         return Exponential(epsilon, scores.sensitivity, neighbours=scores.neighbours, grid=1)
@@ -444,7 +444,7 @@ class _MwemSeries:
         """
         model = None
         try:
-            (rows,) = self._release_step(self.steps.rows, "the number of rows").values
+            (rows,) = self._release_step(self.steps.row_count_step, "the number of rows").values
             model = self.begin(rows)
             for _ in range(self.steps.rounds):
                 model = model.updated(self._run_round(model))
@@ -471,7 +471,7 @@ class _MwemSeries:
 
 def _amount_to_hold(context: Context, steps: MwemSteps) -> Cost:
     """Return the cost of all steps, added up as they are charged, so that nothing is left over after the last."""
-    rows, choice, measurement = map(context.account.cost, steps.curves)
+    rows, choice, measurement = map(context.account.cost, steps.row_choice_and_measurement_curves)
     total_cost = rows
     for _ in range(steps.rounds):
         total_cost = total_cost + choice + measurement
@@ -522,14 +522,14 @@ def propose_mwem(
             fix="write ways=2, or list the counts in queries",
         )
     names = [attribute.name for attribute in coded.attributes]
-    sets = () if ways is None else tuple((indices, None) for indices in parse_sets(ways, names))
+    sets = () if ways is None else tuple((indices, None) for indices in parse_column_sets(ways, names))
     workload = sets if queries is None else _parse_queries(queries, coded.attributes)
     if update is not None:
-        _check_update(update, rounds, cells, textbook=textbook)
+        _require_valid_update(update, rounds, cells, textbook=textbook)
     return MwemProposal(context, coded, workload, rounds, textbook or update is not None, update)
 
 
-def _check_update(update: str, rounds: int, cells: int, *, textbook: bool) -> None:
+def _require_valid_update(update: str, rounds: int, cells: int, *, textbook: bool) -> None:
     """Refuse what the theorem of the notes' update does not cover."""
     if update != "notes":
         raise InvalidParameter("update", update, "'notes', or left out")
@@ -547,13 +547,13 @@ def _parse_queries(queries: Queries, attributes: Attributes) -> tuple[tuple[Attr
     if not is_list or not all(isinstance(query, Mapping) and query for query in queries):
         rule = 'a list of counts such as [{"sex": "f", "age": ["0 to below 18", None]}]'
         raise InvalidParameter("queries", queries, rule)
-    parsed = tuple(_parse_query(query, attributes) for query in queries)
+    parsed = tuple(_parse_query_columns_and_cells(query, attributes) for query in queries)
     if len({*parsed}) != len(parsed):
         raise InvalidParameter("queries", len(queries), "a list of different counts")
     return parsed
 
 
-def _parse_query(query: Query, attributes: Attributes) -> tuple[AttributeSet, tuple[int, ...]]:
+def _parse_query_columns_and_cells(query: Query, attributes: Attributes) -> tuple[AttributeSet, tuple[int, ...]]:
     index_of_name = {attribute.name.lower(): index for index, attribute in enumerate(attributes)}
     cells_by_index = {index_of_name.get(str(name).lower(), -1): cells for name, cells in query.items()}
     if -1 in cells_by_index or len(cells_by_index) != len(query):
@@ -563,12 +563,12 @@ def _parse_query(query: Query, attributes: Attributes) -> tuple[AttributeSet, tu
             f"counts over different columns of {', '.join(attribute.name for attribute in attributes)}",
         )
     indices = tuple(sorted(cells_by_index))
-    cell_lists = [_parse_cells(cells_by_index[index], attributes[index]) for index in indices]
+    cell_lists = [_parse_cell_indices(cells_by_index[index], attributes[index]) for index in indices]
     flat_cells = np.ravel_multi_index(np.ix_(*cell_lists), tuple(attributes[index].size for index in indices))
     return indices, tuple(flat_cells.ravel().tolist())
 
 
-def _parse_cells(cells: object, attribute: Attribute) -> list[int]:
+def _parse_cell_indices(cells: object, attribute: Attribute) -> list[int]:
     """Parse cells as a marginal prints them; None is the cell of missing or undeclared values."""
     labels = {key: index for index, (key,) in enumerate(cell_keys([attribute]))}
     requested = cells if isinstance(cells, (list, tuple)) else [cells]
@@ -580,7 +580,7 @@ def _parse_cells(cells: object, attribute: Attribute) -> list[int]:
     return sorted({labels[label] for label in requested})
 
 
-def parse_sets(ways: Sets, names: Sequence[str]) -> tuple[AttributeSet, ...]:
+def parse_column_sets(ways: Sets, names: Sequence[str]) -> tuple[AttributeSet, ...]:
     """Parse the marginals to select from: all sets of ``ways`` columns, or these sets."""
     if type(ways) is int:
         if not 1 <= ways <= len(names):
@@ -606,7 +606,7 @@ ColumnWeights = Mapping[str | tuple[str, ...], Number]
 _MAX_SETS = 200_000
 
 
-def workload_sets(
+def fitting_sets_and_dropped_count(
     ways: Sets, names: Sequence[str], sizes: Sequence[int], most_cells: int
 ) -> tuple[list[AttributeSet], int]:
     """Parse the workload of a synthetic table, and count the sets that were dropped.
@@ -616,7 +616,7 @@ def workload_sets(
     if type(ways) is int and 1 <= ways <= len(names) and (count := math.comb(len(names), ways)) > _MAX_SETS:
         rule = f"lower: {len(names)} columns give {count:,} sets of {ways}, and at most {_MAX_SETS:,} are allowed"
         raise InvalidParameter("ways", ways, rule, fix="lower ways, or list the sets")
-    sets = parse_sets(min(ways, len(names)) if type(ways) is int else ways, names)
+    sets = parse_column_sets(min(ways, len(names)) if type(ways) is int else ways, names)
     max_cells = sum(sizes) + most_cells
     cells = {indices: math.prod(sizes[index] for index in indices) for indices in sets}
     fitting = [indices for indices in sets if cells[indices] <= max_cells or len(indices) == 1]
@@ -633,28 +633,30 @@ def workload_sets(
     )
 
 
-def set_weight(column_indices: AttributeSet, names: Sequence[str], weights: ColumnWeights) -> Fraction:
+def product_weight_of_set(column_indices: AttributeSet, names: Sequence[str], weights: ColumnWeights) -> Fraction:
     """Return the product of the weights of a set's columns and of the set itself."""
     column_names = {names[index].lower() for index in column_indices}
     product = Fraction(1)
     for key, weight in weights.items():
-        if _lowercase_names(key) == column_names if not isinstance(key, str) else key.lower() in column_names:
+        if _lowercase_names_or_empty(key) == column_names if not isinstance(key, str) else key.lower() in column_names:
             product *= exact(weight, "weights", POSITIVE)
     return product
 
 
-def check_weights(weights: ColumnWeights, names: Sequence[str], sets: Sequence[AttributeSet]) -> None:
+def require_valid_weights(weights: ColumnWeights, names: Sequence[str], sets: Sequence[AttributeSet]) -> None:
     if not isinstance(weights, Mapping):
         raise InvalidParameter("weights", weights, 'a mapping from columns to numbers, such as {"income": 3}')
     column_names = {name.lower() for name in names}
     workload_names = [{names[index].lower() for index in indices} for indices in sets]
     for key, weight in weights.items():
         exact(weight, "weights", POSITIVE)
-        is_known = key.lower() in column_names if isinstance(key, str) else _lowercase_names(key) in workload_names
+        is_known = (
+            key.lower() in column_names if isinstance(key, str) else _lowercase_names_or_empty(key) in workload_names
+        )
         if not is_known:
             rule = f"a mapping from columns ({', '.join(names)}), or sets of columns in the workload, to numbers"
             raise InvalidParameter("weights", key, rule)
 
 
-def _lowercase_names(names: object) -> set[str]:
+def _lowercase_names_or_empty(names: object) -> set[str]:
     return {str(name).lower() for name in names} if isinstance(names, (tuple, list, frozenset)) else set()

@@ -17,7 +17,7 @@ from fractions import Fraction
 import numpy as np
 
 from sfumato.curator.context import Context
-from sfumato.curator.previews.explaining import Explanation, Operator, source_operators
+from sfumato.curator.previews.explaining import Explanation, PlanStep, explain_source
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.marginals import MarginalsProposal, price_in_rho, propose_marginals
 from sfumato.errors import InvalidParameter, SessionInterrupted, Unsupported
@@ -113,15 +113,15 @@ class OnlineProposal(PreviewedByOldName):
         )
         bought_text = format_number(float(batch.noise.error(confidence_level)) * step, 4)
         operators = (
-            *source_operators(self._marginals.query, self._context.policy),
-            Operator("synopsis", self._marginals.question, f"{len(batch.measurements)} noisy blocks"),
-            Operator(
+            *explain_source(self._marginals.query, self._context.policy),
+            PlanStep("synopsis", self._marginals.question, f"{len(batch.measurements)} noisy blocks"),
+            PlanStep(
                 "gate",
                 f"each question outside it, against {format_number(batch.gate.threshold * step, 4)}",
                 f"a close hypothesis is within ±{close_text} in any group with "
                 f"{format_percent(confidence_level)} confidence",
             ),
-            Operator(
+            PlanStep(
                 "buy",
                 f"up to {count_with_noun(self.rounds, 'answer')}",
                 f"±{bought_text} with {format_percent(confidence_level)} confidence",
@@ -232,7 +232,7 @@ class OnlineProposal(PreviewedByOldName):
         synopsis_rho, gates_rho, answers_rho = (
             share * rho for share in (_TEXTBOOK_SHARES if self.textbook else _SHARES)
         )
-        plan, reading = self._marginals.plan_one_table(synopsis_rho)
+        plan, reading = self._marginals.plan_and_reading_of_joint_table(synopsis_rho)
         max_added = math.ceil(reading.bounded.measures[0].add_remove_sensitivity.total)
         gate = build_gate(
             _square_root_rounded_down(2 * gates_rho / self.rounds), max_added, self._context.policy.neighbours

@@ -15,11 +15,11 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.policy_account import charge_operators, restrict_to_periods
-from sfumato.curator.previews.explaining import Explanation, Operator
+from sfumato.curator.policy_account import explain_period_charges, restrict_to_periods
+from sfumato.curator.previews.explaining import Explanation, PlanStep
 from sfumato.curator.proposals.priced_by_epsilon import EpsilonPricedProposal
 from sfumato.curator.proposals.released_bounds import Bounds, toml_value
-from sfumato.curator.step_counts import Ladder, StepSearch, ladder, least_price
+from sfumato.curator.step_counts import Ladder, StepSearch, ladder_for_domain, least_epsilon_within
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import BoundedPlan, bounding_strategies, for_neighbours
@@ -42,7 +42,7 @@ from sfumato.release.releasing import StoredResult
 
 
 @dataclass(frozen=True)
-class _BoundsDraw(GroupTotalsRelease[Bounds]):
+class _BoundsRelease(GroupTotalsRelease[Bounds]):
     """The release of bounds: a search among the steps of a ladder."""
 
     search: StepSearch
@@ -97,16 +97,16 @@ class BoundsProposal(EpsilonPricedProposal[Bounds]):
     @cached_property
     def ladder(self) -> Ladder:
         """The public steps among which the bounds are chosen."""
-        return ladder(self._policy_table.columns[self.column])
+        return ladder_for_domain(self._policy_table.columns[self.column])
 
     @cached_property
     def bounded(self) -> BoundedPlan:
         """The plan, restricted to the periods whose accounts pay."""
-        (bounded,) = bounding_strategies(self._plan_within_periods[0], ONE_ROW, len(self.ladder))
+        (bounded,) = bounding_strategies(self._plan_and_context_within_periods[0], ONE_ROW, len(self.ladder))
         return for_neighbours(bounded, self._context.policy.neighbours)
 
     @cached_property
-    def _plan_within_periods(self) -> tuple[Aggregate, Context]:
+    def _plan_and_context_within_periods(self) -> tuple[Aggregate, Context]:
         return restrict_to_periods(self._plan, self._context)
 
     @property
@@ -131,11 +131,11 @@ class BoundsProposal(EpsilonPricedProposal[Bounds]):
         low, high = (toml_value(end) for end in self.ladder.bounds_of((0, len(self.ladder) - 1)))
         row_limit = "every row counts" if policy.unit.every_row else f"one value of each {policy.unit.name} counts"
         operators = (
-            Operator("scan", self.table, f"protects {policy.unit}, {policy.neighbours.value}"),
-            Operator("limit", row_limit, "missing values and non-numbers are skipped"),
-            Operator("steps", f"{len(self.ladder)} public steps from {low} to {high}", "the same for every table"),
-            *search.operators("values", f"steps that cover {format_percent(self.cover)}", confidence),
-            *charge_operators(self._plan_within_periods[1]),
+            PlanStep("scan", self.table, f"protects {policy.unit}, {policy.neighbours.value}"),
+            PlanStep("limit", row_limit, "missing values and non-numbers are skipped"),
+            PlanStep("steps", f"{len(self.ladder)} public steps from {low} to {high}", "the same for every table"),
+            *search.explain_search("values", f"steps that cover {format_percent(self.cover)}", confidence),
+            *explain_period_charges(self._plan_and_context_within_periods[1]),
         )
         reason = "each unit is on one step, so one price pays for both bounds, and empty steps look empty"
         return Explanation(self.text, str(Price(epsilon)), operators, reason, ())
@@ -152,23 +152,23 @@ class BoundsProposal(EpsilonPricedProposal[Bounds]):
 
     def price(self, within: Number, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Find the least ε at which no step with this many values is missed. This is free."""
-        return least_price(lambda epsilon: self.error(epsilon, confidence), within)
+        return least_epsilon_within(lambda epsilon: self.error(epsilon, confidence), within)
 
     @property
     def _paying_context(self) -> Context:
-        return self._plan_within_periods[1]
+        return self._plan_and_context_within_periods[1]
 
     @property
     def _policy_table(self) -> Table:
         return self._context.policy.tables[self.table]
 
-    def _strategy_at(self, epsilon: Number) -> _BoundsDraw:
+    def _strategy_at(self, epsilon: Number) -> _BoundsRelease:
         exact_epsilon = exact(epsilon, "epsilon", POSITIVE)
         steps = range(len(self.ladder))
         uncovered = (1 - self.cover) / 2
         search = StepSearch.of(self.bounded, tuple(steps), exact_epsilon, (uncovered, uncovered))
         groups = tuple((step,) for step in steps)
-        return _BoundsDraw(search, groups, self.ladder, self.column, Price(epsilon), self._context.version)
+        return _BoundsRelease(search, groups, self.ladder, self.column, Price(epsilon), self._context.version)
 
     def _with_receipt(self, result: StoredResult[Bounds], confidence: Number) -> Bounds:
         bounds, context = result.value, self._paying_context
@@ -182,9 +182,9 @@ class BoundsProposal(EpsilonPricedProposal[Bounds]):
 def propose_bounds(context: Context, table: str, column: str, cover: Number) -> BoundsProposal:
     """Propose to find bounds for a column; the names are checked against the policy."""
     policy_table = require_private_table(context.policy, table)
-    domain = _searchable_domain(policy_table, column)
+    domain = _require_searchable_domain(policy_table, column)
     share = exact(cover, "cover", INSIDE_UNIT)
-    if len(ladder(domain)) < 2:
+    if len(ladder_for_domain(domain)) < 2:
         rule = "a column with wider declared bounds: these are too narrow for a search"
         raise InvalidParameter("column", column, rule, fix="keep the declared bounds, or declare wider ones")
     return BoundsProposal(context, policy_table.name, column, share)
@@ -199,7 +199,7 @@ def require_private_table(policy: Policy, table: str) -> Table:
     return policy_table
 
 
-def _searchable_domain(table: Table, column: Any) -> Domain:
+def _require_searchable_domain(table: Table, column: Any) -> Domain:
     """Return the domain of a column with an ordered type that is not the unit's id."""
     name = f"{table.name}.{column}"
     if column == table.id:

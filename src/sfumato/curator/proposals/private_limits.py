@@ -14,11 +14,11 @@ from itertools import product
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.policy_account import charge_operators, restrict_to_periods
-from sfumato.curator.previews.explaining import Explanation, Operator
+from sfumato.curator.policy_account import explain_period_charges, restrict_to_periods
+from sfumato.curator.previews.explaining import Explanation, PlanStep
 from sfumato.curator.proposals.priced_by_epsilon import EpsilonPricedProposal
 from sfumato.curator.proposals.private_bounds import require_private_table
-from sfumato.curator.step_counts import Ladder, StepCounts, StepSearch, counting_ladder, least_price
+from sfumato.curator.step_counts import Ladder, StepCounts, StepSearch, counting_ladder, least_epsilon_within
 from sfumato.errors import InvalidParameter
 from sfumato.notebook_html import paragraphs, preformatted
 from sfumato.plan.aggregates.measures import Count
@@ -105,17 +105,19 @@ class UnitLimits:
         return codec.loads_as(cls, source)
 
 
-def _limit_words(what: str, limit: int | None, step_counts: StepCounts, confidence: Number) -> str:
+def _limit_words(counted_noun: str, limit: int | None, step_counts: StepCounts, confidence: Number) -> str:
     if limit is None:
-        return f"no limit of {what} was found: there are too few units to be seen above the noise"
+        return f"no limit of {counted_noun} was found: there are too few units to be seen above the noise"
     units_above = max(0, step_counts.outside)
     units_within = max(0, step_counts.inside)
     half_width = step_counts.rank_error(confidence)
-    return f"at most {limit:,} {what}: {units_above:,} units (± {half_width:,}) have more, {units_within:,} do not"
+    return (
+        f"at most {limit:,} {counted_noun}: {units_above:,} units (± {half_width:,}) have more, {units_within:,} do not"
+    )
 
 
 @dataclass(frozen=True)
-class _LimitsDraw(GroupTotalsRelease[UnitLimits]):
+class _LimitsRelease(GroupTotalsRelease[UnitLimits]):
     """The release of limits: a search among the steps of each ladder."""
 
     searches: tuple[StepSearch, ...]
@@ -184,11 +186,13 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
     @cached_property
     def bounded(self) -> BoundedPlan:
         """The plan that counts units by their numbers of rows and groups."""
-        (bounded,) = bounding_strategies(self._plan_within_periods[0], self._unit_relation.limits, len(self._step_keys))
+        (bounded,) = bounding_strategies(
+            self._plan_and_context_within_periods[0], self._unit_relation.limits, len(self._step_keys)
+        )
         return for_neighbours(bounded, self._context.policy.neighbours)
 
     @cached_property
-    def _plan_within_periods(self) -> tuple[Aggregate, Context]:
+    def _plan_and_context_within_periods(self) -> tuple[Aggregate, Context]:
         """The plan restricted to the periods whose accounts pay, and their context."""
         counts = [Column(count_field, domain) for count_field, domain in self._unit_relation.columns.items()]
         plan = Aggregate(self._unit_relation, tuple(map(self.ladder.step_expression, counts)), (Count(),))
@@ -204,13 +208,13 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
         """Explain the search at this price, step by step. This is free."""
         policy, draw = self._context.policy, self._strategy_at(epsilon)
         operators = [
-            Operator("scan", self.table, f"protects {policy.unit}, {policy.neighbours.value}"),
-            Operator("per unit", f"counts {' and '.join(self._limit_names)}", f"one row for each {policy.unit.name}"),
+            PlanStep("scan", self.table, f"protects {policy.unit}, {policy.neighbours.value}"),
+            PlanStep("per unit", f"counts {' and '.join(self._limit_names)}", f"one row for each {policy.unit.name}"),
         ]
         for name, search in zip(self._limit_names, draw.searches, strict=True):
             selection = f"smallest limit of {name} that {format_percent(self.share)} of the units stay within"
-            operators += search.operators("units", selection, confidence)
-        operators += charge_operators(self._plan_within_periods[1])
+            operators += search.explain_search("units", selection, confidence)
+        operators += explain_period_charges(self._plan_and_context_within_periods[1])
         reason = "one unit has one number of rows, however large, so it changes the counts by one"
         return Explanation(self.text, str(draw.total), tuple(operators), reason, ())
 
@@ -226,11 +230,11 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
 
     def price(self, within: Number, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Find the least ε at which no step with this many units is missed. This is free."""
-        return least_price(lambda epsilon: self.error(epsilon, confidence), within)
+        return least_epsilon_within(lambda epsilon: self.error(epsilon, confidence), within)
 
     @property
     def _paying_context(self) -> Context:
-        return self._plan_within_periods[1]
+        return self._plan_and_context_within_periods[1]
 
     @property
     def _policy_table(self) -> Table:
@@ -258,7 +262,7 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
     def _step_keys(self) -> tuple[GroupKey, ...]:
         return tuple(product(range(len(self.ladder)), repeat=len(self._limit_names)))
 
-    def _strategy_at(self, epsilon: Number) -> _LimitsDraw:
+    def _strategy_at(self, epsilon: Number) -> _LimitsRelease:
         exact_epsilon = exact(epsilon, "epsilon", POSITIVE)
         keys = self._step_keys
         names = [count_field.name for count_field in self._unit_relation.columns]
@@ -268,7 +272,7 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
             StepSearch.of(self.bounded, step_of_group, epsilon_per_limit, uncovered, from_first=True)
             for step_of_group in steps_of_groups
         )
-        return _LimitsDraw(tuple(searches), keys, self.ladder, Price(epsilon), self._context.version)
+        return _LimitsRelease(tuple(searches), keys, self.ladder, Price(epsilon), self._context.version)
 
     def _with_receipt(self, result: StoredResult[UnitLimits], confidence: Number) -> UnitLimits:
         limits, context = result.value, self._paying_context

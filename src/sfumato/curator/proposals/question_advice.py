@@ -13,9 +13,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from sfumato.caching import defer_text
-from sfumato.curator.previews.advising import Tip, advise
+from sfumato.curator.previews.advising import Tip, find_tips
 from sfumato.curator.previews.explaining import discovery_warning, offered_delta_notes
-from sfumato.curator.previews.forecasts import Forecast, Width, forecast_ranks
+from sfumato.curator.previews.forecasts import Forecast, Width, forecast_rank_errors
 from sfumato.errors import InvalidParameter, SfumatoError, Unsupported
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import Query
@@ -43,10 +43,10 @@ a question again and again waits for its forecasts once.
 
 
 def question_tips(
-    question: Any, request: PriceRequest, prepared: PricedRelease, only: Sequence[str] | None = None
+    question: Any, request: PriceRequest, prepared: PricedRelease, only_columns: Sequence[str] | None = None
 ) -> tuple[Tip, ...]:
-    """Forecast a question with one setting changed at a time; with ``only``, for these columns. None for a sample: each
-    curve of one takes seconds.
+    """Forecast a question with one setting changed at a time; with ``only_columns``, for these columns. None for a
+    sample: each curve of one takes seconds.
     """
     if request.sample is not None:
         return ()
@@ -56,21 +56,21 @@ def question_tips(
 
     def forecast_again(changed_query: Query, limits: Limits) -> Mapping[str, Width]:
         is_unchanged = changed_query is query and limits is question.limits  # it was priced already
-        changed = question if is_unchanged else question.with_query(changed_query, limits)
+        changed = question if is_unchanged else question.with_query_and_limits(changed_query, limits)
         widths: Mapping[str, Width] = changed.widths(changed.price_release_at(price, request), request)
         return widths
 
-    ranks = column_notes(query, forecast_ranks(prepared, question.shared_parts.requests, request.confidence))
-    return advise(
+    ranks = column_notes(query, forecast_rank_errors(prepared, question.shared_parts.requests, request.confidence))
+    return find_tips(
         query,
         question.limits,
         every_row=table.every_row,
         reforecast=forecast_again,
-        ranks=ranks,
-        whole=question.integer_columns,
+        rank_columns=ranks,
+        integer_columns=question.integer_columns,
         groups=() if question.discovered_keys else question.groups,
         unit_id=table.id if isinstance(table.id, str) else None,
-        only=only,
+        only_columns=only_columns,
     )
 
 
@@ -82,13 +82,13 @@ def discovery_warnings(question: Any, stated: PriceRequest, prepared: PricedRele
     in_one_group = None
     if not question.table.every_row and question.limits.groups > 1:
         with suppress(InvalidParameter, Unsupported):  # a refused variant gives no advice
-            limited_question = question.with_query(question.query, question.limits.tighten(None, 1, None))
+            limited_question = question.with_query_and_limits(question.query, question.limits.tighten(None, 1, None))
             in_one_group = limited_question.price_release_at(prepared.price, stated).selection
     notes = offered_delta_notes(stated, prepared.price.delta)
     return (discovery_warning(threshold, in_one_group, question.declared_size), *notes)
 
 
-def bought_tips(question: Any) -> tuple[Tip, ...]:
+def tips_from_bought_counts(question: Any) -> tuple[Tip, ...]:
     """Return what counts that were bought before advise about limits and bounds."""
     with suppress(Unsupported):
         tips = (count.bought_tip() for count in question.clipped().questions.values())
@@ -98,9 +98,13 @@ def bought_tips(question: Any) -> tuple[Tip, ...]:
 
 def with_forecast_advice(forecast: Forecast, question: Any, request: PriceRequest, prepared: PricedRelease) -> Forecast:
     """Add the change that helps most, where the forecast error swamps what can be expected."""
-    swamped = [name for name in forecast.columns if _is_swamped(name, forecast, question)]
+    swamped = [name for name in forecast.columns if _is_mostly_noise(name, forecast, question)]
     tip = _best_tip(swamped, question, request, prepared)
-    return forecast if tip is None else replace(forecast, advice=f"{_columns_phrase(swamped)} mostly noise: {tip}")
+    return (
+        forecast
+        if tip is None
+        else replace(forecast, advice=f"{_columns_would_be_phrase(swamped)} mostly noise: {tip}")
+    )
 
 
 def with_answer_advice(
@@ -150,10 +154,10 @@ def _best_tip(columns: Sequence[str], question: Any, request: PriceRequest, prep
     return None
 
 
-def _is_swamped(name: str, forecast: Forecast, question: Any) -> bool:
+def _is_mostly_noise(name: str, forecast: Forecast, question: Any) -> bool:
     """Return whether a forecast error is a large part of a column's range, or of the count that the size suggests."""
-    expected = _expected_units(question)
-    width = _width_at_size(forecast.columns[name], expected)
+    expected = _expected_units_per_group(question)
+    width = _width_at_expected_size(forecast.columns[name], expected)
     if math.isinf(width):
         return True
     possible = possible_ranges(question.query).get(name)
@@ -163,13 +167,13 @@ def _is_swamped(name: str, forecast: Forecast, question: Any) -> bool:
     return bool(is_count and expected is not None and width > _MAX_COUNT_SHARE * expected)
 
 
-def _expected_units(question: Any) -> Fraction | None:
+def _expected_units_per_group(question: Any) -> Fraction | None:
     """Return the units of a group, were they spread evenly; None where the policy declares no size."""
     size = question.declared_size
     return None if size is None or question.discovered_keys else Fraction(size, max(1, len(question.groups)))
 
 
-def _width_at_size(width: Width, expected: Fraction | None) -> float:
+def _width_at_expected_size(width: Width, expected: Fraction | None) -> float:
     """Return the half-width in a group of the expected size; where none is known, in the largest that is forecast."""
     if not isinstance(width, Mapping):
         return width
@@ -178,12 +182,12 @@ def _width_at_size(width: Width, expected: Fraction | None) -> float:
     return width[at_most[-1]]
 
 
-def _columns_phrase(names: Sequence[str]) -> str:
+def _columns_would_be_phrase(names: Sequence[str]) -> str:
     shown = ", ".join(map(escape_unprintable, names))
     return f"{shown} would be" if len(names) == 1 else f"{shown} would each be"
 
 
-def error_text(question: Any, epsilon: str) -> str:
+def error_or_refusal_text(question: Any, epsilon: str) -> str:
     """Return the error of a question at a price in words, or the rule by which the price is refused."""
     try:
         return "; ".join(question.error(epsilon=epsilon).parts()) or "exact"

@@ -28,7 +28,7 @@ class TestedQuestion(Protocol):
     def limits(self) -> Limits: ...
 
 
-def max_rows(question: TestedQuestion) -> int:
+def max_rows_of_one_unit(question: TestedQuestion) -> int:
     """Return the most rows of one unit that count."""
     return 1 if question.table.every_row else question.limits.rows
 
@@ -42,7 +42,7 @@ def answer_tester(
         from sfumato.inference.hypothesis_tests import parse_options, run_test  # who only asks does not need them
         from sfumato.inference.released_numbers import ReleasedNumbers
 
-        numbers = ReleasedNumbers.of(question.query, measured, max_rows(question))
+        numbers = ReleasedNumbers.of(question.query, measured, max_rows_of_one_unit(question))
         return run_test(test, numbers, parse_options(options), receipt)
 
     return run

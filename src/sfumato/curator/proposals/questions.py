@@ -13,18 +13,18 @@ from typing import Any, Self, cast
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.frame_methods import SuggestsNames
-from sfumato.curator.policy_account import charge_operators, price_words, restrict_to_periods
+from sfumato.curator.policy_account import explain_period_charges, price_and_accounts_phrase, restrict_to_periods
 from sfumato.curator.previews.advising import Advice
 from sfumato.curator.previews.explaining import (
     DEFAULT_DELTA,
     Explanation,
-    Operator,
-    describe_delta_avoidance,
+    PlanStep,
     discovery_notes,
-    explain,
-    keys_text,
+    explain_release,
+    fix_without_delta,
+    key_expressions_sql,
     offered_delta,
-    require_delta,
+    require_delta_for_discovery,
     require_short_keys,
 )
 from sfumato.curator.previews.forecasts import (
@@ -32,13 +32,13 @@ from sfumato.curator.previews.forecasts import (
     FINE_STEPS,
     Forecast,
     Width,
-    assumption_notes,
-    describe_draw_terms,
-    draw_errors,
-    forecast_ranks,
+    draw_error_by_price,
+    even_spread_note,
+    forecast_rank_errors,
     half_widths,
     least_price,
-    selection_quality,
+    picture_footnotes,
+    quality_of_selected_columns,
 )
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals import question_refusals as refusals
@@ -46,25 +46,25 @@ from sfumato.curator.proposals.bought_synopses import (
     FreeAnswer,
     SynopsisQuestion,
     best_free_answer,
-    free_answer,
+    require_free_answer,
     require_no_price,
 )
 from sfumato.curator.proposals.question_advice import (
     BestTips,
-    bought_tips,
     discovery_warnings,
-    error_text,
+    error_or_refusal_text,
     question_tips,
+    tips_from_bought_counts,
     with_answer_advice,
     with_forecast_advice,
 )
 from sfumato.curator.proposals.question_tests import answer_tester
 from sfumato.curator.proposals.sampled_questions import (
     key_with_sample,
-    operators_with_sample,
-    require_whole_population,
-    sampling_rate,
+    refuse_conflicting_sample,
+    steps_with_sample,
     text_with_sample,
+    validated_sampling_rate,
 )
 from sfumato.errors import EngineFailed, InvalidParameter, shorten
 from sfumato.notebook_html import paragraphs, preformatted, table
@@ -219,7 +219,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             require_short_keys(self.query, self.discovered_keys)
             options = (discovery_bounding(self.shared_parts.parts[0].plan, self.limits),)
         else:
-            options = self._boundings()
+            options = self._declared_group_boundings()
         if self.strategy is not None:
             applicable = ", ".join(option.strategy.value for option in options)
             options = tuple(option for option in options if option.strategy is self.strategy)
@@ -228,7 +228,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
                 raise InvalidParameter("strategy", self.strategy.value, rule)
         return tuple(for_neighbours(option, self._context.policy.neighbours) for option in options)
 
-    def _boundings(self) -> tuple[BoundedPlan, ...]:
+    def _declared_group_boundings(self) -> tuple[BoundedPlan, ...]:
         """List the strategies for declared groups.
 
         A number of several measures needs equal row weights in all: clipping would scale each measure separately.
@@ -260,9 +260,9 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         plan = self.query.plan
         largest = plan.largest_limits if self.limits == plan.limits else self.limits
         limits = self.limits.tighten(rows, groups, rows_per_group, largest)
-        return replace(self._with_limits(self.query, limits), strategy=new_strategy)
+        return replace(self._with_query_and_limits_of_same_groups(self.query, limits), strategy=new_strategy)
 
-    def _with_limits(self, query: Query, limits: Limits) -> Self:
+    def _with_query_and_limits_of_same_groups(self, query: Query, limits: Limits) -> Self:
         """Return the question with other limits or measures, reusing its list of groups."""
         changed = replace(self, query=query, limits=limits)
         changed.__dict__.update(
@@ -285,13 +285,13 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights)
         request = self._with_defaults(stated)
         prepared = self.price_release(request)
-        tips = (*bought_tips(self), *question_tips(self, request, prepared))
+        tips = (*tips_from_bought_counts(self), *question_tips(self, request, prepared))
         return Advice(self.text, str(prepared.price), tips)
 
-    def with_query(self, query: Query, limits: Limits) -> Self:
+    def with_query_and_limits(self, query: Query, limits: Limits) -> Self:
         """Return the question with other measures, keys or limits; equal keys have equal groups."""
         if query.plan.keys == self.query.plan.keys:
-            return self._with_limits(query, limits)
+            return self._with_query_and_limits_of_same_groups(query, limits)
         return replace(self, query=query, limits=limits)
 
     @property
@@ -316,12 +316,20 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, sample=sample)
         request = self._with_defaults(stated)
         prepared, policy = self.price_release(request), self._context.policy
-        keys = (keys_text(self.query, self.discovered_keys), self._delta_avoidance) if self.discovered_keys else None
-        explanation = explain(self.text, self.query, policy, self.groups, self._max_groups, prepared, confidence, keys)
-        free_answer = self._bought_answer(confidence)
-        free_operators = () if free_answer is None else (Operator("free", "a bought synopsis", free_answer.words),)
-        steps = operators_with_sample(explanation.operators, prepared, policy.unit.name)
-        operators = (*steps, *charge_operators(self._context), *free_operators)
+        keys = (
+            (key_expressions_sql(self.query, self.discovered_keys), self._fix_without_delta)
+            if self.discovered_keys
+            else None
+        )
+        explanation = explain_release(
+            self.text, self.query, policy, self.groups, self._max_groups, prepared, confidence, keys
+        )
+        free_answer = self._best_synopsis_answer(confidence)
+        free_operators = (
+            () if free_answer is None else (PlanStep("free", "a bought synopsis", free_answer.offer_sentence),)
+        )
+        steps = steps_with_sample(explanation.operators, prepared, policy.unit.name)
+        operators = (*steps, *explain_period_charges(self._context), *free_operators)
         price_notes = (
             (prepared.unused_delta_reason,)
             if prepared.unused_delta_reason
@@ -358,14 +366,14 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         stored = not fresh and is_stored(
             self.release_strategy(prepared), key_with_sample(self.plan_key, prepared), self._context
         )
-        free_answer = None if fresh else self._bought_answer(confidence)
+        free_answer = None if fresh else self._best_synopsis_answer(confidence)
         warnings = forecast.warnings
         if not stored:
             forecast = with_forecast_advice(forecast, self, request, prepared)
             closing_warnings = self._context.epsilon_total_warnings(prepared.curve)
             warnings = (*warnings, *discovery_warnings(self, stated, prepared), *closing_warnings)
         left = self._remaining_after_text(prepared) if forecast.accepted else ""
-        free = "" if free_answer is None else free_answer.words
+        free = "" if free_answer is None else free_answer.offer_sentence
         assumed = Fraction(0) if stated.states_delta else exact(request.delta, "delta")
         return replace(forecast, stored=stored, free=free, warnings=warnings, left=left, assumed_delta=assumed)
 
@@ -374,7 +382,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         *others, payer_budget = (budget.charge(prepared.curve) for budget in self._context.budgets)
         return payer_budget.remaining_words_with(*others)
 
-    def _bought_answer(self, confidence: Number) -> FreeAnswer | None:
+    def _best_synopsis_answer(self, confidence: Number) -> FreeAnswer | None:
         """Return the best free answer from a bought synopsis."""
         return None if self.discovered_keys else best_free_answer(self._synopsis_question(confidence), self._context)
 
@@ -435,12 +443,12 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         """
         request = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint, sample)
         request = request.accept_delta(self.default_delta)
-        require_whole_population(sample, sample_of, free)
+        refuse_conflicting_sample(sample, sample_of, free)
         share = None if sample_of is None else parse_sampled_fraction(sample_of, self._context.policy.size)
         if free:
             require_no_price(request, fresh=fresh, request_id=request_id)
             refusals.require_declared_groups(self.query, self.discovered_keys)
-            answer = free_answer(self._synopsis_question(confidence, joint), self._context, within)
+            answer = require_free_answer(self._synopsis_question(confidence, joint), self._context, within)
             return self._with_sampling_error(answer, share, confidence)
         call, prepared = ReleaseCall(fresh, request_id, seconds, progress), self.price_release(request)
         shown_as = exact(confidence, "confidence"), joint
@@ -452,10 +460,10 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             plan=key_with_sample(self.plan_key, prepared),
             context=self._context,
             call=call,
-            skip_dry_run=self._dry_run_releases.get(shown_as) is prepared,
+            skip_dry_run=self._releases_already_dry_run.get(shown_as) is prepared,
         )
         if not answer.receipt.free:
-            self._dry_run_releases[shown_as] = prepared
+            self._releases_already_dry_run[shown_as] = prepared
         if prepared.unused_delta_reason:
             answer = answer.changed(warnings=(*answer.warnings, prepared.unused_delta_reason))
         answer = with_answer_advice(answer, self, request, prepared, self._best_tips)
@@ -507,16 +515,16 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             return self.widths(self.price_release_at(request.price, request), request)
 
         remaining = min(budget.largest_pure() for budget in self._context.budgets)
-        title, terms = " ".join(self.text.split()), describe_draw_terms(self._context.policy.unit, delta, confidence)
+        title, terms = " ".join(self.text.split()), picture_footnotes(self._context.policy.unit, delta, confidence)
         steps = COARSE_STEPS if delta else FINE_STEPS  # noise at a δ is calibrated numerically
-        return save_if_path(draw_errors(title, widths, (least, most), remaining, terms, width, steps), path)
+        return save_if_path(draw_error_by_price(title, widths, (least, most), remaining, terms, width, steps), path)
 
     def _with_sampling_error(self, answer: Answer, share: Fraction | None, confidence: Number) -> Answer:
         rows = 1 if self.table.every_row else self.limits.rows_per_group
         return answer if share is None else answer.with_sampling_error(self.query, rows, share, confidence)
 
     @cached_property
-    def _dry_run_releases(self) -> dict[tuple[Fraction, bool], PricedRelease]:
+    def _releases_already_dry_run(self) -> dict[tuple[Fraction, bool], PricedRelease]:
         """The last released strategies by presentation: the same need no second dry run."""
         return {}
 
@@ -556,7 +564,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
 
     def _repr_html_(self) -> str:
         """Render the question with its errors at two prices. Free; a refused price shows its refusal."""
-        rows = [(f"ε = {epsilon}", error_text(self, epsilon)) for epsilon in ("0.1", "1")]
+        rows = [(f"ε = {epsilon}", error_or_refusal_text(self, epsilon)) for epsilon in ("0.1", "1")]
         return preformatted(self.text) + table(("price", "error"), rows) + paragraphs([*self.warnings, FREE_METHODS])
 
     def build_answer(self, result: StoredResult[NoisyMeasurements], confidence: Number, joint: bool) -> Answer:
@@ -625,17 +633,17 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
     def require_delta(self, delta: Number, epsilon: Number | None = 1) -> None:
         """Refuse groups that are found in the data without a δ, or at a price without an ε."""
         if self.discovered_keys:
-            keys, budgets = keys_text(self.query, self.discovered_keys), self._context.budgets
-            require_delta(keys, epsilon is not None and bool(delta), budgets, self._delta_avoidance)
+            keys, budgets = key_expressions_sql(self.query, self.discovered_keys), self._context.budgets
+            require_delta_for_discovery(keys, epsilon is not None and bool(delta), budgets, self._fix_without_delta)
 
     @cached_property
-    def _delta_avoidance(self) -> str:
-        return describe_delta_avoidance(self.query, self.discovered_keys, self._context.engine.catalog())
+    def _fix_without_delta(self) -> str:
+        return fix_without_delta(self.query, self.discovered_keys, self._context.engine.catalog())
 
     def price_release_at(self, price: Price, request: PriceRequest) -> PricedRelease:
         """Prepare the release at a price of its own, as one of several questions bought together."""
-        rate = sampling_rate(self, request, self._context.policy)
-        refusals.require_numbers_in_ranges(self.query, request.range)
+        rate = validated_sampling_rate(self, request, self._context.policy)
+        refusals.refuse_range_of_time_quantiles(self.query, request.range)
         self.require_delta(price.delta, price.epsilon)
         weights = request.result_weights(self.query.finish, len(self.shared_parts.requests))
         weighted_request, family = WeightedRequest(self.shared_parts.requests, weights), request.family
@@ -646,17 +654,17 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         # the choice between Laplace and Gaussian noise depends on what the account can keep open
         budget = self._context.account.budget if price.allows_gaussian else None
         key = price, family, weighted_request.weights, range_miss, rate, budget
-        cached = self._prepared_releases.get(key)
+        cached = self._cached_releases.get(key)
         if cached is None:
             terms: dict[str, Any] = {"others": others, "requests": weighted_request, "family": family, "sample": rate}
             cached = price_release(self.bounding_options, price, account=budget, **terms)
-            if len(self._prepared_releases) >= _MAX_PREPARED:
-                self._prepared_releases.clear()
-            self._prepared_releases[key] = cached
+            if len(self._cached_releases) >= _MAX_PREPARED:
+                self._cached_releases.clear()
+            self._cached_releases[key] = cached
         return cached
 
     @cached_property
-    def _prepared_releases(self) -> dict[tuple[Any, ...], PricedRelease]:
+    def _cached_releases(self) -> dict[tuple[Any, ...], PricedRelease]:
         """A cache of prepared releases, by all that decides their noise."""
         return {}
 
@@ -664,13 +672,13 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         """Forecast the error of a prepared release, at the request's confidence."""
         confidence = request.confidence
         accepted = all(budget.affords(prepared.curve) for budget in self._context.budgets)
-        widths, warnings = self.widths(prepared, request), (*self.warnings, *assumption_notes(self.query))
+        widths, warnings = self.widths(prepared, request), (*self.warnings, *even_spread_note(self.query))
         if prepared.selection is not None:
             warnings += discovery_notes(prepared.selection, 1, self._max_groups + 1, self.query)
-        ranks = tuple(column_notes(self.query, forecast_ranks(prepared, self.shared_parts.requests, confidence)))
-        quality = selection_quality(self.query, prepared, self.shared_parts.requests, widths, confidence)
+        ranks = tuple(column_notes(self.query, forecast_rank_errors(prepared, self.shared_parts.requests, confidence)))
+        quality = quality_of_selected_columns(self.query, prepared, self.shared_parts.requests, widths, confidence)
         warnings = (*warnings, *([prepared.unused_delta_reason] if prepared.unused_delta_reason else []))
-        level, price = exact(confidence, "confidence"), price_words(prepared.price, self._context)
+        level, price = exact(confidence, "confidence"), price_and_accounts_phrase(prepared.price, self._context)
         counted, whole = describe_dropped_rows(prepared.measured_plans), self.integer_columns
         lines, facts = self.caveats(prepared.strategies), (widths, level, price, accepted, warnings)
         caveats = {name: line if name in widths else without_coverage_note(line) for name, line in lines.items()}

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from sfumato.curator.policy_account import charge_operators, price_words
-from sfumato.curator.previews.explaining import Explanation, Operator
+from sfumato.curator.policy_account import explain_period_charges, price_and_accounts_phrase
+from sfumato.curator.previews.explaining import Explanation, PlanStep
 from sfumato.curator.proposals.moment_proposals import (
     DEFAULT_DELTA,
     AssumedPrice,
@@ -124,25 +124,29 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         draw = self._strategy_at(assumed.price)
         forecast = self._forecast(draw, confidence)
         operators = (
-            *self._moment_operators(draw),
-            *self._fit_operators(forecast),
+            *self._explain_moments(draw),
+            *self._explain_fit(forecast),
         )
-        notes = (*assumed.notes, *self.question.warnings, *self._context.epsilon_total_warnings(self._curve(draw)))
+        notes = (
+            *assumed.notes,
+            *self.question.warnings,
+            *self._context.epsilon_total_warnings(self._charged_curve(draw)),
+        )
         reason = "one discrete Gaussian noise for each different sum; no ridge, which would bias the intervals"
         return Explanation(self.question.text, str(draw.total), operators, reason, (*notes, *forecast.warnings))
 
-    def _curve(self, draw: MomentsRelease) -> Curve:
+    def _charged_curve(self, draw: MomentsRelease) -> Curve:
         """Return the privacy curve of all that is bought."""
         return draw.batch.curve
 
-    def _fit_operators(self, forecast: RegressionForecast) -> tuple[Operator, ...]:
+    def _explain_fit(self, forecast: RegressionForecast) -> tuple[PlanStep, ...]:
         errors = "noise and sampling" if self.shows_sampling_errors else "noise alone: rows of one unit correlate"
         pairs = list(zip(forecast.terms, forecast.widths, strict=True))[:4]
         widths = ", ".join(f"{term} ±{format_number(width, 3)}" for term, width in pairs)
         return (
-            Operator("fit", f"least squares, {count_with_noun(len(forecast.terms), 'coefficient')}", f"{errors}; free"),
-            Operator("expect", widths, forecast.assumed),
-            *charge_operators(self._context),
+            PlanStep("fit", f"least squares, {count_with_noun(len(forecast.terms), 'coefficient')}", f"{errors}; free"),
+            PlanStep("expect", widths, forecast.assumed),
+            *explain_period_charges(self._context),
         )
 
     def error(
@@ -159,7 +163,7 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         draw = self._strategy_at(assumed.price)
         stored = not fresh and is_stored(draw, self.plan_key, self._context)
         forecast = self._forecast(draw, confidence)
-        closing = () if stored else self._context.epsilon_total_warnings(self._curve(draw))
+        closing = () if stored else self._context.epsilon_total_warnings(self._charged_curve(draw))
         return replace(
             forecast, stored=stored, warnings=(*assumed.notes, *self.question.warnings, *closing, *forecast.warnings)
         )
@@ -204,14 +208,16 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
             tuple(fit.noise_half_widths(float(confidence_level)).tolist()),
             confidence_level,
             f"for {rows:,} rows of independent columns, even over their declared ranges",
-            price_words(draw.total, self._context),
-            all(budget.affords(self._curve(draw)) for budget in self._context.budgets),
+            price_and_accounts_phrase(draw.total, self._context),
+            all(budget.affords(self._charged_curve(draw)) for budget in self._context.budgets),
             warnings=(warning,) if warning else (),
             counted=describe_dropped_rows([draw.batch.bounded]),
         )
 
 
-def parse_model(formula: str | None, target: str | None, on: Sequence[str] | None, method: str = "regress") -> Formula:
+def parse_formula_or_columns(
+    formula: str | None, target: str | None, on: Sequence[str] | None, method: str = "regress"
+) -> Formula:
     """Parse a formula, or a target and the columns that explain it."""
     if formula is not None:
         if target is not None or on:

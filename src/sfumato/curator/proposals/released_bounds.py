@@ -76,7 +76,7 @@ class Bounds:
         mark = PREVIEW_MARK if self.is_preview else ""
         if self.bounds is None:
             return f"no bounds were found for {self.column}: there are too few values to be seen above the noise{mark}"
-        share, _ = self.steps.covered(confidence)
+        share, _ = self.steps.covered_share_range(confidence)
         return (
             f"{self.column} in [{', '.join(map(toml_value, self.bounds))}]: {max(0, self.steps.outside):,} values "
             f"outside (± {half_width:,}), {max(0, self.steps.inside):,} inside, so with {confidence_text} confidence "

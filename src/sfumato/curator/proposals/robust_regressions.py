@@ -12,10 +12,10 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.previews.explaining import Operator
-from sfumato.curator.proposals.moment_proposals import lower_sums, moment_question
+from sfumato.curator.previews.explaining import PlanStep
+from sfumato.curator.proposals.moment_proposals import lower_sums, moment_question_and_design
 from sfumato.curator.proposals.questions import Question
-from sfumato.curator.proposals.regressions import RegressionForecast, RegressionProposal, parse_model
+from sfumato.curator.proposals.regressions import RegressionForecast, RegressionProposal, parse_formula_or_columns
 from sfumato.curator.proposals.sampled_questions import refuse_sample_of_release
 from sfumato.curator.proposals.tab_releases import OpenSteps, SteppedRelease
 from sfumato.errors import InvalidParameter, Unsupported
@@ -75,33 +75,33 @@ class RobustProposal(RegressionProposal):
         return self.question.plan_key.derive(lambda key: digest("robust", key, *terms))
 
     @cached_property
-    def _factors(self) -> MeatFactors:
+    def _meat_factors(self) -> MeatFactors:
         return MeatFactors.of(self.meat_question.query.plan.measures, self.meat_design)
 
     @property
     def shows_sampling_errors(self) -> bool:
         return True
 
-    def terms_at(self, coefficients: tuple[int, ...], clamp: Fraction) -> MeatTerms:
+    def meat_terms_at(self, coefficients: tuple[int, ...], clamp: Fraction) -> MeatTerms:
         """Return what a row adds to the meat at these coefficients."""
-        return MeatTerms(self.meat_design, self._factors, coefficients, clamp)
+        return MeatTerms(self.meat_design, self._meat_factors, coefficients, clamp)
 
-    def meat_at(self, coefficients: tuple[int, ...], clamp: Fraction) -> WeightedTotals:
+    def meat_totals_at(self, coefficients: tuple[int, ...], clamp: Fraction) -> WeightedTotals:
         """Return the sums of the meat at these coefficients."""
-        plan = replace(self.meat_question.query.plan, measures=self.terms_at(coefficients, clamp).measures)
-        return meat_totals(self._bound(plan), self.meat_design.products)
+        plan = replace(self.meat_question.query.plan, measures=self.meat_terms_at(coefficients, clamp).measures)
+        return meat_totals(self._bounded_plan(plan), self.meat_design.products)
 
-    def _bound(self, plan: Aggregate) -> BoundedPlan:
+    def _bounded_plan(self, plan: Aggregate) -> BoundedPlan:
         bounded = whole_bounding(plan, self.meat_question.limits, 1)
         return for_neighbours(bounded, self._context.policy.neighbours)
 
     @cached_property
     def _meat_at_zero(self) -> WeightedTotals:
         """The meat of coefficients of 0: what one unit changes is the same at all."""
-        return self.meat_at(self._zeros, residual_clamp(1.0))
+        return self.meat_totals_at(self._zero_coefficients, residual_clamp(1.0))
 
     @property
-    def _zeros(self) -> tuple[int, ...]:
+    def _zero_coefficients(self) -> tuple[int, ...]:
         return (0,) * (len(self.design.coordinates) - 1)
 
     @property
@@ -121,18 +121,18 @@ class RobustProposal(RegressionProposal):
         mechanism = self._step_noise(price).mechanisms[0]
         return MomentsRelease.with_noise(self.moments, self.design, mechanism, price, self._context.version)
 
-    def _curve(self, draw: MomentsRelease) -> Curve:
+    def _charged_curve(self, draw: MomentsRelease) -> Curve:
         return self._step_noise(draw.total).curve
 
-    def _fit_operators(self, forecast: RegressionForecast) -> tuple[Operator, ...]:
+    def _explain_fit(self, forecast: RegressionForecast) -> tuple[PlanStep, ...]:
         sums = count_with_noun(len(self._meat_at_zero.weights), "sum")
-        meat = Operator(
+        meat = PlanStep(
             "second step",
             f"{sums} {self._meat_words}",
             f"at the released coefficients; residuals are clamped at {self.clamp_deviations} standard deviations, "
             f"computed from released sums; {format_percent(self.step_shares[1])} of ρ",
         )
-        return meat, *super()._fit_operators(forecast)
+        return meat, *super()._explain_fit(forecast)
 
     @property
     def _meat_words(self) -> str:
@@ -159,19 +159,19 @@ class RobustProposal(RegressionProposal):
         price = Price(epsilon, delta, rho)
         call = ReleaseCall(request_id=request_id, seconds=seconds, progress=progress)
         stepped = SteppedRelease(
-            self._context, self.question.text, self.plan_key, "robust", RegressionAnswer, self._rebuild
+            self._context, self.question.text, self.plan_key, "robust", RegressionAnswer, self._rebuild_from_steps
         )
         stored_answer = stepped.find_stored(call, confidence)
         if stored_answer is not None:
             return stored_answer
         first = self._strategy_at(price)
-        second = self._meat_release(self._zeros, residual_clamp(1.0), price)
+        second = self._meat_release(self._zero_coefficients, residual_clamp(1.0), price)
         self._context.engine.check(*second.readings).close()
         return stepped.run(
             price,
             self._step_noise(price),
             first,
-            lambda result: self._dry_answer(result, price, confidence),
+            lambda result: self._dry_run_answer(result, price, confidence),
             lambda steps: self._run_steps(steps, first, confidence),
             call,
             confidence,
@@ -185,12 +185,12 @@ class RobustProposal(RegressionProposal):
         )
         return self._robust_answer(steps.with_opening_line(noisy), meat, confidence)
 
-    def _rebuild(self, stored_answer: RegressionAnswer, values: Sequence[Any]) -> RegressionAnswer:
+    def _rebuild_from_steps(self, stored_answer: RegressionAnswer, step_values: Sequence[Any]) -> RegressionAnswer:
         """Return the table of both released steps."""
-        noisy, meat = values
+        noisy, meat = step_values
         return robust_answer(self._robust_fit(self._fit(noisy), meat), stored_answer.receipt, self.question.warnings)
 
-    def _dry_answer(self, result: StoredResult[NoisyMoments], price: Price, confidence: Number) -> RegressionAnswer:
+    def _dry_run_answer(self, result: StoredResult[NoisyMoments], price: Price, confidence: Number) -> RegressionAnswer:
         meat = self._meat_release(*self._coefficients_and_clamp(self._fit(result.value)), price)
         return self._robust_answer(result, meat.dry_run_result(), confidence)
 
@@ -202,7 +202,7 @@ class RobustProposal(RegressionProposal):
         return residual_coefficients(fit), residual_clamp(fit.error_variance**0.5, self.clamp_deviations)
 
     def _meat_release(self, coefficients: tuple[int, ...], clamp: Fraction, price: Price) -> MeatRelease:
-        totals, mechanism = self.meat_at(coefficients, clamp), self._step_noise(price).mechanisms[1]
+        totals, mechanism = self.meat_totals_at(coefficients, clamp), self._step_noise(price).mechanisms[1]
         return MeatRelease.of(totals, mechanism, coefficients, clamp)
 
     def _robust_answer(
@@ -240,13 +240,13 @@ class ClusteredProposal(RobustProposal):
     def clamp_deviations(self) -> int:
         return CLUSTER_CLAMP_DEVIATIONS
 
-    def scores_at(self, coefficients: tuple[int, ...], clamp: Fraction) -> ScoreTerms:
+    def score_terms_at(self, coefficients: tuple[int, ...], clamp: Fraction) -> ScoreTerms:
         """Return the scores of a unit at these coefficients."""
-        return ScoreTerms(self.meat_design, self._factors, coefficients, clamp, self.grid)
+        return ScoreTerms(self.meat_design, self._meat_factors, coefficients, clamp, self.grid)
 
-    def meat_at(self, coefficients: tuple[int, ...], clamp: Fraction) -> WeightedTotals:
-        plan = self.scores_at(coefficients, clamp).aggregate(self.meat_question.query.plan)
-        return self.grid.totals(self._bound(plan))
+    def meat_totals_at(self, coefficients: tuple[int, ...], clamp: Fraction) -> WeightedTotals:
+        plan = self.score_terms_at(coefficients, clamp).aggregate(self.meat_question.query.plan)
+        return self.grid.totals(self._bounded_plan(plan))
 
     @property
     def _meat_words(self) -> str:
@@ -271,7 +271,7 @@ def propose_regression(
     robust: bool = False,
 ) -> RegressionProposal:
     """Propose to regress a column of these rows on others; names and bounds are checked against the policy first."""
-    parsed = parse_model(formula, target, on)
+    parsed = parse_formula_or_columns(formula, target, on)
     domains = rows.columns
 
     def design_with(scale: int) -> Design:
@@ -280,11 +280,11 @@ def propose_regression(
     if not isinstance(robust, bool):
         raise InvalidParameter("robust", robust, "True or False")
     label = f"REGRESS {parsed.text}{', robust' if robust else ''}"
-    question, design = moment_question(context, rows, design_with, label, row_limit)
+    question, design = moment_question_and_design(context, rows, design_with, label, row_limit)
     if not robust:
         return RegressionProposal(context, question, design)
     context.require_one_account("a regression with robust errors")
-    unit_row_limit = _clustered_rows(question)
+    unit_row_limit = _require_clusterable_rows(question)
     scale = design.scale if unit_row_limit > 1 else meat_scale(1, len(design.blocks) - 1)
     products = regressor_design(parsed, domains, scale)
     meat_design = MeatDesign(design, products)
@@ -296,7 +296,7 @@ def propose_regression(
     return ClusteredProposal(context, question, design, meat, meat_design, score_grid(products, unit_row_limit))
 
 
-def _clustered_rows(question: Question) -> int:
+def _require_clusterable_rows(question: Question) -> int:
     """Return the most rows of a unit, whose scores are added up; rows that are units and repeat have no id for that."""
     bounded = whole_bounding(question.query.plan, question.limits, 1)
     rows = int(bounded.measures[0].add_remove_sensitivity.total)

@@ -16,8 +16,8 @@ import numpy as np
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.policy_account import charge_operators, price_words
-from sfumato.curator.previews.explaining import Explanation, Operator, limit_operator, source_operators
+from sfumato.curator.policy_account import explain_period_charges, price_and_accounts_phrase
+from sfumato.curator.previews.explaining import Explanation, PlanStep, explain_limit, explain_source
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.questions import Question
 from sfumato.errors import InvalidParameter, Unsupported
@@ -151,13 +151,13 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
     @cached_property
     def series(self) -> tuple[GroupKey, ...]:
         """The values of the other keys, one running total each."""
-        return tuple(dict.fromkeys(self._other_keys(key) for key in self.question.groups))
+        return tuple(dict.fromkeys(self._key_without_period(key) for key in self.question.groups))
 
-    def _other_keys(self, key: GroupKey) -> GroupKey:
+    def _key_without_period(self, key: GroupKey) -> GroupKey:
         return (*key[: self.period], *key[self.period + 1 :])
 
     @cached_property
-    def _groups(self) -> tuple[GroupKey, ...]:
+    def _groups_by_series_and_period(self) -> tuple[GroupKey, ...]:
         return tuple(
             (*other[: self.period], period, *other[self.period :]) for other in self.series for period in self.periods
         )
@@ -182,33 +182,33 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         (measurement,), (scaled,) = draw.batch.measurements, draw.batch.bounded.measures
         unit_change = measurement.mechanism.norm(measurement.sensitivity) * scaled.unit_value
         unit_change /= 2**draw.noise.factorisation.bits
-        widths = self._widths(draw, confidence, joint)
+        widths = self._half_widths(draw, confidence, joint)
         norm_words = "in total" if draw.noise.mechanism.order == 1 else "in Euclidean norm"
-        name = self.query.finish.outputs[self._total_index].name
+        name = self.query.finish.outputs[self._total_output_index].name
         coverage = f"{format_percent(exact(confidence, 'confidence'))} confidence{', all together' if joint else ''}"
         series_text = f" for each of {len(self.series):,} series" if len(self.series) > 1 else ""
         operators = (
-            *source_operators(self.query, self._context.policy),
-            limit_operator(draw.batch.bounded),
-            Operator(
+            *explain_source(self.query, self._context.policy),
+            explain_limit(draw.batch.bounded),
+            PlanStep(
                 "group",
                 f"{count_with_noun(len(self.periods), 'period')}{series_text}",
                 "declared, so shown whatever the data hold",
             ),
-            Operator("measure", describe_measure(scaled.measure), "exact, not shown"),
-            Operator(
+            PlanStep("measure", describe_measure(scaled.measure), "exact, not shown"),
+            PlanStep(
                 "factorise",
                 draw.noise.factorisation.words(),
                 f"one unit changes what is measured by at most {format_number(float(unit_change), 4)} {norm_words}",
             ),
-            Operator("noise", draw.noise.mechanism.words(scaled.unit_value / 2**draw.noise.factorisation.bits), "once"),
-            Operator(
+            PlanStep("noise", draw.noise.mechanism.words(scaled.unit_value / 2**draw.noise.factorisation.bits), "once"),
+            PlanStep(
                 "add up",
                 f"{name} up to each period",
                 f"±{format_number(float(widths.max()))} in the worst, ±{format_number(float(widths[0]))} "
                 f"in the first, {coverage}",
             ),
-            *charge_operators(self._context),
+            *explain_period_charges(self._context),
         )
         notes = (*self.question.warnings, *self._context.epsilon_total_warnings(draw.batch.curve))
         return Explanation(self.question.text, str(draw.total), operators, draw.reason, notes)
@@ -229,12 +229,12 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         stored = not fresh and is_stored(draw, self.plan_key, self._context)
         closing_notes = () if stored else self._context.epsilon_total_warnings(draw.batch.curve)
         return RunningForecast(
-            self.query.finish.outputs[self._total_index].name,
+            self.query.finish.outputs[self._total_output_index].name,
             KeyColumn(self.query.plan.keys[self.period].domain.type, self.periods),
-            tuple(self._widths(draw, confidence, joint).tolist()),
+            tuple(self._half_widths(draw, confidence, joint).tolist()),
             exact(confidence, "confidence"),
             joint,
-            price_words(draw.total, self._context),
+            price_and_accounts_phrase(draw.total, self._context),
             all(budget.affords(draw.batch.curve) for budget in self._context.budgets),
             stored,
             (*self.question.warnings, *closing_notes),
@@ -249,7 +249,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
 
         def is_within(epsilon: Fraction) -> bool:
             return (
-                float(self._widths(self._strategy_at(Price(epsilon, delta), None), confidence, joint).max())
+                float(self._half_widths(self._strategy_at(Price(epsilon, delta), None), confidence, joint).max())
                 <= error_limit
             )
 
@@ -311,7 +311,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         return self.question.plan_key.derive(lambda key: digest("running", key, self.period))
 
     @property
-    def _total_index(self) -> int:
+    def _total_output_index(self) -> int:
         """The index of the output with the totals."""
         return next(index for index, output in enumerate(self.query.finish.outputs) if _is_result(output.expression))
 
@@ -324,8 +324,10 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         """The error by rounding to whole numbers: up to a half."""
         return 0.5 if self._is_integer else 0.0
 
-    def _widths(self, draw: RunningDraw, confidence: Number, joint: bool) -> Any:
-        return draw.noise.widths(confidence, len(self._groups) if joint else 1) + self._rounding_error
+    def _half_widths(self, draw: RunningDraw, confidence: Number, joint: bool) -> Any:
+        return (
+            draw.noise.widths(confidence, len(self._groups_by_series_and_period) if joint else 1) + self._rounding_error
+        )
 
     def _strategy_at(self, price: Price, mechanism: NamedNoise | None) -> RunningDraw:
         family = noise_family(mechanism)
@@ -345,33 +347,36 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
 
     def _best_draw(self, price: Price, family: Family) -> RunningDraw:
         """Prepare the release with this noise family, with the smallest error in the worst period."""
-        strategies = self._compare_strategies(family)
-        best = min(strategies, key=lambda strategy: round(strategy.error, 9))
-        independent_error = min(strategy.error for strategy in strategies if strategy.factorisation.form == "each day")
+        strategies = self._factored_strategies(family)
+        best = min(strategies, key=lambda strategy: round(strategy.error_at_unit_noise, 9))
+        independent_error = min(
+            strategy.error_at_unit_noise for strategy in strategies if strategy.factorisation.form == "each day"
+        )
         spent_price = Price(price.epsilon) if family.pure else price
         mechanism = _calibrate_noise(best.reading, spent_price, family)
         noise = RunningNoise.of(best.factorisation, mechanism, best.reading.totals.scaled)
         reason = f"{best.factorisation.words()}, for the smallest error in the worst period"
         if best.factorisation.form != "each day":
-            reason += (
-                f": adding up noisy periods would give {format_number(independent_error / best.error)} times the error"
-            )
+            times = format_number(independent_error / best.error_at_unit_noise)
+            reason += f": adding up noisy periods would give {times} times the error"
         types = tuple(key.domain.type for key in self.query.plan.keys)
         batch = Batch((Measurement(best.reading, mechanism),))
-        return RunningDraw(batch, noise, self._groups, types, spent_price, self._context.version, reason)
+        return RunningDraw(
+            batch, noise, self._groups_by_series_and_period, types, spent_price, self._context.version, reason
+        )
 
-    def _compare_strategies(self, family: Family) -> tuple[_Strategy, ...]:
+    def _factored_strategies(self, family: Family) -> tuple[_FactoredStrategy, ...]:
         if family not in self._cached_strategies:
             options = self.question.bounding_options
             self._cached_strategies[family] = tuple(
-                _Strategy.of(option, factorisation, len(self.series), family)
+                _FactoredStrategy.of(option, factorisation, len(self.series), family)
                 for option in options
-                for factorisation in candidate_factorisations(len(self.periods), family.order, _matrix_bits(option))
+                for factorisation in candidate_factorisations(len(self.periods), family.order, _max_matrix_bits(option))
             )
         return self._cached_strategies[family]
 
     @cached_property
-    def _cached_strategies(self) -> dict[Family, tuple[_Strategy, ...]]:
+    def _cached_strategies(self) -> dict[Family, tuple[_FactoredStrategy, ...]]:
         """The compared strategies by noise family; they are the same at every price."""
         return {}
 
@@ -396,16 +401,16 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
             tuple(output.name for output in outputs),
             tuple(output.expression.domain.type for output in outputs),
             tuple(zip(*cells, strict=True)),
-            {outputs[self._total_index].name: ranges},
+            {outputs[self._total_output_index].name: ranges},
             tuple(output.name for output in outputs if not _is_result(output.expression)),
             answer_receipt,
             self.question.warnings,
             caveats=self.question.caveats(terms.strategy),
-            period=next(output.name for output in outputs if _key_index(output.expression) == self.period),
+            period=next(output.name for output in outputs if _key_index_or_none(output.expression) == self.period),
         )
 
     def _key_values_or_numbers(self, expression: Any, groups: Sequence[GroupKey], numbers: list[Any]) -> list[Any]:
-        key_index = _key_index(expression)
+        key_index = _key_index_or_none(expression)
         if key_index is None:
             return numbers
         values = [key[key_index] for key in groups]
@@ -413,21 +418,21 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
 
 
 @dataclass(frozen=True)
-class _Strategy:
+class _FactoredStrategy:
     """One strategy to measure running totals, and the relative error of its worst period."""
 
     reading: FactoredTotals
     factorisation: Factorisation
-    error: float
+    error_at_unit_noise: float
 
     @classmethod
-    def of(cls, bounded: BoundedPlan, factorisation: Factorisation, series: int, family: Family) -> _Strategy:
+    def of(cls, bounded: BoundedPlan, factorisation: Factorisation, series: int, family: Family) -> _FactoredStrategy:
         reading = FactoredTotals(Totals(bounded), factorisation.weights, series)
         size = float(family.norm(reading.sensitivity) * reading.totals.scaled.unit_value)
         return cls(reading, factorisation, size * float(factorisation.decoder_row_norms.max()))
 
 
-def _matrix_bits(bounded: BoundedPlan) -> int:
+def _max_matrix_bits(bounded: BoundedPlan) -> int:
     total_bits = int(bounded.measures[0].add_remove_sensitivity.total).bit_length()
     return max(_MIN_MATRIX_BITS, min(_MAX_MATRIX_BITS, _MAX_TOTAL_BITS - total_bits))
 
@@ -469,7 +474,7 @@ def _is_result(expression: Any) -> bool:
     return isinstance(expression, Column) and isinstance(expression.reference, Result)
 
 
-def _key_index(expression: Any) -> int | None:
+def _key_index_or_none(expression: Any) -> int | None:
     """Return the index of the key that an output shows; None for any other output."""
     if isinstance(expression, Column) and isinstance(expression.reference, Key):
         return expression.reference.index
@@ -483,20 +488,20 @@ def propose_running_totals(context: Context, question: Any) -> RunningTotalsProp
     caller pays, or the accounts of the periods that the question reads.
     """
     if not isinstance(question, Question):
-        raise _refusal("running-listing", "running totals need a question about a private table")
+        raise _running_totals_refusal("running-listing", "running totals need a question about a private table")
     if not question.belongs_to(context):
         rule = "SQL, or the result of this curator's own sql(…)"
         raise InvalidParameter("question", question.text, rule, fix="make the question with this curator")
     question = replace(question, _context=context)
-    _check_measure(question.query)
-    _check_shape(question)
-    proposal = RunningTotalsProposal(question._context, question, _period_key(question.query))  # noqa: SLF001
+    _require_one_additive_measure(question.query)
+    _require_plain_declared_periods(question)
+    proposal = RunningTotalsProposal(question._context, question, _period_key_index(question.query))  # noqa: SLF001
     if len(proposal.periods) > MAX_PERIODS:
         rule = f"running totals can have at most {MAX_PERIODS:,} periods; this question has {len(proposal.periods):,}"
         fix = "group by weeks or months, or exclude periods with WHERE, such as WHERE day >= DATE '2024-01-01'"
         raise Unsupported("too-many-periods", rule, fix=fix)
     if not proposal.periods:
-        raise _refusal("no-periods", "no period meets the conditions")
+        raise _running_totals_refusal("no-periods", "no period meets the conditions")
     return proposal
 
 
@@ -504,25 +509,27 @@ _SHOWN_PERIODS = 3
 _EXAMPLE = "write, for example, SELECT day, COUNT(*) AS visits FROM visits GROUP BY day"
 
 
-def _refusal(code: str, rule: str, fix: str = _EXAMPLE) -> Unsupported:
+def _running_totals_refusal(code: str, rule: str, fix: str = _EXAMPLE) -> Unsupported:
     return Unsupported(code, rule, fix=fix)
 
 
-def _check_measure(query: Query) -> None:
+def _require_one_additive_measure(query: Query) -> None:
     """Refuse measures that are not additive over periods: means, and distinct units, which may appear in several
     periods.
     """
     measures = query.plan.measures
     if len(measures) != 1:
-        raise _refusal("running-columns", "running totals show one column of numbers", "ask for each number separately")
+        raise _running_totals_refusal(
+            "running-columns", "running totals show one column of numbers", "ask for each number separately"
+        )
     if type(measures[0]) not in (Count, Sum):
         rule = "running totals add up periods, so the question must ask for COUNT(*), COUNT(column) or SUM"
-        raise _refusal(
+        raise _running_totals_refusal(
             "running-measure", rule, "for a mean, ask for SUM and COUNT; distinct units do not add up over periods"
         )
 
 
-def _check_shape(question: Question) -> None:
+def _require_plain_declared_periods(question: Question) -> None:
     """Require that every output is a key or the total itself, that every key is shown, and that nothing else is
     computed.
     """
@@ -530,29 +537,37 @@ def _check_shape(question: Question) -> None:
     is_computed = query.outer or query.combined or finish.sets or finish.windows or finish.qualify
     if is_computed or finish.having is not None or finish.limit is not None:
         rule = "running totals show every period once, without HAVING, LIMIT, ROLLUP, windows or an outer SELECT"
-        raise _refusal("running-shape", rule)
-    if finish.offset or any(_key_index(term.expression) is None or term.descending for term in finish.order):
+        raise _running_totals_refusal("running-shape", rule)
+    if finish.offset or any(_key_index_or_none(term.expression) is None or term.descending for term in finish.order):
         rule = "running totals are always sorted by period"
-        raise _refusal("running-shape", rule, "leave out ORDER BY and OFFSET, or sort the answer yourself")
-    shown_keys = [_key_index(output.expression) for output in finish.outputs if not _is_result(output.expression)]
+        raise _running_totals_refusal(
+            "running-shape", rule, "leave out ORDER BY and OFFSET, or sort the answer yourself"
+        )
+    shown_keys = [
+        _key_index_or_none(output.expression) for output in finish.outputs if not _is_result(output.expression)
+    ]
     if None in shown_keys or len(finish.outputs) != len(shown_keys) + 1:
-        raise _refusal("running-shape", "running totals show the keys and one number, without arithmetic")
+        raise _running_totals_refusal(
+            "running-shape", "running totals show the keys and one number, without arithmetic"
+        )
     if sorted(shown_key for shown_key in shown_keys if shown_key is not None) != list(range(len(query.plan.keys))):
-        raise _refusal("running-keys", "running totals show each key of GROUP BY once", "name every key after SELECT")
+        raise _running_totals_refusal(
+            "running-keys", "running totals show each key of GROUP BY once", "name every key after SELECT"
+        )
     for key in (query.plan.keys[index] for index in question.discovered_keys):
         if key.domain.type is Type.TIMESTAMP:
             text = expression_sql(key)
             rule = f"running totals need periods, and {text} is a time, which differs in nearly every row"
-            raise _refusal(
+            raise _running_totals_refusal(
                 "unknown-periods", rule, f"group by the day: SELECT CAST({text} AS DATE) AS day, … GROUP BY day"
             )
     if question.discovered_keys:
         rule = "running totals need declared periods, and declared values of the other keys"
         fix = "in the policy, declare bounds for the dates and values for the other keys; or name them in WHERE"
-        raise _refusal("unknown-periods", rule, fix)
+        raise _running_totals_refusal("unknown-periods", rule, fix)
 
 
-def _period_key(query: Query) -> int:
+def _period_key_index(query: Query) -> int:
     """Return the index of the period key: the only date or timestamp, or else the only integer."""
     types = [key.domain.type for key in query.plan.keys]
     dates = [index for index, key_type in enumerate(types) if key_type in (Type.DATE, Type.TIMESTAMP)]
@@ -560,8 +575,10 @@ def _period_key(query: Query) -> int:
     period_keys = dates or numbers
     if not period_keys:
         rule = "running totals need a date, a timestamp or a whole number in GROUP BY"
-        raise _refusal("no-period-key", rule)
+        raise _running_totals_refusal("no-period-key", rule)
     if len(period_keys) > 1:
         rule = "running totals need exactly one date or whole number in GROUP BY; here there are several"
-        raise _refusal("two-period-keys", rule, "group by one date or one whole number, or CAST the others to text")
+        raise _running_totals_refusal(
+            "two-period-keys", rule, "group by one date or one whole number, or CAST the others to text"
+        )
     return period_keys[0]

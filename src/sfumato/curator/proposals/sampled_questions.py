@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from sfumato.curator.previews.explaining import Operator
+from sfumato.curator.previews.explaining import PlanStep
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.canonical import PlanKey, digest
@@ -24,7 +24,7 @@ _RULE = "sampled-question"
 _ASK_ALL = "leave out sample (--sample): the answer then reads all units"
 
 
-def sampling_rate(question: Any, request: PriceRequest, policy: Policy) -> Fraction | None:
+def validated_sampling_rate(question: Any, request: PriceRequest, policy: Policy) -> Fraction | None:
     """Parse the rate of a request, and refuse a question that cannot be asked of a sample; None without a sample."""
     if request.sample is None:
         return None
@@ -68,14 +68,14 @@ def refuse_sample_of_combination(sample: Number | None) -> None:
         raise InvalidParameter("sample", sample, rule, fix="ask each SELECT of a sample by itself")
 
 
-def refuse_sample_of_release(sample: Number | None, what: str) -> None:
-    """Refuse a sample of a release whose law is of all units: ``what`` names it in the plural."""
+def refuse_sample_of_release(sample: Number | None, release_noun: str) -> None:
+    """Refuse a sample of a release whose law is of all units: ``release_noun`` names it in the plural."""
     if sample is not None:
-        rule = f"left out: {what} are always of all units"
+        rule = f"left out: {release_noun} are always of all units"
         raise InvalidParameter("sample", sample, rule, fix="leave it out; counts and means can be asked of a sample")
 
 
-def require_whole_population(sample: object, sample_of: object, free: bool) -> None:
+def refuse_conflicting_sample(sample: object, sample_of: object, free: bool) -> None:
     """Refuse a secret sample of data that are a sample themselves, whose ranges would not add up; and of a synopsis."""
     if sample is not None and free:
         rule = "left out with free: a synopsis answers without reading any unit"
@@ -97,14 +97,14 @@ def key_with_sample(key: PlanKey, prepared: PricedRelease) -> PlanKey:
     return key if rate is None else key.derive(lambda plan: digest(plan, "sample", str(rate)))
 
 
-def operators_with_sample(operators: Sequence[Operator], prepared: PricedRelease, unit: str) -> tuple[Operator, ...]:
+def steps_with_sample(operators: Sequence[PlanStep], prepared: PricedRelease, unit: str) -> tuple[PlanStep, ...]:
     """Explain, after the scan, the sample of a prepared release."""
     rate = prepared.bounded.sample
     if rate is None:
         return tuple(operators)
     noise_price = price_on_sample(prepared.price, rate)
     known = "" if noise_price.epsilon is None else f"; known, it would protect by ε = {float(noise_price.epsilon):.3g}"
-    sample = Operator(
+    sample = PlanStep(
         "sample",
         f"each {unit} with probability {format_percent(rate)}, all its rows or none",
         "a fresh secret sample for every answer; what is released is scaled to all units, and its ± covers the "

@@ -17,8 +17,8 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.policy_account import charge_operators, restrict_to_periods
-from sfumato.curator.previews.explaining import Explanation, Operator, limit_operator, source_operators
+from sfumato.curator.policy_account import explain_period_charges, restrict_to_periods
+from sfumato.curator.previews.explaining import Explanation, PlanStep, explain_limit, explain_source
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.marginals import MarginalsProposal, price_in_rho, propose_marginals
 from sfumato.errors import InvalidParameter, Unsupported
@@ -143,35 +143,35 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
         unit_change = draw.view.sensitivity.total * self._distance_step(draw)
         width = self._distance_half_width(draw, confidence_level)
         if draw.rows_noise is None:
-            rows = Operator("rows", f"{format_number(float(draw.view.total * unit))}, which is public", "free")
+            rows = PlanStep("rows", f"{format_number(float(draw.view.total * unit))}, which is public", "free")
         else:
-            rows = Operator(
+            rows = PlanStep(
                 "rows",
                 draw.rows_noise.words(),
                 f"±{format_number(float(draw.rows_noise.error(confidence_level) * unit))}",
             )
         operators = (
-            *source_operators(self._coded.query, self._context.policy),
-            limit_operator(bounded),
-            Operator(
+            *explain_source(self._coded.query, self._context.policy),
+            explain_limit(bounded),
+            PlanStep(
                 "candidate",
                 f"{count_with_noun(self.candidate_rows, 'row')}, coded by the policy",
                 "public, so reading is free",
             ),
             rows,
-            Operator(
+            PlanStep(
                 "distance",
                 f"{'worst' if self.worst else 'mean'} of {count_with_noun(len(self.sets), 'marginal')}, "
                 f"{draw.noise.words()}",
                 f"one unit changes it by at most {format_number(float(unit_change))} rows; "
                 f"±{format_number(width)} rows",
             ),
-            Operator(
+            PlanStep(
                 "score",
                 f"0 to {BEST}, computed from both numbers",
                 f"±{format_number(self._score_width(draw, confidence_level, None))}",
             ),
-            *charge_operators(self._context),
+            *explain_period_charges(self._context),
         )
         reason = "one number is measured for all marginals together, so more marginals do not raise the price"
         return Explanation(self.question, str(price), operators, reason, ())
@@ -297,24 +297,24 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
         row_count_amount = (
             Fraction(0) if public_rows is not None else Fraction(math.floor(amount * _ROW_COUNT_SHARE * 10**15), 10**15)
         )
-        view = self._finest_view(amount - row_count_amount, gaussian)
+        view = self._distance_on_finest_grid(amount - row_count_amount, gaussian)
         row_sensitivity = CellCounts(view.reading, ()).sensitivity
-        rows_noise = None if public_rows is not None else _noise(row_sensitivity, row_count_amount, gaussian)
-        noise = _noise(view.sensitivity, amount - row_count_amount, gaussian)
+        rows_noise = None if public_rows is not None else _calibrated_noise(row_sensitivity, row_count_amount, gaussian)
+        noise = _calibrated_noise(view.sensitivity, amount - row_count_amount, gaussian)
         if public_rows is not None:
             (measure,) = view.bounded.measures
             view = replace(view, total=round(public_rows / measure.unit_value))
         terms = self.compared_columns, self.k, view, noise, rows_noise, price, self._context.version
         return ScoreDraw(*terms, assumed=self.total is not None)
 
-    def _finest_view(self, amount: Fraction, gaussian: bool) -> SetDistance:
+    def _distance_on_finest_grid(self, amount: Fraction, gaussian: bool) -> SetDistance:
         """Choose the finest grid at which the noise can be drawn exactly, independent of the data."""
         is_weighted = self._bounded_plan(0).strategy is not Strategy.WHOLE
         bits = min(_WEIGHT_BITS, self._bounded_plan(_WEIGHT_BITS).measures[0].bits) if is_weighted else 0
         codes = tuple(column.codes for column in self._coded.coded_columns)
         reading = CellRows(self._bounded_plan(bits), codes, ((), *self.sets))
         view = SetDistance(reading, self.sets, self._candidate, 1, self.worst)
-        size = _noise_size(view.sensitivity, amount, gaussian)
+        size = _calibrated_noise_size(view.sensitivity, amount, gaussian)
         grid = min(_MAX_GRID >> bits, 1 << max(0, math.floor(MAX_STEPS / (4 * size)).bit_length() - 1))
         if size > MAX_STEPS / 4:
             raise Unsupported(
@@ -325,15 +325,15 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
         return replace(view, grid=grid)
 
 
-def _noise_size(sensitivity: Sensitivity, amount: Fraction, gaussian: bool) -> Fraction:
+def _calibrated_noise_size(sensitivity: Sensitivity, amount: Fraction, gaussian: bool) -> Fraction:
     """Return the scale of Laplace noise for an ε, Δ₁/ε, or the deviation of Gaussian noise for a ρ, Δ₂/√2ρ."""
     if not gaussian:
         return sensitivity.total / amount
     return Fraction(math.isqrt(math.ceil(sensitivity.squares / (2 * amount) * _ROOT_PRECISION**2)) + 1, _ROOT_PRECISION)
 
 
-def _noise(sensitivity: Sensitivity, amount: Fraction, gaussian: bool) -> Additive:
-    size = _noise_size(sensitivity, amount, gaussian)
+def _calibrated_noise(sensitivity: Sensitivity, amount: Fraction, gaussian: bool) -> Additive:
+    size = _calibrated_noise_size(sensitivity, amount, gaussian)
     return Gaussian(size) if gaussian else Laplace(size)
 
 
@@ -360,9 +360,9 @@ def propose_score(
     coded_table = propose_marginals(context, catalog, name, 1, columns=columns, where=where, rows=rows)
     names = [attribute.name for attribute in coded_table.attributes]
     sizes = [attribute.size for attribute in coded_table.attributes]
-    _check_sets(k, sizes)
+    _refuse_too_many_sets(k, sizes)
     public_total = None if total is None else exact(total, "total", POSITIVE)
-    _require_public(candidate, context)
+    _refuse_private_file(candidate, context)
     coded = code_candidate(candidate, context.policy.tables[coded_table.query.plan.table], names)
     if not coded.totals.sum():
         raise InvalidParameter("candidate", "a table without rows", "a table with at least one row")
@@ -370,17 +370,19 @@ def propose_score(
     return ScoreProposal(paying_context, coded_table, coded, k, worst, public_total)
 
 
-def _require_public(candidate: Any, context: Context) -> None:
+def _refuse_private_file(candidate: Any, context: Context) -> None:
     """Refuse a private source as a candidate: a candidate's number of rows and hash are shown for free."""
     if not isinstance(candidate, (str, os.PathLike)):
         return
     private_paths = {source.address for source in context.engine.data(public=False)}
-    if _file_ids(glob.glob(os.fspath(candidate), recursive=True)) & _file_ids(private_paths):
+    if _device_and_inode_of_existing(glob.glob(os.fspath(candidate), recursive=True)) & _device_and_inode_of_existing(
+        private_paths
+    ):
         rule = "a public table, not the private one that it is compared with"
         raise InvalidParameter("candidate", os.fspath(candidate), rule, fix="give the synthetic table")
 
 
-def _file_ids(paths: Iterable[str]) -> set[tuple[int, int]]:
+def _device_and_inode_of_existing(paths: Iterable[str]) -> set[tuple[int, int]]:
     """Return device and inode of the existing files, so that links are recognised."""
     stats = (os.stat(path) for path in paths if os.path.exists(path))
     return {(stat.st_dev, stat.st_ino) for stat in stats}
@@ -393,7 +395,7 @@ def _only_private_table(policy: Policy) -> str:
     return names[0]
 
 
-def _check_sets(k: int, sizes: Sequence[int]) -> None:
+def _refuse_too_many_sets(k: int, sizes: Sequence[int]) -> None:
     """Refuse too many marginals, or one with too many cells, before any array is allocated."""
     if not 1 <= exact_integer(k, "k", at_least=1) <= len(sizes):
         rule = f"a whole number from 1 to {len(sizes)}, the number of compared columns"

@@ -24,7 +24,7 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.curator.previews.advising import Advice
-from sfumato.curator.previews.explaining import Explanation, Operator
+from sfumato.curator.previews.explaining import Explanation, PlanStep
 from sfumato.curator.previews.forecasts import Forecast
 from sfumato.curator.proposals.questions import Question
 from sfumato.errors import InvalidParameter, Unsupported
@@ -69,33 +69,37 @@ class SelectedColumns:
     domains: tuple[Domain, ...]
 
 
-def is_select(source: str) -> bool:
+def is_select_text(source: str) -> bool:
     """Return whether the text is a SELECT rather than the name of a table."""
     return source.split(None, 1)[:1] != [source.strip()] and source.split()[0].upper() in ("SELECT", "WITH")
 
 
-def selected_columns(
+def code_selected_columns(
     catalog: Catalog, policy: Policy, text: str, names: Sequence[str] | None = None
 ) -> SelectedColumns:
     """Parse a SELECT and code its columns, or only the named ones."""
     rows = lower_subquery(parse_text(text, None, catalog.column_names()), catalog, {})
     columns_by_name = {name.lower(): (name, expression) for name, expression in rows.scope[""].items()}
-    selected = list(columns_by_name) if names is None else [_column_key(name, columns_by_name) for name in names]
+    selected = (
+        list(columns_by_name) if names is None else [_require_lowercase_name(name, columns_by_name) for name in names]
+    )
     if not selected or len(set(selected)) != len(selected):
         raise InvalidParameter("columns", names, "a non-empty list without repeats of names in the SELECT")
-    coded = [_code_column(*columns_by_name[key], policy, rows.relation) for key in selected]
+    coded = [_coded_column_and_domain(*columns_by_name[key], policy, rows.relation) for key in selected]
     return SelectedColumns(rows, tuple(column for column, _ in coded), tuple(domain for _, domain in coded))
 
 
-def _column_key(name: object, columns_by_name: dict[str, tuple[str, Expression]]) -> str:
+def _require_lowercase_name(name: object, columns_by_name: dict[str, tuple[str, Expression]]) -> str:
     if not isinstance(name, str) or name.lower() not in columns_by_name:
         fix = suggest_name(str(name), [column for column, _ in columns_by_name.values()])
         raise Unsupported("unknown-column", f"the SELECT has no column called {str(name)[:60]}", fix=fix)
     return name.lower()
 
 
-def _code_column(name: str, selected: Expression, policy: Policy, relation: Relation) -> tuple[CodedColumn, Domain]:
-    coding = _column_coding(_shifted_column(selected, relation), policy)
+def _coded_column_and_domain(
+    name: str, selected: Expression, policy: Policy, relation: Relation
+) -> tuple[CodedColumn, Domain]:
+    coding = _column_coding(_column_behind_lag(selected, relation), policy)
     domain = selected.domain if coding is not None else _with_listed_values(name, selected.domain)
     expression = replace(selected, domain=replace(domain, nullable=True))
     if isinstance(expression, Column):
@@ -105,7 +109,7 @@ def _code_column(name: str, selected: Expression, policy: Policy, relation: Rela
     return CodedColumn(coded_attribute(name, domain, coding), key, codes), domain
 
 
-def _shifted_column(expression: Expression, relation: Relation) -> Expression:
+def _column_behind_lag(expression: Expression, relation: Relation) -> Expression:
     """Return the column that LAG or LEAD takes from another row, which has the same cells; otherwise the expression."""
     if not isinstance(expression, Column):
         return expression
@@ -170,7 +174,7 @@ def first_row_per_unit(source: RowSelection, table: Table, order: object, names:
 _UNKNOWN_COLUMN = "unknown-column"
 
 
-def check_conditions(
+def refuse_unevaluable_conditions(
     table: str, attributes: Attributes, implied: Sequence[ImpliedColumn], face: PublicTableFacts
 ) -> None:
     """Refuse an impossible-condition that cannot be evaluated on drawn rows, unless it uses columns they lack."""
@@ -178,7 +182,7 @@ def check_conditions(
     domains = (*face.domains_for(attributes), *BARE.domains_for(implied_attributes))
     for condition in face.impossible:
         try:
-            _check_condition(table, (*attributes, *implied_attributes), domains, condition)
+            _require_evaluable_condition(table, (*attributes, *implied_attributes), domains, condition)
         except Unsupported as refusal:
             if refusal.code != _UNKNOWN_COLUMN:
                 rule = f"the policy's impossible condition {condition[:200]} cannot be evaluated on synthetic rows"
@@ -191,7 +195,7 @@ def face_with_condition(table: str, attributes: Attributes, face: PublicTableFac
     """Add that no row fails the WHERE condition, if that can be evaluated on the columns."""
     negated = f"({where}\n) IS NOT TRUE"
     try:
-        _check_condition(table, attributes, face.domains_for(attributes), negated)
+        _require_evaluable_condition(table, attributes, face.domains_for(attributes), negated)
     except Unsupported:
         return face
     return replace(face, impossible=(*face.impossible, negated))
@@ -217,7 +221,7 @@ def zeros_with_condition(
     return all_zeros
 
 
-def _check_condition(table: str, attributes: Attributes, domains: tuple[Domain, ...], text: str) -> None:
+def _require_evaluable_condition(table: str, attributes: Attributes, domains: tuple[Domain, ...], text: str) -> None:
     answering.parse_condition(answering.QueryableTable(table, attributes, domains, None, None), text)  # type: ignore[arg-type]
 
 
@@ -242,7 +246,7 @@ class DeclaredValues(Question):
     def explain(self, epsilon: Number | None = None, **price: Any) -> Explanation:  # noqa: ARG002
         """Explain that no row is read. Free."""
         keys = ", ".join(map(expression_sql, self.query.plan.keys))
-        operator = Operator(
+        operator = PlanStep(
             "list", keys, f"{count_with_noun(len(self.groups), 'value')}, from the policy or public tables alone"
         )
         return Explanation(self.text, _FREE_PRICE, (operator,), "free: nothing is measured", self.warnings)

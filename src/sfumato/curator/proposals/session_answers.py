@@ -61,7 +61,7 @@ class SessionAnswers:
         columns, types = ("question", "above"), (Type.TEXT, Type.BOOLEAN)
         if not has_values:
             return Answer(columns, types, tuple(rows), {}, ("question",), self.receipt, ())
-        ranges = tuple(_interval(answer, confidence) for _, answer in answered_questions)
+        ranges = tuple(_value_interval(answer, confidence) for _, answer in answered_questions)
         return Answer(
             (*columns, "value"),
             (*types, Type.REAL),
@@ -82,7 +82,7 @@ class SessionAnswers:
         return codec.loads_as(cls, source)
 
 
-def _interval(answer: ThresholdAnswer | None, confidence: str) -> Interval:
+def _value_interval(answer: ThresholdAnswer | None, confidence: str) -> Interval:
     """Return the interval around a noisy value; None without one."""
     half_width = None if answer is None else answer.error(confidence)
     if answer is None or answer.value is None or half_width is None:

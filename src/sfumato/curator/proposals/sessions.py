@@ -17,7 +17,7 @@ from dataclasses import field, replace
 from fractions import Fraction
 
 from sfumato.curator.context import Context
-from sfumato.curator.previews.explaining import Explanation, Operator
+from sfumato.curator.previews.explaining import Explanation, PlanStep
 from sfumato.curator.previews.previewing import preview_release, with_context
 from sfumato.curator.proposals.questions import Question
 from sfumato.engine.protocols import Snapshot
@@ -121,14 +121,14 @@ class SessionProposal(PreviewedByOldName, StoredProposal):
         private_tables = ", ".join(name for name, table in policy.tables.items() if not table.public)
         monotone_text = ", all in the same direction" if self.monotone else ""
         operators = [
-            Operator("scan", private_tables, f"protects {policy.unit}, {policy.neighbours.value}"),
-            Operator(
+            PlanStep("scan", private_tables, f"protects {policy.unit}, {policy.neighbours.value}"),
+            PlanStep(
                 "ask",
                 "any number of questions",
                 f"one unit changes each by at most {self._sensitivity_text}{monotone_text}",
             ),
-            Operator("compare", f"with {format_exact(self.threshold)}", f'"above" at most {self.positives} times'),
-            Operator(
+            PlanStep("compare", f"with {format_exact(self.threshold)}", f'"above" at most {self.positives} times'),
+            PlanStep(
                 "noise",
                 f"Laplace, scale {first} on the threshold, once; {second} on each question",
                 f"all answers to {questions} questions are right for counts further than {error} from the "
@@ -138,7 +138,7 @@ class SessionProposal(PreviewedByOldName, StoredProposal):
         if mechanism.values_epsilon is not None:
             width = format_number(mechanism.value_error(confidence) * float(self.grid), 6)
             value_error = f"±{width} with {confidence_text} confidence"
-            operators.append(Operator("values", f'Laplace, scale {third} on the value of each "above"', value_error))
+            operators.append(PlanStep("values", f'Laplace, scale {third} on the value of each "above"', value_error))
         reason = "charged in full when it opens, since the threshold's noise stays secret between answers"
         return Explanation(self.description, str(Price(epsilon)), tuple(operators), reason, ())
 
@@ -189,7 +189,7 @@ class SessionProposal(PreviewedByOldName, StoredProposal):
         call: ReleaseCall,
         open_tab: Callable[[Entry], Tab | StoredAnswer],
         *,
-        closing: bool = True,
+        closes_when_spent: bool = True,
     ) -> ThresholdSession | StoredAnswer:
         """Charge ε and open the session on a new tab; return the stored answer where there is one.
 
@@ -203,7 +203,7 @@ class SessionProposal(PreviewedByOldName, StoredProposal):
             if isinstance(tab, StoredAnswer):
                 return tab
             session = ThresholdSession(
-                self, context, self._ask, mechanism, Price(epsilon), tab, snapshot, call, closing
+                self, context, self._ask, mechanism, Price(epsilon), tab, snapshot, call, closes_when_spent
             )
             resources.pop_all()
         return session
@@ -472,10 +472,10 @@ def compared_total(question: Question, grid: Fraction) -> SteppedTotal:
     is_single = len(plan.measures) == 1 and not plan.keys and not is_computed and finish == Finish(finish.outputs)
     columns = [output.expression for output in finish.outputs if is_single]
     if not (len(columns) == 1 and isinstance(columns[0], Column) and isinstance(columns[0].reference, Result)):
-        raise _question_refusal()
+        raise _session_question_refusal()
     is_measured_itself = [*map(with_declared_range, parts[0].measures)] == [*plan.measures]
     if len(parts) != 1 or not is_measured_itself or plan.measures[0].noises != 1:  # computed from other measures
-        raise _question_refusal()
+        raise _session_question_refusal()
     options = question.bounding_options
     laplace_options = [option for option in options if option.strategy.order in (None, 1)]
     if not laplace_options:
@@ -487,7 +487,7 @@ def compared_total(question: Question, grid: Fraction) -> SteppedTotal:
     return SteppedTotal(bounded, grid)
 
 
-def _question_refusal() -> Unsupported:
+def _session_question_refusal() -> Unsupported:
     return Unsupported(
         "session-question",
         "a session compares one count or one sum with its threshold",

@@ -16,10 +16,10 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.curator.context import Context
-from sfumato.curator.previews.explaining import Explanation, Operator
+from sfumato.curator.previews.explaining import Explanation, PlanStep
 from sfumato.curator.previews.forecasts import Forecast
 from sfumato.curator.previews.previewing import preview_release
-from sfumato.curator.proposals.question_tests import max_rows
+from sfumato.curator.proposals.question_tests import max_rows_of_one_unit
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.sampled_questions import refuse_sample_of_release
 from sfumato.errors import InvalidParameter, Unsupported
@@ -61,18 +61,18 @@ class SurvivalSource:
 
 
 @dataclass(frozen=True)
-class Periods:
+class TimePeriods:
     """The declared periods of a time column: equally long, from its lower bound on."""
 
     low: Fraction
     high: Fraction
     every: Fraction
-    whole: bool
+    is_whole_numbers: bool
     """Whether times are whole numbers."""
 
     @property
     def count(self) -> int:
-        span = self.high - self.low + (1 if self.whole else 0)
+        span = self.high - self.low + (1 if self.is_whole_numbers else 0)
         return max(1, math.ceil(span / self.every))
 
     @property
@@ -82,10 +82,10 @@ class Periods:
     @property
     def ends(self) -> tuple[float, ...]:
         """The last time of each period: at most the upper bound."""
-        last = 1 if self.whole else 0
+        last = 1 if self.is_whole_numbers else 0
         return tuple(float(min(self.high, self.low + (index + 1) * self.every - last)) for index in range(self.count))
 
-    def key_sql(self, column: str) -> str:
+    def period_number_sql(self, column: str) -> str:
         """Return the SQL of a period's number, from 1; times at the upper bound are in the last."""
         end = self.low + self.count * self.every
         ends = f"{literal_sql(self.low, Type.REAL)}, {literal_sql(end, Type.REAL)}"
@@ -101,7 +101,7 @@ class SurvivalProposal(PreviewedByOldName, StoredProposal):
     time: str
     event: str
     by: str | None
-    periods: Periods
+    periods: TimePeriods
 
     def __repr__(self) -> str:
         return f"<{self.question.text}: .explain() .error() .price() are free, .release() asks>"
@@ -133,7 +133,7 @@ class SurvivalProposal(PreviewedByOldName, StoredProposal):
     ) -> Explanation:
         """Explain the release at this price, step by step; at ε = 1 if none is given. This is free."""
         explained = self.question.explain(epsilon, delta=delta, rho=rho, confidence=confidence, mechanism=mechanism)
-        curves = Operator(
+        curves = PlanStep(
             "survival",
             f"{len(self.groups)} curves of {self.periods.count} periods from these counts",
             "numbers at risk are sums of noisy counts; bands have their noise and the sampling error",
@@ -226,15 +226,17 @@ class SurvivalProposal(PreviewedByOldName, StoredProposal):
             tuple(key_text(group) if self.by else "" for group in self.groups),
             self.periods.starts,
             self.periods.ends,
-            self._cell_counts(counts, happened=True),
-            self._cell_counts(counts, happened=False),
+            self._counts_by_group_and_period(counts, happened=True),
+            self._counts_by_group_and_period(counts, happened=False),
             scale,
             exact(confidence, "confidence"),
             measured.purchase.public,
             receipt,
         )
 
-    def _cell_counts(self, counts: Mapping[Any, float], *, happened: bool) -> tuple[tuple[float, ...], ...]:
+    def _counts_by_group_and_period(
+        self, counts: Mapping[Any, float], *, happened: bool
+    ) -> tuple[tuple[float, ...], ...]:
         numbers = range(1, self.periods.count + 1)
         keys = (
             [(group, number, happened) if self.by else (number, happened) for number in numbers]
@@ -253,9 +255,9 @@ def propose_survival(context: Context, ask: Callable[..., Question], source: Sur
         _require_column(source.table, table, source.event, "event"),
     )
     periods = _declared_periods(source, time)
-    keys = [f"{periods.key_sql(source.time)} AS period", f"{_event_sql(source, event)} AS happened"]
+    keys = [f"{periods.period_number_sql(source.time)} AS period", f"{_require_event_sql(source, event)} AS happened"]
     if source.by is not None:
-        keys.insert(0, _group_sql(source, _require_column(source.table, table, source.by, "by")))
+        keys.insert(0, _require_group_sql(source, _require_column(source.table, table, source.by, "by")))
     grouped = ", ".join(str(index + 1) for index in range(len(keys)))
     rows = f"{quoted(source.table)} WHERE {_condition_sql(source)}"
     question = ask(f"SELECT {', '.join(keys)}, COUNT(*) AS {_COUNT} FROM {rows} GROUP BY {grouped}")
@@ -266,7 +268,7 @@ def propose_survival(context: Context, ask: Callable[..., Question], source: Sur
     return proposal
 
 
-def _group_sql(source: SurvivalSource, by: Domain) -> str:
+def _require_group_sql(source: SurvivalSource, by: Domain) -> str:
     if source.by in (source.time, source.event):
         raise InvalidParameter("by", source.by, f"a column other than {source.time} and {source.event}")
     if by.values is None and by.type is not Type.BOOLEAN:
@@ -300,7 +302,7 @@ def _require_column(table_name: str, table: Table, name: str, parameter: str) ->
     return domain
 
 
-def _declared_periods(source: SurvivalSource, time: Domain) -> Periods:
+def _declared_periods(source: SurvivalSource, time: Domain) -> TimePeriods:
     if time.type not in (Type.INTEGER, Type.REAL) or time.bounds is None:
         raise InvalidParameter(
             "time",
@@ -315,7 +317,7 @@ def _declared_periods(source: SurvivalSource, time: Domain) -> Periods:
         every = exact(source.every, "every", POSITIVE)
     if whole and every.denominator != 1:
         raise InvalidParameter("every", source.every, f"a whole number, as {source.time} is")
-    periods = Periods(low, high, every, whole)
+    periods = TimePeriods(low, high, every, whole)
     if periods.count > MAX_PERIODS:
         least = (high - low) / MAX_PERIODS
         rule = f"large enough that there are at most {MAX_PERIODS} periods: noise adds up over them"
@@ -323,7 +325,7 @@ def _declared_periods(source: SurvivalSource, time: Domain) -> Periods:
     return periods
 
 
-def _event_sql(source: SurvivalSource, event: Domain) -> str:
+def _require_event_sql(source: SurvivalSource, event: Domain) -> str:
     if event.type is Type.BOOLEAN and source.event_is is None:
         return quoted(source.event)
     if event.values is None:
@@ -341,7 +343,7 @@ def _event_sql(source: SurvivalSource, event: Domain) -> str:
 
 
 def _require_one_row(table: str, question: Question) -> None:
-    if max_rows(question) == 1:
+    if max_rows_of_one_unit(question) == 1:
         return
     raise Unsupported(
         "several-rows-of-a-unit",

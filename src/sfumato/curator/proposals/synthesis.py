@@ -17,23 +17,23 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.previews.explaining import Explanation, Operator, limit_operator, source_operators
+from sfumato.curator.previews.explaining import Explanation, PlanStep, explain_limit, explain_source
 from sfumato.curator.proposals.marginals import MarginalsProposal
-from sfumato.curator.proposals.mwem import check_weights, set_weight, workload_sets
+from sfumato.curator.proposals.mwem import fitting_sets_and_dropped_count, product_weight_of_set, require_valid_weights
 from sfumato.curator.proposals.selected_columns import (
-    check_conditions,
     face_with_condition,
-    is_select,
+    is_select_text,
+    refuse_unevaluable_conditions,
     zeros_with_condition,
 )
 from sfumato.curator.proposals.synthesis_columns import (
     CodedTable,
     SynthesisOptions,
-    check_cell_counts,
     code_select,
     code_table,
+    refuse_too_many_cells,
 )
-from sfumato.curator.proposals.synthesis_series import SynthesisSeries, amount_to_hold, run_steps, step_phase
+from sfumato.curator.proposals.synthesis_series import SynthesisSeries, amount_to_hold, run_steps, step_phase_text
 from sfumato.curator.tab_series import TabSeries
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.ledger import Charged, StoredAnswer, Tab
@@ -164,7 +164,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         if self.cell_plan is None:
             return ""
         names = ", ".join(private.fine.name for private in self.cell_plan.cells.values())
-        return f"; cells of {names[:1000]} bought too, for {_cells_price_share(self.cell_plan)} of the price"
+        return f"; cells of {names[:1000]} bought too, for {_cells_price_share_text(self.cell_plan)} of the price"
 
     @cached_property
     def plan_key(self) -> PlanKey:
@@ -187,50 +187,50 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         price = Price(epsilon, delta, rho) if has_price else Price(rho="0.5")
         setting, confidence_level = self.setting(price), exact(confidence, "confidence", CONFIDENCE)
         notes = self._context.epsilon_total_warnings(None) if price.allows_gaussian else ()
-        return Explanation(self.question, str(price), self.operators(setting, confidence_level), _REASON, notes)
+        return Explanation(self.question, str(price), self.plan_steps(setting, confidence_level), _REASON, notes)
 
-    def operators(self, setting: SynthesisSetting, confidence: Fraction) -> tuple[Operator, ...]:
+    def plan_steps(self, setting: SynthesisSetting, confidence: Fraction) -> tuple[PlanStep, ...]:
         bounded, columns = setting.reading.bounded, len(self.attributes)
         sizes = ", ".join(f"{attribute.name} {attribute.size:,}" for attribute in self.attributes)
         sizes += self._derived_columns_text
         first_counts_half_width = self.first_counts_half_width(setting, confidence)
         dropped_text = f"; {self.dropped_sets:,} larger ones are dropped" if self.dropped_sets else ""
         return (
-            *source_operators(self._coded.query, self._context.policy),
-            limit_operator(bounded),
-            Operator("columns", sizes, "cells, with one for missing or undeclared values"),
-            Operator("rows", "the noisy number of rows", "1/200 of the price, once"),
-            *self._cell_operators,
-            Operator(
+            *explain_source(self._coded.query, self._context.policy),
+            explain_limit(bounded),
+            PlanStep("columns", sizes, "cells, with one for missing or undeclared values"),
+            PlanStep("rows", "the noisy number of rows", "1/200 of the price, once"),
+            *self._explain_bought_cells,
+            PlanStep(
                 "candidates",
                 count_with_noun(len(setting.candidates), "set") + f" of columns{dropped_text}",
                 _SELECTION_WORDS[self.method],
             ),
-            Operator("model", f"at most {self.max_cells:,} cells in addition to single columns", "largest clique"),
+            PlanStep("model", f"at most {self.max_cells:,} cells in addition to single columns", "largest clique"),
             *self._explain_implications,
-            Operator(
+            PlanStep(
                 "rounds", _ROUND_WORDS[self.method].format(few=2 * columns, many=4 * columns, columns=columns), ""
             ),
-            Operator(
+            PlanStep(
                 "measure",
                 "single columns",
                 f"±{format_number(first_counts_half_width)} in each count, where they are measured first",
             ),
-            Operator("rows drawn", "n̂ rows, or rows=4×n̂ for less sampling error", "free, any number of times"),
+            PlanStep("rows drawn", "n̂ rows, or rows=4×n̂ for less sampling error", "free, any number of times"),
         )
 
     @property
-    def _cell_operators(self) -> tuple[Operator, ...]:
+    def _explain_bought_cells(self) -> tuple[PlanStep, ...]:
         """Say which cells are bought, at what share of the price, and how values are drawn inside them."""
         if self.cell_plan is None:
             return ()
         cells = [f"{private.fine.name}: {private.words}" for private in self.cell_plan.cells.values()]
         shown = "; ".join(cells[:_MAX_SHOWN]) + (f"; and {len(cells) - _MAX_SHOWN} more" * (len(cells) > _MAX_SHOWN))
-        share = _cells_price_share(self.cell_plan)
-        return (Operator("cells", shown, f"{share} of the price; values within them are drawn evenly"),)
+        share = _cells_price_share_text(self.cell_plan)
+        return (PlanStep("cells", shown, f"{share} of the price; values within them are drawn evenly"),)
 
     @property
-    def _explain_implications(self) -> tuple[Operator, ...]:
+    def _explain_implications(self) -> tuple[PlanStep, ...]:
         """Describe which columns determine others in every row, and which declared implications are lost."""
         names = [attribute.name for attribute in self.attributes]
         learned = [f"{names[by]} → {names[decided]}" for by, decided in self.learned_implications]
@@ -244,8 +244,8 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         ]
         lost_note = f"not kept: bins of {', '.join(pair.split(' → ')[0] for pair in lost_pairs)} have several values"
         return (
-            *((Operator("implies", ", ".join(learned), learned_note),) if learned else ()),
-            *((Operator("implies", ", ".join(lost_pairs), lost_note),) if lost_pairs else ()),
+            *((PlanStep("implies", ", ".join(learned), learned_note),) if learned else ()),
+            *((PlanStep("implies", ", ".join(lost_pairs), lost_note),) if lost_pairs else ()),
         )
 
     @property
@@ -299,7 +299,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         """Run everything on invented rows, drawn from the declared cells. Free: no row of the table is read."""
         price = Price(epsilon, delta, rho)
         state = self._run_invented(
-            self.check_price(price), self._invented_rows(rows), progress or releasing.ignore_progress
+            self.setting_after_dry_run(price), self._invented_row_count(rows), progress or releasing.ignore_progress
         )
         return self.build_synthetic(self.build_released(state, price, complete=True, is_purchase=False), state)
 
@@ -316,13 +316,13 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         It is computed from the policy, the price and this machine's speed, measured once per process on made-up
         numbers.
         """
-        price, count = Price(epsilon, delta, rho), self._invented_rows(rows)
-        setting = self.check_price(price)
+        price, count = Price(epsilon, delta, rho), self._invented_row_count(rows)
+        setting = self.setting_after_dry_run(price)
         curve = setting.currency.total_curve(self._context.policy.neighbours)
         accepted = all(budget.affords(curve) for budget in self._context.budgets)
         return forecast(setting, self.method, count, str(price), accepted=accepted)
 
-    def _invented_rows(self, rows: int | None) -> int:
+    def _invented_row_count(self, rows: int | None) -> int:
         return exact_integer(self._context.policy.size or _PREVIEW_ROWS if rows is None else rows, "rows", at_least=1)
 
     def _run_invented(self, setting: SynthesisSetting, rows: int, progress: Progress) -> SynthesisState:
@@ -332,7 +332,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
             return invented_rows
 
         def run(step: Step) -> Outcome:
-            progress(step_phase(state, step))
+            progress(step_phase_text(state, step))
             return step.draw(read)
 
         run_steps(_METHOD_STEPS[self.method](state), run)
@@ -365,7 +365,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         stored_answer = series_request.find_stored()
         if stored_answer is not None:
             return self._restore(stored_answer)
-        setting = self.check_price(price)
+        setting = self.setting_after_dry_run(price)
         warn_of_weak_price(price, context)
         context.engine.check(setting.reading).close()
         hold = amount_to_hold(
@@ -461,8 +461,8 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
 
     def with_implications(self, table: Table) -> SynthesisProposal:
         """Return the proposal with what the policy says of which columns determine others."""
-        learned, ruled_out = _split_implications(table, self.attributes, self.face, ())
-        _check_pairs(learned, ruled_out, self.zeros, self.attributes, self.max_cells)
+        learned, ruled_out = _learned_pairs_and_ruled_out_cells(table, self.attributes, self.face, ())
+        _refuse_unmodellable_pairs(learned, ruled_out, self.zeros, self.attributes, self.max_cells)
         return replace(self, learned_implications=learned, ruled_out_cells=ruled_out)
 
     @cached_property
@@ -471,7 +471,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         sizes = [attribute.size for attribute in self.attributes]
         return counted_sets(self.method, self.workload, sizes, pair_sets(self.learned_implications), self.max_cells)
 
-    def check_price(self, price: Price) -> SynthesisSetting:
+    def setting_after_dry_run(self, price: Price) -> SynthesisSetting:
         """Refuse a price that cannot buy the first steps, before any charge."""
         setting = self.setting(price)
         first_round = self._first_round_amounts(setting)
@@ -511,7 +511,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         return bits
 
 
-def _cells_price_share(plan: CellPlan) -> str:
+def _cells_price_share_text(plan: CellPlan) -> str:
     """Return the share of the price that buys cells."""
     share = CELLS_SHARE * len(plan.cells) / len(plan.fine)
     return str(share) if share.numerator == 1 else format_percent(share)
@@ -541,14 +541,16 @@ _ROUND_WORDS = {
 
 def propose_synthesis(context: Context, catalog: Catalog, spec: SynthesisOptions) -> SynthesisProposal:
     """Propose a synthetic table; refuse here, before any charge, what cannot be modelled."""
-    _check_options(spec)
+    _require_valid_options(spec)
     max_cells = max(1, parse_memory(spec.memory) // BYTES_PER_CELL)
-    table = code_select(context, catalog, spec) if is_select(spec.table) else code_table(context, catalog, spec)
-    workload, dropped_sets = _weighted_workload(table, spec, max_cells)
-    face, zeros = _declared_zeros(table, spec.where, max_cells)
+    table = code_select(context, catalog, spec) if is_select_text(spec.table) else code_table(context, catalog, spec)
+    workload, dropped_sets = _weighted_workload_and_dropped_count(table, spec, max_cells)
+    face, zeros = _facts_and_zeros(table, spec.where, max_cells)
     policy_table = context.policy.tables.get(spec.table)
-    learned, ruled_out = _split_implications(policy_table, table.attributes, face, table.bought_places)
-    _check_pairs(learned, ruled_out, zeros, table.attributes, max_cells)
+    learned, ruled_out = _learned_pairs_and_ruled_out_cells(
+        policy_table, table.attributes, face, table.bought_column_indices
+    )
+    _refuse_unmodellable_pairs(learned, ruled_out, zeros, table.attributes, max_cells)
     return SynthesisProposal(
         context,
         table.coded,
@@ -565,7 +567,7 @@ def propose_synthesis(context: Context, catalog: Catalog, spec: SynthesisOptions
     )
 
 
-def _check_options(spec: SynthesisOptions) -> None:
+def _require_valid_options(spec: SynthesisOptions) -> None:
     if spec.one_row_per not in (None, "unit") or (spec.one_row_per is None) != (spec.order is None):
         fix = 'write one_row_per="unit", order="date", or order="date DESC" for the last row'
         rule = '"unit" with an order, or left out without one'
@@ -574,31 +576,31 @@ def _check_options(spec: SynthesisOptions) -> None:
         raise InvalidParameter("method", spec.method, f"one of {', '.join(METHODS)}")
 
 
-def _weighted_workload(
+def _weighted_workload_and_dropped_count(
     table: CodedTable, spec: SynthesisOptions, max_cells: int
 ) -> tuple[dict[AttributeSet, Fraction], int]:
     """Return the sets of the workload with their weights, and how many were dropped as too large."""
     names, weights = [attribute.name for attribute in table.coded.attributes], spec.weights or {}
-    check_cell_counts(names, [attribute.size for attribute in table.coded.attributes])
-    sets, dropped_sets = workload_sets(spec.ways, names, table.sizes, max_cells)
-    check_weights(weights, names, sets)
-    return {places: set_weight(places, names, weights) for places in sets}, dropped_sets
+    refuse_too_many_cells(names, [attribute.size for attribute in table.coded.attributes])
+    sets, dropped_sets = fitting_sets_and_dropped_count(spec.ways, names, table.sizes, max_cells)
+    require_valid_weights(weights, names, sets)
+    return {places: product_weight_of_set(places, names, weights) for places in sets}, dropped_sets
 
 
-def _declared_zeros(table: CodedTable, where: str | None, max_cells: int) -> tuple[PublicTableFacts, Zeros]:
+def _facts_and_zeros(table: CodedTable, where: str | None, max_cells: int) -> tuple[PublicTableFacts, Zeros]:
     """Return what the policy and the condition say of every row, and the cells of the model that are empty by that."""
     face, attributes = table.coded.face, table.attributes
-    check_conditions(table.name, attributes, table.derived_columns, face)
+    refuse_unevaluable_conditions(table.name, attributes, table.derived_columns, face)
     zeros = zeros_from_policy(table.name, attributes, face)
     require_possible_rows(zeros, table.sizes, max_cells)
     if where is not None:
         face = face_with_condition(table.name, attributes, face, where)
         zeros = zeros_with_condition(table.name, attributes, face, zeros, where, max_cells)
     # drawn rows meet no impossible condition, whether the model knows its cells or not
-    return face, tuple(zero for zero in zeros if table.bought_places.isdisjoint(zero[0]))
+    return face, tuple(zero for zero in zeros if table.bought_column_indices.isdisjoint(zero[0]))
 
 
-def _split_implications(
+def _learned_pairs_and_ruled_out_cells(
     table: Table | None, attributes: Attributes, face: PublicTableFacts, bought_places: Collection[int]
 ) -> tuple[Pairs, Zeros]:
     """Split the implications within a model: pairs to learn from noisy counts, and cells ruled out by the policy."""
@@ -615,13 +617,15 @@ def _split_implications(
     return tuple(learned), tuple(ruled_out)
 
 
-def _check_pairs(implies: Pairs, decided: Zeros, zeros: Zeros, attributes: Attributes, max_cells: int) -> None:
+def _refuse_unmodellable_pairs(
+    learned: Pairs, ruled_out: Zeros, zeros: Zeros, attributes: Attributes, max_cells: int
+) -> None:
     """Refuse implications whose pairs the model cannot hold: rows would break what the policy declares."""
     sizes = [attribute.size for attribute in attributes]
-    sets = [*(indices for indices, _ in (*zeros, *decided)), *pair_sets(implies)]
-    if not (implies or decided) or predicted_cells(sets, sizes) <= sum(sizes) + max_cells:
+    sets = [*(indices for indices, _ in (*zeros, *ruled_out)), *pair_sets(learned)]
+    if not (learned or ruled_out) or predicted_cells(sets, sizes) <= sum(sizes) + max_cells:
         return
-    pairs = [*pair_sets(implies), *(indices for indices, _ in decided)]
+    pairs = [*pair_sets(learned), *(indices for indices, _ in ruled_out)]
     largest = max(pairs, key=lambda pair: math.prod(sizes[index] for index in pair))
     first_name, second_name = (attributes[index].name for index in largest)
     rule = f"one of {first_name} and {second_name} determines the other, and the model is too small to hold both"

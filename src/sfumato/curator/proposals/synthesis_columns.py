@@ -64,7 +64,7 @@ class CodedTable:
         return [attribute.size for attribute in self.attributes]
 
     @property
-    def bought_places(self) -> set[int]:
+    def bought_column_indices(self) -> set[int]:
         return set() if self.cell_plan is None else {*self.cell_plan.cells}
 
 
@@ -82,7 +82,7 @@ def code_table(context: Context, catalog: Catalog, spec: SynthesisOptions) -> Co
     fine_table = table if table is None or codings is None else replace(table, codings=codings)
     if columns is None and fine_table is not None:
         require_all_coded(fine_table)
-    determined = {} if fine_table is None else _determined_columns(fine_table, columns, spec.ways)
+    determined = {} if fine_table is None else _source_and_mapping_by_determined_column(fine_table, columns, spec.ways)
     if fine_table is not None and determined:
         columns = [name for name in columns or coded_names(fine_table) if name not in determined]
     coded = propose_marginals(
@@ -106,7 +106,7 @@ def code_table(context: Context, catalog: Catalog, spec: SynthesisOptions) -> Co
     return CodedTable(coded, derived, plan_cells(table, coded.attributes) if buys_cells else None)
 
 
-def check_cell_counts(names: Sequence[str], sizes: Sequence[int]) -> None:
+def refuse_too_many_cells(names: Sequence[str], sizes: Sequence[int]) -> None:
     for name, size in zip(names, sizes, strict=True):
         if size > MAX_COLUMN_CELLS:
             raise Unsupported(
@@ -117,7 +117,7 @@ def check_cell_counts(names: Sequence[str], sizes: Sequence[int]) -> None:
             )
 
 
-def _determined_columns(
+def _source_and_mapping_by_determined_column(
     table: Table, columns: Sequence[str] | None, ways: Sets
 ) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Return the columns that others determine, except those that the workload names: these are measured."""

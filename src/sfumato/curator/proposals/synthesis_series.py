@@ -65,7 +65,7 @@ class SynthesisProgress(Protocol):
     def finish(self) -> None: ...
 
 
-def step_phase(state: SynthesisProgress, step: Step) -> str:
+def step_phase_text(state: SynthesisProgress, step: Step) -> str:
     """Return the progress message of a step: rounds, never scores."""
     if not state.marginals:
         return "counting rows"
@@ -126,7 +126,7 @@ class SynthesisSeries:
         self.on_tab.raise_if_pending()
         if remaining is not None and remaining <= 0 and self.paid:
             raise _TimeLimitReached
-        phase = step_phase(self.synthesis, step)
+        phase = step_phase_text(self.synthesis, step)
         self.on_tab.progress(phase)
         seconds = None if remaining is None else max(remaining, 1e-3)
         strategy: ReleaseStrategy[Outcome] = step

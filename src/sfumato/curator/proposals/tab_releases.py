@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from sfumato.curator.context import Context
-from sfumato.curator.tab_series import TabSeries, step_plan
+from sfumato.curator.tab_series import TabSeries, step_plan_hash
 from sfumato.inference.step_noise import StepNoise
 from sfumato.ledger import StoredAnswer
 from sfumato.plan.canonical import PlanKey
@@ -76,22 +76,24 @@ class SteppedRelease(Generic[A]):
         """Return a stored answer; at another confidence than it was shown at, from the stored values of its steps."""
         answer = codec.loads_as(self.answer_class, stored_answer.body)
         level = format_exact(exact(confidence, "confidence", CONFIDENCE))
-        values = [] if level == answer.receipt.confidence else self._stored_values(answer.receipt.hash)
+        values = [] if level == answer.receipt.confidence else self._released_step_values(answer.receipt.hash)
         if values:
             answer = self.rebuild(replace(answer, receipt=replace(answer.receipt, confidence=level)), values)
         require_same_ranges([answer.receipt], confidence)
         return replace(answer, receipt=repeated_receipt(answer.receipt, self.context))
 
-    def _stored_values(self, opening: str) -> list[Any]:
+    def _released_step_values(self, opening_hash: str) -> list[Any]:
         """Return what every step of a tab released, in order; none where the data are others by now."""
         data, identities = self.context.engine.identity(), filter(None, (self.plan_key.current, self.plan_key.former))
-        return next(filter(None, (self._step_values(opening, identity, data) for identity in identities)), [])
+        return next(
+            filter(None, (self._released_step_values_of(opening_hash, identity, data) for identity in identities)), []
+        )
 
-    def _step_values(self, opening: str, identity: str, data: str) -> list[Any]:
+    def _released_step_values_of(self, opening_hash: str, identity: str, data: str) -> list[Any]:
         values: list[Any] = []
         while (
             step := self.context.account.stored(
-                plan=step_plan(self.series, opening, identity, len(values) + 1), data=data
+                plan=step_plan_hash(self.series, opening_hash, identity, len(values) + 1), data=data
             )
         ) is not None:
             values.append(codec.loads(step.body, longest=len(step.body)))

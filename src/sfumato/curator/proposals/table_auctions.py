@@ -13,8 +13,8 @@ from dataclasses import field, replace
 from fractions import Fraction
 
 from sfumato.curator.context import Context
-from sfumato.curator.policy_account import charge_operators
-from sfumato.curator.previews.explaining import Explanation, Operator
+from sfumato.curator.policy_account import explain_period_charges
+from sfumato.curator.previews.explaining import Explanation, PlanStep
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.auction_outcomes import AuctionOutcome
 from sfumato.curator.proposals.questions import Question
@@ -54,7 +54,7 @@ from sfumato.renamed import PreviewedByOldName
 
 
 @dataclass(frozen=True)
-class PriceDraw(GroupTotalsRelease[AuctionOutcome]):
+class AuctionRelease(GroupTotalsRelease[AuctionOutcome]):
     """The release of an auction: a price selected by revenue, and optionally a noisy count of the buyers."""
 
     batch: Batch
@@ -121,7 +121,7 @@ class AuctionProposal(PreviewedByOldName, StoredProposal):
         return self.question.bounding_options[0]
 
     @property
-    def weights(self) -> Thresholds:
+    def price_thresholds(self) -> Thresholds:
         """The prices in units in which all are integers, and how many of them each group of bids reaches."""
         reached = tuple(int(level) for (level,) in self.question.groups)  # type: ignore[arg-type]
         return Thresholds(tuple(int(price * self.unit) for price in self.prices), reached)
@@ -133,16 +133,16 @@ class AuctionProposal(PreviewedByOldName, StoredProposal):
         confidence_text = f"with {format_percent(exact(confidence, 'confidence', CONFIDENCE))} confidence"
         selection, *counts = draw.batch.measurements
         operators = [
-            Operator("scan", plan.table, f"protects {policy.unit}, {policy.neighbours.value}"),
-            Operator("limit", f"at most {count_with_noun(self.bounded.limits.rows, 'bid')} per unit", "whole bids"),
-            Operator(
+            PlanStep("scan", plan.table, f"protects {policy.unit}, {policy.neighbours.value}"),
+            PlanStep("limit", f"at most {count_with_noun(self.bounded.limits.rows, 'bid')} per unit", "whole bids"),
+            PlanStep(
                 "choose",
                 f"one of {len(self.prices)} prices up to {float(self.prices[-1]):g}, by {selection.mechanism.words()}",
                 f"the revenue is {confidence_text} at most {draw.error(confidence):.6g} below the best of them",
             ),
         ]
         operators += [
-            Operator(
+            PlanStep(
                 "count",
                 f"bids at the price, {count.mechanism.words()}",
                 f"±{count.mechanism.error(confidence)} {confidence_text}",
@@ -150,7 +150,7 @@ class AuctionProposal(PreviewedByOldName, StoredProposal):
             for count in counts
         ]
         reason = "a higher bid reaches every price that a lower one does, which halves the noise"
-        operators += charge_operators(self._context)
+        operators += explain_period_charges(self._context)
         return Explanation(self.question.text, str(draw.total), tuple(operators), reason, self.question.warnings)
 
     def error(self, epsilon: Number, counting: Number = 0, confidence: Number = DEFAULT_CONFIDENCE) -> float:
@@ -169,7 +169,7 @@ class AuctionProposal(PreviewedByOldName, StoredProposal):
     def batch(self, epsilon: Number, counting: Number = 0) -> Batch:
         """Return the measurements at this price: the selection, and the count if a share of ε pays for it."""
         total, share = exact(epsilon, "epsilon", POSITIVE), exact(counting, "counting", BELOW_ONE)
-        totals, weights = Totals(self.bounded), self.weights
+        totals, weights = Totals(self.bounded), self.price_thresholds
         scores = LinearScores(totals, weights)
         selection = Exponential(total * (1 - share), sensitivity=scores.spread / 2, neighbours=scores.neighbours)
         price_choice = Measurement(scores, selection)
@@ -219,9 +219,11 @@ class AuctionProposal(PreviewedByOldName, StoredProposal):
         """The key of the auction, different from that of a count of the same bids."""
         return self.question.plan_key.derive(lambda key: digest("auction", key, self.prices))
 
-    def _strategy_at(self, epsilon: Number, counting: Number) -> PriceDraw:
+    def _strategy_at(self, epsilon: Number, counting: Number) -> AuctionRelease:
         batch = self.batch(epsilon, counting)
-        return PriceDraw(batch, self.question.groups, self.prices, self.unit, Price(epsilon), self._context.version)
+        return AuctionRelease(
+            batch, self.question.groups, self.prices, self.unit, Price(epsilon), self._context.version
+        )
 
     def _with_receipt(self, result: StoredResult[AuctionOutcome], confidence: Number) -> AuctionOutcome:
         sold = result.value
@@ -238,9 +240,9 @@ def propose_auction(
 ) -> AuctionProposal:
     """Propose to sell a digital good at one of these public prices to the bidders in a table's column."""
     price_levels, unit = price_list(prices)
-    bid_table, name = _find_bid_column(context.policy, table, column)
+    bid_table, name = _bid_table_and_column(context.policy, table, column)
     domain, bid = bid_table.columns[name], Field(0, bid_table.name, name)
-    reached = _reached_prices(Column(bid, domain), price_levels, 0, len(price_levels))
+    reached = _count_of_reached_prices_expression(Column(bid, domain), price_levels, 0, len(price_levels))
     limits = Limits.of(bid_table)
     scan = Scan(bid_table.name, bid_table.every_row, 0, {bid: domain}, limits, bid_table.possible_rows)
     query = Query(Aggregate(scan, (reached,), (Count(),)), Finish(()))
@@ -252,7 +254,7 @@ def propose_auction(
     return AuctionProposal(question._context, question, price_levels, unit)  # noqa: SLF001
 
 
-def _find_bid_column(policy: Policy, table: str | None, column: str | None) -> tuple[Table, str]:
+def _bid_table_and_column(policy: Policy, table: str | None, column: str | None) -> tuple[Table, str]:
     """Return the column of bids; table and column may be omitted if only one column fits."""
     numeric_columns = [
         (policy_table, name)
@@ -274,12 +276,15 @@ def _find_bid_column(policy: Policy, table: str | None, column: str | None) -> t
     return matches[0]
 
 
-def _reached_prices(bid: Column, prices: tuple[Fraction, ...], low: int, high: int) -> Expression:
+def _count_of_reached_prices_expression(bid: Column, prices: tuple[Fraction, ...], low: int, high: int) -> Expression:
     """Return the expression for the number of prices a bid reaches, a binary search from ``low`` to ``high``."""
     if low == high:
         return literal(Type.INTEGER, low)
     middle = (low + high + 1) // 2
     reaches = call(">=", bid, literal(Type.REAL, prices[middle - 1]))
     return call(
-        "CASE", reaches, _reached_prices(bid, prices, middle, high), _reached_prices(bid, prices, low, middle - 1)
+        "CASE",
+        reaches,
+        _count_of_reached_prices_expression(bid, prices, middle, high),
+        _count_of_reached_prices_expression(bid, prices, low, middle - 1),
     )

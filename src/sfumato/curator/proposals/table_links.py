@@ -65,7 +65,7 @@ class LinkedTables:
         """Return the pair in which a table is the child; None for the first."""
         return next((pair for pair in self.pairs if pair.child.name == table.name), None)
 
-    def keys(self, table: Table) -> tuple[str, ...]:
+    def key_columns(self, table: Table) -> tuple[str, ...]:
         """Return the columns of a table that are keys: they are drawn anew."""
         above, below = self.pair_above(table), self.pairs_below(table)
         referring = () if above is None else (above.child_unit, above.child_key)
@@ -73,30 +73,30 @@ class LinkedTables:
             dict.fromkeys((*referring, *(key for pair in below for key in (pair.parent_unit, pair.parent_key))))
         )
 
-    def is_unique(self, table: Table, key: str) -> bool:
+    def is_unique_key(self, table: Table, key: str) -> bool:
         """Return whether no two drawn rows of a table have the same value of a key."""
         above = self.pair_above(table)
         is_own_key = any(pair.parent_key == key for pair in self.pairs_below(table))
         return table.max_rows == 1 or (is_own_key and (above is None or above.child_key != key))
 
-    def columns(self, table: Table) -> tuple[str, ...]:
+    def non_key_columns(self, table: Table) -> tuple[str, ...]:
         """Return the columns of a table that are no keys."""
-        keys = {key.lower() for key in self.keys(table)}
+        keys = {key.lower() for key in self.key_columns(table)}
         return tuple(name for name in table.columns if name.lower() not in keys)
 
     def chosen_columns(self, table: Table, chosen: Sequence[str] | None) -> tuple[str, ...]:
         """Return the columns of a table that are synthesized: those chosen, or all if none of it was."""
-        declared = {f"{table.name}.{name}".lower(): name for name in self.columns(table)}
+        declared = {f"{table.name}.{name}".lower(): name for name in self.non_key_columns(table)}
         named = tuple(dict.fromkeys(declared[name.lower()] for name in chosen or () if name.lower() in declared))
         if named:
             return named
-        keys = {key.lower() for key in self.keys(table)}
+        keys = {key.lower() for key in self.key_columns(table)}
         require_all_coded(table, [name for name in table.columns if name.lower() in keys])
         return tuple(name for name in coded_names(table) if name.lower() not in keys)
 
-    def check_columns(self, chosen: Any) -> None:
+    def require_known_columns(self, chosen: Any) -> None:
         """Refuse names that are no columns of the tables."""
-        columns = [f"{table.name}.{name}" for table in self.tables for name in self.columns(table)]
+        columns = [f"{table.name}.{name}" for table in self.tables for name in self.non_key_columns(table)]
         lower_names = {name.lower() for name in columns}
         is_list = isinstance(chosen, (list, tuple)) and all(isinstance(name, str) for name in chosen)
         if chosen is not None and (not is_list or not chosen):
@@ -119,20 +119,20 @@ def link_tables(policy: Policy, names: Sequence[str]) -> LinkedTables:
         fix = 'name a parent and its children: synthesize(["patients", "visits"])'
         raise InvalidParameter("tables", names, "two or more different tables", fix=fix)
     tables = [_require_private_table(policy, name) for name in names]
-    first = next(table for table in tables if not _refers_to(table, names))
+    first = next(table for table in tables if not _refers_to_any(table, names))
     pairs: list[LinkedPair] = []
     remaining = [table for table in tables if table is not first]
     while remaining:
         known = {first.name, *(pair.child.name for pair in pairs)}
-        table = next(table for table in remaining if not _refers_to(table, names) or table.id.via in known)
+        table = next(table for table in remaining if not _refers_to_any(table, names) or table.id.via in known)
         pairs.append(_link_to_parent(policy, first, table, names))
         remaining.remove(table)
     linked = LinkedTables(tuple(pairs))
-    _check_keys(linked)
+    _refuse_ambiguous_keys(linked)
     return linked
 
 
-def _refers_to(table: Table, names: Sequence[str]) -> bool:
+def _refers_to_any(table: Table, names: Sequence[str]) -> bool:
     """Return whether a table has a foreign key to one of these tables."""
     return isinstance(table.id, Via) and table.id.via in names
 
@@ -143,7 +143,7 @@ def _link_to_parent(policy: Policy, first: Table, table: Table, names: Sequence[
     return _linked_by_unit(policy, first, table)
 
 
-def _check_keys(linked: LinkedTables) -> None:
+def _refuse_ambiguous_keys(linked: LinkedTables) -> None:
     """Refuse a column that refers to a parent and identifies rows for children too: drawn keys cannot do both."""
     for pair in linked.pairs:
         for below in linked.pairs_below(pair.child):
@@ -224,20 +224,20 @@ class LinkOptions:
     """The most combinations of given columns."""
 
 
-def describe_links(linked: LinkedTables, options: LinkOptions) -> tuple[TableLink, ...]:
+def build_links(linked: LinkedTables, options: LinkOptions) -> tuple[TableLink, ...]:
     """Return the links with the columns of all models; given columns have at most so many cells together."""
-    linked.check_columns(options.columns)
+    linked.require_known_columns(options.columns)
     names = {table.name: linked.chosen_columns(table, options.columns) for table in linked.tables}
-    _check_named_columns("given", options.given, {pair.parent.name: names[pair.parent.name] for pair in linked.pairs})
-    _check_named_columns("order", options.order, {pair.child.name: names[pair.child.name] for pair in linked.pairs})
-    _check_implied_keys(linked, names)
+    _require_named_columns("given", options.given, {pair.parent.name: names[pair.parent.name] for pair in linked.pairs})
+    _require_named_columns("order", options.order, {pair.child.name: names[pair.child.name] for pair in linked.pairs})
+    _refuse_implied_keys(linked, names)
     links: list[TableLink] = []
     for pair in linked.pairs:
-        links.append(_describe_link(linked, pair, names, options, links))
+        links.append(_build_link(linked, pair, names, options, links))
     return tuple(links)
 
 
-def _describe_link(
+def _build_link(
     linked: LinkedTables,
     pair: LinkedPair,
     names: Mapping[str, tuple[str, ...]],
@@ -250,9 +250,9 @@ def _describe_link(
     order = next(iter(_named_columns(child, names[child.name], options.order)), "")
     previous: tuple[str, ...] = ()
     if order:
-        previous, room = _previous_columns(child, names[child.name], order, room)
-    given = _given_columns(parent, names[parent.name], options.given, room)
-    room = max(1, room // _joint_cells(parent, given))
+        previous, room = _previous_columns_and_room(child, names[child.name], order, room)
+    given = _conditioning_columns(parent, names[parent.name], options.given, room)
+    room = max(1, room // _joint_cell_count(parent, given))
     return TableLink(
         parent.name,
         child.name,
@@ -267,7 +267,7 @@ def _describe_link(
         previous,
         order,
         _columns_that_fit(
-            _inheritable_columns({table.name: table for table in linked.tables}, above, parent.name), room
+            _cells_by_inheritable_column({table.name: table for table in linked.tables}, above, parent.name), room
         ),
     )
 
@@ -279,7 +279,7 @@ def _named_columns(table: Table, columns: Sequence[str], chosen: Sequence[str] |
     return tuple(dict.fromkeys(by_name[text.lower()] for text in texts if text.lower() in by_name))
 
 
-def _check_named_columns(option: str, chosen: Any, columns: Mapping[str, tuple[str, ...]]) -> None:
+def _require_named_columns(option: str, chosen: Any, columns: Mapping[str, tuple[str, ...]]) -> None:
     """Refuse what names no column of these tables: one text for an order, a list for given columns."""
     if chosen is None:
         return
@@ -296,16 +296,16 @@ def _check_named_columns(option: str, chosen: Any, columns: Mapping[str, tuple[s
         raise InvalidParameter(option, chosen, rule)
 
 
-def _check_implied_keys(linked: LinkedTables, names: Mapping[str, tuple[str, ...]]) -> None:
+def _refuse_implied_keys(linked: LinkedTables, names: Mapping[str, tuple[str, ...]]) -> None:
     """Refuse an implication between a key and another column that drawn rows would break: keys are drawn anew, and
     rows with the same key one by one.
     """
     for table in linked.tables:
-        keys = {key.lower() for key in linked.keys(table)}
+        keys = {key.lower() for key in linked.key_columns(table)}
         drawn = keys | {name.lower() for name in names[table.name]}
         for deciding, decided in table.implies.items():
             pair = {deciding.lower(), decided.lower()}
-            if pair & keys and pair <= drawn and not linked.is_unique(table, deciding):
+            if pair & keys and pair <= drawn and not linked.is_unique_key(table, deciding):
                 others = [f"{table.name}.{name}" for name in names[table.name] if name.lower() not in pair]
                 rule = (
                     f"{table.name}.{deciding} determines {decided}, but new keys are drawn, so synthetic rows would "
@@ -316,13 +316,15 @@ def _check_implied_keys(linked: LinkedTables, names: Mapping[str, tuple[str, ...
                 raise Unsupported("implied-key", rule, fix=fix, place=_PLACE)
 
 
-def _inheritable_columns(tables: Mapping[str, Table], links: Sequence[TableLink], parent: str) -> dict[str, int]:
+def _cells_by_inheritable_column(
+    tables: Mapping[str, Table], links: Sequence[TableLink], parent: str
+) -> dict[str, int]:
     """Return the columns of tables above the parent that its model is given, and the number of cells of each."""
     above = link_to_parent(links, parent)
     if above is None:
         return {}
     own_columns = {above.linked_name(name): _cell_count(tables[above.parent], name) for name in above.linked_columns}
-    further = _inheritable_columns(tables, links, above.parent).items()
+    further = _cells_by_inheritable_column(tables, links, above.parent).items()
     return {**own_columns, **{name: cells for name, cells in further if name in above.inherited_columns}}
 
 
@@ -344,19 +346,21 @@ def _cell_count(table: Table, name: str) -> int:
     return len(domain.values or (False, True)) + 1
 
 
-def _joint_cells(table: Table, names: Sequence[str]) -> int:
+def _joint_cell_count(table: Table, names: Sequence[str]) -> int:
     """Return the number of combinations of cells of these columns."""
     return math.prod(_cell_count(table, name) for name in names)
 
 
-def _given_columns(parent: Table, names: tuple[str, ...], given: Sequence[str] | None, room: int) -> tuple[str, ...]:
+def _conditioning_columns(
+    parent: Table, names: tuple[str, ...], given: Sequence[str] | None, room: int
+) -> tuple[str, ...]:
     """Return the columns of the parent that children depend on: those named, or all in order that leave room if none
     of this table is.
     """
     chosen = _named_columns(parent, names, given)
     if given is None or (given and not chosen):
         return _columns_that_fit({name: _cell_count(parent, name) for name in names}, room)
-    cells = _joint_cells(parent, chosen)
+    cells = _joint_cell_count(parent, chosen)
     if cells > room:
         rule = f"children are drawn given at most {room:,} combinations of cells; {', '.join(chosen)} have {cells:,}"
         raise Unsupported(
@@ -365,13 +369,15 @@ def _given_columns(parent: Table, names: tuple[str, ...], given: Sequence[str] |
     return chosen
 
 
-def _previous_columns(child: Table, names: tuple[str, ...], order: str, room: int) -> tuple[tuple[str, ...], int]:
+def _previous_columns_and_room(
+    child: Table, names: tuple[str, ...], order: str, room: int
+) -> tuple[tuple[str, ...], int]:
     """Return the columns of the previous child that a child depends on, the order first, and the room that is left."""
     chosen: list[str] = []
     for name in (order, *(name for name in names if name != order)):
-        if _joint_cells(child, (*chosen, name)) <= math.isqrt(room) * 4:
+        if _joint_cell_count(child, (*chosen, name)) <= math.isqrt(room) * 4:
             chosen.append(name)
-    return tuple(chosen), max(1, room // _joint_cells(child, chosen))
+    return tuple(chosen), max(1, room // _joint_cell_count(child, chosen))
 
 
 def fitted_rows_select(linked: LinkedTables, links: Sequence[TableLink], table: Table) -> str:
@@ -388,7 +394,7 @@ def _first_table_select(pairs: Sequence[LinkedPair], links: Sequence[TableLink])
     """Return the SELECT of the first table."""
     unit, parents = quoted(pairs[0].parent_unit), quoted(links[0].parent)
     columns = [f"p.{quoted(name)} AS {quoted(name)}" for name in links[0].parent_columns]
-    counts, joins = _children_band_columns("p", "c", pairs, links)
+    counts, joins = _band_columns_and_joins("p", "c", pairs, links)
     columns += counts
     if links[0].max_parents > 1:
         columns.append(f'p."{_SIBLINGS}" AS {quoted(links[0].siblings_column)}')
@@ -396,7 +402,7 @@ def _first_table_select(pairs: Sequence[LinkedPair], links: Sequence[TableLink])
     return f"SELECT {', '.join(columns)} FROM {parents} AS p {' '.join(joins)}"
 
 
-def _children_band_columns(
+def _band_columns_and_joins(
     parent: str, alias: str, pairs: Sequence[LinkedPair], links: Sequence[TableLink]
 ) -> tuple[list[str], list[str]]:
     """Return the bands of the numbers of children in each table, and the joins that they are read from."""
@@ -405,7 +411,7 @@ def _children_band_columns(
         child = f"{alias}{number or ''}"
         unit, key = quoted(pair.child_unit), "" if pair.via is None else f", {quoted(pair.via.on)}"
         counted = f'SELECT {unit}{key}, COUNT(*) AS "{_CHILD_ROWS}" FROM {quoted(link.child)} GROUP BY {unit}{key}'
-        band = _band_case(link, f"COALESCE({child}.{quoted(_CHILD_ROWS)}, 0)", 0)
+        band = _band_label_sql(link, f"COALESCE({child}.{quoted(_CHILD_ROWS)}, 0)", 0)
         columns.append(f"{band} AS {quoted(link.count_column)}")
         joins.append(f"LEFT JOIN ({counted}) AS {child} ON {_join_condition(pair, parent, child)}")
     return columns, joins
@@ -414,11 +420,11 @@ def _children_band_columns(
 def _child_select(linked: LinkedTables, links: Sequence[TableLink], pair: LinkedPair, link: TableLink) -> str:
     """Return the SELECT of a child table; rows without a parent, or below one without, are left out."""
     below = linked.pairs_below(pair.child)
-    parent_columns, parent_joins = _ancestor_columns(linked, links, pair, link)
-    counts, count_joins = _children_band_columns("c", "t", below, links_to_children(links, link.child))
+    parent_columns, parent_joins = _ancestor_columns_and_joins(linked, links, pair, link)
+    counts, count_joins = _band_columns_and_joins("c", "t", below, links_to_children(links, link.child))
     columns = [
         *(f"c.{quoted(name)} AS {quoted(name)}" for name in link.child_columns),
-        f"{_band_case(link, f'c.{quoted(_CHILD_ROWS)}', 1)} AS {quoted(link.count_column)}",
+        f"{_band_label_sql(link, f'c.{quoted(_CHILD_ROWS)}', 1)} AS {quoted(link.count_column)}",
         *parent_columns,
         *(f"c.{quoted(link.previous_name(name))}" for name in link.previous_columns),
         *counts,
@@ -439,7 +445,7 @@ def _siblings_subquery(pair: LinkedPair, link: TableLink, own_keys: Sequence[str
     return f"(SELECT {', '.join((*keys, *map(quoted, link.child_columns), *windows))} FROM {quoted(link.child)})"
 
 
-def _ancestor_columns(
+def _ancestor_columns_and_joins(
     linked: LinkedTables, links: Sequence[TableLink], pair: LinkedPair, link: TableLink
 ) -> tuple[list[str], list[str]]:
     """Return the given columns of the parent and of the tables above it, and the joins that they are read from."""
@@ -467,7 +473,7 @@ def _join_condition(pair: LinkedPair, parent: str, child: str) -> str:
     return f"{condition} AND {parent}.{quoted(pair.via.key)} = {child}.{quoted(pair.via.on)}"
 
 
-def _band_case(link: TableLink, rows: str, first: int) -> str:
+def _band_label_sql(link: TableLink, rows: str, first: int) -> str:
     """Return the CASE that maps a number of rows to the label of its band."""
     labels = [*zip(link.bands, link.band_labels, strict=True)][first:]
     branches = " ".join(f"WHEN {rows} >= {low} THEN '{label}'" for low, label in reversed(labels[1:]))

@@ -14,12 +14,12 @@ import numpy as np
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.policy_account import charge_operators, price_words
-from sfumato.curator.previews.explaining import Explanation, Operator, limit_operator, source_operators
+from sfumato.curator.policy_account import explain_period_charges, price_and_accounts_phrase
+from sfumato.curator.previews.explaining import Explanation, PlanStep, explain_limit, explain_source
 from sfumato.curator.proposals.logistic import LogisticProposal
 from sfumato.curator.proposals.moment_proposals import DEFAULT_DELTA, AssumedPrice, lower_sums, max_rows_per_unit
 from sfumato.curator.proposals.questions import Question
-from sfumato.curator.proposals.regressions import RegressionForecast, parse_model
+from sfumato.curator.proposals.regressions import RegressionForecast, parse_formula_or_columns
 from sfumato.curator.proposals.tab_releases import OpenSteps
 from sfumato.errors import Unsupported
 from sfumato.inference.design import largest_scale
@@ -59,28 +59,28 @@ class WideLogisticProposal(LogisticProposal):
         steps = mean_steps(
             max_rows_per_unit(self.question.query.plan, self.question.limits), self.logistic.design.scale
         )
-        return WideScans(self.logistic, self._factors, steps)
+        return WideScans(self.logistic, self._scan_factors, steps)
 
     def _bound(self, measures: tuple[Measure, ...]) -> BoundedPlan:
         plan = replace(self.question.query.plan, measures=measures)
         return for_neighbours(whole_bounding(plan, self.question.limits, 1), self._context.policy.neighbours)
 
     @cached_property
-    def spread(self) -> WeightedTotals:
+    def spread_totals(self) -> WeightedTotals:
         """The first scan."""
         return self.scans.spread_totals(self._bound)
 
-    def gradient_at(self, coefficients: tuple[int, ...]) -> WeightedTotals:
+    def gradient_totals_at(self, coefficients: tuple[int, ...]) -> WeightedTotals:
         """Return the gradient at these coefficients, with the rows of a unit sampled."""
         return self.scans.gradient_totals(coefficients, self._bound)
 
     @cached_property
-    def _first_gradient(self) -> WeightedTotals:
+    def _gradient_totals_at_zero(self) -> WeightedTotals:
         """The gradient at coefficients of 0: what one unit changes is the same at all."""
-        return self.gradient_at(self._zeros)
+        return self.gradient_totals_at(self._zero_coefficients)
 
     def _scan_noise(self, price: Price) -> StepNoise:
-        sensitivities = (self.spread.sensitivity, *(self._first_gradient.sensitivity,) * GRADIENT_SCANS)
+        sensitivities = (self.spread_totals.sensitivity, *(self._gradient_totals_at_zero.sensitivity,) * GRADIENT_SCANS)
         return step_noise(sensitivities, WIDE_SCAN_SHARES, price)
 
     def _gradient_deviations(self, noise: StepNoise) -> list[float]:
@@ -101,22 +101,22 @@ class WideLogisticProposal(LogisticProposal):
         noise = self._scan_noise(assumed.price)
         gradient, design = self._gradient_deviations(noise)[0], self.logistic.design
         operators = (
-            *source_operators(self.question.query, self._context.policy),
-            limit_operator(self.spread.bounded),
-            Operator("scale", ", ".join(design.names), "to [−1, 1]; a row with a missing value counts in no sum"),
-            Operator(
+            *explain_source(self.question.query, self._context.policy),
+            explain_limit(self.spread_totals.bounded),
+            PlanStep("scale", ", ".join(design.names), "to [−1, 1]; a row with a missing value counts in no sum"),
+            PlanStep(
                 "scan",
-                f"{count_with_noun(len(self.spread.weights), 'sum')} and sums of squares, once",
+                f"{count_with_noun(len(self.spread_totals.weights), 'sum')} and sums of squares, once",
                 "means and spreads of the columns, by which steps are scaled",
             ),
-            Operator(
+            PlanStep(
                 "scan",
-                f"{GRADIENT_SCANS} times, {count_with_noun(len(self._first_gradient.weights), 'sum')} each",
+                f"{GRADIENT_SCANS} times, {count_with_noun(len(self._gradient_totals_at_zero.weights), 'sum')} each",
                 "the gradient at released coefficients",
             ),
-            Operator("noise", f"discrete Gaussian, σ = {format_number(gradient, 4)}", "on each number of a gradient"),
-            Operator("fit", f"gradient steps for the odds of {self.logistic.event_label}", FOR_PREDICTION),
-            *charge_operators(self._context),
+            PlanStep("noise", f"discrete Gaussian, σ = {format_number(gradient, 4)}", "on each number of a gradient"),
+            PlanStep("fit", f"gradient steps for the odds of {self.logistic.event_label}", FOR_PREDICTION),
+            *explain_period_charges(self._context),
         )
         notes = (*assumed.notes, *self.question.warnings, *self._context.epsilon_total_warnings(noise.curve))
         reason = "the curvature of so many columns has too many sums; this is fixed by the formula and the policy"
@@ -136,7 +136,7 @@ class WideLogisticProposal(LogisticProposal):
         """Return that no coefficient has a ±."""
         design = self.logistic.design
         terms = regressor_coefficients(
-            design, tuple(category.reference or 0 for category in design.categories), self._origin
+            design, tuple(category.reference or 0 for category in design.categories), self._zero_vector
         )
         noise = self._scan_noise(price)
         return RegressionForecast(
@@ -144,20 +144,20 @@ class WideLogisticProposal(LogisticProposal):
             (float("inf"),) * len(terms),
             exact(confidence, "confidence", CONFIDENCE),
             "without intervals",
-            price_words(price, self._context),
+            price_and_accounts_phrase(price, self._context),
             all(budget.affords(noise.curve) for budget in self._context.budgets),
             warnings=(FOR_PREDICTION,),
-            counted=describe_dropped_rows([self.spread.bounded]),
+            counted=describe_dropped_rows([self.spread_totals.bounded]),
         )
 
     @property
-    def _origin(self) -> Floats:
+    def _zero_vector(self) -> Floats:
         return np.zeros(len(self.logistic.design.coordinates) - 1)
 
     def _first_step(self, noise: StepNoise) -> ScanRelease:
-        return ScanRelease.of(self.spread, noise.mechanisms[0], self._zeros)
+        return ScanRelease.of(self.spread_totals, noise.mechanisms[0], self._zero_coefficients)
 
-    def _dry_answer(self, result: StoredResult[NoisyScan], price: Price, confidence: Number) -> LogisticAnswer:
+    def _dry_run_answer(self, result: StoredResult[NoisyScan], price: Price, confidence: Number) -> LogisticAnswer:
         return self._prediction_answer(self._start_descent(result.value, price), result, price, confidence)
 
     def _run_steps(self, steps: OpenSteps, first: ScanRelease, price: Price, confidence: Number) -> LogisticAnswer:
@@ -165,11 +165,11 @@ class WideLogisticProposal(LogisticProposal):
         descent = self._start_descent(steps.run(first, "a scan"), price)
         for mechanism in self._scan_noise(price).mechanisms[1:]:
             coefficients = descent.next_coefficients
-            scan = ScanRelease.of(self.gradient_at(coefficients), mechanism, coefficients)
+            scan = ScanRelease.of(self.gradient_totals_at(coefficients), mechanism, coefficients)
             descent = descent.step(self.scans.gradient_values(steps.run(scan, "a scan").totals))
         return self._prediction_answer(descent, steps.with_opening_line(None), price, confidence)
 
-    def _rebuild(self, stored_answer: LogisticAnswer, values: Sequence[Any]) -> LogisticAnswer:  # noqa: ARG002
+    def _rebuild_from_steps(self, stored_answer: LogisticAnswer, step_values: Sequence[Any]) -> LogisticAnswer:  # noqa: ARG002
         """Return the table as it is: it has no intervals."""
         return stored_answer
 
@@ -206,7 +206,7 @@ def propose_logistic(
 ) -> LogisticProposal:
     """Propose to regress the odds of an event on columns of these rows; names and bounds are checked first."""
     context.require_one_account("a logistic regression")
-    parsed, domains = parse_model(formula, target, on, "logistic"), rows.columns
+    parsed, domains = parse_formula_or_columns(formula, target, on, "logistic"), rows.columns
     draft = logistic_design(parsed, domains, 1 << 12, event)
     if draft.is_wide and not parsed.has_intercept:
         rule = "a formula with so many columns can only be fitted with an intercept"

@@ -35,7 +35,7 @@ class Answers:
     """The receipt of the joint charge; None if nothing was charged."""
 
     def __post_init__(self) -> None:
-        _check_named_values(self, "answers", Answer)
+        _set_checked_tuples(self, "answers", Answer)
         codec.check_fields(self)
 
     @property
@@ -72,10 +72,10 @@ class Answers:
 
     def as_answer(self) -> Answer:
         """Return all answers stacked as one, with the name of its question in every row."""
-        return stack_answers(self.names, self.answers, self._last_receipt, self.warnings)
+        return stack_answers(self.names, self.answers, self._joint_or_latest_receipt, self.warnings)
 
     @property
-    def _last_receipt(self) -> Receipt:
+    def _joint_or_latest_receipt(self) -> Receipt:
         """The receipt of the batch, or the latest one where all answers were bought before."""
         if not self.answers:
             raise InvalidParameter("answers", (), "non-empty", fix="release the workload first")
@@ -89,7 +89,7 @@ class Answers:
             for column in answer.columns
             if column in answer.intervals
         ]
-        caption = caption_lines(self._last_receipt)
+        caption = caption_lines(self._joint_or_latest_receipt)
         caveats = dict.fromkeys(line for answer in self.answers for line in answer.caveat_lines())
         chart_notes = [*notes(charts), *wrap_notes(list(caveats))]
         return save_if_path(draw_panels(charts, "Answers to each question", caption, chart_notes), path)
@@ -132,7 +132,7 @@ class WorkloadForecast:
     """The δ of this forecast where groups are found in the data and none was given: a release must accept it."""
 
     def __post_init__(self) -> None:
-        _check_named_values(self, "forecasts", Forecast)
+        _set_checked_tuples(self, "forecasts", Forecast)
         object.__setattr__(self, "assumed_delta", exact(self.assumed_delta, "assumed_delta", NONNEGATIVE))
         codec.check_fields(self)
 
@@ -168,7 +168,7 @@ class WorkloadForecast:
         return preformatted(str(self))
 
 
-def _check_named_values(owner: Any, field_name: str, value_type: type) -> None:
+def _set_checked_tuples(owner: Any, field_name: str, value_type: type) -> None:
     """Check that there is one distinct name for each value, and that values have this type."""
     names, values = tuple(owner.names), tuple(getattr(owner, field_name))
     if (

@@ -18,7 +18,7 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.previews.explaining import Explanation, Operator, offered_delta_notes
+from sfumato.curator.previews.explaining import Explanation, PlanStep, offered_delta_notes
 from sfumato.curator.previews.forecasts import Forecast
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.questions import Question
@@ -116,10 +116,10 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         stated = PriceRequest(epsilon if has_price else 1, delta, rho, None, confidence, mechanism)
         batch = self._price_batch(stated.with_default_delta(self.assumed_delta), within, weights)
         together, policy = BatchRelease(self._release_strategies(batch)), self._context.policy
-        operators = [Operator("scan", self._table_names_text, f"protects {policy.unit}, {policy.neighbours.value}")]
+        operators = [PlanStep("scan", self._table_names_text, f"protects {policy.unit}, {policy.neighbours.value}")]
         for name, question in self.questions.items():
             question_text = shorten(" ".join(question.text.split()), 80)
-            operators.append(Operator(name, question_text, self._describe_effect(batch, question, confidence)))
+            operators.append(PlanStep(name, question_text, self._forecast_text(batch, question, confidence)))
         statement_count = count_with_noun(len(together.readings), "statement")
         reading_text = f"{len(self.measured_questions)} questions measured by {statement_count}"
         coverage = f"ranges hold with {format_percent(exact(confidence, 'confidence'))} confidence"
@@ -128,7 +128,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
             if batch.pure
             else f"; bought separately they would cost about ε = {format_number(batch.separate_epsilon, 3)} in total"
         )
-        operators.append(Operator("together", reading_text, f"{batch.price}, {coverage}{saving_text}"))
+        operators.append(PlanStep("together", reading_text, f"{batch.price}, {coverage}{saving_text}"))
         notes = (*self._warnings, *self._price_notes(stated, batch))
         return Explanation(self.description, str(batch.price), tuple(operators), batch.reason, notes)
 
@@ -215,7 +215,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         ``weights`` multiply the shares of questions, by name. The same ``request_id`` returns the same answers, free.
         """
         call = ReleaseCall(fresh, request_id, seconds, progress)
-        requested = RequestedSeries(self._context, self.description, self._named_key, call)
+        requested = RequestedSeries(self._context, self.description, self._plan_key_with_names, call)
         earlier = requested.find_stored()
         if earlier is not None:
             return self.restore(earlier, confidence, joint)
@@ -245,18 +245,18 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         the charge; they are stored under the request id.
         """
         new_indices = self._unstored_indices(batch, requested.call.fresh)
-        stored_results = self._load_stored(
+        stored_results = self._load_stored_results(
             batch, [index for index in range(len(self.measured_questions)) if index not in new_indices]
         )
         purchase = (
-            self._buy(batch.only(new_indices), new_indices, requested, confidence, joint)
+            self._buy_unstored(batch.only(new_indices), new_indices, requested, confidence, joint)
             if new_indices
             else _NO_PURCHASE
         )
         if isinstance(purchase, StoredAnswer):
             return self.restore(purchase, confidence, joint)
         with purchase.tab or nullcontext():
-            released = build(stored_results | purchase.results, self._receipt(purchase, confidence))
+            released = build(stored_results | purchase.result_by_identity, self._receipt(purchase, confidence))
             if purchase.tab is not None:
                 requested.finish(purchase.tab, released)
         return released
@@ -271,7 +271,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         return not self._unstored_indices(batch, fresh=False)
 
     @property
-    def _named_key(self) -> PlanKey:
+    def _plan_key_with_names(self) -> PlanKey:
         """The key of the questions with their names: what a request id stands for."""
 
         def hash_named(*keys: str) -> str:
@@ -395,7 +395,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
                 return Price(rho=rounded_down(amount))
             return Price(amount, delta if question.discovered_keys else 0)
 
-        shape = error_shape(question)
+        shape = error_cache_key(question)
         cache_key = name if shape is None else (shape, repr(goal))
         if cache_key not in cached_prices:
             confidence, joint = request.confidence, request.joint
@@ -456,7 +456,9 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
             if fresh or not is_stored(strategy, question.plan_key, self._context)
         ]
 
-    def _load_stored(self, batch: PricedBatch, indices: Sequence[int]) -> dict[str, StoredResult[NoisyMeasurements]]:
+    def _load_stored_results(
+        self, batch: PricedBatch, indices: Sequence[int]
+    ) -> dict[str, StoredResult[NoisyMeasurements]]:
         strategies, questions = self._release_strategies(batch), [*self.measured_questions.values()]
         return {
             questions[index].identity: stored_result
@@ -473,7 +475,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         data, analyst = self._context.engine.identity(), self._context.analyst
         return ReleaseRequest(self.description, plan.current, data, analyst, former_plan=plan.former)
 
-    def _buy(
+    def _buy_unstored(
         self, batch: PricedBatch, indices: Sequence[int], requested: RequestedSeries, confidence: Number, joint: bool
     ) -> _BatchPurchase | StoredAnswer:
         context, call = self._context, requested.call
@@ -481,7 +483,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         questions = [self.measured_questions[identity] for identity in identities]
         priced = zip(questions, batch.prepared, strict=True)
         combined = BatchRelease(tuple(question.release_strategy(prepared) for question, prepared in priced))
-        for question, strategy in _distinct_shapes(questions, combined.kinds):
+        for question, strategy in _one_per_error_cache_key(questions, combined.kinds):
             check_dry_run(strategy, partial(question.build_answer, confidence=confidence, joint=joint))
         warn_of_weak_price(batch.price, context)
         paid_questions = [
@@ -490,7 +492,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         ]
         has_request_id = call.request_id is not None
         payer = BatchPayer(
-            lambda entry: requested.open(entry, whole=True), paid_questions, _split_bodies, more=has_request_id
+            lambda entry: requested.open(entry, whole=True), paid_questions, _bodies_of_batch, more=has_request_id
         )
         with context.running_work.running():
             batch_result: StoredResult[BatchMeasurements] = releasing.release(
@@ -512,9 +514,9 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         return _BatchPurchase(by_identity, batch_result, batch, payer.tab)
 
     def _receipt(self, batch_purchase: _BatchPurchase, confidence: Number) -> Receipt | None:
-        if batch_purchase.result is None or batch_purchase.batch is None:
+        if batch_purchase.batch_result is None or batch_purchase.batch is None:
             return None
-        measured = [result.value for result in batch_purchase.results.values()]
+        measured = [result.value for result in batch_purchase.result_by_identity.values()]
         terms = [question.purchase for question in measured]
         mechanism_words = dict.fromkeys(scale.words() for question in measured for scale in question.scales)
         combined = Purchase(
@@ -526,7 +528,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
             weak_price_warnings(batch_purchase.batch.price),
         )
         return make_receipt(
-            batch_purchase.result,
+            batch_purchase.batch_result,
             combined,
             tuple(mechanism_words),
             question=self.description,
@@ -542,7 +544,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         forecast = question.forecast(self._prepared_for(batch, question), request)
         return replace(forecast, stored=question.identity in stored)
 
-    def _describe_effect(self, batch: PricedBatch, question: Question, confidence: Number) -> str:
+    def _forecast_text(self, batch: PricedBatch, question: Question, confidence: Number) -> str:
         if question.free:
             return "free: from the policy"
         prepared = self._prepared_for(batch, question)
@@ -573,8 +575,8 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
 class _BatchPurchase:
     """A purchase: the result of each question, and the joint charge."""
 
-    results: dict[str, StoredResult[NoisyMeasurements]]
-    result: StoredResult[BatchMeasurements] | None = None
+    result_by_identity: dict[str, StoredResult[NoisyMeasurements]]
+    batch_result: StoredResult[BatchMeasurements] | None = None
     batch: PricedBatch | None = None
     tab: Tab | None = None
 
@@ -595,23 +597,23 @@ def propose_workload(
         parsed = {}
         for number, (name, question) in enumerate(by_name.items(), 1):
             with with_question_place(number, question):
-                parsed[name] = _parse_question(context, ask, question.text)
+                parsed[name] = _require_workload_question(context, ask, question.text)
         return WorkloadProposal(context, parsed)
     questions_by_name: Mapping[str, Any] = (
         questions
         if isinstance(questions, Mapping)
         else {f"q{number}": question for number, question in enumerate(questions, 1)}
     )
-    _require_question_count(questions_by_name)
+    _require_named_questions(questions_by_name)
     parsed = {}
     for number, (name, question) in enumerate(questions_by_name.items(), 1):
         question_text = question.text if isinstance(question, Question) else question
         with with_question_place(number, WrittenQuestion(str(question_text), 1), name):
-            parsed[name] = _parse_question(context, ask, question)
+            parsed[name] = _require_workload_question(context, ask, question)
     return WorkloadProposal(context, parsed)
 
 
-def _parse_question(context: Context, ask: Callable[[str], Any], source: Any) -> Question:
+def _require_workload_question(context: Context, ask: Callable[[str], Any], source: Any) -> Question:
     question = ask(source) if isinstance(source, str) else source
     if not isinstance(question, Question):
         rule = "a workload takes SELECT questions, not SHOW or DESCRIBE"
@@ -639,7 +641,7 @@ def _read_file(file: str | os.PathLike[str]) -> str:
         ) from None
 
 
-def _require_question_count(questions: Mapping[str, Any]) -> None:
+def _require_named_questions(questions: Mapping[str, Any]) -> None:
     if not 0 < len(questions) <= MAX_QUESTIONS:
         rule = f"a workload needs at least one question and at most {MAX_QUESTIONS:,}"
         raise Unsupported(
@@ -658,7 +660,7 @@ def _release_pricer(question: Question, request: PriceRequest) -> Callable[[Pric
     return lambda price, family: question.price_release_at(price, replace(request, mechanism=family))
 
 
-def error_shape(question: Question) -> tuple[Any, ...] | None:
+def error_cache_key(question: Question) -> tuple[Any, ...] | None:
     """Return a key that is equal for questions with equal errors at any price; None if it cannot be compared."""
     query = question.query
     if query.plan.keys or question.other_parts or query.outer or question.discovered_keys:
@@ -675,16 +677,16 @@ def _share_count(question: Question) -> int:
     return max(1, len(question.bounding_options[0].measures) + sum(part.shares for part in question.other_parts))
 
 
-def _distinct_shapes(questions: Sequence[Question], strategies: Sequence[Any]) -> list[tuple[Question, Any]]:
+def _one_per_error_cache_key(questions: Sequence[Question], strategies: Sequence[Any]) -> list[tuple[Question, Any]]:
     """Drop questions of the same shape as another: their dry runs at extreme totals are identical."""
     by_shape = {
-        error_shape(question) or question.identity: (question, strategy)
+        error_cache_key(question) or question.identity: (question, strategy)
         for question, strategy in zip(questions, strategies, strict=True)
     }
     return list(by_shape.values())
 
 
-def _split_bodies(body: str) -> list[str]:
+def _bodies_of_batch(body: str) -> list[str]:
     batch = codec.loads(body, longest=len(body))
     assert isinstance(batch, BatchMeasurements)
     return [codec.dumps(measured) for measured in batch.each]

@@ -120,7 +120,7 @@ class Account:
         """The requests for approval that were filed here."""
         return AccountRequests(self._guarded, self.name)
 
-    def _conditional(self, cost: Cost, curve: Curve | None) -> ConditionalCharge:
+    def _conditional_charge(self, cost: Cost, curve: Curve | None) -> ConditionalCharge:
         if self.condition is None:
             return asking.UNCONDITIONAL
         return ConditionalCharge(self.condition, release_epsilon(cost, curve, self.terms_in_force.budget))
@@ -183,7 +183,7 @@ class Account:
         """
         entry = Entry.of(entry)
         cost, columns, periods = self.cost(entry.curve), self._guarded.entry_columns(entry), self._paying_periods()
-        conditional = self._conditional(cost, entry.curve)
+        conditional = self._conditional_charge(cost, entry.curve)
 
         def write(transaction: Transaction) -> Row:
             asking.find_requested_answer(
@@ -212,7 +212,7 @@ class Account:
             charged_rows.append(write(transaction))
             return charged_rows[0]
 
-        with self._reserve(cost, curve, lambda: bool(charged_rows) and self._guarded.is_on_disk(charged_rows[0])):
+        with self._reserve(cost, curve, lambda: bool(charged_rows) and self._guarded.may_be_on_disk(charged_rows[0])):
             return self._guarded.admit(self.name, analyst, cost, write_and_note, convert, periods)
 
     def _reserve(self, cost: Cost, curve: Curve | None, charged: Callable[[], bool]) -> AbstractContextManager[None]:
@@ -249,7 +249,7 @@ class Account:
             until=self.until,
             searched=searched,
             former_plan=former_plan,
-            conditional=self._conditional(cost, entry.curve),
+            conditional=self._conditional_charge(cost, entry.curve),
         )
 
     def _paying_periods(self) -> Periods:
@@ -308,7 +308,7 @@ class Account:
             answer_line = Line.of(transaction.append("answer", self.name, columns))
             return RecordedAnswer(answer_line, self._read_statement(transaction, answer_line.analyst))
 
-    def _answer_columns(self, plan: str, data: str) -> dict[str, str]:
+    def _hashed_answer_columns(self, plan: str, data: str) -> dict[str, str]:
         """Return the columns of every answer to this exact query on this exact data."""
         return {
             "kind": "answer",
@@ -334,7 +334,7 @@ class Account:
         """
         plans = (plan, former_plan) if former_plan else (plan,)
         widths = entries.checked_widths(accuracy)
-        searches = [] if fresh else [self._answer_columns(searched_plan, data) for searched_plan in plans]
+        searches = [] if fresh else [self._hashed_answer_columns(searched_plan, data) for searched_plan in plans]
         for name, value in (("analyst", analyst), ("request_id", request_id)):
             if value is not None:
                 entries.checked_name(value, name)
@@ -356,7 +356,7 @@ class Account:
         """
         requested_widths, row = entries.checked_widths(accuracy or {}), None
         for searched_plan in (plan, former_plan) if former_plan else (plan,):
-            where = self._answer_columns(searched_plan, data)
+            where = self._hashed_answer_columns(searched_plan, data)
             row = row or asking.find_stored_answer(self._guarded, where, requested_widths, self.until)
         return None if row is None else self._guarded.read_answer(row)
 
@@ -521,10 +521,10 @@ class Account:
         A mechanism with hidden state between its answers (``AboveThreshold``), and with ``whole`` anything else, is
         charged in full now and releases nothing. A bare Cost is a hold for steps yet to be chosen.
         """
-        entry, cost = self._hold_entry(hold, analyst, question)
+        entry, cost = self._entry_and_cost_of_hold(hold, analyst, question)
         opening = self._tab_opening(hold, entry, cost, whole=whole)
         curve = _curve_if_charged_whole(hold, entry, opening)
-        conditional, columns = self._conditional(cost, curve), opening.columns
+        conditional, columns = self._conditional_charge(cost, curve), opening.columns
 
         def write(transaction: Transaction) -> Row:
             append = partial(transaction.append, "tab-open", self.name, columns, cost=opening.spent, left=opening.held)
@@ -550,7 +550,7 @@ class Account:
         ``asked`` has the query, the analyst and the request id, and leaks nothing itself. The same request under way is
         waited for; one that ended without a result raises ``Unanswered`` and opens no second tab.
         """
-        entry, cost = self._hold_entry(hold, asked.analyst, asked.question)
+        entry, cost = self._entry_and_cost_of_hold(hold, asked.analyst, asked.question)
         opening = self._tab_opening(hold, entry, cost, whole=whole)
         columns = opening.columns | {"request": asked.request_id or "", "plan": asked.plan}
         curve = _curve_if_charged_whole(hold, entry, opening)
@@ -564,7 +564,7 @@ class Account:
             reserving=partial(self._reserve, cost, curve),
             opening=opening._replace(columns=columns),
             former_plan=former_plan,
-            conditional=self._conditional(cost, curve),
+            conditional=self._conditional_charge(cost, curve),
         )
         try:
             stored_answer = asking.begin(seconds, waiting)
@@ -611,7 +611,7 @@ class Account:
         columns = self._guarded.entry_columns(entry) | ({"parts": ""} if isinstance(hold, Cost) else {})
         return TabOpening(cost, NO_COST, columns) if charged_now else TabOpening(NO_COST, cost, columns)
 
-    def _hold_entry(self, hold: Entry | Cost, analyst: str | None, question: str) -> tuple[Entry, Cost]:
+    def _entry_and_cost_of_hold(self, hold: Entry | Cost, analyst: str | None, question: str) -> tuple[Entry, Cost]:
         if not isinstance(hold, Cost):
             entry = Entry.of(hold)
             return entry, self.cost(entry.curve)

@@ -116,13 +116,13 @@ class ApprovalCondition:
         digest = charge.digest(self.requester, self.policy)
         if digest == self.assessed and not self.reason:
             return None
-        now, last, lapsed_share = transaction.now, None, None
+        now, last, lapsed_share = transaction.next_line_time, None, None
         for record in self._requests_with_current_approvals(transaction, charge.account, digest):
             last = record
             if record.state(now) is RequestState.APPROVED:
                 return RequestUse(record, self.requester, None)
         for record in self._requests_with_current_approvals(transaction, charge.account, ""):
-            if digest == self.assessed and self._covers(record, epsilon, now):
+            if digest == self.assessed and self._covers_charge(record, epsilon, now):
                 return RequestUse(record, self.requester, epsilon)
             if record.lapsed_approvers and record.subject.requester == self.requester:
                 lapsed_share = record
@@ -132,8 +132,8 @@ class ApprovalCondition:
         self, transaction: Transaction, account: str, digest: str
     ) -> Iterator[RequestRecord]:
         """Yield requests with the approvals that count in this moment."""
-        for record in _records(transaction, account, plan=digest):
-            yield record.with_lapses(self.is_owner, transaction.now)
+        for record in _request_records(transaction, account, plan=digest):
+            yield record.with_lapses(self.is_owner, transaction.next_line_time)
 
     def _refusal(self, account: str, last: RequestRecord | None, now: int) -> ApprovalNeeded:
         state = None if last is None else last.state(now)
@@ -144,7 +144,7 @@ class ApprovalCondition:
         refusal.state = None if state is None else state.value
         return refusal
 
-    def _covers(self, record: RequestRecord, epsilon: Fraction | None, now: int) -> bool:
+    def _covers_charge(self, record: RequestRecord, epsilon: Fraction | None, now: int) -> bool:
         share = record.subject
         return (
             isinstance(share, GrantedShare)
@@ -152,14 +152,14 @@ class ApprovalCondition:
             and share.requester == self.requester
             and share.policy == self.policy
             and (not share.kinds or self.kind in share.kinds)
-            and _is_all_allowed(self.tables, share.tables)
-            and _is_all_allowed(self.measures, share.measures)
+            and _is_unlimited_or_subset(self.tables, share.tables)
+            and _is_unlimited_or_subset(self.measures, share.measures)
             and epsilon is not None
             and record.used + epsilon <= share.epsilon
         )
 
 
-def _is_all_allowed(read: Collection[str] | None, allowed: tuple[str, ...]) -> bool:
+def _is_unlimited_or_subset(read: Collection[str] | None, allowed: tuple[str, ...]) -> bool:
     """Return whether all that is read is allowed: nothing named allows everything, what is chosen later may be all."""
     return not allowed or (read is not None and set(read) <= set(allowed))
 
@@ -197,14 +197,14 @@ class AccountRequests:
         With ``max_open``, an equal request that is open is returned instead, and one too many of a person is refused.
         """
         with self._guarded.writing() as transaction:
-            filed = None if max_open is None else self._open_request(transaction, subject, analyst, max_open)
+            filed = None if max_open is None else self._same_open_request(transaction, subject, analyst, max_open)
             if filed is not None:
                 return filed
             columns: dict[str, str | int] = {
                 "analyst": analyst,
                 "question": subject.words,
                 "plan": _request_digest(subject),
-                "about": _opening_line(transaction, self._account),
+                "about": _opening_line_number(transaction, self._account),
                 "detail": codec.dumps(subject),
             }
             record = RequestRecord.of(transaction.append(REQUEST_LINE, self._account, columns))
@@ -212,13 +212,13 @@ class AccountRequests:
                 self._record_step(transaction, record, RequestStep(RequestAct.APPROVE, approved_by))
             return self._read(transaction, record.number)
 
-    def _open_request(
+    def _same_open_request(
         self, transaction: Transaction, subject: RequestSubject, analyst: str, max_open: int
     ) -> RequestRecord | None:
         """Return the open request that equals a new one of the same person; refuse one too many."""
         open_requests = 0
-        for record in self._records(transaction, analyst=analyst):
-            is_open = record.state(transaction.now) in (RequestState.FILED, RequestState.APPROVED)
+        for record in self._request_records(transaction, analyst=analyst):
+            is_open = record.state(transaction.next_line_time) in (RequestState.FILED, RequestState.APPROVED)
             if record.subject.is_share or record.subject.requester != subject.requester or not is_open:
                 continue
             if _request_digest(record.subject) == _request_digest(subject):
@@ -241,11 +241,13 @@ class AccountRequests:
             return self._read(transaction, number)
 
     def _record_step(self, transaction: Transaction, record: RequestRecord, step: RequestStep) -> None:
-        record.after(step, transaction.now)
+        record.with_step(step, transaction.next_line_time)
         for each in (*record.unrecorded_lapses, step):
             _append_step(transaction, record, each)
 
-    def check(self, condition: ChargeCondition, charge: ProposedCharge, epsilon: Fraction | None) -> None:
+    def require_condition_met(
+        self, condition: ChargeCondition, charge: ProposedCharge, epsilon: Fraction | None
+    ) -> None:
         """Refuse what a condition would refuse now, unless it was released before: a repeated request learns from the
         ledger how that ended. The charge itself is decided in its own transaction.
         """
@@ -263,22 +265,22 @@ class AccountRequests:
     def list(self) -> tuple[RequestRecord, ...]:
         """List every request, oldest first."""
         with self._guarded.reading() as transaction:
-            return tuple(self._records(transaction))
+            return tuple(self._request_records(transaction))
 
     def now(self) -> int:
         """Return the ledger's time, in microseconds since 1970: it never runs backwards."""
         with self._guarded.reading() as transaction:
-            return transaction.now
+            return transaction.next_line_time
 
     def _read(self, transaction: Transaction, number: int) -> RequestRecord:
         row = transaction.line(number)
         if row is None or (row.kind, row.account) != (REQUEST_LINE, self._account):
             raise NotThere(f"request {number}")
-        return _record(transaction, row).with_lapses(self._is_owner, transaction.now)
+        return _request_record(transaction, row).with_lapses(self._is_owner, transaction.next_line_time)
 
-    def _records(self, transaction: Transaction, **columns: str) -> Iterator[RequestRecord]:
-        for record in _records(transaction, self._account, **columns):
-            yield record.with_lapses(self._is_owner, transaction.now)
+    def _request_records(self, transaction: Transaction, **columns: str) -> Iterator[RequestRecord]:
+        for record in _request_records(transaction, self._account, **columns):
+            yield record.with_lapses(self._is_owner, transaction.next_line_time)
 
 
 def _request_digest(subject: RequestSubject) -> str:
@@ -296,19 +298,19 @@ def _append_step(transaction: Transaction, record: RequestRecord, step: RequestS
     transaction.append(STEP_LINE, record.account, columns)
 
 
-def _records(transaction: Transaction, account: str, **columns: str) -> Iterator[RequestRecord]:
+def _request_records(transaction: Transaction, account: str, **columns: str) -> Iterator[RequestRecord]:
     """Yield the requests of an account with these columns, oldest first: no other line is read or decoded.
 
     The column ``plan`` holds the digest of a request, and nothing for a share.
     """
-    where: dict[str, str | int] = {"about": _opening_line(transaction, account), "kind": REQUEST_LINE, **columns}
-    return (_record(transaction, row) for row in transaction.page(where))
+    where: dict[str, str | int] = {"about": _opening_line_number(transaction, account), "kind": REQUEST_LINE, **columns}
+    return (_request_record(transaction, row) for row in transaction.page(where))
 
 
-def _record(transaction: Transaction, row: Row) -> RequestRecord:
+def _request_record(transaction: Transaction, row: Row) -> RequestRecord:
     return RequestRecord.of(row, transaction.page({"about": row.number, "kind": STEP_LINE}))
 
 
-def _opening_line(transaction: Transaction, account: str) -> int:
+def _opening_line_number(transaction: Transaction, account: str) -> int:
     """Return the line that opened an account: its requests are about it, and found by the index of that column."""
     return transaction.page({"account": account}, limit=1)[0].number

@@ -95,16 +95,18 @@ class PendingQuery:
         Waiting ends after ``seconds``, or after the default patience. A ``fresh`` query reuses and joins only its own
         request.
         """
-        answer, last_seen = self._find_answer()
+        answer, last_seen = self._find_answer_and_last_line()
         result = answer or self._charge_or_join(last_seen)
         if isinstance(result, PendingCharge):
             waiting()
-            result = self._wait(result, MAX_WAIT_SECONDS if seconds is None else min(seconds, MAX_WAIT_SECONDS))
+            result = self._wait_for_answer(
+                result, MAX_WAIT_SECONDS if seconds is None else min(seconds, MAX_WAIT_SECONDS)
+            )
         return None if result is None else self._guarded.read_answer(result)
 
     def is_charged(self) -> bool:
         """Return whether this query was charged, whatever was interrupted."""
-        return self._charge is not None and self._guarded.is_on_disk(self._charge)
+        return self._charge is not None and self._guarded.may_be_on_disk(self._charge)
 
     def stop(self) -> None:
         """Record that no answer will come; if that cannot be written now, the next charge records it."""
@@ -113,7 +115,7 @@ class PendingQuery:
             with suppress(BaseException), self._guarded.writing():
                 pass  # every transaction records stopped charges
 
-    def _find_answer(self) -> tuple[Row | None, int]:
+    def _find_answer_and_last_line(self) -> tuple[Row | None, int]:
         """Return an answer, and the number of the last line at that time: searching here keeps writers from waiting.
 
         Where an answer was looked up before, in vain, only later lines can hold one, and the charge's transaction reads
@@ -145,15 +147,15 @@ class PendingQuery:
             if result is not None:
                 return result
             account, columns, cost, periods = self._account, self._columns, self._cost, self._periods
-            refusal = self._guarded.first_refusal(transaction, account, columns["analyst"], cost, periods)
+            refusal = self._guarded.first_refusal_maker(transaction, account, columns["analyst"], cost, periods)
             if refusal is None:
-                pay = partial(self._pay, transaction)
+                pay = partial(self._append_payment, transaction)
                 self._charge = self._conditional.append(transaction, account, columns, cost, pay)
                 self._mark_pending(transaction, self._charge)
                 return None
         raise refusal()
 
-    def _pay(self, transaction: Transaction) -> Row:
+    def _append_payment(self, transaction: Transaction) -> Row:
         if self._opening is None:
             return self._guarded.append_charge(transaction, self._account, self._columns, self._cost, self._periods)
         opening = self._opening
@@ -162,15 +164,15 @@ class PendingQuery:
     def _find_answered_or_pending(self, transaction: Transaction, last_seen: int) -> Row | PendingCharge | None:
         """Return what was answered since the last search, or is under way."""
         answer = self._find_requested(transaction)
-        pending = self._same_request(transaction)
+        pending = self._pending_same_request(transaction)
         if self._fresh or answer is not None or pending is not None:
             return answer or pending
         if self._may_reuse:
             later_answers = transaction.page(
-                self._answer_columns, newest=True, after=last_seen, before=_page_end(self._until)
+                self._answer_columns, newest=True, after=last_seen, before=_before_of_until(self._until)
             )
             answer = _first_accurate(later_answers, self._accuracy)
-        return answer or next(iter(self._equal_charges(transaction)), None)
+        return answer or next(iter(self._pending_equal_charges(transaction)), None)
 
     @property
     def _answer_columns(self) -> dict[str, str]:
@@ -183,7 +185,7 @@ class PendingQuery:
             transaction, self._account, entry.request_id, entry.analyst, entry.question, self._plans
         )
 
-    def _same_request(self, transaction: Transaction) -> PendingCharge | None:
+    def _pending_same_request(self, transaction: Transaction) -> PendingCharge | None:
         """Return the same request, under way or ended without an answer; refuse one for another query."""
         columns = self._columns
         if not columns["request"]:
@@ -194,19 +196,19 @@ class PendingQuery:
             _require_same_query(transaction.line(charge.number), self._entry.question, self._plans)
         return pending[-1] if pending else None
 
-    def _equal_charges(self, transaction: Transaction) -> list[PendingCharge]:
+    def _pending_equal_charges(self, transaction: Transaction) -> list[PendingCharge]:
         """Return the charges under way for the same query and data whose answers will be accurate enough."""
         columns = self._columns
         if not columns["plan"] or not columns["data"]:
             return []
-        live_charges = self._live_charges(transaction, {"plan": columns["plan"], "data": columns["data"]})
+        live_charges = self._live_pending_charges(transaction, {"plan": columns["plan"], "data": columns["data"]})
         return [
             charge
             for charge in live_charges
             if entries.is_accurate_enough(entries.read_widths(charge.accuracy), self._accuracy)
         ]
 
-    def _live_charges(self, transaction: Transaction, where: Where) -> list[PendingCharge]:
+    def _live_pending_charges(self, transaction: Transaction, where: Where) -> list[PendingCharge]:
         """Return charges whose payer may still answer; those of dead payers are stopped on the way."""
         live_charges = []
         for charge in transaction.pending_charges({"account": self._account, **where}):
@@ -215,7 +217,7 @@ class PendingQuery:
             is_alive = self._is_payer_alive(charge)
             if is_alive is False:
                 transaction.stop_charge(charge.number)
-            elif is_alive or not self._is_old(charge):
+            elif is_alive or not self._is_past_wait_limit(charge):
                 live_charges.append(charge)
         return live_charges
 
@@ -223,7 +225,7 @@ class PendingQuery:
         """Return whether a payer still runs; None if it may run on another machine, or this is unknown."""
         return local_files.is_process_alive(charge.payer, elsewhere=self._guarded.store.shared)
 
-    def _is_old(self, charge: PendingCharge) -> bool:
+    def _is_past_wait_limit(self, charge: PendingCharge) -> bool:
         """Return whether a charge is too old to wait for if its payer may be gone."""
         return self._guarded.store.now() - charge.time >= MAX_WAIT_SECONDS * 1e6
 
@@ -233,7 +235,7 @@ class PendingQuery:
             identity = row.account, row.analyst, row.request, row.plan, row.data
             transaction.add_pending_charge(PendingCharge(row.number, row.time, *identity, accuracy, payer))
 
-    def _wait(self, charge: PendingCharge, seconds: float) -> Row:
+    def _wait_for_answer(self, charge: PendingCharge, seconds: float) -> Row:
         """Wait for another charge's answer, by repeated reads; nothing is locked."""
         deadline, pause = time.monotonic() + seconds, _MIN_PAUSE
         while True:
@@ -245,7 +247,11 @@ class PendingQuery:
                 return ending
             is_alive = self._is_payer_alive(charge)
             is_own_request = bool(charge.request) and charge.request == self._columns["request"]
-            if ending is not None or is_stopped or (is_own_request and is_alive is None and self._is_old(charge)):
+            if (
+                ending is not None
+                or is_stopped
+                or (is_own_request and is_alive is None and self._is_past_wait_limit(charge))
+            ):
                 raise Unanswered(charge.number, charged=is_own_request)
             if is_alive is False:
                 with self._guarded.writing() as transaction:
@@ -270,7 +276,7 @@ def find_stored_answer(
 
 def newest_answer(transaction: Transaction, question: Where, until: int | None) -> Row | None:
     """Return the newest answer to this query, which is nearly always accurate enough; no other line is read."""
-    return next(iter(transaction.page(question, newest=True, before=_page_end(until), limit=1)), None)
+    return next(iter(transaction.page(question, newest=True, before=_before_of_until(until), limit=1)), None)
 
 
 def first_accurate_from(
@@ -289,7 +295,7 @@ def first_accurate_from(
     return None
 
 
-def _page_end(until: int | None) -> int:
+def _before_of_until(until: int | None) -> int:
     return 0 if until is None else until + 1
 
 

@@ -84,7 +84,7 @@ class Tab:
         def write(transaction: Transaction) -> Row:
             left = read_cost(self._last_open_row(transaction).left)
             if not left.covers(cost):
-                raise _overspent(left, cost)
+                raise _overspent_error(left, cost)
             return transaction.append(
                 "step", self.opening.account, columns, cost=cost, left=left.minus(cost), tab=self.number
             )
@@ -158,6 +158,6 @@ class Tab:
         self._close_tab(spend_rest=kind is not None)
 
 
-def _overspent(left: Cost, cost: Cost) -> Overspent:
+def _overspent_error(left: Cost, cost: Cost) -> Overspent:
     bounded = {name: amount for name, amount in left.amounts.items() if amount is not None}
     return Overspent(cost.amounts, bounded, bounded.get("pure", Fraction(0)), place="the tab's hold")

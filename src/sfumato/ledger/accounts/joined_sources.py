@@ -143,7 +143,7 @@ def protecting_account(
     either side may read all of the file, as a view may. Tables in memory are known by content alone, whatever their
     names.
     """
-    described = _describe(source, fingerprint, keyed)
+    described = _describe_without_reading(source, fingerprint, keyed)
     candidates = [(owner, other) for owner, other in all_joined if not _are_different_tables(described, other)]
     if described.size and not described.fingerprint and any(other.size == described.size for _, other in candidates):
         described = describe_source(source, None, (), keyed)
@@ -171,7 +171,7 @@ def describe_source(
     """Describe the source as it is now; its content is hashed unless the change token is that of the last
     description.
     """
-    described = _describe(source, fingerprint, keyed)
+    described = _describe_without_reading(source, fingerprint, keyed)
     if described.fingerprint or _REMOTE_ADDRESS.match(described.path):
         return described
     if not isinstance(source, DescribedData):
@@ -188,7 +188,7 @@ def describe_source(
     return replace(described, fingerprint=keyed("content", source.fingerprint()), look=change_token)
 
 
-def _describe(source: SourceDescription, fingerprint: str | None, keyed: KeyedHash) -> JoinedSource:
+def _describe_without_reading(source: SourceDescription, fingerprint: str | None, keyed: KeyedHash) -> JoinedSource:
     """Describe the source as far as possible without reading the content of a file."""
     part = keyed("part", source.table) if isinstance(source, DescribedData) and source.table else ""
     if isinstance(source, DescribedData) and not _REMOTE_ADDRESS.match(source.address):

@@ -27,7 +27,7 @@ from sfumato.ledger.accounts.account import Account, Analyst
 from sfumato.ledger.accounts.holds import Tab
 from sfumato.ledger.accounts.spending_limits import BudgetChange, append_amendment
 from sfumato.ledger.entries import Entry, Line
-from sfumato.ledger.guarded import GuardedStore, Periods, period_account
+from sfumato.ledger.guarded import GuardedStore, Periods, period_account_name
 from sfumato.ledger.spending import NO_COST, read_spending
 from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Budget, Cost, Curve
@@ -50,7 +50,7 @@ class PeriodAccounts(Account):
         if not periods:
             raise InvalidParameter("periods", periods, "a list of at least one period")
         for period in periods:
-            period_account(self.name, period)
+            period_account_name(self.name, period)
         selected = copy(self)
         selected.periods = tuple(dict.fromkeys(periods))
         return selected
@@ -93,7 +93,7 @@ class PeriodAccounts(Account):
         """Change what may be spent in every period, including future ones, all at once; the period stays for life."""
         change = BudgetChange(entries.checked_reason(reason), epsilon, delta, reserve)
         with self._guarded.writing() as transaction:
-            accounts = [period_account(self.name, account) for account in self._opened_periods(transaction)]
+            accounts = [period_account_name(self.name, account) for account in self._opened_periods(transaction)]
             totals = {
                 account: read_spending(transaction.last_account_line(account).totals).total for account in accounts
             }

@@ -142,8 +142,8 @@ def amended_budget(old: Budget, epsilon: Number, delta: Fraction, reserve: Fract
     )
 
 
-def _min_epsilon(order: Fraction | None, backed: Fraction) -> Fraction:
+def _min_epsilon(order: Fraction | None, backed_delta: Fraction) -> Fraction:
     """Return the ε up to which δ backs no allowance of this order; 0 where there is no such currency."""
-    if order is None or not backed:
+    if order is None or not backed_delta:
         return Fraction(0)
-    return _LARGE_EPSILON - renyi_allowance(Guarantee(_LARGE_EPSILON, backed), order).divergence
+    return _LARGE_EPSILON - renyi_allowance(Guarantee(_LARGE_EPSILON, backed_delta), order).divergence

@@ -97,7 +97,7 @@ class Anchor:
     def load(cls, path: str | os.PathLike[str]) -> Anchor:
         file = Path(local_files.checked_path(path, "anchor"))
         try:
-            decoded = _decode(file.read_text())
+            decoded = _decode_cached(file.read_text())
         except UNREADABLE as error:
             raise _unreadable_anchor_error(file) from error
         if not isinstance(decoded, Anchor):
@@ -150,7 +150,7 @@ class LostLines:
 
     anchor: Anchor
     transaction: Transaction
-    common: int
+    last_common_number: int
     """The last line that the ledger surely shares with the anchor's history; 0 when none is known."""
     rows: tuple[Row, ...]
     """The lines in which its owner has accepted that the anchor's line is lost."""
@@ -177,7 +177,9 @@ class LostLines:
         """
         same_account = {"account": account.name}
         common_lines = (
-            self.transaction.page(same_account, newest=True, before=self.common + 1, limit=1) if self.common else []
+            self.transaction.page(same_account, newest=True, before=self.last_common_number + 1, limit=1)
+            if self.last_common_number
+            else []
         )
         common_total = read_spending(common_lines[0].totals).total if common_lines else NO_COST
         accepted_costs = [read_cost(row.cost) for row in self.rows if row.account == account.name]
@@ -277,7 +279,7 @@ def _uncounted_cost(total: Cost, counted: Sequence[Cost]) -> Cost:
 
 
 @lru_cache(maxsize=64)
-def _decode(text: str) -> object:
+def _decode_cached(text: str) -> object:
     """Decode a text; the same texts are read whenever a ledger is opened, and few of them change."""
     return codec.loads(text)
 
@@ -496,7 +498,7 @@ def load_process_anchors(places: tuple[Path, ...]) -> tuple[ProcessAnchor, ...]:
     return tuple(process_anchor for process_anchor in process_anchors if process_anchor is not None)
 
 
-def load(path: str | os.PathLike[str]) -> Anchor:
+def load_any_anchor(path: str | os.PathLike[str]) -> Anchor:
     """Read an anchor, or what a process that was killed has kept instead of one."""
     process_anchor = _read_process_anchor(Path(path)) if str(path).endswith(".running") else None
     return Anchor.load(path) if process_anchor is None else process_anchor.anchor

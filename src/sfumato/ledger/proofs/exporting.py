@@ -39,8 +39,8 @@ _BATCH = 10_000
 _INTEGER_COLUMNS = {"number", "tab", "about"}
 
 
-def flatten_line(line: Line, large: Callable[[str], str | None]) -> Record:
-    """Flatten one line to columns; ``large`` finds an answer that a file holds."""
+def flatten_line(line: Line, read_large_body: Callable[[str], str | None]) -> Record:
+    """Flatten one line to columns; ``read_large_body`` finds an answer that a file holds."""
     return {
         "number": line.number,
         "time": line.time.isoformat(),
@@ -58,7 +58,7 @@ def flatten_line(line: Line, large: Callable[[str], str | None]) -> Record:
         **_amount_columns("held", line.held),
         "parts": line.parts,
         "detail": line.detail,
-        "body": large(line.file) if line.file else line.body,
+        "body": read_large_body(line.file) if line.file else line.body,
         "file": line.file,
         "previous": line.previous,
         "hash": line.hash,
@@ -78,12 +78,14 @@ def _amount_columns(name: str, cost: Cost) -> Record:
     return {f"{name}_{currency}": amount for currency, amount in texts.items()}
 
 
-def export(lines: Iterable[Line], form: str, path: str | os.PathLike[str], large: Callable[[str], str | None]) -> None:
+def export(
+    lines: Iterable[Line], form: str, path: str | os.PathLike[str], read_large_body: Callable[[str], str | None]
+) -> None:
     """Write lines to a new file that only its owner can read."""
     if not isinstance(form, str) or form not in _FORMS:
         raise InvalidParameter("form", form, "one of " + ", ".join(sorted(_FORMS)))
     with new_private_file(path) as handle:
-        _FORMS[form]((flatten_line(line, large) for line in lines), handle)
+        _FORMS[form]((flatten_line(line, read_large_body) for line in lines), handle)
 
 
 @contextmanager
@@ -157,8 +159,8 @@ _FIRST_TEXT_COLUMN = COLUMNS.index("kind")
 _LARGEST = 2**63 - 1
 
 
-def write_complete(
-    transaction: Transaction, path: object, key: str, place: str, large: Callable[[str], str | None]
+def write_complete_export(
+    transaction: Transaction, path: object, key: str, place: str, read_large_body: Callable[[str], str | None]
 ) -> None:
     """Write all lines of a transaction to a new file that only its owner can read."""
     with new_private_file(path) as handle, os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -166,7 +168,7 @@ def write_complete(
         file.write(f'{head[:-1]}, "lines": [')
         last = (0, "")
         for row in all_lines(transaction):
-            answer = large(row.file) if row.file else None
+            answer = read_large_body(row.file) if row.file else None
             file.write((",\n" if last[0] else "\n") + json.dumps([*row, answer], ensure_ascii=False))
             last = row.number, row.hash
         file.write(f'\n], "last": {json.dumps(last)}}}\n')
@@ -188,7 +190,7 @@ class CompleteExport:
     def of(cls, path: Path) -> CompleteExport:
         """Read the first line and the last one; every line is scanned, and none is kept."""
         with (
-            refuse_malformed(lambda: _malformed_export(path, "its parts contradict each other")),
+            refuse_malformed(lambda: _malformed_export_error(path, "its parts contradict each other")),
             _open_text(path) as file,
         ):
             head = _read_head(file, path)
@@ -197,14 +199,14 @@ class CompleteExport:
                 ending = line
         return cls(path, head["place"], head["key"], _parse_last(ending, path))
 
-    def _check(self) -> None:
+    def _require_valid(self) -> None:
         """Raise for an export in which a line was changed, or is missing, before anything is written."""
         checker = LineVerifier.from_first_line(KeyedHash(bytes.fromhex(self.key)).origin)
         verification = checker.check(self._rows({}))
         if not verification.holds:
             raise LedgerDamaged(verification.bad, verification.why)
         if (checker.number, checker.hash) != self.last:
-            raise _malformed_export(self.path, "its last line is not the one that it names")
+            raise _malformed_export_error(self.path, "its last line is not the one that it names")
 
     def _rows(self, large: dict[str, str]) -> Iterator[Row]:
         """Read line by line; ``large`` holds the large answer of the line that was yielded last."""
@@ -228,7 +230,7 @@ class CompleteExport:
         records whether the ledger was moved on from it, and to where. The export is locked meanwhile.
         """
         with open(self.path, "rb") as export:
-            _lock(export.fileno(), self.path)
+            _lock_export(export.fileno(), self.path)
             is_new = not self._ledger_path.exists()
             try:
                 if is_new:
@@ -245,8 +247,8 @@ class CompleteExport:
 
     def _restore(self) -> None:
         large: dict[str, str] = {}
-        with refuse_malformed(lambda: _malformed_export(self.path, "its parts contradict each other")):
-            self._check()
+        with refuse_malformed(lambda: _malformed_export_error(self.path, "its parts contradict each other")):
+            self._require_valid()
             write_copy(self._ledger_path, LedgerContent(self.key, lambda: self._rows(large), (), large.get))
 
     def _discard(self) -> None:
@@ -262,7 +264,7 @@ class CompleteExport:
             shutil.rmtree(f"{self._ledger_path}.answers", ignore_errors=True)
 
 
-def _lock(export: int, path: Path) -> None:
+def _lock_export(export: int, path: Path) -> None:
     """Lock the export against another copy, where the file system has locks."""
     try:
         fcntl.flock(export, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -282,7 +284,7 @@ def _open_text(path: Path) -> Iterator[TextIO]:
         with open(path, encoding="utf-8", newline="\n") as file:
             yield file
     except (OSError, UnicodeDecodeError):
-        raise _malformed_export(path, "it cannot be read as text") from None
+        raise _malformed_export_error(path, "it cannot be read as text") from None
 
 
 def _read_head(file: TextIO, path: Path) -> dict[str, Any]:
@@ -290,11 +292,11 @@ def _read_head(file: TextIO, path: Path) -> dict[str, Any]:
     head = _parse_json(f"{first_line}]}}", path)
     expected_fields = {*_HEAD, "place", "key", "columns", "lines"}
     if not isinstance(head, dict) or set(head) != expected_fields or head["columns"] != _EXPORTED_COLUMNS:
-        raise _malformed_export(path, "its first line is not that of a complete export")
+        raise _malformed_export_error(path, "its first line is not that of a complete export")
     if head["complete-export"] != _VERSION:
-        raise _malformed_export(path, "it was written by another Sfumato")
+        raise _malformed_export_error(path, "it was written by another Sfumato")
     if not isinstance(head["place"], str) or not _is_ledger_key(head["key"]):
-        raise _malformed_export(path, "its first line is not that of a complete export")
+        raise _malformed_export_error(path, "its first line is not that of a complete export")
     return head
 
 
@@ -307,27 +309,31 @@ def _is_ledger_key(key: object) -> bool:
 def _parse_last(ending: str, path: Path) -> tuple[int, str]:
     """Parse the last line, without which the rest is a part of an export."""
     if not ending.startswith('], "last": ') or not ending.endswith("}\n"):
-        raise _malformed_export(path, "its end is missing")
+        raise _malformed_export_error(path, "its end is missing")
     match _parse_json(ending.removeprefix('], "last": ').removesuffix("}\n"), path):
         case [int(number), str(last_hash)]:
             return number, last_hash
         case _:
-            raise _malformed_export(path, "its end is missing")
+            raise _malformed_export_error(path, "its end is missing")
 
 
 def _parse_line(text: str, path: Path) -> tuple[Row, str | None]:
     cells = _parse_json(text.rstrip().removesuffix(","), path)
     if not isinstance(cells, list) or len(cells) != len(_EXPORTED_COLUMNS):
-        raise _malformed_export(path, "one of its lines does not have the columns of a ledger")
+        raise _malformed_export_error(path, "one of its lines does not have the columns of a ledger")
     *columns, large = cells
     numbers, texts = columns[:_FIRST_TEXT_COLUMN], columns[_FIRST_TEXT_COLUMN:]
     are_integers = all(type(cell) is int and 0 <= cell <= _LARGEST for cell in numbers)
-    if not are_integers or not all(_is_text(cell) for cell in texts) or not (large is None or _is_text(large)):
-        raise _malformed_export(path, "one of its columns has the wrong type")
+    if (
+        not are_integers
+        or not all(_is_text_without_surrogates(cell) for cell in texts)
+        or not (large is None or _is_text_without_surrogates(large))
+    ):
+        raise _malformed_export_error(path, "one of its columns has the wrong type")
     return Row._make(columns), large
 
 
-def _is_text(value: object) -> bool:
+def _is_text_without_surrogates(value: object) -> bool:
     return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
@@ -335,10 +341,10 @@ def _parse_json(text: str, path: Path) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise _malformed_export(path, "one of its lines is not valid JSON") from None
+        raise _malformed_export_error(path, "one of its lines is not valid JSON") from None
 
 
-def _malformed_export(path: Path, why: str) -> LedgerUnavailable:
+def _malformed_export_error(path: Path, why: str) -> LedgerUnavailable:
     return LedgerUnavailable(
         f"a ledger can only be restored from a complete, unchanged export: {why}",
         place=str(path),

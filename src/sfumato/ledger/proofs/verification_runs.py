@@ -50,7 +50,7 @@ from sfumato.untrusted import UNREADABLE
 Progress = Callable[[str], None]
 CHECKPOINT = 1000
 """Opening verifies the lines since the last one whose number is a multiple of this."""
-PART = 50_000
+LINES_PER_PART = 50_000
 """The number of lines of a part: fewer are not worth a process."""
 _MAX_PARTS = 1024
 """So many numbers of parts fit into the smallest pipe, of one page."""
@@ -88,7 +88,7 @@ def verify_newest(store: Store) -> Verification:
     """Verify the store's shape, its key, and the lines since the last checkpoint."""
     try:
         fault, last = store.schema_fault(), _last_number(store)
-        has_origin = fault or not last or _has_origin(store)
+        has_origin = fault or not last or _has_expected_origin(store)
     except LedgerDamaged as damage:
         return Verification(0, damage.number, damage.why)
     if fault or not last:
@@ -96,7 +96,7 @@ def verify_newest(store: Store) -> Verification:
     if not has_origin:
         return Verification(0, 1, "its key differs from the one in the ledger's header")
     start = (last - 1) // CHECKPOINT * CHECKPOINT
-    parts = [read_end(store, start)] if start else []
+    parts = [read_single_line_part(store, start)] if start else []
     return _combine_parts([*parts, verify_part(store, start, last, files=False)])
 
 
@@ -151,7 +151,7 @@ def verify_part(store: Store, after: int, until: int, *, files: bool = True) -> 
     )
 
 
-def read_end(store: Store, number: int) -> VerifiedPart:
+def read_single_line_part(store: Store, number: int) -> VerifiedPart:
     """Return the end of a part that is not verified: its last line, which must be there and sealed."""
     part = VerifiedPart(number - 1, number, lines=number)
     try:
@@ -216,15 +216,15 @@ def _last_number(store: Store) -> int:
         return next((row.number for row in rows.select({}, newest=True, limit=1)), 0)
 
 
-def _has_origin(store: Store) -> bool:
+def _has_expected_origin(store: Store) -> bool:
     """Return whether the first line was written under the current key: under another, nothing is recognised."""
     with store.reading() as rows:
         return [row.previous for row in rows.select({"number": 1}, limit=1)] == [KeyedHash(store.key()).origin]
 
 
-def _bounds(last: int) -> list[tuple[int, int]]:
+def _part_bounds(last: int) -> list[tuple[int, int]]:
     """Split the lines into parts of equal size, one where there are few."""
-    size = max(PART, -(-last // _MAX_PARTS))
+    size = max(LINES_PER_PART, -(-last // _MAX_PARTS))
     return list(pairwise([*range(0, max(last, 1), size), last])) or [(0, 0)]
 
 
@@ -240,11 +240,11 @@ class VerificationRun:
         self._store = store
         self._last = last
         self._progress = progress
-        self._bounds = _bounds(last)
+        self._bounds = _part_bounds(last)
         self._parts: dict[int, VerifiedPart] = {}
         self._is_store_checked = False
         self.store_fault: str | None = None
-        self._checkpoint = Checkpoint.of(store)
+        self._checkpoint = VerificationCheckpoint.of(store)
         self.resumed_lines = 0
         """How many lines an earlier run has read, and this one has not."""
         self.resumed_since: datetime | None = None
@@ -306,8 +306,8 @@ class VerificationRun:
 
     def _run_tasks_in_processes(self, tasks: Sequence[int], processes: int) -> None:
         """Let children take tasks from a queue, this process too, until it is empty; the longest task is first."""
-        queue = _filled_queue([_STORE_CHECK, *tasks])
-        workers = Workers()
+        queue = _filled_task_pipe([_STORE_CHECK, *tasks])
+        workers = ForkedWorkers()
         try:
             for _ in range(processes - 1):
                 workers.start(queue, self._run_task)
@@ -327,17 +327,17 @@ Result = VerifiedPart | str | None
 
 
 def _has_same_ends(store: Store, part: VerifiedPart) -> bool:
-    end = read_end(store, part.until)
-    first = read_end(store, part.after + 1)
+    end = read_single_line_part(store, part.until)
+    first = read_single_line_part(store, part.after + 1)
     return (end.last_hash, end.last_time, first.previous) == (part.last_hash, part.last_time, part.previous)
 
 
-def _filled_queue(tasks: Iterable[int]) -> int:
+def _filled_task_pipe(tasks: Iterable[int]) -> int:
     """Return the read end of a pipe that holds all tasks, for several processes to read."""
-    read_end, write_end = os.pipe()
+    read_single_line_part, write_end = os.pipe()
     with open(write_end, "wb") as pipe:
         pipe.write(b"".join(task.to_bytes(2, "big") for task in tasks))
-    return read_end
+    return read_single_line_part
 
 
 def _take_tasks(queue: int) -> Iterator[int]:
@@ -345,7 +345,7 @@ def _take_tasks(queue: int) -> Iterator[int]:
         yield int.from_bytes(task, "big")
 
 
-class Workers:
+class ForkedWorkers:
     """Child processes that take tasks from a queue and write their results to pipes, one line of JSON for each."""
 
     def __init__(self) -> None:
@@ -355,7 +355,7 @@ class Workers:
 
     def start(self, queue: int, work: Callable[[int], Result]) -> None:
         """Fork a child, which opens the store for itself. One that fails leaves its task to others."""
-        read_end, write_end = os.pipe()
+        read_single_line_part, write_end = os.pipe()
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore", DeprecationWarning
@@ -364,7 +364,7 @@ class Workers:
         if child:
             os.close(write_end)
             self._children.append(child)
-            self._texts[read_end] = b""
+            self._texts[read_single_line_part] = b""
             return
         try:
             with open(write_end, "wb") as pipe:
@@ -407,7 +407,7 @@ def _parse_part(values: list[object]) -> VerifiedPart:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class VerificationCheckpoint:
     """The file in which a run that may be interrupted keeps the parts that held, under this user's seal."""
 
     path: Path
@@ -415,7 +415,7 @@ class Checkpoint:
     """The hash before the ledger's first line, which belongs to its key."""
 
     @classmethod
-    def of(cls, store: Store) -> Checkpoint:
+    def of(cls, store: Store) -> VerificationCheckpoint:
         name = sha256(store.identity.encode()).hexdigest()[:32]
         return cls(local_files.verification_folder() / f"{name}.json", KeyedHash(store.key()).origin)
 

@@ -226,7 +226,7 @@ class LineVerifier:
         return before, left
 
     def _check_ending(self, row: Row) -> None:
-        if row.about not in self.unanswered and (self._whole or not self._earlier_paid(row)):
+        if row.about not in self.unanswered and (self._whole or not self._is_earlier_charge_unanswered(row)):
             raise _BrokenRule(
                 "it completes or cancels a charge that is not in the ledger, or that was already completed or cancelled"
             )
@@ -239,7 +239,7 @@ class LineVerifier:
             raise _BrokenRule("it is about a request that is not in the ledger")
         step = codec.loads_as(RequestStep, row.detail)
         try:
-            record.after(step, row.time - _LONGEST_TRANSACTION)
+            record.with_step(step, row.time - _LONGEST_TRANSACTION)
         except RequestDecided:
             raise _BrokenRule("the state of its request does not allow it") from None
         recorded = RecordedStep(row.number, datetime_from_microseconds(row.time), step)
@@ -272,7 +272,7 @@ class LineVerifier:
         earlier_line = self.earlier(row.number, {"account": row.account, "analyst": row.analyst})
         return None if earlier_line is None else (RunningTotals(read_spending(earlier_line.own)), earlier_line.share)
 
-    def _earlier_paid(self, row: Row) -> bool:
+    def _is_earlier_charge_unanswered(self, row: Row) -> bool:
         charge = self.earlier(row.number, {"number": row.about})
         return charge is not None and charge.kind in _PAID and self.earlier(row.number, {"about": row.about}) is None
 
@@ -323,7 +323,7 @@ def _key_and_move_in_file(place: str) -> tuple[str, str] | None:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True)) as file:
             ((key,),) = file.execute("SELECT key FROM header")
             last = file.execute("SELECT kind, detail FROM lines ORDER BY number DESC LIMIT 1").fetchall()
-        return key, _moved_to(last)
+        return key, _moved_to_or_empty(last)
     except (sqlite3.Error, ValueError, KeyError, TypeError):
         raise LedgerUnavailable(
             "an export can only replace a lost ledger, and the file of the old ledger cannot be read",
@@ -339,7 +339,7 @@ def _key_and_move_at_server(place: str) -> tuple[str, str] | None:
 
     try:
         last_state = key_and_last_line(ServerAddress.of(place), _CONNECT_TIMEOUT)
-        return None if last_state is None else (last_state[0], _moved_to(last_state[1]))
+        return None if last_state is None else (last_state[0], _moved_to_or_empty(last_state[1]))
     except (LedgerUnavailable, InvalidParameter, ValueError, KeyError, TypeError):
         raise LedgerUnavailable(
             "an export can only replace a lost ledger, and this user may not read the old ledger on its server",
@@ -348,7 +348,7 @@ def _key_and_move_at_server(place: str) -> tuple[str, str] | None:
         ) from None
 
 
-def _moved_to(last: list[tuple[str, str]]) -> str:
+def _moved_to_or_empty(last: list[tuple[str, str]]) -> str:
     """Return where the last line, if there is one, says that a ledger was moved to."""
     return next((str(json.loads(detail)["moved"]) for kind, detail in last if kind == "moved"), "")
 

@@ -24,7 +24,7 @@ from sfumato.errors import LedgerDamaged, LedgerInDoubt, LedgerUnavailable
 from sfumato.ledger import local_files
 from sfumato.ledger.local_files import hold_unheld_lock
 from sfumato.ledger.sealed_rows import Row
-from sfumato.ledger.stores.postgres_schema import INSERT_LINE, SELECT_LINE, SHAPE, change_book, shape
+from sfumato.ledger.stores.postgres_schema import INSERT_LINE, SELECT_LINE, SHAPE, change_book, expected_shape
 from sfumato.ledger.stores.postgres_sessions import Book, PostgresSession, refusal_for_error, translate_errors
 from sfumato.ledger.stores.server_addresses import ServerAddress
 from sfumato.ledger.stores.sqlite import LedgerContent, lost_target_error, write_copy
@@ -77,7 +77,7 @@ class PostgresStore:
 
     @property
     def durability(self) -> str:
-        synchronous, _ = self._standbys()
+        synchronous, _ = self._synchronous_names_and_attached_count()
         if synchronous:
             return (
                 "a charge is synced to the disk of the server, and of the standbys that it waits for "
@@ -85,7 +85,7 @@ class PostgresStore:
             )
         return "a charge is synced to the disk of the server before it counts; the server waits for no standby"
 
-    def _standbys(self) -> tuple[str, int]:
+    def _synchronous_names_and_attached_count(self) -> tuple[str, int]:
         """Return the standbys that a commit waits for, as the server names them, and the number of all that follow
         it.
         """
@@ -95,7 +95,7 @@ class PostgresStore:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        messages, (synchronous, standbys) = [], self._standbys()
+        messages, (synchronous, standbys) = [], self._synchronous_names_and_attached_count()
         if self._book is not None and self._book.can_change:
             messages.append(
                 "this curator is connected as the owner of the ledger's schema or of a table in it, or as an "
@@ -142,7 +142,7 @@ class PostgresStore:
         """Open a transaction in this thread's turn, and commit it when the block has ended."""
         number_list = ", ".join(f"{int(number)}" for number in numbers)
         with translate_errors(self.place):
-            if self._rows is not None:
+            if self._open_rows is not None:
                 raise RuntimeError("a transaction is open already")
             try:
                 self._open = self._begin(begin + _first_query(self._address.schema, number_list), number_list)
@@ -155,7 +155,7 @@ class PostgresStore:
                 self._open = None
 
     @property
-    def _rows(self) -> PostgresRows | None:
+    def _open_rows(self) -> PostgresRows | None:
         """The lines of the open transaction. One that an interrupt left behind has ended."""
         rows = self._open
         return rows if rows is not None and rows.session in self._held and not rows.session.is_idle else None
@@ -268,8 +268,8 @@ class PostgresStore:
 
     def now(self) -> int:
         with self._lock:  # a transaction of another thread is not ours to ask
-            if self._rows is not None:
-                return self._rows.now()
+            if self._open_rows is not None:
+                return self._open_rows.now()
         with self.reading() as rows:
             return rows.now()
 
@@ -285,14 +285,16 @@ class PostgresStore:
         """
         with self.reading() as rows:
             actual_shape = set(rows.run(SHAPE.format(schema=self._address.schema)))
-        return None if actual_shape == shape(self._address.schema) else "its schema is not the one that was made"
+        return (
+            None if actual_shape == expected_shape(self._address.schema) else "its schema is not the one that was made"
+        )
 
     def content_fault(self) -> str | None:
         """Let the server check its indexes or, if it cannot, count every index against its table."""
-        from sfumato.ledger.stores.postgres_schema import fault
+        from sfumato.ledger.stores.postgres_schema import index_fault
 
         with self.reading() as rows:
-            return fault(rows.run, self._address.schema)
+            return index_fault(rows.run, self._address.schema)
 
     def backup(self, place: object) -> None:
         """Write a copy of one moment as a SQLite ledger, under a name that must be new."""
@@ -349,8 +351,8 @@ class PostgresStore:
     def run(self, text: str, values: tuple[Any, ...], *, writing: bool) -> list[tuple[Any, ...]]:
         """Run a statement inside the transaction that is open, or in one of its own."""
         with self._lock, translate_errors(self.place):
-            if self._rows is not None:
-                return self._rows.run(text, values)
+            if self._open_rows is not None:
+                return self._open_rows.run(text, values)
         with self.writing() if writing else self.reading() as rows:
             return rows.run(text, values)
 
@@ -377,7 +379,7 @@ class PostgresRows:
         self.session = session
         self._schema = schema
         self._clock, self._started = clock[0][0], time.monotonic()
-        lines = {row[0]: _row(row) for row in first_rows}
+        lines = {row[0]: _row_from_columns(row) for row in first_rows}
         self._head = lines[max(lines)] if lines else None
         self._seen = {int(number): lines.get(int(number)) for number in numbers.split(", ") if number}
         self._pending: list[tuple[str, tuple[Any, ...]]] = []
@@ -427,7 +429,7 @@ class PostgresRows:
         return self._lines(text, [plan.text, plan.after, *equal.values(), after])
 
     def _lines(self, text: str, values: Sequence[str | int]) -> list[Row]:
-        return [_row(columns) for columns in self.run(text, tuple(values))]
+        return [_row_from_columns(columns) for columns in self.run(text, tuple(values))]
 
     def all_lines(self) -> Iterator[Row]:
         """Yield every line from the first, a thousand at a time."""
@@ -520,7 +522,7 @@ def _is_writable(folder: Path) -> bool:
     return existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
 
 
-def _row(columns: tuple[Any, ...]) -> Row:
+def _row_from_columns(columns: tuple[Any, ...]) -> Row:
     return tuple.__new__(Row, columns)  # as Row._make does, without counting columns that the schema has counted
 
 

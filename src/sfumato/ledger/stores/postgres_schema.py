@@ -216,7 +216,7 @@ UNION ALL SELECT 'function', proname, '', concat_ws(' ', prosrc, prosecdef)
 """Everything that decides what a line means and who can change it, as texts."""
 
 
-def shape(schema: str) -> set[tuple[str, str, str, str]]:
+def expected_shape(schema: str) -> set[tuple[str, str, str, str]]:
     """Return what ``SHAPE`` yields in a schema that is as it was created."""
     expected = {("table", table, "", "r p f f f") for table in TABLES}
     for table, columns in TABLES.items():
@@ -244,7 +244,7 @@ _AMCHECK_SCHEMA = (
 )
 
 
-def fault(run: Callable[..., list[tuple[Any, ...]]], schema: str) -> str | None:
+def index_fault(run: Callable[..., list[tuple[Any, ...]]], schema: str) -> str | None:
     """Check every index with ``amcheck`` if the server has it and allows it; else count each against its table."""
     (extension_schema, *_) = run(_AMCHECK_SCHEMA) or [()]
     if extension_schema:

@@ -61,11 +61,13 @@ def database_and_possible_listeners(conninfo: str, timeout: float) -> tuple[str,
     where a connection is refused or not made in time, where there is no such socket, and where the name of the host is
     unknown.
     """
-    database, places = _configured_places(conninfo)
-    return database, [listener for place in places for listener in _resolve(place) if _may_listen(listener, timeout)]
+    database, places = _database_and_configured_listeners(conninfo)
+    return database, [
+        listener for place in places for listener in _resolve_host(place) if _may_listen(listener, timeout)
+    ]
 
 
-def _configured_places(conninfo: str) -> tuple[str, list[Listener]]:
+def _database_and_configured_listeners(conninfo: str) -> tuple[str, list[Listener]]:
     """Ask libpq how it resolves all its settings: it begins to connect, and is stopped."""
     connection = pq.PGconn.connect_start(conninfo.encode())
     try:
@@ -80,7 +82,7 @@ def _configured_places(conninfo: str) -> tuple[str, list[Listener]]:
     return database, [Listener(*place) for place in zip(hosts, addresses, ports, strict=True)]
 
 
-def _resolve(place: Listener) -> list[Listener]:
+def _resolve_host(place: Listener) -> list[Listener]:
     """Return one place for each address of a host, and none for a host whose name is unknown."""
     host, hostaddr, port = place.host, place.hostaddr, place.port or _PORT
     if hostaddr:

@@ -39,10 +39,10 @@ def is_same_ledger(one: object, other: object) -> bool:
     """Return whether two addresses name one ledger in one database, by whatever role and options."""
     if not is_server_address(one) or not is_server_address(other):
         return one == other
-    return _ledger_key(str(one)) == _ledger_key(str(other))
+    return _ledger_identity_parts(str(one)) == _ledger_identity_parts(str(other))
 
 
-def _ledger_key(address: str) -> tuple[str, ...]:
+def _ledger_identity_parts(address: str) -> tuple[str, ...]:
     """Return the parts of an address that decide which ledger it names."""
     server_address = ServerAddress.of(address)
     parts = urlsplit(server_address.url)

@@ -149,7 +149,7 @@ class SQLiteStore:
         if self._closed:
             raise LedgerUnavailable("this ledger is closed", place=self.place, fix="open it again: Ledger.open(path)")
         if self._file is None:
-            local_files.create_private_file(self._path)
+            local_files.create_private_file_if_missing(self._path)
             local_files.require_single_link(self._path)
             self._file = _file_identity(self._path)
         identity = _file_identity(self._path)
@@ -183,14 +183,14 @@ class SQLiteStore:
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         """Migrate an older file to this version's schema, completely or not at all; refuse a newer or a foreign one."""
-        version = self._version(connection)
+        version = self._require_known_version(connection)
         local_files.restrict_to_owner(self._path)
         if version == _schema_version():
             return
         self._enable_wal(connection)
         connection.execute("BEGIN IMMEDIATE")
         try:
-            version = self._version(connection)
+            version = self._require_known_version(connection)
             for migration in MIGRATIONS[max(version - LAST_UNSUPPORTED_SCHEMA, 0) :]:
                 for statement in migration:
                     connection.execute(statement)
@@ -223,7 +223,7 @@ class SQLiteStore:
                 )
             return
 
-    def _version(self, connection: sqlite3.Connection) -> int:
+    def _require_known_version(self, connection: sqlite3.Connection) -> int:
         stored_version, application, objects = connection.execute(_IDENTITY).fetchone()
         version = stored_version & ~BACKUP
         is_empty = objects == 0
@@ -297,7 +297,7 @@ class SQLiteStore:
             os.link(partial, target)  # fails if another file has appeared meanwhile
         finally:
             partial.unlink()
-        local_files.sync_folder(target)
+        local_files.sync_parent_folder(target)
 
     def close(self) -> None:
         with self._lock, self._translate_errors():
@@ -370,7 +370,7 @@ class SQLiteRows:
             if "UTF-8" not in str(error):
                 raise
             # We never wrote this: read it as it is; the seal of its line will not match.
-            self._connection.text_factory = _decode_any
+            self._connection.text_factory = _decode_with_surrogates
             return self._fetch_rows(text, [*values, limit])
 
     def _fetch_rows(self, text: str, values: list[str | int]) -> list[Row]:
@@ -449,7 +449,7 @@ def _schema_version() -> int:
     return LAST_UNSUPPORTED_SCHEMA + len(MIGRATIONS)
 
 
-def _decode_any(data: bytes) -> str:
+def _decode_with_surrogates(data: bytes) -> str:
     return data.decode(errors="surrogateescape")
 
 
@@ -519,7 +519,7 @@ def written_copy(
         if partial_file is None:
             _write_ledger(partial, content, BodyFiles(target), mark)
             local_files.sync_to_disk(partial)
-            local_files.sync_folder(partial)
+            local_files.sync_parent_folder(partial)
         yield partial
     except LedgerInDoubt:
         raise  # the old ledger may be sealed: the partial file is needed to finish
@@ -527,9 +527,9 @@ def written_copy(
         if partial_file is None:
             partial.unlink(missing_ok=True)
         raise
-    _link_name(partial, target)
+    _link_without_overwriting(partial, target)
     partial.unlink(missing_ok=True)
-    local_files.sync_folder(target)
+    local_files.sync_parent_folder(target)
 
 
 def _write_ledger(path: Path, content: LedgerContent, bodies: BodyFiles, mark: int) -> None:
@@ -572,7 +572,7 @@ def lost_target_error(place: str) -> LedgerUnavailable:
     )
 
 
-def _link_name(partial: Path, target: Path) -> None:
+def _link_without_overwriting(partial: Path, target: Path) -> None:
     try:
         os.link(partial, target)  # fails if another file has appeared meanwhile
     except OSError as error:

@@ -210,7 +210,7 @@ class BodyFiles:
     def _write(self, digest: str, content: bytes) -> None:
         if not self.folder.is_dir():
             self.folder.mkdir(mode=0o700, exist_ok=True)
-            local_files.sync_folder(self.folder)
+            local_files.sync_parent_folder(self.folder)
         target = self.folder / digest
         partial = local_files.create_temporary(target)
         try:
@@ -222,4 +222,4 @@ class BodyFiles:
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
-        local_files.sync_folder(target)
+        local_files.sync_parent_folder(target)

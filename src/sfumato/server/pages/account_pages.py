@@ -40,12 +40,12 @@ from sfumato.server.pages.page_contexts import (
 )
 from sfumato.server.pages.released_pages import with_svg_policy
 from sfumato.server.pages.rendering import (
-    bars,
+    budget_bars,
     budget_bars_by_account,
-    current_standing,
     page_path,
     refusal_message,
     render_page,
+    standing_or_fresh_period,
     table_contexts,
 )
 from sfumato.server.people.users import Caller, Role
@@ -76,9 +76,9 @@ def _render_home(request: Request, caller: Caller) -> Response:
     gateway = request_gateway(request)
     cards = []
     for name in gateway.policies(caller):
-        face, standing = gateway.policy(caller, name), current_standing(gateway.budget(caller, name))
+        face, standing = gateway.policy(caller, name), standing_or_fresh_period(gateway.budget(caller, name))
         start = page_path(name, "budget" if caller.role is Role.AUDITOR else "ask")
-        first_bar, table_names = bars(standing)[:1], tuple(table.name for table in face.tables)
+        first_bar, table_names = budget_bars(standing)[:1], tuple(table.name for table in face.tables)
         cards.append(PolicyCard(name, start, str(face.unit), standing.ordinary, first_bar, table_names))
     return render_page(request, "home.html", HomePage(tuple(cards)), title="Policies", caller=caller)
 
@@ -165,7 +165,7 @@ def _history_rows(page: HistoryBatch) -> list[HistoryRow]:
     ]
 
 
-def _history_row(line: Line, answer: int, page: HistoryBatch) -> HistoryRow:
+def _history_row(line: Line, answer_number: int, page: HistoryBatch) -> HistoryRow:
     number, _, _, kind, question, cost = line.words()
     short_question = question if len(question) <= _MAX_QUESTION else question[: _MAX_QUESTION - 1] + "…"
     return HistoryRow(
@@ -176,7 +176,7 @@ def _history_row(line: Line, answer: int, page: HistoryBatch) -> HistoryRow:
         _KINDS.get(line.kind, kind),
         short_question,
         cost,
-        answer if answer in page.answered else None,
+        answer_number if answer_number in page.answered else None,
     )
 
 
@@ -193,7 +193,7 @@ def _render_data(request: Request, caller: Caller, policy: str) -> Response:
     page = DataPage(
         str(face.unit),
         "" if face.size is None else f"{face.size:,}",
-        promise(face, gateway.budget(caller, policy)),
+        promise_sentences(face, gateway.budget(caller, policy)),
         tuple(_policy_facts(face)),
         table_contexts(gateway.tables(caller, policy), questions=can_ask),
         can_ask,
@@ -201,7 +201,7 @@ def _render_data(request: Request, caller: Caller, policy: str) -> Response:
     return render_page(request, "data.html", page, title="Data", caller=caller, policy=policy)
 
 
-def promise(face: PublicFace, standing: Standing | PeriodStandings) -> tuple[str, ...]:
+def promise_sentences(face: PublicFace, standing: Standing | PeriodStandings) -> tuple[str, ...]:
     """Explain who is protected and what that means, in whole sentences."""
     if face.neighbours is Neighbours.REPLACE:
         change = "had been replaced by any others. The total number of units is public"

@@ -41,21 +41,21 @@ from sfumato.server.pages.page_contexts import (
     AskForm,
     AskPage,
     BuilderOptions,
-    Option,
+    ExplainedStep,
     Preview,
     PriceVerdict,
-    Step,
+    SelectOption,
     WaitingPage,
 )
 from sfumato.server.pages.released_pages import file_and_redirect, page_kinds, release_and_redirect, uncharged_page
 from sfumato.server.pages.rendering import (
-    bars,
-    current_standing,
+    budget_bars,
+    mark_word_from,
     page_path,
-    refusal_index,
     refusal_message,
+    refused_character_index,
     render_page,
-    split_at_word,
+    standing_or_fresh_period,
     table_contexts,
     text_table,
 )
@@ -115,18 +115,18 @@ def builder_options(face: PublicFace, clicked: BuilderChoices, *, opened: bool) 
     if not any(table.id for table in private_tables.values()):
         del measures[UNITS]
     return BuilderOptions(
-        tuple(Option(index, name, index == clicked.table) for index, name in names.items()),
-        tuple(Option(value, title, value == clicked.measure) for value, title in measures.items()),
+        tuple(SelectOption(index, name, index == clicked.table) for index, name in names.items()),
+        tuple(SelectOption(value, title, value == clicked.measure) for value, title in measures.items()),
         {names[index]: each for index, each in numeric_columns.items()},
         {
             names[index]: _column_options(index, each, _is_groupable, clicked.keys)
             for index, each in private_tables.items()
         },
         {
-            names[index]: _column_options(index, each, _is_scalar, (clicked.filtered,))
+            names[index]: _column_options(index, each, _is_single_valued, (clicked.filtered,))
             for index, each in private_tables.items()
         },
-        tuple(Option(value, sign, value == clicked.comparison) for value, sign in _COMPARISON_SIGNS.items()),
+        tuple(SelectOption(value, sign, value == clicked.comparison) for value, sign in _COMPARISON_SIGNS.items()),
         clicked.value,
         opened,
     )
@@ -138,12 +138,12 @@ def build_sql(face: PublicFace, clicked: BuilderChoices) -> str:
     if clicked.table not in private_tables:
         raise InvalidParameter("table", clicked.table, "one of the tables of this policy")
     table = private_tables[clicked.table]
-    keys = [quoted(_chosen_column(clicked.table, table, each, "group by").name) for each in clicked.keys]
+    keys = [quoted(_require_chosen_column(clicked.table, table, each, "group by").name) for each in clicked.keys]
     selected = [*keys, _measure_sql(clicked, table)]
     lines = [f"SELECT {', '.join(selected)}", f"FROM {quoted(table.name)}"]
     if clicked.filtered:
         lines.append(
-            f"WHERE {_condition_sql(clicked, _chosen_column(clicked.table, table, clicked.filtered, 'where'))}"
+            f"WHERE {_condition_sql(clicked, _require_chosen_column(clicked.table, table, clicked.filtered, 'where'))}"
         )
     if keys:
         lines.append(f"GROUP BY {', '.join(keys)}")
@@ -156,31 +156,31 @@ def _private_tables(face: PublicFace) -> Mapping[str, PublicTable]:
 
 def _column_options(
     table_index: str, table: PublicTable, is_offered: object, chosen: Iterable[str]
-) -> tuple[Option, ...]:
+) -> tuple[SelectOption, ...]:
     chosen_values = set(chosen)
     return tuple(
-        Option(value, column.name, value in chosen_values)
+        SelectOption(value, column.name, value in chosen_values)
         for index, column in enumerate(table.columns)
         if is_offered(column)  # type: ignore[operator]
         for value in [f"{table_index}.{index}"]
     )
 
 
-def _is_scalar(column: PublicColumn) -> bool:
+def _is_single_valued(column: PublicColumn) -> bool:
     return column.most_items is None
 
 
 def _is_numeric(column: PublicColumn) -> bool:
-    return _is_scalar(column) and column.domain.type.numeric
+    return _is_single_valued(column) and column.domain.type.numeric
 
 
 def _is_groupable(column: PublicColumn) -> bool:
-    return _is_scalar(column) and (
+    return _is_single_valued(column) and (
         column.domain.values is not None or column.domain.type in (Type.BOOLEAN, Type.INTEGER)
     )
 
 
-def _chosen_column(table_index: str, table: PublicTable, chosen: str, field: str) -> PublicColumn:
+def _require_chosen_column(table_index: str, table: PublicTable, chosen: str, field: str) -> PublicColumn:
     for index, column in enumerate(table.columns):
         if chosen == f"{table_index}.{index}":
             return column
@@ -201,7 +201,7 @@ def _measure_sql(clicked: BuilderChoices, table: PublicTable) -> str:
         return f"COUNT(DISTINCT {quoted(table.id)}) AS n"
     if clicked.measure not in _FUNCTIONS:
         raise InvalidParameter("measure", clicked.measure, f"one of {', '.join([ROWS, UNITS, *_FUNCTIONS])}")
-    column = quoted(_chosen_column(clicked.table, table, clicked.measured, "column").name)
+    column = quoted(_require_chosen_column(clicked.table, table, clicked.measured, "column").name)
     return f"{_FUNCTIONS[clicked.measure]}({column}) AS {clicked.measure}"
 
 
@@ -335,7 +335,7 @@ def _render_page(
 ) -> Response:
     gateway = request_gateway(request)
     caller.require("asking", Role.OWNER, Role.ANALYST)
-    face, standing = gateway.policy(caller, policy), current_standing(gateway.budget(caller, policy))
+    face, standing = gateway.policy(caller, policy), standing_or_fresh_period(gateway.budget(caller, policy))
     verdict = _forecast_verdict(gateway, caller, policy, entered) if entered.sql.strip() else None
     if error is not None:
         verdict = _refusal_verdict(entered, error)
@@ -346,7 +346,7 @@ def _render_page(
         entered,
         builder_options(face, clicked, opened=opened),
         table_contexts(gateway.tables(caller, policy), questions=True),
-        bars(standing),
+        budget_bars(standing),
         standing.ordinary,
         own_origin(request),
         f"curator = sf.connect({own_origin(request)!r}, {policy!r})",
@@ -376,7 +376,7 @@ def _forecast_verdict(gateway: Gateway, caller: Caller, policy: str, entered: As
         raise
     except SfumatoError as error:
         return _refusal_verdict(entered, error)
-    standing = current_standing(gateway.budget(caller, policy))
+    standing = standing_or_fresh_period(gateway.budget(caller, policy))
     # the button buys at the δ that the forecast states; the field stays empty, so that the next question has none
     assumed_delta = (
         format_offered_delta(error_forecast.assumed_delta) if error_forecast.assumed_delta else entered.delta
@@ -404,7 +404,7 @@ def _forecast_verdict(gateway: Gateway, caller: Caller, policy: str, entered: As
 def _approval_reason(gateway: Gateway, caller: Caller, policy: str, entered: AskForm) -> str:
     """Say why this would wait for an owner's approval; whatever else is wrong with it is shown by the forecast."""
     try:
-        release = RequestedRelease(*proposals.decode_release(_release_body(entered)))
+        release = RequestedRelease(*proposals.decode_kind_spec_and_price(_release_body(entered)))
         return gateway.requests.approval_reason(caller, policy, release)
     except _PAGE_ERRORS:
         raise
@@ -413,8 +413,8 @@ def _approval_reason(gateway: Gateway, caller: Caller, policy: str, entered: Ask
 
 
 def _refusal_verdict(entered: AskForm, error: SfumatoError) -> PriceVerdict:
-    start = refusal_index(error, entered.sql)
-    split_text = split_at_word(entered.sql, start)
+    start = refused_character_index(error, entered.sql)
+    split_text = mark_word_from(entered.sql, start)
     start_index = -1 if split_text is None else len(split_text.before)
     return PriceVerdict(entered, refusal=refusal_message(error), underlined=split_text, start=start_index)
 
@@ -429,7 +429,9 @@ def _build_preview(gateway: Gateway, caller: Caller, policy: str, entered: AskFo
     picture = None if is_delta_assumed else _free_or_none(gateway, caller, policy, entered, "plot")
     invented = _free_or_none(gateway, caller, policy, entered, "preview")
     steps = (
-        () if explanation is None else tuple(Step(each.name, each.what, each.effect) for each in explanation.operators)
+        ()
+        if explanation is None
+        else tuple(ExplainedStep(each.name, each.what, each.effect) for each in explanation.operators)
     )
     return Preview(
         steps,
@@ -451,21 +453,25 @@ def _free_or_none(gateway: Gateway, caller: Caller, policy: str, entered: AskFor
 
 def _free_call(gateway: Gateway, caller: Caller, policy: str, entered: AskForm, act: str) -> Any:
     if act == "plot":
-        plot_terms = {name: value for name, value in _typed_price(entered).items() if name in ("delta", "confidence")}
+        plot_terms = {
+            name: value for name, value in _entered_price_terms(entered).items() if name in ("delta", "confidence")
+        }
         return gateway.call_free(caller, policy, KIND, act, {"sql": entered.sql}, plot_terms | {"width": _CURVE_WIDTH})
-    _, spec, price = proposals.decode_free_call(KIND, json.dumps({"act": act, **_body_parts(entered)}).encode())
+    _, spec, price = proposals.decode_act_spec_and_price(
+        KIND, json.dumps({"act": act, **_spec_and_price_body(entered)}).encode()
+    )
     return gateway.call_free(caller, policy, KIND, act, spec, price)
 
 
 def _release_body(entered: AskForm) -> bytes:
-    return json.dumps({"kind": KIND, **_body_parts(entered)}).encode()
+    return json.dumps({"kind": KIND, **_spec_and_price_body(entered)}).encode()
 
 
-def _body_parts(entered: AskForm) -> Mapping[str, Any]:
-    return {"spec": {"sql": entered.sql}, "price": _typed_price(entered)}
+def _spec_and_price_body(entered: AskForm) -> Mapping[str, Any]:
+    return {"spec": {"sql": entered.sql}, "price": _entered_price_terms(entered)}
 
 
-def _typed_price(entered: AskForm) -> dict[str, str]:
+def _entered_price_terms(entered: AskForm) -> dict[str, str]:
     """Return the price that was typed; a target width takes precedence over ε."""
     main_term = {"within": entered.within} if entered.within else {"epsilon": entered.epsilon or START.epsilon}
     optional_terms = {"delta": entered.delta, "confidence": entered.confidence}

@@ -106,7 +106,7 @@ class PriceVerdict:
 
 
 @dataclass(frozen=True)
-class Step:
+class ExplainedStep:
     """One line of an explanation."""
 
     name: str
@@ -130,7 +130,7 @@ class TextTable:
 class Preview:
     """How an answer is made, its error against the price, and an invented answer of the same shape."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ExplainedStep, ...] = ()
     reason: str = ""
     advice: str = ""
     curve: Markup | None = None
@@ -138,7 +138,7 @@ class Preview:
 
 
 @dataclass(frozen=True)
-class Option:
+class SelectOption:
     """One choice of a list."""
 
     value: str
@@ -150,14 +150,14 @@ class Option:
 class BuilderOptions:
     """The options of the question builder."""
 
-    tables: tuple[Option, ...]
-    measures: tuple[Option, ...]
-    measured: Mapping[str, tuple[Option, ...]]
+    tables: tuple[SelectOption, ...]
+    measures: tuple[SelectOption, ...]
+    measured: Mapping[str, tuple[SelectOption, ...]]
     """Numeric columns by table."""
-    keys: Mapping[str, tuple[Option, ...]]
+    keys: Mapping[str, tuple[SelectOption, ...]]
     """Columns that can be grouped by, by table."""
-    filters: Mapping[str, tuple[Option, ...]]
-    comparisons: tuple[Option, ...]
+    filters: Mapping[str, tuple[SelectOption, ...]]
+    comparisons: tuple[SelectOption, ...]
     value: str = ""
     open: bool = False
 
@@ -224,7 +224,7 @@ class KindPage:
     left: str
     request: str
     """The request id of this purchase, the same however often the button is pressed."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ExplainedStep, ...] = ()
     price: str = ""
     refusal: RefusalMessage | None = None
     approval: str = ""

@@ -22,8 +22,8 @@ from sfumato.privacy.numbers import format_percent
 from sfumato.release.answers.receipts import Receipt
 from sfumato.server.approvals import RequestedRelease
 from sfumato.server.pages.browser_sessions import SentForm, authenticate_visitor, authenticated_form
-from sfumato.server.pages.page_contexts import AnswerPage, AskForm, FormField, KindPage, Step
-from sfumato.server.pages.rendering import current_standing, page_path, refusal_message, render_page, text_table
+from sfumato.server.pages.page_contexts import AnswerPage, AskForm, ExplainedStep, FormField, KindPage
+from sfumato.server.pages.rendering import page_path, refusal_message, render_page, standing_or_fresh_period, text_table
 from sfumato.server.people.users import Caller, Role
 from sfumato.server.releases.flights import FlightResult
 from sfumato.server.requests import answer_encodings, proposals
@@ -69,7 +69,7 @@ def with_svg_policy(answer: Response) -> Response:
 async def release_and_redirect(request: Request, caller: Caller, policy: str, body: bytes, key: str) -> Response:
     """Release a request body once per key, then redirect to the answer, or to its progress if that takes long."""
     gateway = request_gateway(request)
-    kind, spec, price = proposals.decode_release(body)
+    kind, spec, price = proposals.decode_kind_spec_and_price(body)
     flight = await run_in_thread(gateway.start, caller, policy, kind, spec, price, key)
     try:
         result = await asyncio.wait_for(gateway.wait(flight), _WAIT_SECONDS)
@@ -82,7 +82,7 @@ async def release_and_redirect(request: Request, caller: Caller, policy: str, bo
 
 async def file_and_redirect(request: Request, caller: Caller, policy: str, body: bytes, purpose: str) -> Response:
     """File a request for approval of what a release body describes, and show it."""
-    release = RequestedRelease(*proposals.decode_release(body))
+    release = RequestedRelease(*proposals.decode_kind_spec_and_price(body))
     filed = await run_in_thread(request_gateway(request).requests.file, caller, policy, release, purpose)
     return RedirectResponse(page_path(policy, "approvals", filed.number), 303)
 
@@ -126,7 +126,7 @@ def _answer_page(request: Request, caller: Caller, policy: str, result: FlightRe
         picture,
         () if receipt is None else tuple(_receipt_rows(receipt)),
         tuple(each for each in forms if each != "svg" or picture) if result.line else (),
-        current_standing(request_gateway(request).budget(caller, policy)).ordinary,
+        standing_or_fresh_period(request_gateway(request).budget(caller, policy)).ordinary,
         AskForm(sql=question) if has_rows and caller.role is not Role.AUDITOR else None,
     )
 
@@ -164,7 +164,7 @@ _FORM_TERMS = ("epsilon", "delta", "confidence", "mechanism", "joint", "counting
 
 def page_kinds() -> dict[str, ReleaseKind]:
     """Return the release kinds that have a form."""
-    return {name: kind for name, kind in all_kinds().items() if not {"rest", "page"} & kind.skins.keys()}
+    return {name: kind for name, kind in all_kinds().items() if not {"rest", "page"} & kind.refusal_by_skin.keys()}
 
 
 async def show_kind(request: Request) -> Response:
@@ -207,9 +207,11 @@ def _render_kind(
     if form.fields and error is None:
         try:
             body = json.dumps({"act": "explain", **_request_body(kind, form)}).encode()
-            _, spec, price = proposals.decode_free_call(kind.name, body)
+            _, spec, price = proposals.decode_act_spec_and_price(kind.name, body)
             explanation = gateway.call_free(caller, policy, kind.name, "explain", spec, price)
-            release = proposals.decode_release(json.dumps({"kind": kind.name, **_request_body(kind, form)}).encode())
+            release = proposals.decode_kind_spec_and_price(
+                json.dumps({"kind": kind.name, **_request_body(kind, form)}).encode()
+            )
             approval = gateway.requests.approval_reason(caller, policy, RequestedRelease(*release))
         except _PAGE_ERRORS:
             raise
@@ -219,9 +221,11 @@ def _render_kind(
         kind.name,
         kind.summary,
         _form_fields(kind, form),
-        current_standing(gateway.budget(caller, policy)).ordinary,
+        standing_or_fresh_period(gateway.budget(caller, policy)).ordinary,
         f"page-{bits.random_bits(128):032x}",
-        () if explanation is None else tuple(Step(each.name, each.what, each.effect) for each in explanation.operators),
+        ()
+        if explanation is None
+        else tuple(ExplainedStep(each.name, each.what, each.effect) for each in explanation.operators),
         "" if explanation is None else explanation.price,
         None if error is None else refusal_message(error),
         approval,

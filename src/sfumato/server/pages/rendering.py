@@ -75,7 +75,7 @@ def render_page(
     status: int = 200,
 ) -> Response:
     """Render a template inside the frame."""
-    frame = _frame(request, title, caller, policy, paused)
+    frame = _page_frame(request, title, caller, policy, paused)
     return HTMLResponse(_environment().get_template(template).render(frame=frame, page=page), status, HEADERS)
 
 
@@ -96,7 +96,7 @@ def static_files() -> Mapping[str, StaticReply]:
     return {name: static_reply(folder.joinpath(name).read_bytes(), kind, LASTING) for name, kind in _STATIC.items()}
 
 
-def _frame(request: Request, title: str, caller: Caller | None, policy: str, paused: bool) -> PageFrame:
+def _page_frame(request: Request, title: str, caller: Caller | None, policy: str, paused: bool) -> PageFrame:
     files = {name: f"/static/{name}?{each.content_hash}" for name, each in static_files().items()}
     if caller is None:
         return PageFrame(title, files=files, version=__version__)
@@ -104,7 +104,7 @@ def _frame(request: Request, title: str, caller: Caller | None, policy: str, pau
     prefix = page_path(policy) if policy else ""
     return PageFrame(
         title,
-        _tabs(request, caller.role, policy, prefix) if policy else (),
+        _policy_tabs(request, caller.role, policy, prefix) if policy else (),
         policy,
         prefix,
         caller.user,
@@ -116,7 +116,7 @@ def _frame(request: Request, title: str, caller: Caller | None, policy: str, pau
     )
 
 
-def _tabs(request: Request, role: Role, policy: str, prefix: str) -> tuple[PolicyTab, ...]:
+def _policy_tabs(request: Request, role: Role, policy: str, prefix: str) -> tuple[PolicyTab, ...]:
     end = request.url.path.removeprefix("/p/").partition("/")[2].partition("/")[0]
     hidden = () if request_gateway(request).requests.desk.has_rules(policy) else ("approvals",)
     current = "history" if end == "answers" else end
@@ -155,7 +155,7 @@ def _breakable_number(text: str) -> str:
 _WORD = re.compile(r"\"(?:[^\"]|\"\")*\"|'(?:[^']|'')*'|\w+|\S")
 
 
-def refusal_index(error: SfumatoError, text: str) -> int:
+def refused_character_index(error: SfumatoError, text: str) -> int:
     """Return the character index where a refusal begins in the question; -1 if it concerns the whole question."""
     line, column = getattr(error, "line", None), getattr(error, "column", None)
     if line is None or column is None:
@@ -167,7 +167,7 @@ def refusal_index(error: SfumatoError, text: str) -> int:
     return min(index, max(0, len(text) - 1))
 
 
-def split_at_word(text: str, start: int) -> MarkedText | None:
+def mark_word_from(text: str, start: int) -> MarkedText | None:
     """Split a text around the word at or after ``start``; None if there is none."""
     word = _WORD.search(text, start) if start >= 0 else None
     if word is None:
@@ -216,7 +216,7 @@ _MAX_PERIODS = 24
 """How many of the latest periods are shown."""
 
 
-def bars(standing: Standing) -> tuple[BudgetBar, ...]:
+def budget_bars(standing: Standing) -> tuple[BudgetBar, ...]:
     """Return a bar for each currency that has a limit."""
     budget_bars = []
     for name, allowed in standing.allowed.items():
@@ -233,19 +233,19 @@ def bars(standing: Standing) -> tuple[BudgetBar, ...]:
 def budget_bars_by_account(standing: Standing | PeriodStandings, title: str) -> Iterator[BudgetBars]:
     """Yield the bars of an account, or of each of its periods, latest first."""
     if isinstance(standing, Standing):
-        yield BudgetBars(title, bars(standing), tuple(standing.lines))
+        yield BudgetBars(title, budget_bars(standing), tuple(standing.lines))
         return
-    yield BudgetBars(f"{title}, any other {standing.per}", bars(standing.fresh), (standing.promise,))
+    yield BudgetBars(f"{title}, any other {standing.per}", budget_bars(standing.fresh), (standing.promise,))
     latest = list(zip(standing.periods, standing.standings, strict=True))[-_MAX_PERIODS:]
     for period, period_standing in reversed(latest):
         yield BudgetBars(
             f"{title}, {period}",
-            bars(period_standing),
+            budget_bars(period_standing),
             (f"budget left for ordinary answers: {period_standing.ordinary}",),
         )
 
 
-def current_standing(standing: Standing | PeriodStandings) -> Standing:
+def standing_or_fresh_period(standing: Standing | PeriodStandings) -> Standing:
     """Return the standing itself, or that of an untouched period."""
     return standing if isinstance(standing, Standing) else standing.fresh
 

@@ -100,7 +100,7 @@ class PeopleDatabase:
                     connection.execute("ROLLBACK")
                 raise
 
-    def change_count(self) -> tuple[int, int, int] | None:
+    def change_counters_or_none(self) -> tuple[int, int, int] | None:
         """Return a value that is another one after each change of the file, by this or any process; None while a
         thread uses the connection, or where it fails. Never waits: readers of a WAL wait for no writer.
 
@@ -142,7 +142,7 @@ class PeopleDatabase:
             os.link(partial, target)  # fails if another file has appeared meanwhile
         finally:
             partial.unlink()
-        local_files.sync_folder(target)
+        local_files.sync_parent_folder(target)
 
     def close(self) -> None:
         """Close the connection; the next call opens it again."""
@@ -154,7 +154,7 @@ class PeopleDatabase:
     def _open_connection(self) -> sqlite3.Connection:
         """Return this process's connection; one inherited through a fork belongs to the parent and is left alone."""
         if self._connection is None or self._process != os.getpid():
-            local_files.create_private_file(self.path)
+            local_files.create_private_file_if_missing(self.path)
             self._connection, self._process = self._connect(), os.getpid()
             self._openings += 1
         return self._connection
@@ -164,20 +164,20 @@ class PeopleDatabase:
         try:
             for setting in ("synchronous = FULL", "fullfsync = ON", "trusted_schema = OFF", "secure_delete = ON"):
                 connection.execute(f"PRAGMA {setting}")
-            self._set_up(connection)
+            self._create_or_migrate(connection)
         except BaseException:
             connection.close()
             raise
         local_files.restrict_to_owner(self.path)
         return connection
 
-    def _set_up(self, connection: sqlite3.Connection) -> None:
-        if self._version(connection) == VERSION:
+    def _create_or_migrate(self, connection: sqlite3.Connection) -> None:
+        if self._require_schema_version(connection) == VERSION:
             return
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("BEGIN IMMEDIATE")
         try:
-            version = self._version(connection)
+            version = self._require_schema_version(connection)
             if version != VERSION:
                 steps = [_MIGRATIONS[each] for each in range(version, VERSION)] if version else [SCHEMA]
                 for statement in chain.from_iterable(steps):
@@ -189,7 +189,7 @@ class PeopleDatabase:
             connection.execute("ROLLBACK")
             raise
 
-    def _version(self, connection: sqlite3.Connection) -> int:
+    def _require_schema_version(self, connection: sqlite3.Connection) -> int:
         """Return the schema version, 0 for an empty file; refuse any other file without changing it."""
         version, application, objects = connection.execute(_IDENTITY).fetchone()
         if application == APPLICATION and 1 <= version <= VERSION:

@@ -35,7 +35,7 @@ from sfumato.privacy.amounts import exact_amount, round_down
 from sfumato.privacy.numbers import POSITIVE, Number, exact, from_units
 from sfumato.quick_dataclass import dataclass
 from sfumato.server.people.database import PeopleDatabase, people_file_path
-from sfumato.server.people.scram import Verifier
+from sfumato.server.people.scram import ScramVerifier
 from sfumato.server.people.users import Act, BrowserSession, Caller, Credentials, Role, Token, User
 
 PREFIX = "sfu_"
@@ -79,15 +79,15 @@ class PeopleFile:
         """
         by_token = credentials.token is not None
         secret = credentials.token if by_token else credentials.cookie
-        digest = _sha256(secret or "")
+        digest = _sha256_hex(secret or "")
         with self.database.read_transaction() as rows:
             return self._caller_by_token(rows, digest) if by_token else self._caller_by_cookie(rows, digest)
 
     def _caller_by_token(self, rows: sqlite3.Connection, digest: str) -> Caller | None:
         row = rows.execute(f"{_TOKEN_WITH_USER} WHERE tokens.hash = ?", (digest,)).fetchone()
-        return self._token_caller(row)
+        return self._caller_if_token_valid(row)
 
-    def _token_caller(self, row: tuple[Any, ...] | None) -> Caller | None:
+    def _caller_if_token_valid(self, row: tuple[Any, ...] | None) -> Caller | None:
         """Return the caller of a token with its user's role, unless the token has ended or its user is disabled."""
         if row is None:
             return None
@@ -97,15 +97,17 @@ class PeopleFile:
     def caller_of_token(self, number: int) -> Caller | None:
         """Return the caller of a token that has been proven before; None once it no longer works."""
         with self.database.read_transaction() as rows:
-            return self._token_caller(rows.execute(f"{_TOKEN_WITH_USER} WHERE number = ?", (number,)).fetchone())
+            return self._caller_if_token_valid(
+                rows.execute(f"{_TOKEN_WITH_USER} WHERE number = ?", (number,)).fetchone()
+            )
 
-    def is_unchanged(self, proven: ProvenToken | None) -> bool:
+    def is_proof_current(self, proven: ProvenToken | None) -> bool:
         """Return whether a token surely works as it did when it was proven: the file is the same, and the token's time
         is not over. Never waits; False if that cannot be told at once.
         """
         if proven is None or proven.change_count is None or proven.token.end_reason(self._now()):
             return False
-        return proven.change_count == self.database.change_count()
+        return proven.change_count == self.database.change_counters_or_none()
 
     def scram_salt(self, user: str) -> bytes:
         """Return the salt of a user's SCRAM verifiers: derived from the name in the same way whether or not such a user
@@ -115,15 +117,15 @@ class PeopleFile:
             secret = rows.execute(_SELECT_SALT_SECRET).fetchone()
         if secret is None:
             with self.database.write_transaction() as rows:
-                return _user_salt(_salt_secret(rows), user)
+                return _user_salt(_read_or_create_salt_secret(rows), user)
         return _user_salt(secret[0], user)
 
-    def scram_verifiers(self, user: str) -> dict[int, Verifier]:
+    def scram_verifiers(self, user: str) -> dict[int, ScramVerifier]:
         """Return the SCRAM verifiers of a user's valid tokens by token number; tokens of earlier versions have none."""
         with self.database.read_transaction() as rows:
             stored = rows.execute("SELECT number, scram FROM tokens WHERE user = ? AND scram <> ''", (user,)).fetchall()
             return {
-                number: Verifier.from_text(text)
+                number: ScramVerifier.from_text(text)
                 for number, text in stored
                 if not self._is_expired(_require_token(rows, number))
             }
@@ -234,11 +236,11 @@ class PeopleFile:
         with self.database.write_transaction() as rows:
             if _require_user(rows, user).disabled:
                 raise InvalidParameter("user", user, "enabled", fix=_ENABLE_FIX)
-            verifier = Verifier.of(secret, _user_salt(_salt_secret(rows), user)).to_text()
+            verifier = ScramVerifier.of(secret, _user_salt(_read_or_create_salt_secret(rows), user)).to_text()
             number = rows.execute(
                 "INSERT INTO tokens (hash, user, label, made, expires, most, spent, revoked, scram, price)"
                 " VALUES (?, ?, ?, ?, ?, ?, '0', 0, ?, ?)",
-                (_sha256(secret), user, label, self._now_micros(), expires_at, limit, verifier, price),
+                (_sha256_hex(secret), user, label, self._now_micros(), expires_at, limit, verifier, price),
             ).lastrowid
             description = ", ".join([user, *([label] if label else [])])
             self._record_act(rows, by, "token made", f"{number}, {description}")
@@ -285,7 +287,7 @@ class PeopleFile:
                 raise InvalidParameter("user", user, "enabled", fix=_ENABLE_FIX)
             expires_at = self._now_micros() + _span_micros(timedelta(minutes=LINK_MINUTES))
             rows.execute("DELETE FROM links WHERE expires <= ?", (self._now_micros(),))
-            rows.execute("INSERT INTO links VALUES (?, ?, ?)", (_sha256(secret), user, expires_at))
+            rows.execute("INSERT INTO links VALUES (?, ?, ?)", (_sha256_hex(secret), user, expires_at))
             self._record_act(rows, by, "link made", user)
         return secret
 
@@ -297,20 +299,20 @@ class PeopleFile:
         with self.database.write_transaction() as rows:
             rows.execute("DELETE FROM sessions WHERE expires <= ?", (now,))
             link_row = rows.execute(
-                "DELETE FROM links WHERE hash = ? RETURNING user, expires", (_sha256(link),)
+                "DELETE FROM links WHERE hash = ? RETURNING user, expires", (_sha256_hex(link),)
             ).fetchone()
             if link_row is None or link_row[1] <= now or _require_user(rows, link_row[0]).disabled:
                 return None
             rows.execute(
                 "INSERT INTO sessions VALUES (?, ?, ?, ?)",
-                (_sha256(cookie), link_row[0], now + _span_micros(lasts), form_token),
+                (_sha256_hex(cookie), link_row[0], now + _span_micros(lasts), form_token),
             )
         return cookie
 
     def sign_out(self, cookie: str) -> None:
         """End a session."""
         with self.database.write_transaction() as rows:
-            rows.execute("DELETE FROM sessions WHERE hash = ?", (_sha256(cookie),))
+            rows.execute("DELETE FROM sessions WHERE hash = ?", (_sha256_hex(cookie),))
 
     # ── acts of owners ─────────────────────────────────────────────────────────────────────────
 
@@ -321,13 +323,13 @@ class PeopleFile:
 
     def acts(self, after: int = 0, limit: int = _MAX_ACTS) -> tuple[Act, ...]:
         """List acts after a number, in order."""
-        return self._acts("number > ? ORDER BY number", after, limit)
+        return self._select_acts("number > ? ORDER BY number", after, limit)
 
     def latest_acts(self, before: int, limit: int) -> tuple[Act, ...]:
         """List acts before a number, the newest first."""
-        return self._acts("number < ? ORDER BY number DESC", before, limit)
+        return self._select_acts("number < ? ORDER BY number DESC", before, limit)
 
-    def _acts(self, condition: str, number: int, limit: int) -> tuple[Act, ...]:
+    def _select_acts(self, condition: str, number: int, limit: int) -> tuple[Act, ...]:
         query = f"SELECT number, time, by, act, about FROM acts WHERE {condition} LIMIT ?"
         with self.database.read_transaction() as rows:
             return tuple(
@@ -343,14 +345,14 @@ class PeopleFile:
                 rows.execute("INSERT INTO paused VALUES (?)", (policy,))
             self._record_act(rows, by, "paused" if paused else "resumed", policy)
 
-    def paused(self) -> frozenset[str]:
+    def paused_policies(self) -> frozenset[str]:
         """Return the names of paused policies."""
         with self.database.read_transaction() as rows:
             return frozenset(name for (name,) in rows.execute("SELECT policy FROM paused"))
 
     def require_not_paused(self, policy: str) -> None:
         """Raise ``Paused`` if a policy is paused."""
-        if policy in self.paused():
+        if policy in self.paused_policies():
             raise Paused(policy)
 
     def _record_act(self, rows: sqlite3.Connection, by: str, act: str, about: str) -> None:
@@ -370,11 +372,11 @@ def _new_secret() -> str:
     return base64.urlsafe_b64encode(bits.random_bits(256).to_bytes(32, "big")).rstrip(b"=").decode()
 
 
-def _sha256(secret: str) -> str:
+def _sha256_hex(secret: str) -> str:
     return sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
-def _salt_secret(rows: sqlite3.Connection) -> str:
+def _read_or_create_salt_secret(rows: sqlite3.Connection) -> str:
     """Return the secret that salts are derived from, creating it first if there is none."""
     rows.execute("INSERT OR IGNORE INTO secrets VALUES ('salt', ?)", (_new_secret(),))
     (secret,) = rows.execute(_SELECT_SALT_SECRET).fetchone()

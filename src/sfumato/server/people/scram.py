@@ -31,14 +31,14 @@ class ScramFailure(Exception):
 
 
 @dataclass(frozen=True)
-class Verifier:
+class ScramVerifier:
     """What is stored of a password: enough to check a proof, not enough to make one."""
 
     stored_key: bytes = field(repr=False)
     server_key: bytes = field(repr=False)
 
     @classmethod
-    def of(cls, password: str, salt: bytes) -> Verifier:
+    def of(cls, password: str, salt: bytes) -> ScramVerifier:
         salted = pbkdf2_hmac("sha256", password.encode(errors="surrogatepass"), salt, ITERATIONS)
         return cls(sha256(_hmac(salted, b"Client Key")).digest(), _hmac(salted, b"Server Key"))
 
@@ -47,12 +47,12 @@ class Verifier:
         return f"{_base64(self.stored_key)}:{_base64(self.server_key)}"
 
     @classmethod
-    def from_text(cls, text: str) -> Verifier:
+    def from_text(cls, text: str) -> ScramVerifier:
         stored_key, _, server_key = text.partition(":")
         return cls(_from_base64(stored_key), _from_base64(server_key))
 
 
-class ClientFirst(NamedTuple):
+class ClientFirstMessage(NamedTuple):
     """The client's first message: its GS2 header, the rest, and its nonce."""
 
     header: str
@@ -60,7 +60,7 @@ class ClientFirst(NamedTuple):
     nonce: str
 
 
-def parse_client_first(data: bytes) -> ClientFirst:
+def parse_client_first(data: bytes) -> ClientFirstMessage:
     """Parse the client's first message. Its user name is ignored: the start-up message has it."""
     message = _decode_text(data)
     header_parts = message.split(",", 2)
@@ -70,7 +70,7 @@ def parse_client_first(data: bytes) -> ClientFirst:
     nonce = attributes[1] if len(attributes) > 1 else ""
     if not attributes[0].startswith("n=") or not nonce.startswith("r=") or not _is_nonce(nonce[2:]):
         raise ScramFailure("the first message has no user or nonce")
-    return ClientFirst(f"{header_parts[0]},,", header_parts[2], nonce[2:])
+    return ClientFirstMessage(f"{header_parts[0]},,", header_parts[2], nonce[2:])
 
 
 def _is_nonce(nonce: str) -> bool:
@@ -78,10 +78,10 @@ def _is_nonce(nonce: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Exchange:
+class ScramExchange:
     """A SCRAM exchange after the client's first message."""
 
-    client: ClientFirst
+    client: ClientFirstMessage
     nonce: str
     """The client's nonce and the server's."""
     salt: bytes
@@ -90,7 +90,7 @@ class Exchange:
     def server_first(self) -> str:
         return f"r={self.nonce},s={_base64(self.salt)},i={ITERATIONS}"
 
-    def verify(self, data: bytes, verifiers: Iterable[Verifier]) -> tuple[int, bytes]:
+    def verify(self, data: bytes, verifiers: Iterable[ScramVerifier]) -> tuple[int, bytes]:
         """Check the client's final message against every verifier.
 
         Returns: The index of the verifier that confirms the proof, and the server's final message.
@@ -109,7 +109,7 @@ class Exchange:
         return confirmed[0], f"v={_base64(signature)}".encode()
 
 
-def _confirms_proof(verifier: Verifier, signed: bytes, proof: bytes) -> bool:
+def _confirms_proof(verifier: ScramVerifier, signed: bytes, proof: bytes) -> bool:
     signature = _hmac(verifier.stored_key, signed)
     padded_proof = proof.ljust(len(signature), b"\0")
     client_key = bytes(left ^ right for left, right in zip(padded_proof, signature, strict=False))

@@ -24,7 +24,7 @@ from sfumato.server.people.token_spending_limits import ConnectionLimit
 from sfumato.server.people.users import Caller
 from sfumato.server.postgres import service_tables, types
 from sfumato.server.postgres.catalog_queue import CatalogQueue
-from sfumato.server.postgres.lexing import blank_database
+from sfumato.server.postgres.lexing import blank_out_database_name
 from sfumato.server.postgres.ranged_subqueries import RangedSubquery, may_name_range_column, split_ranged_subquery
 from sfumato.server.postgres.refusal_counts import RefusalCounts
 from sfumato.server.postgres.results import (
@@ -36,7 +36,7 @@ from sfumato.server.postgres.results import (
     text_result,
 )
 from sfumato.server.postgres.session_settings import NO_PRICE_HINT, has_amount
-from sfumato.server.postgres.statements import Refusal, Rows
+from sfumato.server.postgres.statements import Refusal, RowsStatement
 from sfumato.server.postgres.synthetic_tables import PublishedTables
 from sfumato.server.releases.flights import Flight, FlightResult
 from sfumato.server.releases.proposal_cache import DescribedQuestion
@@ -127,12 +127,14 @@ class StatementSource:
 
         While the file of users and tokens has not changed, what was looked up before holds, and no thread is needed.
         """
-        if self.published is None and self.gateway.people.is_unchanged(self.proof.proven):
+        if self.published is None and self.gateway.people.is_proof_current(self.proof.proven):
             return
         await asyncio.get_running_loop().run_in_executor(None, self._authenticate)  # never behind questions
 
     def _authenticate(self) -> None:
-        change_count = self.gateway.people.database.change_count()  # before the look-up: a later change is noticed
+        change_count = (
+            self.gateway.people.database.change_counters_or_none()
+        )  # before the look-up: a later change is noticed
         caller = self.caller()
         self.proof.proven = None if caller.token is None else ProvenToken(caller.token, change_count)
         if self.published is not None:
@@ -176,7 +178,7 @@ class StatementSource:
         return await run_in_thread(self.catalog.parameter_oids, sql, parameter_count)
 
     async def describe(
-        self, rows: Rows, parameters: Sequence[Any], cancelled: asyncio.Event, *, ranges: bool
+        self, rows: RowsStatement, parameters: Sequence[Any], cancelled: asyncio.Event, *, ranges: bool
     ) -> ResultColumns:
         """Return the columns of a statement's result. Free, and reads no row."""
         ranged = await self._ranged_subquery(rows.sql)
@@ -189,14 +191,14 @@ class StatementSource:
             call = partial(self.published.describe, rows.sql, parameters)
             return await self._ask_synthetic(self.published, call, cancelled)
         if not await self.reads_catalog(rows.sql):
-            return await run_in_thread(self._describe, rows, parameters, ranges)
+            return await run_in_thread(self._describe_table_or_question, rows, parameters, ranges)
         listed: Sequence[CatalogColumn] | None = self.catalog.recall("describe", rows.sql, len(parameters))
         if listed is None:
             listed = await self._run_in_turn(partial(self.catalog.describe, rows.sql, len(parameters)), cancelled)
         return _result_columns(listed)
 
     async def run(
-        self, rows: Rows, parameters: Sequence[Any], columns: ResultColumns | None, terms: StatementTerms
+        self, rows: RowsStatement, parameters: Sequence[Any], columns: ResultColumns | None, terms: StatementTerms
     ) -> Result:
         """Return the rows of a statement, in the columns that were described, if any were."""
         if _asks_backend_pid(rows.sql):
@@ -217,7 +219,7 @@ class StatementSource:
         released = await self._wait(begun, terms.cancelled)
         return answer_result(released.answer, columns, ranges=terms.ranges, charged=not released.free)
 
-    async def explain(self, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any]) -> Result:
+    async def explain(self, rows: RowsStatement, parameters: Sequence[Any], price: Mapping[str, Any]) -> Result:
         """Explain a question and forecast its error. Free, and reads no row."""
         if self.published is not None and await self._reads_synthetic(rows.sql):
             call = partial(self.published.explain, rows.sql, parameters)
@@ -230,7 +232,9 @@ class StatementSource:
 
     # ── blocking calls, in worker threads ──────────────────────────────────────────────────────
 
-    def _describe(self, rows: Rows, parameters: Sequence[Any], ranges: bool) -> ResultColumns:
+    def _describe_table_or_question(
+        self, rows: RowsStatement, parameters: Sequence[Any], ranges: bool
+    ) -> ResultColumns:
         service_table = service_tables.find_service_table(rows.sql)
         if service_table is not None:
             return service_table.columns
@@ -238,32 +242,38 @@ class StatementSource:
         return described_columns(described, ranges=ranges and not described.free)
 
     def _read_or_start_release(
-        self, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any]
+        self, rows: RowsStatement, parameters: Sequence[Any], price: Mapping[str, Any]
     ) -> Result | Flight:
         """Return the rows of one of the session's own tables, or start the release of a question."""
         service_table = service_tables.find_service_table(rows.sql)
         if service_table is not None:
             return service_table.run(
-                service_tables.TableReader(self.gateway, self.caller(), self.policy, self.refusals)
+                service_tables.ServiceTableContext(self.gateway, self.caller(), self.policy, self.refusals)
             )
         price = self._require_price(rows, parameters, price)
         request_id = f"wire-{bits.random_bits(128):032x}"
-        return self.gateway.start(self.caller(), self.policy, _KIND, self._spec(rows, parameters), price, request_id)
+        return self.gateway.start(
+            self.caller(), self.policy, _KIND, self._question_spec(rows, parameters), price, request_id
+        )
 
-    def _describe_question(self, rows: Rows, parameters: Sequence[Any]) -> DescribedQuestion:
+    def _describe_question(self, rows: RowsStatement, parameters: Sequence[Any]) -> DescribedQuestion:
         described: DescribedQuestion = self._free_call("describe", rows, parameters)
         return described
 
     def _free_call(
-        self, act: str, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any] | None = None
+        self, act: str, rows: RowsStatement, parameters: Sequence[Any], price: Mapping[str, Any] | None = None
     ) -> Any:
-        return self.gateway.call_free(self.caller(), self.policy, _KIND, act, self._spec(rows, parameters), price)
+        return self.gateway.call_free(
+            self.caller(), self.policy, _KIND, act, self._question_spec(rows, parameters), price
+        )
 
-    def _spec(self, rows: Rows, parameters: Sequence[Any]) -> dict[str, Any]:
-        spec: dict[str, Any] = {"sql": blank_database(rows.sql, self.database) if self.database else rows.sql}
+    def _question_spec(self, rows: RowsStatement, parameters: Sequence[Any]) -> dict[str, Any]:
+        spec: dict[str, Any] = {"sql": blank_out_database_name(rows.sql, self.database) if self.database else rows.sql}
         return {**spec, "parameters": [types.json_parameter(value) for value in parameters]} if parameters else spec
 
-    def _require_price(self, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _require_price(
+        self, rows: RowsStatement, parameters: Sequence[Any], price: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
         """Return the price of a question; refuse one without an amount, unless it needs none."""
         if self.published is not None:
             return {"free": True, **{name: price[name] for name in ("within", "confidence") if name in price}}
@@ -271,7 +281,7 @@ class StatementSource:
             raise Refusal("22023", "this question has no price", detail="Nothing was spent.", hint=NO_PRICE_HINT)
         return price
 
-    def _explain_question(self, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any]) -> list[str]:
+    def _explain_question(self, rows: RowsStatement, parameters: Sequence[Any], price: Mapping[str, Any]) -> list[str]:
         terms = {name: price[name] for name in _EXPLAIN_TERMS if name in price}
         lines = str(self._free_call("explain", rows, parameters, terms)).splitlines()
         if has_amount(price):
@@ -281,7 +291,7 @@ class StatementSource:
     # ── the catalog ────────────────────────────────────────────────────────────────────────────
 
     async def _run_catalog(self, sql: str, parameters: Sequence[Any], cancelled: asyncio.Event) -> Result:
-        texts = tuple(None if value is None else types.text_cell(value) for value in parameters)
+        texts = tuple(None if value is None else types.cell_text(value) for value in parameters)
         answer: CatalogRows | None = self.catalog.recall("run", sql, texts)
         if answer is None:
             answer = await self._run_in_turn(partial(self.catalog.run, sql, texts), cancelled)
@@ -296,7 +306,7 @@ class StatementSource:
         """Ask synthetic tables in the queue of catalog statements: they cost time as those do, and no budget."""
 
         def ask() -> _T:
-            self.gateway.count_read(self.caller())
+            self.gateway.rate_limit_read(self.caller())
             return call()
 
         return await self.queue.run(self.user, ask, tables.interrupt, cancelled)

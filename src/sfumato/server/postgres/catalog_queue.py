@@ -34,7 +34,7 @@ class _UserTurns:
 
 
 @dataclass
-class _Statement:
+class _StatementState:
     """One statement in the queue."""
 
     is_running: bool = False
@@ -58,7 +58,7 @@ class CatalogQueue:
         Raises: TooManyRequests: Too many wait. Refusal: It was cancelled.
         """
         self._require_room(user)
-        statement = _Statement()
+        statement = _StatementState()
         running = asyncio.ensure_future(self._take_turn(user, call, statement))
         cancelling = asyncio.ensure_future(cancelled.wait())
         try:
@@ -77,7 +77,7 @@ class CatalogQueue:
         if waiting_of_user >= MAX_WAITING_PER_USER or waiting >= MAX_WAITING:
             raise _too_many_refusal()
 
-    async def _take_turn(self, user: str, call: Callable[[], _T], statement: _Statement) -> _T:
+    async def _take_turn(self, user: str, call: Callable[[], _T], statement: _StatementState) -> _T:
         turns = self._users.setdefault(user, _UserTurns())
         turns.count += 1
         try:
@@ -98,7 +98,7 @@ class CatalogQueue:
 
 
 async def _interrupt_and_wait(
-    running: asyncio.Future[_T], statement: _Statement, interrupt: Callable[[], None]
+    running: asyncio.Future[_T], statement: _StatementState, interrupt: Callable[[], None]
 ) -> None:
     """End a statement: its turn lasts until its thread has returned."""
     while not running.done():

@@ -49,27 +49,31 @@ UNFINISHED = "the statement ends inside a {}"
 def error_message(error: Exception, sql: str = "", offset: int = 0, *, fatal: bool = False) -> bytes:
     """Encode an error about a text; ``offset`` is where the refused statement begins in the client's text."""
     severity = "FATAL" if fatal else "ERROR"
-    return protocol.report(b"E", {"S": severity, "V": severity, **_error_fields(error, sql, offset)})
+    return protocol.encode_report(b"E", {"S": severity, "V": severity, **_error_fields(error, sql, offset)})
 
 
 def _error_fields(error: Exception, sql: str, offset: int) -> dict[str, str]:
     if isinstance(error, Refusal):
-        return _field_letters(error.sqlstate, error.message, error.detail, error.hint, error.position)
+        return _fields_by_letter(error.sqlstate, error.message, error.detail, error.hint, error.position)
     if isinstance(error, InvalidParameterValue):
         rule = f"a parameter is not a valid value of type {error.type_name}"
-        return _field_letters("22P02", rule, "", "Pass a value of this type.")
+        return _fields_by_letter("22P02", rule, "", "Pass a value of this type.")
     if isinstance(error, CellOutOfRange):
         rule = "a number of the answer does not fit into the binary form of its type"
-        return _field_letters("22003", rule, "The answer is stored.", "Ask again, free, for results as text.")
+        return _fields_by_letter("22003", rule, "The answer is stored.", "Ask again, free, for results as text.")
     if isinstance(error, protocol.ProtocolViolation):
-        return _field_letters("08P01", str(error), "", "Check that the client speaks PostgreSQL's protocol, version 3.")
+        return _fields_by_letter(
+            "08P01", str(error), "", "Check that the client speaks PostgreSQL's protocol, version 3."
+        )
     if isinstance(error, SfumatoError):
-        return _field_letters(sqlstate(error), error.rule, error.place, error.fix, _position(error, sql, offset))
+        return _fields_by_letter(
+            sqlstate(error), error.rule, error.place, error.fix, _client_text_position(error, sql, offset)
+        )
     fault = report_fault(error, FAULT_HINT)
-    return _field_letters("XX000", fault.rule, fault.place, fault.fix)
+    return _fields_by_letter("XX000", fault.rule, fault.place, fault.fix)
 
 
-def _field_letters(code: str, rule: str, place: str, fix: str, position: int = 0) -> dict[str, str]:
+def _fields_by_letter(code: str, rule: str, place: str, fix: str, position: int = 0) -> dict[str, str]:
     return {"C": code, "M": rule, "D": place, "H": fix, "P": str(position) if position else ""}
 
 
@@ -79,7 +83,7 @@ def sqlstate(error: SfumatoError) -> str:
     return next((code for kind, code in _SQLSTATES.items() if isinstance(error, kind)), "58000")
 
 
-def _position(error: SfumatoError, sql: str, offset: int) -> int:
+def _client_text_position(error: SfumatoError, sql: str, offset: int) -> int:
     """Return the position of a refusal in the client's text, from 1; 0 where it has none."""
     line, column = getattr(error, "line", None), getattr(error, "column", None)
     if line is None or column is None:
@@ -90,7 +94,7 @@ def _position(error: SfumatoError, sql: str, offset: int) -> int:
     return offset + sum(map(len, lines[: line - 1])) + min(column, len(lines[line - 1]))
 
 
-def unsupported_rule(error: Exception) -> str | None:
+def rule_if_unsupported(error: Exception) -> str | None:
     """Return the rule of an error that is 0A000; None for any other."""
     if isinstance(error, Refusal):
         return error.message if error.sqlstate == _UNSUPPORTED else None
@@ -98,4 +102,4 @@ def unsupported_rule(error: Exception) -> str | None:
 
 
 def notice_message(text: str, *, severity: str = "NOTICE", code: str = "00000", hint: str = "") -> bytes:
-    return protocol.report(b"N", {"S": severity, "V": severity, "C": code, "M": text, "H": hint})
+    return protocol.encode_report(b"N", {"S": severity, "V": severity, "C": code, "M": text, "H": hint})

@@ -45,7 +45,7 @@ class SqlToken:
     def is_symbol(self, symbol: str) -> bool:
         return self.kind is TokenKind.SYMBOL and self.value == symbol
 
-    def is_symbol_of(self, symbols: Sequence[str]) -> bool:
+    def is_any_symbol(self, symbols: Sequence[str]) -> bool:
         return self.kind is TokenKind.SYMBOL and self.value in symbols
 
     @property
@@ -94,7 +94,7 @@ def tokenize(sql: str) -> list[SqlToken]:
 def _iterate_tokens(sql: str) -> Iterator[SqlToken]:
     position = 0
     while position < len(sql):
-        skipped = _skip_blank(sql, position)
+        skipped = _skip_space_or_comment(sql, position)
         if skipped > position:
             position = skipped
             continue
@@ -103,7 +103,7 @@ def _iterate_tokens(sql: str) -> Iterator[SqlToken]:
         position = token.end
 
 
-def _skip_blank(sql: str, position: int) -> int:
+def _skip_space_or_comment(sql: str, position: int) -> int:
     """Return the position after white space or a comment that begins here."""
     blank = _SPACE.match(sql, position) or _LINE_COMMENT.match(sql, position)
     if blank:
@@ -125,11 +125,11 @@ def _comment_end(sql: str, start: int) -> int:
 def _next_token(sql: str, position: int) -> SqlToken:
     letter = sql[position]
     if letter == '"':
-        return _quoted(sql, position, position, '"', TokenKind.QUOTED)
+        return _quoted_token(sql, position, position, '"', TokenKind.QUOTED)
     if letter == "'":
-        return _quoted(sql, position, position, "'", TokenKind.STRING)
+        return _quoted_token(sql, position, position, "'", TokenKind.STRING)
     if letter in "eE" and sql.startswith("'", position + 1):
-        return _escaped_string(sql, position)
+        return _escaped_string_token(sql, position)
     opening = _DOLLAR_QUOTE.match(sql, position) if letter == "$" else None
     if opening:
         end = sql.find(opening[0], opening.end())
@@ -146,14 +146,14 @@ _QUOTED_PARTS = {quote: re.compile(f"(?:[^{quote}]+|{quote}{quote})*+{quote}") f
 _ESCAPED_PART = re.compile(r"(?:[^'\\]+|\\.|'')*+'", re.DOTALL)
 
 
-def _quoted(sql: str, start: int, quote_at: int, quote: str, kind: TokenKind) -> SqlToken:
+def _quoted_token(sql: str, start: int, quote_at: int, quote: str, kind: TokenKind) -> SqlToken:
     match = _QUOTED_PARTS[quote].match(sql, quote_at + 1)
     if match is None:
         raise UnfinishedText(kind.value, start)
     return SqlToken(kind, match[0][:-1].replace(quote * 2, quote), start, match.end())
 
 
-def _escaped_string(sql: str, start: int) -> SqlToken:
+def _escaped_string_token(sql: str, start: int) -> SqlToken:
     match = _ESCAPED_PART.match(sql, start + 2)
     if match is None:
         raise UnfinishedText("string", start)
@@ -196,7 +196,7 @@ def skip_words(tokens: Sequence[SqlToken], *words: str) -> Sequence[SqlToken]:
     return tokens[first_kept:]
 
 
-def dotted_name(tokens: Sequence[SqlToken]) -> tuple[list[str], Sequence[SqlToken]]:
+def dotted_name_and_rest(tokens: Sequence[SqlToken]) -> tuple[list[str], Sequence[SqlToken]]:
     """Read a name of one to ``MAX_NAME_PARTS`` parts, and return the tokens after it; no parts where no name begins."""
     parts: list[str] = []
     index = 0
@@ -209,7 +209,7 @@ def dotted_name(tokens: Sequence[SqlToken]) -> tuple[list[str], Sequence[SqlToke
     return parts, tokens[index:]
 
 
-def blank_database(sql: str, database: str) -> str:
+def blank_out_database_name(sql: str, database: str) -> str:
     """Write blanks over the database in names of three parts, such as clinic.public.visits, so that every other letter
     stays where it is; a text that cannot be read is left as it is.
     """

@@ -82,16 +82,16 @@ class Connection:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         next_tick: Callable[[], Awaitable[None]],
-        turns_begun: Callable[[], object | None] = lambda: None,
+        turns_begun_if_idle: Callable[[], object | None] = lambda: None,
     ) -> None:
-        """``turns_begun`` returns another value after each turn in which rows are read, and None during one."""
+        """``turns_begun_if_idle`` returns another value after each turn in which rows are read, and None during one."""
         self._reader = reader
         self._writer = writer
         self._next_tick = next_tick
         self._input = bytearray()
         self._buffer = bytearray()
-        self._turns_begun = turns_begun
-        self._turns_before = turns_begun()
+        self._turns_begun_if_idle = turns_begun_if_idle
+        self._turns_before = turns_begun_if_idle()
         """The turns that had begun when the first message arrived to which the reply is made."""
         self._awaits_message = False
         self._has_begun = False
@@ -110,7 +110,7 @@ class Connection:
         if not self._input:
             await self._receive(seconds)
         if self._awaits_message:
-            self._turns_before, self._awaits_message = self._turns_begun(), False
+            self._turns_before, self._awaits_message = self._turns_begun_if_idle(), False
         kind, length = _FRAME_HEAD.unpack(await self._read(_FRAME_HEAD.size))
         if not 4 <= length <= protocol.MAX_MESSAGE_BYTES:
             raise protocol.ProtocolViolation(f"a message has 4 to {protocol.MAX_MESSAGE_BYTES:,} bytes")
@@ -145,7 +145,7 @@ class Connection:
 
     async def flush(self, *, at_once: bool = False) -> None:
         """Send the collected reply: at the next tick, or at once if nothing has read rows since it was asked for."""
-        if at_once and self._turns_before is not None and self._turns_begun() == self._turns_before:
+        if at_once and self._turns_before is not None and self._turns_begun_if_idle() == self._turns_before:
             self._has_begun = True
         if self._buffer:
             await self._write()
@@ -317,7 +317,7 @@ class PostgresServer:
         transport, _ = await loop.connect_accepted_socket(lambda: stream, accepted, ssl=tls, **handshake)
         transport.set_write_buffer_limits(high=_SPILL_BYTES)
         writer = asyncio.StreamWriter(transport, stream, reader, loop)
-        return Connection(reader, writer, self._next_tick, self._gateway.turns_begun)
+        return Connection(reader, writer, self._next_tick, self._gateway.turns_begun_if_idle)
 
     def _cancel(self, request: protocol.CancelRequest) -> None:
         """Cancel the statement of a connection, if the key is its own."""
@@ -371,12 +371,12 @@ class PostgresServer:
                 raise scram.ScramFailure("another mechanism")
             client = scram.parse_client_first(initial.data)
             salt = await run_in_thread(self._gateway.people.scram_salt, user)
-            exchange = scram.Exchange(client, f"{client.nonce}{bits.random_bits(144):036x}", salt)
+            exchange = scram.ScramExchange(client, f"{client.nonce}{bits.random_bits(144):036x}", salt)
             await connection.send(protocol.sasl_continue(exchange.server_first.encode()))
             await connection.flush(at_once=True)
             final = await self._read_sasl(connection)
             verifiers = await run_in_thread(self._gateway.people.scram_verifiers, user)
-            index, server_final = exchange.verify(final, [*verifiers.values(), _unmatched_verifier()])
+            index, server_final = exchange.verify(final, [*verifiers.values(), _verifier_that_never_matches()])
         except scram.ScramFailure:
             index, server_final, verifiers = -1, b"", {}
         numbers = list(verifiers)
@@ -388,7 +388,7 @@ class PostgresServer:
         return numbers[index]
 
     async def _read_sasl(self, connection: Connection) -> bytes:
-        message = protocol.decode(*await connection.read_frame(SIGN_IN_SECONDS))
+        message = protocol.decode_message(*await connection.read_frame(SIGN_IN_SECONDS))
         if not isinstance(message, protocol.AuthenticationData):
             raise protocol.ProtocolViolation("the sign-in is not finished")
         return message.body
@@ -397,7 +397,7 @@ class PostgresServer:
         self, connection: Connection, startup: protocol.Startup, caller: Caller, number: int
     ) -> Session:
         database = startup.parameters.get("database") or caller.user
-        policy_name, published = await run_in_thread(self._find_policy, caller, database)
+        policy_name, published = await run_in_thread(self._policy_and_is_published, caller, database)
         policy = await run_in_thread(lambda: self._gateway.served.curator_for(caller, policy_name).policy)
         catalog = await run_in_thread(self._catalog, policy, database, caller.user, ())
         tables = PublishedTables(
@@ -422,10 +422,10 @@ class PostgresServer:
         )
         price = parse_token_price(await run_in_thread(self._gateway.people.token_price, caller.token.number))
         settings = SessionSettings(caller.user, protocol.SERVER_VERSION, _startup_settings(startup.parameters), price)
-        types_by_column = _column_types(policy)
+        types_by_column = _unambiguous_column_types(policy)
         return Session(source, settings, lambda: types_by_column, connection)
 
-    def _find_policy(self, caller: Caller, database: str) -> tuple[str, bool]:
+    def _policy_and_is_published(self, caller: Caller, database: str) -> tuple[str, bool]:
         """Return the policy that a database names, and whether it is the free database of what was published."""
         visible = self._gateway.served.visible_policies(caller)
         if database in visible:
@@ -539,9 +539,9 @@ def _matches_secret(first: bytes, second: bytes) -> bool:
     return bool(first) and scram.equal_in_constant_time(first, second)
 
 
-def _unmatched_verifier() -> scram.Verifier:
+def _verifier_that_never_matches() -> scram.ScramVerifier:
     """Return a verifier that no token has, so that an unknown user's proof is checked as well."""
-    return scram.Verifier(bits.random_bits(256).to_bytes(32, "big"), bytes(32))
+    return scram.ScramVerifier(bits.random_bits(256).to_bytes(32, "big"), bytes(32))
 
 
 def _startup_settings(parameters: Mapping[str, str]) -> dict[str, str]:
@@ -559,7 +559,7 @@ def _startup_settings(parameters: Mapping[str, str]) -> dict[str, str]:
     return own
 
 
-def _column_types(policy: Policy) -> Mapping[str, Type]:
+def _unambiguous_column_types(policy: Policy) -> Mapping[str, Type]:
     """Return the types of declared columns by name, where all tables agree on it."""
     found: dict[str, set[Type]] = {}
     for table in policy.tables.values():

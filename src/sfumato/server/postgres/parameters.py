@@ -39,15 +39,15 @@ def parameter_count(tokens: Iterable[SqlToken]) -> int:
 
 
 def parameter_oids(
-    tokens: Sequence[SqlToken], given: Sequence[int], column_types: Mapping[str, Type]
+    tokens: Sequence[SqlToken], given_oids: Sequence[int], column_types: Mapping[str, Type]
 ) -> tuple[int, ...]:
     """Return the type of every parameter: as given, or else inferred."""
     inferred: dict[int, int] = {}
     for index, token in enumerate(tokens):
         if token.kind is TokenKind.PARAMETER and int(token.value[1:]) not in inferred:
             inferred[int(token.value[1:])] = _infer_oid(tokens, index, column_types) or 0
-    count = max(parameter_count(tokens), len(given))
-    sent = [*given, *([0] * (count - len(given)))]
+    count = max(parameter_count(tokens), len(given_oids))
+    sent = [*given_oids, *([0] * (count - len(given_oids)))]
     return tuple(
         oid if oid not in (0, types.UNKNOWN) else inferred.get(number, 0) or types.TEXT
         for number, oid in enumerate(sent, 1)
@@ -62,7 +62,7 @@ def _infer_oid(tokens: Sequence[SqlToken], index: int, column_types: Mapping[str
         return types.INT8
     if before and before[0].is_word("date", "timestamp"):
         return types.TEXT
-    if after and after[0].is_symbol_of(_COMPARISONS) and len(after) == 2:
+    if after and after[0].is_any_symbol(_COMPARISONS) and len(after) == 2:
         found = _column_oid(after[1], column_types)
         if found is not None:
             return found
@@ -77,7 +77,7 @@ def _compared_column_oid(tokens: Sequence[SqlToken], index: int, column_types: M
     for token in reversed(tokens[max(0, index - _MAX_LOOK_BACK) : index]):
         if token.kind in (TokenKind.PARAMETER, TokenKind.NUMBER, TokenKind.STRING) or token.value in ("(", ","):
             continue
-        if token.is_symbol_of(_COMPARISONS) or token.is_word(*_BETWEEN_OPERANDS):
+        if token.is_any_symbol(_COMPARISONS) or token.is_word(*_BETWEEN_OPERANDS):
             has_operator = True
             continue
         return _column_oid(token, column_types) if has_operator else None

@@ -134,14 +134,14 @@ FrontendMessage = (
 )
 
 
-class _Fields:
+class _MessageReader:
     """A cursor over the body of one message."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
         self._offset = 0
 
-    def text(self) -> str:
+    def read_text(self) -> str:
         """Read a text up to its NUL."""
         end = self._body.find(b"\0", self._offset)
         if end < 0:
@@ -152,28 +152,28 @@ class _Fields:
         except UnicodeDecodeError:
             raise ProtocolViolation("a text in a message is not UTF-8") from None
 
-    def take(self, count: int) -> bytes:
+    def read_bytes(self, count: int) -> bytes:
         if count < 0 or count > len(self._body) - self._offset:
             raise ProtocolViolation("a message is shorter than its fields")
         raw = self._body[self._offset : self._offset + count]
         self._offset += count
         return raw
 
-    def int16(self) -> int:
-        (number,) = struct.unpack("!h", self.take(2))
+    def read_int16(self) -> int:
+        (number,) = struct.unpack("!h", self.read_bytes(2))
         return int(number)
 
-    def int32(self) -> int:
-        (number,) = struct.unpack("!i", self.take(4))
+    def read_int32(self) -> int:
+        (number,) = struct.unpack("!i", self.read_bytes(4))
         return int(number)
 
-    def count(self) -> int:
-        number = self.int16()
+    def read_count(self) -> int:
+        number = self.read_int16()
         if not 0 <= number <= _MAX_ITEMS:
             raise ProtocolViolation("a message has a negative number of fields")
         return number
 
-    def end(self) -> None:
+    def require_end(self) -> None:
         if self._offset != len(self._body):
             raise ProtocolViolation("a message is longer than its fields")
 
@@ -184,51 +184,53 @@ class _Fields:
 
 def decode_startup(body: bytes) -> EncryptionRequest | CancelRequest | Startup:
     """Decode the first message of a connection, without its length."""
-    fields = _Fields(body)
-    code = fields.int32()
+    fields = _MessageReader(body)
+    code = fields.read_int32()
     if code in (SSL_REQUEST, GSS_REQUEST):
-        fields.end()
+        fields.require_end()
         return EncryptionRequest(code == GSS_REQUEST)
     if code == CANCEL_REQUEST:
-        process = fields.int32()
+        process = fields.read_int32()
         least, most = _CANCEL_KEY_BYTES
         if not least <= fields.remaining <= most:
             raise ProtocolViolation("a cancel key has 4 to 256 bytes")
-        return CancelRequest(process, fields.take(fields.remaining))
+        return CancelRequest(process, fields.read_bytes(fields.remaining))
     if code >> 16 != PROTOCOL_MAJOR:
         raise ProtocolViolation("only version 3 of the protocol is supported")
-    return _decode_parameters(fields, code & 0xFFFF)
+    return _decode_startup_parameters(fields, code & 0xFFFF)
 
 
-def _decode_parameters(fields: _Fields, minor: int) -> Startup:
+def _decode_startup_parameters(fields: _MessageReader, minor: int) -> Startup:
     parameters: dict[str, str] = {}
     unknown = []
-    while name := fields.text():
-        value = fields.text()
+    while name := fields.read_text():
+        value = fields.read_text()
         if name.startswith("_pq_."):
             unknown.append(name)
         else:
             parameters[name] = value
-    fields.end()
+    fields.require_end()
     return Startup(minor, parameters, tuple(unknown))
 
 
-def decode(kind: bytes, body: bytes) -> FrontendMessage:
+def decode_message(kind: bytes, body: bytes) -> FrontendMessage:
     """Decode a message after the start-up, from its type byte and its body."""
-    fields = _Fields(body)
+    fields = _MessageReader(body)
     match kind:
         case _ if kind == QUERY:
-            message: FrontendMessage = Query(fields.text())
+            message: FrontendMessage = Query(fields.read_text())
         case b"P":
-            message = Parse(fields.text(), fields.text(), tuple(fields.int32() for _ in range(fields.count())))
+            message = Parse(
+                fields.read_text(), fields.read_text(), tuple(fields.read_int32() for _ in range(fields.read_count()))
+            )
         case b"B":
             message = _decode_bind(fields)
         case b"D":
-            message = Describe(_statement_or_portal(fields), fields.text())
+            message = Describe(_read_statement_or_portal_kind(fields), fields.read_text())
         case b"E":
-            message = Execute(fields.text(), max(0, fields.int32()))
+            message = Execute(fields.read_text(), max(0, fields.read_int32()))
         case b"C":
-            message = Close(_statement_or_portal(fields), fields.text())
+            message = Close(_read_statement_or_portal_kind(fields), fields.read_text())
         case b"S":
             message = Sync()
         case b"H":
@@ -241,27 +243,27 @@ def decode(kind: bytes, body: bytes) -> FrontendMessage:
             return AuthenticationData(body)
         case _:
             raise ProtocolViolation("a message of an unknown type")
-    fields.end()
+    fields.require_end()
     return message
 
 
-def _decode_bind(fields: _Fields) -> Bind:
-    portal, statement = fields.text(), fields.text()
-    formats = tuple(fields.int16() for _ in range(fields.count()))
-    parameters = tuple(_decode_parameter(fields) for _ in range(fields.count()))
-    result_formats = tuple(fields.int16() for _ in range(fields.count()))
+def _decode_bind(fields: _MessageReader) -> Bind:
+    portal, statement = fields.read_text(), fields.read_text()
+    formats = tuple(fields.read_int16() for _ in range(fields.read_count()))
+    parameters = tuple(_decode_parameter(fields) for _ in range(fields.read_count()))
+    result_formats = tuple(fields.read_int16() for _ in range(fields.read_count()))
     if any(each not in (0, 1) for each in (*formats, *result_formats)):
         raise ProtocolViolation("a format is 0 for text or 1 for binary")
     return Bind(portal, statement, formats, parameters, result_formats)
 
 
-def _decode_parameter(fields: _Fields) -> bytes | None:
-    length = fields.int32()
-    return None if length == -1 else fields.take(length)
+def _decode_parameter(fields: _MessageReader) -> bytes | None:
+    length = fields.read_int32()
+    return None if length == -1 else fields.read_bytes(length)
 
 
-def _statement_or_portal(fields: _Fields) -> str:
-    kind = fields.take(1)
+def _read_statement_or_portal_kind(fields: _MessageReader) -> str:
+    kind = fields.read_bytes(1)
     if kind not in (b"S", b"P"):
         raise ProtocolViolation("Describe and Close name a statement or a portal")
     return kind.decode()
@@ -276,69 +278,74 @@ class SaslInitial:
 
 
 def decode_sasl_initial(body: bytes) -> SaslInitial:
-    fields = _Fields(body)
-    mechanism, length = fields.text(), fields.int32()
-    data = b"" if length == -1 else fields.take(length)
-    fields.end()
+    fields = _MessageReader(body)
+    mechanism, length = fields.read_text(), fields.read_int32()
+    data = b"" if length == -1 else fields.read_bytes(length)
+    fields.require_end()
     return SaslInitial(mechanism, data)
 
 
 # ── replies ────────────────────────────────────────────────────────────────────────────────────
 
 
-def message(kind: bytes, body: bytes = b"") -> bytes:
+def encode_message(kind: bytes, body: bytes = b"") -> bytes:
     """Frame a message: its type, its length and its body."""
     return kind + struct.pack("!i", len(body) + 4) + body
 
 
-def text(value: str) -> bytes:
+def encode_text_field(value: str) -> bytes:
     """Encode a text with its NUL; a NUL inside it would end it, and is left out."""
     return value.replace("\0", "").encode(errors="replace") + b"\0"
 
 
-AUTHENTICATED = message(b"R", struct.pack("!i", 0))
-PARSE_COMPLETE, BIND_COMPLETE, CLOSE_COMPLETE = message(b"1"), message(b"2"), message(b"3")
-NO_DATA, EMPTY_QUERY, PORTAL_SUSPENDED, COPY_DONE = message(b"n"), message(b"I"), message(b"s"), message(b"c")
+AUTHENTICATED = encode_message(b"R", struct.pack("!i", 0))
+PARSE_COMPLETE, BIND_COMPLETE, CLOSE_COMPLETE = encode_message(b"1"), encode_message(b"2"), encode_message(b"3")
+NO_DATA, EMPTY_QUERY, PORTAL_SUSPENDED, COPY_DONE = (
+    encode_message(b"n"),
+    encode_message(b"I"),
+    encode_message(b"s"),
+    encode_message(b"c"),
+)
 
 
 def sasl_mechanisms(*names: str) -> bytes:
-    return message(b"R", struct.pack("!i", 10) + b"".join(map(text, names)) + b"\0")
+    return encode_message(b"R", struct.pack("!i", 10) + b"".join(map(encode_text_field, names)) + b"\0")
 
 
 def sasl_continue(data: bytes) -> bytes:
-    return message(b"R", struct.pack("!i", 11) + data)
+    return encode_message(b"R", struct.pack("!i", 11) + data)
 
 
 def sasl_final(data: bytes) -> bytes:
-    return message(b"R", struct.pack("!i", 12) + data)
+    return encode_message(b"R", struct.pack("!i", 12) + data)
 
 
 def backend_key(process: int, key: bytes) -> bytes:
-    return message(b"K", struct.pack("!i", process) + key)
+    return encode_message(b"K", struct.pack("!i", process) + key)
 
 
 def negotiate_version(minor: int, unknown: Sequence[str]) -> bytes:
     """Tell the newest minor version spoken here, and the options that are not known."""
-    return message(b"v", struct.pack("!ii", minor, len(unknown)) + b"".join(map(text, unknown)))
+    return encode_message(b"v", struct.pack("!ii", minor, len(unknown)) + b"".join(map(encode_text_field, unknown)))
 
 
 def parameter_status(name: str, value: str) -> bytes:
-    return message(b"S", text(name) + text(value))
+    return encode_message(b"S", encode_text_field(name) + encode_text_field(value))
 
 
 def ready_for_query(status: str) -> bytes:
     """Report that the next statement may come: idle (I), in a transaction (T), or in a failed one (E)."""
-    return message(b"Z", status.encode())
+    return encode_message(b"Z", status.encode())
 
 
 def command_complete(tag: str) -> bytes:
-    return message(b"C", text(tag))
+    return encode_message(b"C", encode_text_field(tag))
 
 
-def report(kind: bytes, fields: Mapping[str, str]) -> bytes:
+def encode_report(kind: bytes, fields: Mapping[str, str]) -> bytes:
     """Encode an error (``E``) or a notice (``N``) from its fields by their letters; empty ones are left out."""
-    encoded = b"".join(letter.encode() + text(value) for letter, value in fields.items() if value)
-    return message(kind, encoded + b"\0")
+    encoded = b"".join(letter.encode() + encode_text_field(value) for letter, value in fields.items() if value)
+    return encode_message(kind, encoded + b"\0")
 
 
 @dataclass(frozen=True)
@@ -353,13 +360,14 @@ class FieldDescription:
 
 def row_description(fields: Sequence[FieldDescription]) -> bytes:
     described = b"".join(
-        text(each.name) + struct.pack("!ihihih", 0, 0, each.oid, each.size, -1, each.format) for each in fields
+        encode_text_field(each.name) + struct.pack("!ihihih", 0, 0, each.oid, each.size, -1, each.format)
+        for each in fields
     )
-    return message(b"T", struct.pack("!h", len(fields)) + described)
+    return encode_message(b"T", struct.pack("!h", len(fields)) + described)
 
 
 def parameter_description(oids: Sequence[int]) -> bytes:
-    return message(b"t", struct.pack(f"!h{len(oids)}i", len(oids), *oids))
+    return encode_message(b"t", struct.pack(f"!h{len(oids)}i", len(oids), *oids))
 
 
 def row_body(cells: Sequence[bytes | None]) -> bytes:
@@ -369,12 +377,12 @@ def row_body(cells: Sequence[bytes | None]) -> bytes:
 
 
 def data_row(cells: Sequence[bytes | None]) -> bytes:
-    return message(b"D", row_body(cells))
+    return encode_message(b"D", row_body(cells))
 
 
 def copy_out_response(columns: int, *, binary: bool) -> bytes:
-    return message(b"H", struct.pack(f"!bh{columns}h", binary, columns, *([int(binary)] * columns)))
+    return encode_message(b"H", struct.pack(f"!bh{columns}h", binary, columns, *([int(binary)] * columns)))
 
 
 def copy_data(data: bytes) -> bytes:
-    return message(b"d", data)
+    return encode_message(b"d", data)

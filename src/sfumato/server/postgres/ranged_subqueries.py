@@ -37,13 +37,13 @@ class RangedSubquery:
     def describe(self, columns: ResultColumns) -> ResultColumns:
         """Return the columns of the statement, from those of the question's answer."""
         with tempfile.TemporaryDirectory(prefix="sfumato-answer-") as folder:
-            described = _answer_engine(Path(folder), columns, ()).describe(self.outer, ())
+            described = _engine_over_answer(Path(folder), columns, ()).describe(self.outer, ())
         return tuple(ResultColumn(each.name, each.oid) for each in described)
 
     def run(self, answer: Result) -> Result:
         """Return the rows of the statement, from the question's answer."""
         with tempfile.TemporaryDirectory(prefix="sfumato-answer-") as folder:
-            computed = _answer_engine(Path(folder), answer.columns, answer.rows).run(self.outer, ())
+            computed = _engine_over_answer(Path(folder), answer.columns, answer.rows).run(self.outer, ())
         columns = tuple(ResultColumn(each.name, each.oid) for each in computed.columns)
         return Result(columns, computed.rows, answer.notices, answer.warnings)
 
@@ -75,7 +75,7 @@ def _is_range_column(name: str, outputs: set[str]) -> bool:
     return any(name.endswith(end) and name.removesuffix(end) in outputs for end in _ENDS)
 
 
-def _answer_engine(folder: Path, columns: ResultColumns, rows: Sequence[Sequence[Any]]) -> SyntheticRows:
+def _engine_over_answer(folder: Path, columns: ResultColumns, rows: Sequence[Sequence[Any]]) -> SyntheticRows:
     import pyarrow
 
     kinds = {

@@ -74,7 +74,7 @@ def answer_result(answer: Any, columns: ResultColumns | None, *, ranges: bool, c
 # ── data rows ──────────────────────────────────────────────────────────────────────────────────
 
 
-def column_formats(formats: Sequence[int], count: int) -> tuple[int, ...]:
+def formats_by_column(formats: Sequence[int], count: int) -> tuple[int, ...]:
     """Return the format of each column: none given means text, one means all.
 
     Raises: ProtocolViolation: There are several, but not one per column.
@@ -89,7 +89,7 @@ def column_formats(formats: Sequence[int], count: int) -> tuple[int, ...]:
 def row_description_message(columns: ResultColumns, formats: Sequence[int] = ()) -> bytes:
     fields = [
         protocol.FieldDescription(column.name, column.oid, types.SIZES.get(column.oid, -1), form)
-        for column, form in zip(columns, column_formats(formats, len(columns)), strict=True)
+        for column, form in zip(columns, formats_by_column(formats, len(columns)), strict=True)
     ]
     return protocol.row_description(fields)
 
@@ -174,7 +174,7 @@ def _cell_writer(oid: int) -> Callable[[Any], bytes]:
 
 
 def _text_line(row: Sequence[Any], form: CopyFormat) -> str:
-    cells = (form.null if value is None else _escape(types.text_cell(value), form.delimiter) for value in row)
+    cells = (form.null if value is None else _escape(types.cell_text(value), form.delimiter) for value in row)
     return form.delimiter.join(cells) + "\n"
 
 
@@ -190,7 +190,7 @@ def _csv_line(row: Sequence[Any], form: CopyFormat) -> str:
 def _csv_cell(value: Any, form: CopyFormat) -> str:
     if value is None:
         return form.null
-    cell = types.text_cell(value)
+    cell = types.cell_text(value)
     if cell == form.null or any(letter in cell for letter in (form.delimiter, form.quote, "\r", "\n")):
         return form.quote + cell.replace(form.quote, form.quote * 2) + form.quote
     return cell

@@ -17,7 +17,7 @@ from sfumato.release.answers.answer import Answer
 from sfumato.server.gateway import Gateway
 from sfumato.server.people.users import Caller, Role
 from sfumato.server.postgres import types
-from sfumato.server.postgres.lexing import SqlToken, TokenKind, UnfinishedText, dotted_name, tokenize
+from sfumato.server.postgres.lexing import SqlToken, TokenKind, UnfinishedText, dotted_name_and_rest, tokenize
 from sfumato.server.postgres.refusal_counts import RefusalCounts
 from sfumato.server.postgres.results import Result, ResultColumn, ResultColumns
 from sfumato.server.postgres.statements import Refusal, quote_name
@@ -28,7 +28,7 @@ _SEES_ALL = (Role.OWNER, Role.AUDITOR)
 
 
 @dataclass(frozen=True)
-class TableReader:
+class ServiceTableContext:
     """Who reads a table, and where its rows come from."""
 
     gateway: Gateway
@@ -37,16 +37,16 @@ class TableReader:
     refusals: RefusalCounts
 
 
-Read = Callable[[TableReader], list[tuple[Any, ...]]]
+Read = Callable[[ServiceTableContext], list[tuple[Any, ...]]]
 
 
-def _read_budget(reader: TableReader) -> list[tuple[Any, ...]]:
+def _read_budget(reader: ServiceTableContext) -> list[tuple[Any, ...]]:
     standing = reader.gateway.budget(reader.caller, reader.policy)
     by_period: Mapping[str, Any] = getattr(standing, "periods", None) or {"life": standing}
     return [(str(period), *row) for period, each in by_period.items() for row in each.rows()]
 
 
-def _read_history(reader: TableReader) -> list[tuple[Any, ...]]:
+def _read_history(reader: ServiceTableContext) -> list[tuple[Any, ...]]:
     page = reader.gateway.history(reader.caller, reader.policy, 0, _HISTORY_LINES)
     return [
         (line.number, line.time.replace(tzinfo=None), line.kind, line.question, line.cost.words, page.buyer(line))
@@ -54,7 +54,7 @@ def _read_history(reader: TableReader) -> list[tuple[Any, ...]]:
     ]
 
 
-def _read_receipts(reader: TableReader) -> list[tuple[Any, ...]]:
+def _read_receipts(reader: ServiceTableContext) -> list[tuple[Any, ...]]:
     """Return what protects the last answers that can be shown again, the newest first."""
     page = reader.gateway.latest_history(reader.caller, reader.policy, limit=_RECEIPT_LINES)
     rows: list[tuple[Any, ...]] = []
@@ -70,7 +70,7 @@ def _read_receipts(reader: TableReader) -> list[tuple[Any, ...]]:
     return rows
 
 
-def _read_columns(reader: TableReader) -> list[tuple[Any, ...]]:
+def _read_columns(reader: ServiceTableContext) -> list[tuple[Any, ...]]:
     def listed(sql: str) -> tuple[tuple[str, ...], ...]:
         listing = reader.gateway.call_free(reader.caller, reader.policy, "questions", "propose", {"sql": sql})
         assert isinstance(listing, Listing)
@@ -80,7 +80,7 @@ def _read_columns(reader: TableReader) -> list[tuple[Any, ...]]:
     return [(name, *row) for name in tables for row in listed(f"DESCRIBE {quote_name(name)}")]
 
 
-def _read_refusals(reader: TableReader) -> list[tuple[Any, ...]]:
+def _read_refusals(reader: ServiceTableContext) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     rows += reader.refusals.rows(None if reader.caller.role in _SEES_ALL else reader.caller.user)
     return rows
@@ -112,8 +112,8 @@ class ServiceTable:
     """By column, its position in the table."""
     limit: int | None
 
-    def run(self, reader: TableReader) -> Result:
-        reader.gateway.count_read(reader.caller)
+    def run(self, reader: ServiceTableContext) -> Result:
+        reader.gateway.rate_limit_read(reader.caller)
         rows = _TABLES[self.name][1](reader)[: self.limit]
         return Result(self.columns, [tuple(row[index] for index in self.selected) for row in rows])
 
@@ -132,7 +132,7 @@ def find_service_table(sql: str) -> ServiceTable | None:
     start = next((index for index, token in enumerate(tokens) if token.is_word("from", "table")), None)
     if start is None:
         return None
-    parts, rest = dotted_name(tokens[start + 1 :])
+    parts, rest = dotted_name_and_rest(tokens[start + 1 :])
     if len(parts) < 2 or parts[-2] != SCHEMA:
         return None
     name = parts[-1]
@@ -140,13 +140,13 @@ def find_service_table(sql: str) -> ServiceTable | None:
         raise Refusal(
             "42P01", f'relation "sfumato.{name[:60]}" does not exist', hint=f"There are {_service_table_list()}."
         )
-    alias, rest = _read_alias(rest, "limit")
-    chosen = _chosen_columns(name, tokens[:start], alias or name)
+    alias, rest = _alias_and_rest(rest, "limit")
+    chosen = _selected_columns_with_index(name, tokens[:start], alias or name)
     columns, selected = zip(*chosen, strict=True)
     return ServiceTable(name, columns, selected, _parse_limit(rest, name))
 
 
-def _read_alias(tokens: Sequence[SqlToken], *reserved: str) -> tuple[str, Sequence[SqlToken]]:
+def _alias_and_rest(tokens: Sequence[SqlToken], *reserved: str) -> tuple[str, Sequence[SqlToken]]:
     """Read the other name of a table or a column, after AS or alone, and return the tokens after it."""
     named = tokens[1:] if tokens and tokens[0].is_word("as") else tokens
     if not named or named[0].kind not in (TokenKind.WORD, TokenKind.QUOTED) or named[0].is_word(*reserved):
@@ -158,34 +158,34 @@ def _service_table_list() -> str:
     return ", ".join(f"sfumato.{name}" for name in _TABLES)
 
 
-def _chosen_columns(name: str, tokens: Sequence[SqlToken], alias: str) -> list[tuple[ResultColumn, int]]:
+def _selected_columns_with_index(name: str, tokens: Sequence[SqlToken], alias: str) -> list[tuple[ResultColumn, int]]:
     """Return the columns that a SELECT list names, with their positions in the table; all for TABLE."""
     if not tokens:
-        return _all_columns(name)
+        return _all_columns_with_index(name)
     items: list[list[SqlToken]] = [[]]
     for token in tokens[1:]:
         if token.is_symbol(","):
             items.append([])
         else:
             items[-1].append(token)
-    return [column for item in items for column in _item_columns(name, item, alias)]
+    return [column for item in items for column in _columns_of_select_item(name, item, alias)]
 
 
-def _all_columns(name: str) -> list[tuple[ResultColumn, int]]:
+def _all_columns_with_index(name: str) -> list[tuple[ResultColumn, int]]:
     return [(ResultColumn(column, oid), index) for index, (column, oid) in enumerate(_TABLES[name][0].items())]
 
 
-def _item_columns(name: str, item: Sequence[SqlToken], alias: str) -> list[tuple[ResultColumn, int]]:
+def _columns_of_select_item(name: str, item: Sequence[SqlToken], alias: str) -> list[tuple[ResultColumn, int]]:
     """Return the columns of one item: a star, or a column; after the table's name or not, under another name or not."""
     is_star = bool(item) and item[-1].is_symbol("*")
-    parts, rest = dotted_name(item[:-2] if is_star else item)
-    shown, rest = _read_alias(rest)
+    parts, rest = dotted_name_and_rest(item[:-2] if is_star else item)
+    shown, rest = _alias_and_rest(rest)
     qualifier = (parts if is_star else parts[:-1])[-1:]
     if rest or not (parts or is_star) or qualifier not in ([], [alias]) or (is_star and len(item) == 2):
         raise _whole_table_refusal(name)
     if is_star:
-        return _all_columns(name)
-    for column, index in _all_columns(name):
+        return _all_columns_with_index(name)
+    for column, index in _all_columns_with_index(name):
         if column.name == parts[-1]:
             return [(replace(column, name=shown or column.name), index)]
     raise Refusal("42703", f"sfumato.{name} has no such column", hint=f"It has {', '.join(_TABLES[name][0])}.")

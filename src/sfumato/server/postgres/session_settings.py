@@ -157,7 +157,7 @@ class SessionSettings:
         self._defaults = _DEFAULTS | own
         self._values = dict(self._defaults)
         for name, value in startup.items():
-            self._values[name.lower()] = self._check_value(name.lower(), value)
+            self._values[name.lower()] = self._validated_value(name.lower(), value)
         self._defaults = dict(self._values)  # RESET returns to what the connection was opened with
         self._before_transaction: dict[str, str] | None = None
         self._local: dict[str, str | None] = {}
@@ -165,9 +165,9 @@ class SessionSettings:
     def show(self, name: str) -> str:
         name = name.lower()
         if name not in self._values:
-            if name in _known_terms():
+            if name in _known_setting_names():
                 return ""
-            raise _unknown_setting(name)
+            raise _unknown_setting_refusal(name)
         return self._values[name]
 
     def items(self) -> list[tuple[str, str]]:
@@ -179,7 +179,7 @@ class SessionSettings:
         if value is None:
             self.reset(name)
         else:
-            self._values[name] = self._check_value(name, value)
+            self._values[name] = self._validated_value(name, value)
         if local and self._before_transaction is not None:
             self._local.setdefault(name, before)
 
@@ -227,20 +227,20 @@ class SessionSettings:
         """Return the price of a statement: its comment's terms replace the connection's amount; empty for none."""
         for name, value in comment.items():
             if name not in PRICE_TERMS:
-                raise _unknown_setting(f"{PREFIX}{name}")
-            self._check_value(f"{PREFIX}{name}", value)
+                raise _unknown_setting_refusal(f"{PREFIX}{name}")
+            self._validated_value(f"{PREFIX}{name}", value)
         written = {name: self._values[key] for name in PRICE_TERMS if (key := f"{PREFIX}{name}") in self._values}
         if any(name in comment for name in _AMOUNTS):
             written = {name: value for name, value in written.items() if name not in _AMOUNTS}
         return {name: PRICE_TERMS[name](value) for name, value in {**written, **comment}.items()}
 
-    def _check_value(self, name: str, value: str) -> str:
+    def _validated_value(self, name: str, value: str) -> str:
         if len(value) > _MAX_VALUE_LENGTH or "\0" in value:
             raise Refusal("22023", f"the value of {name[:60]} is too long", hint="Set a shorter value.")
         if name.startswith(PREFIX):
-            return _checked_term(name, value)
+            return _validated_term(name, value)
         if name not in self._defaults:
-            raise _unknown_setting(name)
+            raise _unknown_setting_refusal(name)
         if name in _READ_ONLY or name in ("server_version", "server_version_num", "session_authorization"):
             raise Refusal("55P02", f"{name} cannot be changed", hint="Leave it out.")
         if name in _FIXED and value.strip().strip("'\"").lower() not in _FIXED[name][1]:
@@ -255,7 +255,7 @@ def parse_token_price(text: str) -> dict[str, str]:
     """Parse a token's own price, such as ``epsilon=0.1``; refuse one that no question could have."""
     terms = parse_price_comment(text)
     for name, value in terms.items():
-        _checked_term(f"{PREFIX}{name}", value)
+        _validated_term(f"{PREFIX}{name}", value)
     if terms and not has_amount(terms):
         raise Refusal("22023", "a price needs an amount", hint="Write epsilon=0.1, within=50 or rho=0.01.")
     return terms
@@ -266,14 +266,14 @@ def has_amount(price: Mapping[str, Any]) -> bool:
     return any(name in price for name in _AMOUNTS)
 
 
-def _known_terms() -> set[str]:
+def _known_setting_names() -> set[str]:
     return {f"{PREFIX}{name}" for name in (*PRICE_TERMS, *_OTHER_TERMS)}
 
 
-def _checked_term(name: str, value: str) -> str:
+def _validated_term(name: str, value: str) -> str:
     parse = {**PRICE_TERMS, **_OTHER_TERMS}.get(name.removeprefix(PREFIX))
     if parse is None:
-        raise _unknown_setting(name)
+        raise _unknown_setting_refusal(name)
     try:
         parse(value)
     except InvalidParameter as error:
@@ -282,8 +282,8 @@ def _checked_term(name: str, value: str) -> str:
     return value
 
 
-def _unknown_setting(name: str) -> Refusal:
-    close = difflib.get_close_matches(name[:60], [*_known_terms(), *_DEFAULTS], n=1)
+def _unknown_setting_refusal(name: str) -> Refusal:
+    close = difflib.get_close_matches(name[:60], [*_known_setting_names(), *_DEFAULTS], n=1)
     hint = (
         f"Did you mean {close[0]}?" if close else "The price is set by sfumato.epsilon, sfumato.within or sfumato.rho."
     )

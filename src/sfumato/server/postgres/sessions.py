@@ -29,15 +29,15 @@ from sfumato.privacy.numbers import exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres import protocol, types
 from sfumato.server.postgres.answering import StatementSource, StatementTerms
-from sfumato.server.postgres.error_reports import error_message, notice_message, unsupported_rule
+from sfumato.server.postgres.error_reports import error_message, notice_message, rule_if_unsupported
 from sfumato.server.postgres.lexing import StatementText
 from sfumato.server.postgres.parameters import parameter_count, parameter_oids
 from sfumato.server.postgres.results import (
     Result,
     ResultColumns,
-    column_formats,
     copy_messages,
     encode_cells,
+    formats_by_column,
     row_description_message,
     text_result,
 )
@@ -54,7 +54,7 @@ from sfumato.server.postgres.statements import (
     NoEffect,
     Refusal,
     ResetSetting,
-    Rows,
+    RowsStatement,
     SetSetting,
     ShowSetting,
     Statement,
@@ -156,7 +156,7 @@ class Session:
         self._asks_curator = False
         """Whether the curator was asked for something in the reply that is being made."""
         self._authenticated_until = 0.0
-        self._recall_message = lru_cache(_RECALLED_MESSAGES)(protocol.decode)
+        self._recall_message = lru_cache(_RECALLED_MESSAGES)(protocol.decode_message)
         """Decodes short messages, which clients repeat; not shared, so that nobody's time tells what others send."""
 
     def cancel(self) -> None:
@@ -173,7 +173,7 @@ class Session:
         A body that cannot be decoded is an error like any other: the next message begins where its length says.
         """
         try:
-            message = (self._recall_message if len(body) <= _RECALLED_BYTES else protocol.decode)(kind, body)
+            message = (self._recall_message if len(body) <= _RECALLED_BYTES else protocol.decode_message)(kind, body)
         except protocol.ProtocolViolation as violation:
             if kind not in protocol.STATEMENT_MESSAGES:
                 raise
@@ -207,7 +207,7 @@ class Session:
                 await self._handle_extended_message(message)
         except Exception as error:  # whatever it is, it is reported as an error of this message
             self._skips_to_sync = True
-            await self._fail(error, *self._source_text(message))
+            await self._fail(error, *self._sql_and_offset(message))
         return Reply.LATER
 
     def _end_reply(self) -> Reply:
@@ -223,7 +223,7 @@ class Session:
             await self._source.authenticate()
             self._authenticated_until = now + AUTHENTICATED_SECONDS
 
-    def _source_text(self, message: protocol.FrontendMessage) -> tuple[str, int]:
+    def _sql_and_offset(self, message: protocol.FrontendMessage) -> tuple[str, int]:
         """Return the client's text that a message is about, and where its question begins."""
         named: PreparedStatement | Portal | None = None
         if isinstance(message, protocol.Execute):
@@ -237,7 +237,7 @@ class Session:
     async def _fail(self, error: Exception, sql: str, offset: int = 0) -> None:
         if self._transaction == _OPEN:
             self._transaction = _FAILED
-        rule = unsupported_rule(error)
+        rule = rule_if_unsupported(error)
         if rule is not None:
             self._source.count_refusal(rule)
         await self._outbox.send(error_message(error, sql[offset:], offset))
@@ -262,7 +262,7 @@ class Session:
 
     async def _require_one_question(self, statements: Sequence[Statement]) -> None:
         """Refuse a text with two questions before either is asked: its reader could see the price of one only."""
-        selections = self._selected_rows(statements)
+        selections = self._selections_to_run(statements)
         if len(selections) < 2:
             return
         asked = [each for each in selections if await self._source.is_question(each.sql)]
@@ -274,16 +274,16 @@ class Session:
                 hint="Send them one after the other.",
             )
 
-    def _selected_rows(self, statements: Sequence[Statement]) -> list[Rows]:
+    def _selections_to_run(self, statements: Sequence[Statement]) -> list[RowsStatement]:
         """Return what the statements of a text select, and what the open cursors do that it fetches for the first
         time.
         """
-        selections: list[Rows] = []
-        cursors: dict[str, Rows] = {}
+        selections: list[RowsStatement] = []
+        cursors: dict[str, RowsStatement] = {}
         declared: set[str] = set()
         for statement in statements:
             match statement:
-                case Rows():
+                case RowsStatement():
                     selections.append(statement)
                 case CopyOut(rows=rows):
                     selections.append(rows)
@@ -292,12 +292,12 @@ class Session:
                     declared.add(name)
                 case FetchCursor(name=name) if name not in declared and name in self._portals:
                     portal = self._portals[name]
-                    if isinstance(portal.statement, Rows) and portal.remaining is None:
+                    if isinstance(portal.statement, RowsStatement) and portal.remaining is None:
                         cursors[name] = portal.statement
         return [*selections, *cursors.values()]
 
     async def _run_simple(self, statement: Statement) -> None:
-        portal = Portal(statement, ranges=self._ranges)
+        portal = Portal(statement, ranges=self._shows_ranges)
         if isinstance(statement, FetchCursor) and statement.shows:
             await self._outbox.send(row_description_message(await self._cursor_columns(statement.name)))
         await self._execute(portal, describe=True)
@@ -344,12 +344,12 @@ class Session:
         self._require_no_failed_transaction(statement)
         given = await self._given_oids(message, statement, text)
         oids = parameter_oids(text.tokens, given, self._column_types())
-        self._prepared[message.name] = PreparedStatement(statement, oids, self._ranges, message.sql)
+        self._prepared[message.name] = PreparedStatement(statement, oids, self._shows_ranges, message.sql)
 
     async def _given_oids(self, message: protocol.Parse, statement: Statement, text: StatementText) -> tuple[int, ...]:
         """Return the types of parameters that the client or the catalog says; 0 where neither does."""
         count = parameter_count(text.tokens)
-        if not isinstance(statement, Rows) or not count:
+        if not isinstance(statement, RowsStatement) or not count:
             return message.parameter_oids
         said = await self._source.parameter_oids(statement.sql, count)
         if said is None:
@@ -371,7 +371,7 @@ class Session:
         if len(message.parameters) != expected or len(message.parameter_formats) not in (0, 1, expected):
             rule = f"Bind has {len(message.parameters)} parameters, and the statement has {expected}"
             raise protocol.ProtocolViolation(rule)
-        formats = column_formats(message.parameter_formats, expected)
+        formats = formats_by_column(message.parameter_formats, expected)
         parameters = tuple(
             types.decode_parameter(raw, oid, form)
             for raw, oid, form in zip(message.parameters, prepared.parameter_oids, formats, strict=True)
@@ -412,7 +412,7 @@ class Session:
         if portal.columns is not None:
             return portal.columns
         match statement:
-            case Rows():
+            case RowsStatement():
                 await self._record_whether_curator_asked(statement)
                 cancelled = self._cancellable.cancelled
                 return await self._source.describe(statement, portal.parameters, cancelled, ranges=portal.ranges)
@@ -454,9 +454,11 @@ class Session:
         """Run a portal, or continue it: a question is asked at most once. Send its rows and its tag."""
         statement = portal.statement
         match statement:
-            case Rows() | Explain() | ShowSetting():
+            case RowsStatement() | Explain() | ShowSetting():
                 await self._run_once(portal, describe=describe)
-                await self._send_rows(portal, max_rows or None, "SELECT" if isinstance(statement, Rows) else None)
+                await self._send_rows(
+                    portal, max_rows or None, "SELECT" if isinstance(statement, RowsStatement) else None
+                )
             case FetchCursor():
                 await self._fetch(statement, portal.formats)
             case CopyOut():
@@ -484,11 +486,11 @@ class Session:
             await self._record_whether_curator_asked(statement.rows)
             price = self._settings.price(statement.rows.price)
             return await self._source.explain(statement.rows, portal.parameters, price)
-        assert isinstance(statement, Rows)
+        assert isinstance(statement, RowsStatement)
         return await self._run_rows(statement, portal.parameters, portal.columns, ranges=portal.ranges)
 
     async def _run_rows(
-        self, rows: Rows, parameters: Sequence[Any], columns: ResultColumns | None, *, ranges: bool
+        self, rows: RowsStatement, parameters: Sequence[Any], columns: ResultColumns | None, *, ranges: bool
     ) -> Result:
         await self._record_whether_curator_asked(rows)
         self._source.limit.most = None if self._settings.most is None else exact(self._settings.most, "most")
@@ -497,7 +499,7 @@ class Session:
         self._has_charged |= result.charged
         return result
 
-    async def _record_whether_curator_asked(self, rows: Rows) -> None:
+    async def _record_whether_curator_asked(self, rows: RowsStatement) -> None:
         self._asks_curator = self._asks_curator or not await self._source.reads_catalog(rows.sql)
 
     async def _send_notes(self, result: Result) -> None:
@@ -508,7 +510,7 @@ class Session:
 
     async def _send_rows(self, portal: Portal, count: int | None, verb: str | None) -> None:
         assert portal.columns is not None and portal.remaining is not None  # noqa: PT018
-        formats = column_formats(portal.formats, len(portal.columns))
+        formats = formats_by_column(portal.formats, len(portal.columns))
         sent = 0
         for row in islice(portal.remaining, count):
             await self._outbox.send(protocol.data_row(encode_cells(row, portal.columns, formats)))
@@ -523,7 +525,7 @@ class Session:
         cursor = self._require_portal(statement.name)
         await self._run_once(cursor, describe=False)
         assert cursor.columns is not None and cursor.remaining is not None  # noqa: PT018
-        own_formats = column_formats(formats, len(cursor.columns))
+        own_formats = formats_by_column(formats, len(cursor.columns))
         moved = 0
         for row in islice(cursor.remaining, statement.count):
             if statement.shows:
@@ -669,11 +671,11 @@ class Session:
             del self._portals[name]
 
     @property
-    def _ranges(self) -> bool:
+    def _shows_ranges(self) -> bool:
         return self._settings.ranges or self._source.published is not None
 
 
 def _question_offset(statement: Statement) -> int:
     """Return where the question of a statement begins in the client's text."""
     rows = statement.rows if isinstance(statement, (CopyOut, DeclareCursor, Explain)) else statement
-    return rows.offset if isinstance(rows, Rows) else 0
+    return rows.offset if isinstance(rows, RowsStatement) else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sfumato.server.postgres.error_reports import UNFINISHED
 from sfumato.server.postgres.lexing import MAX_TOKENS, StatementText, TooManyTokens, UnfinishedText, split_statements
-from sfumato.server.postgres.statements import Refusal, Statement, classify
+from sfumato.server.postgres.statements import Refusal, Statement, classify_statement
 from sfumato.server.requests.calls import run_in_thread
 
 MAX_SQL_BYTES = 65536
@@ -24,7 +24,7 @@ def _classify_all(sql: str) -> list[tuple[StatementText, Statement]]:
 
 def _classify(text: StatementText) -> Statement:
     try:
-        return classify(text)
+        return classify_statement(text)
     except Refusal as refusal:
         if refusal.position:
             refusal.position += text.offset

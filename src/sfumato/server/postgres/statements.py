@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from sfumato.quick_dataclass import dataclass
-from sfumato.server.postgres.lexing import SqlToken, StatementText, TokenKind, dotted_name, skip_words
+from sfumato.server.postgres.lexing import SqlToken, StatementText, TokenKind, dotted_name_and_rest, skip_words
 
 
 class Refusal(Exception):
@@ -76,7 +76,7 @@ class DeclareCursor:
     """DECLARE: a cursor over a statement's rows, which ``holds`` beyond its transaction or not."""
 
     name: str
-    rows: Rows
+    rows: RowsStatement
     holds: bool = False
 
 
@@ -111,13 +111,13 @@ class CopyFormat:
 class CopyOut:
     """COPY (…) TO STDOUT."""
 
-    rows: Rows
+    rows: RowsStatement
     format: CopyFormat
 
 
 @dataclass(frozen=True)
 class Explain:
-    rows: Rows
+    rows: RowsStatement
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class NoEffect:
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowsStatement:
     """A statement that returns rows: a question, or one about the catalog. With its own price, from a leading
     comment.
     """
@@ -152,7 +152,7 @@ Statement = (
     | CopyOut
     | Explain
     | NoEffect
-    | Rows
+    | RowsStatement
 )
 
 _ROW_WORDS = ("select", "with", "values", "table", "from", "describe", "summarize", "pivot")
@@ -164,7 +164,7 @@ _WRITE_WORDS = (
 _READ_HINT = "Questions are SELECT statements: SELECT COUNT(*) FROM a table of \\dt."
 
 
-def classify(text: StatementText) -> Statement:
+def classify_statement(text: StatementText) -> Statement:
     """Return what a statement asks for; raise ``Refusal`` for what is not possible here."""
     first = text.tokens[0]
     if first.is_word(*_ROW_WORDS) or first.is_symbol("("):
@@ -180,14 +180,14 @@ def classify(text: StatementText) -> Statement:
     return parse(text)
 
 
-def _rows_statement(text: StatementText, start: int, stop: int) -> Rows:
+def _rows_statement(text: StatementText, start: int, stop: int) -> RowsStatement:
     """Return the statement between two positions, with the price of a comment before it or before all."""
     index = next(index for index, token in enumerate(text.tokens) if token.start >= start)
     first = text.tokens[index].start
     comment = _PRICE_COMMENT.match(text.sql, text.tokens[index - 1].end if index else 0)
     comment = comment if comment is not None and comment.end() <= first else _PRICE_COMMENT.match(text.sql)
     price = {} if comment is None else parse_price_comment(comment[1])
-    return Rows(text.sql[first:stop].rstrip(), price, text.offset + first)
+    return RowsStatement(text.sql[first:stop].rstrip(), price, text.offset + first)
 
 
 _PRICE_COMMENT = re.compile(r"\s*/\*\+?\s*sfumato\b([^*]*)\*/", re.IGNORECASE)
@@ -229,7 +229,7 @@ def _parse_set(text: StatementText) -> Statement:
         return SetSetting("client_encoding", _setting_value(text, tokens[1:]), local)
     if tokens and tokens[0].is_word("role", "session", "authorization"):
         raise Refusal("42501", "the user of a connection cannot be changed", hint="Connect as another user instead.")
-    parts, rest = dotted_name(tokens)
+    parts, rest = dotted_name_and_rest(tokens)
     if not parts or not rest or not (rest[0].is_symbol("=") or rest[0].is_word("to")):
         raise Refusal("42601", "SET needs a setting and a value", hint="Write SET sfumato.epsilon = '0.1'.")
     return SetSetting(".".join(parts).lower(), _setting_value(text, rest[1:]), local)
@@ -246,7 +246,7 @@ def _setting_value(text: StatementText, tokens: Sequence[SqlToken]) -> str | Non
 
 
 def _parse_reset(text: StatementText) -> Statement:
-    parts, _ = dotted_name(text.tokens[1:])
+    parts, _ = dotted_name_and_rest(text.tokens[1:])
     if not parts:
         raise Refusal("42601", "RESET needs a setting", hint="Write RESET sfumato.epsilon, or RESET ALL.")
     return ResetSetting(None if parts == ["all"] else ".".join(parts).lower())
@@ -260,7 +260,7 @@ def _parse_show(text: StatementText) -> Statement:
         return ShowSetting("transaction_isolation")
     if tokens and tokens[0].is_word("time"):
         return ShowSetting("timezone")
-    parts, _ = dotted_name(tokens)
+    parts, _ = dotted_name_and_rest(tokens)
     if not parts:
         raise Refusal("42601", "SHOW needs a setting", hint="Write SHOW sfumato.epsilon, or SHOW ALL.")
     return ShowSetting(".".join(parts).lower())
@@ -293,7 +293,7 @@ def _parse_discard(text: StatementText) -> Statement:
 
 
 def _parse_deallocate(text: StatementText) -> Statement:
-    parts, _ = dotted_name(skip_words(text.tokens[1:], "prepare"))
+    parts, _ = dotted_name_and_rest(skip_words(text.tokens[1:], "prepare"))
     if not parts:
         raise Refusal("42601", "DEALLOCATE needs a prepared statement", hint="Write DEALLOCATE ALL.")
     return Deallocate(None if parts == ["all"] else parts[0])
@@ -303,7 +303,7 @@ def _parse_deallocate(text: StatementText) -> Statement:
 
 
 def _parse_declare(text: StatementText) -> Statement:
-    parts, options = dotted_name(text.tokens[1:])
+    parts, options = dotted_name_and_rest(text.tokens[1:])
     rest = skip_words(
         options, "binary", "asensitive", "insensitive", "no", "scroll", "cursor", "with", "without", "hold"
     )
@@ -316,7 +316,7 @@ def _parse_declare(text: StatementText) -> Statement:
             "cursors return text, not binary values",
             hint="Leave out BINARY, or ask for binary results in Bind.",
         )
-    _require_rows(rest[1])
+    _require_query_start(rest[1])
     holds = "hold" in words and "without" not in words
     return DeclareCursor(parts[0], _rows_statement(text, rest[1].start, len(text.sql)), holds)
 
@@ -327,7 +327,7 @@ def _parse_fetch(text: StatementText) -> Statement:
     source = next((index for index, token in enumerate(tokens) if token.is_word("from", "in")), -1)
     name_tokens = tokens[source + 1 :] if source >= 0 else tokens[-1:]
     direction = tokens[:source] if source >= 0 else tokens[:-1]
-    parts, rest = dotted_name(name_tokens)
+    parts, rest = dotted_name_and_rest(name_tokens)
     if not parts or rest:
         raise Refusal("42601", "FETCH needs a cursor", hint="Write FETCH 100 FROM c.")
     return FetchCursor(parts[0], _fetch_count(direction), shows)
@@ -346,7 +346,7 @@ def _fetch_count(direction: Sequence[SqlToken]) -> int | None:
 
 
 def _parse_close(text: StatementText) -> Statement:
-    parts, _ = dotted_name(text.tokens[1:])
+    parts, _ = dotted_name_and_rest(text.tokens[1:])
     if not parts:
         raise Refusal("42601", "CLOSE needs a cursor", hint="Write CLOSE c, or CLOSE ALL.")
     return CloseCursor(None if parts == ["all"] else parts[0])
@@ -359,13 +359,13 @@ def _parse_copy(text: StatementText) -> Statement:
     tokens = text.tokens
     if len(tokens) > 1 and tokens[1].is_symbol("("):
         end = _closing_parenthesis(tokens, 1)
-        _require_rows(tokens[2])
+        _require_query_start(tokens[2])
         rows, rest = _rows_statement(text, tokens[2].start, tokens[end].start), tokens[end + 1 :]
     else:
-        parts, after_name = dotted_name(tokens[1:])
+        parts, after_name = dotted_name_and_rest(tokens[1:])
         rest = tuple(after_name)
         name = ".".join(quote_name(part) for part in parts)
-        rows = Rows(f"SELECT * FROM {name}", {}, text.offset)
+        rows = RowsStatement(f"SELECT * FROM {name}", {}, text.offset)
     if not rest or not rest[0].is_word("to"):
         raise Refusal("25006", "cannot execute COPY FROM: this server only answers questions", hint=_READ_HINT)
     if len(rest) < 2 or not rest[1].is_word("stdout"):
@@ -455,16 +455,16 @@ def _parse_explain(text: StatementText) -> Statement:
         raise Refusal("0A000", "EXPLAIN returns plain text only", hint="Use EXPLAIN without FORMAT.")
     if not tokens:
         raise Refusal("42601", "EXPLAIN needs a question", hint="Write EXPLAIN SELECT …")
-    _require_rows(tokens[0])
+    _require_query_start(tokens[0])
     return Explain(_rows_statement(text, tokens[0].start, len(text.sql)))
 
 
-def _require_rows(token: SqlToken) -> None:
+def _require_query_start(token: SqlToken) -> None:
     if not token.is_word(*_ROW_WORDS) and not token.is_symbol("("):
         raise Refusal("25006", "this server only answers questions", hint=_READ_HINT, position=token.start + 1)
 
 
-def _no_effect(tag: str) -> Callable[[StatementText], Statement]:
+def _no_effect_parser(tag: str) -> Callable[[StatementText], Statement]:
     return lambda _: NoEffect(tag)
 
 
@@ -492,8 +492,8 @@ _PARSERS: Mapping[str, Callable[[StatementText], Statement]] = {
     "close": _parse_close,
     "copy": _parse_copy,
     "explain": _parse_explain,
-    "listen": _no_effect("LISTEN"),
-    "unlisten": _no_effect("UNLISTEN"),
+    "listen": _no_effect_parser("LISTEN"),
+    "unlisten": _no_effect_parser("UNLISTEN"),
     "prepare": _refuse_prepare,
     "execute": _refuse_prepare,
 }

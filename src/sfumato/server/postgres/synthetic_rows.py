@@ -22,7 +22,7 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres.catalog import rewriting
 from sfumato.server.postgres.catalog.answering import parse_query
 from sfumato.server.postgres.catalog.database import locked_engine
-from sfumato.server.postgres.catalog.engine_process import Limits
+from sfumato.server.postgres.catalog.engine_process import StatementLimits
 from sfumato.server.postgres.catalog.parsing import NODES, named_tables, printable_name
 from sfumato.server.postgres.catalog.types import CatalogColumn, result_oid
 
@@ -54,14 +54,14 @@ class RowsAnswer:
     rows: Sequence[tuple[Any, ...]]
 
 
-def table_names(sql: str, known: Collection[str], database: str) -> list[str] | None:
+def synthetic_tables_read(sql: str, known: Collection[str], database: str) -> list[str] | None:
     """Return the known tables that a SELECT reads, in lower case and once each; None if it reads none of them.
 
     Raises: Unsupported: It reads other tables beside them.
     """
     tree = parse_query(sql)
     read = [] if tree is None else [*named_tables(tree)]
-    others = [table for table in read if not _is_known(table, known, database)]
+    others = [table for table in read if not _is_synthetic_table(table, known, database)]
     if len(others) == len(read):
         return None
     if others:
@@ -72,7 +72,7 @@ def table_names(sql: str, known: Collection[str], database: str) -> list[str] | 
     return list(dict.fromkeys(table.name.lower() for table in read))
 
 
-def _is_known(table: exp.Table, known: Collection[str], database: str) -> bool:
+def _is_synthetic_table(table: exp.Table, known: Collection[str], database: str) -> bool:
     is_public = table.db.lower() in ("", "public") and table.catalog.lower() in ("", database.lower())
     return is_public and table.name.lower() in known
 
@@ -93,13 +93,13 @@ class SyntheticRows:
 
     def describe(self, sql: str, parameters: Sequence[Any]) -> tuple[CatalogColumn, ...]:
         """Return the columns of a statement, which is bound but not run."""
-        rows, _ = self._fetch(f"DESCRIBE {self._generate(sql, parameters)}")
+        rows, _ = self._fetch_rows_and_letters(f"DESCRIBE {self._generate_duckdb_sql(sql, parameters)}")
         return tuple(CatalogColumn(name, result_oid(kind)) for name, kind, *_ in rows)
 
     def run(self, sql: str, parameters: Sequence[Any]) -> RowsAnswer:
         """Run a statement within the limits."""
         columns = self.describe(sql, parameters)
-        rows, letters = self._fetch(self._generate(sql, parameters))
+        rows, letters = self._fetch_rows_and_letters(self._generate_duckdb_sql(sql, parameters))
         if len(rows) > MAX_ROWS or letters > MAX_LETTERS:
             rule = f"one statement can return at most {MAX_ROWS:,} synthetic rows and {MAX_LETTERS:,} characters"
             raise _synthetic_refusal(
@@ -111,11 +111,11 @@ class SyntheticRows:
         """End the statement that runs, from another thread."""
         self._engine.interrupt()
 
-    def _fetch(self, statement: str) -> tuple[list[tuple[Any, ...]], int]:
+    def _fetch_rows_and_letters(self, statement: str) -> tuple[list[tuple[Any, ...]], int]:
         if not self._lock.acquire(timeout=TIME_LIMIT):
             raise TooManyRequests("a user runs one statement over synthetic rows at a time", 5)
         try:
-            answer = self._engine.run(statement, Limits(TIME_LIMIT, MAX_ROWS, MAX_LETTERS))
+            answer = self._engine.run(statement, StatementLimits(TIME_LIMIT, MAX_ROWS, MAX_LETTERS))
         finally:
             self._lock.release()
         if answer is None:
@@ -123,14 +123,14 @@ class SyntheticRows:
             raise _synthetic_refusal("statement", rule, "check the names of columns in \\d, or ask for less at once")
         return answer
 
-    def _generate(self, sql: str, parameters: Sequence[Any]) -> str:
+    def _generate_duckdb_sql(self, sql: str, parameters: Sequence[Any]) -> str:
         tree = parse_query(sql)
         assert tree is not None, "table_names has parsed it"
         _refuse_constructs(tree)
         rewritten = tree.copy()
         _bind_parameters(rewritten, parameters)
         rewriting.fold_identifiers(rewritten)
-        rewriting.name_columns(rewritten)
+        rewriting.alias_unnamed_columns(rewritten)
         for column in rewritten.find_all(exp.Column):
             column.set("db", None)
             column.set("catalog", None)
@@ -170,10 +170,10 @@ def _bind_parameters(tree: exp.Query, parameters: Sequence[Any]) -> None:
             )
         value = parameters[int(node.name) - 1]
         is_count = isinstance(node.parent, (exp.Limit, exp.Offset)) and isinstance(value, str) and value.isdecimal()
-        node.replace(_literal(int(value) if is_count else value))
+        node.replace(_literal_expression(int(value) if is_count else value))
 
 
-def _literal(value: Any) -> exp.Expr:
+def _literal_expression(value: Any) -> exp.Expr:
     if value is None:
         return exp.Null()
     if isinstance(value, bool):

@@ -35,9 +35,9 @@ from sfumato.server.gateway import Gateway
 from sfumato.server.people.users import Caller
 from sfumato.server.postgres import types
 from sfumato.server.postgres.catalog.described_relations import DescribedColumn, DescribedRelation
-from sfumato.server.postgres.lexing import blank_database
+from sfumato.server.postgres.lexing import blank_out_database_name
 from sfumato.server.postgres.results import Result, ResultColumn, ResultColumns, answer_result
-from sfumato.server.postgres.synthetic_rows import RowsAnswer, SyntheticRows, table_names, write_table_files
+from sfumato.server.postgres.synthetic_rows import RowsAnswer, SyntheticRows, synthetic_tables_read, write_table_files
 
 if TYPE_CHECKING:
     import pyarrow
@@ -59,7 +59,7 @@ _V = TypeVar("_V")
 
 
 @dataclass(frozen=True, eq=False)
-class Purchase:
+class BoughtModel:
     """A bought model, or linked ones, with their tables as this database names them."""
 
     line: int
@@ -69,14 +69,14 @@ class Purchase:
     """By the name of each table here, that of the private table."""
 
     @classmethod
-    def of(cls, line: int, model: Synthetic | SyntheticTables, policy_tables: Sequence[str]) -> Purchase:
+    def of(cls, line: int, model: Synthetic | SyntheticTables, policy_tables: Sequence[str]) -> BoughtModel:
         """Name the tables of a model after their private tables and the line on which it was bought."""
         if isinstance(model, SyntheticTables):
-            names = [_table_name(table, line, policy_tables) for table in model.names]
+            names = [_unused_table_name(table, line, policy_tables) for table in model.names]
             originals = dict(zip(names, model.names, strict=True))
             return cls(line, model.renamed(*names), str(model.price), originals)
         table = model.released.table or "rows"
-        name = _table_name(table, line, policy_tables)
+        name = _unused_table_name(table, line, policy_tables)
         renamed = replace(model, released=replace(model.released, table=name))
         return cls(line, renamed, str(model.guarantee), {name: table})
 
@@ -113,7 +113,7 @@ class Purchase:
         return f"{drawn}: reading them is free, and they belong to nobody"
 
 
-def _table_name(table: str, line: int, policy_tables: Sequence[str]) -> str:
+def _unused_table_name(table: str, line: int, policy_tables: Sequence[str]) -> str:
     suffix = f"{_SUFFIX}{line}"
     name = table[: _MAX_NAME - len(suffix.encode())].encode()[: _MAX_NAME - len(suffix)].decode(errors="ignore")
     while f"{name}{suffix}".lower() in policy_tables:
@@ -122,10 +122,10 @@ def _table_name(table: str, line: int, policy_tables: Sequence[str]) -> str:
 
 
 def _described_columns(rows: pyarrow.Table) -> list[DescribedColumn]:
-    return [DescribedColumn(column.name, _type_name(str(column.type))) for column in rows.schema]
+    return [DescribedColumn(column.name, _postgres_type_name(str(column.type))) for column in rows.schema]
 
 
-def _type_name(arrow_type: str) -> str:
+def _postgres_type_name(arrow_type: str) -> str:
     names = {
         "bool": "bool",
         "int": "int8",
@@ -145,10 +145,10 @@ class PurchaseCache:
         self._lock = threading.Lock()
         self._drawing = threading.Lock()
         """Held while rows are drawn, so that all connections see the same."""
-        self._purchases: OrderedDict[tuple[str, int], Purchase | None] = OrderedDict()
-        self._engines: OrderedDict[tuple[str, tuple[Purchase, ...]], SyntheticRows] = OrderedDict()
+        self._purchases: OrderedDict[tuple[str, int], BoughtModel | None] = OrderedDict()
+        self._engines: OrderedDict[tuple[str, tuple[BoughtModel, ...]], SyntheticRows] = OrderedDict()
 
-    def list_purchases(self, caller: Caller, policy: str) -> tuple[Purchase, ...]:
+    def list_purchases(self, caller: Caller, policy: str) -> tuple[BoughtModel, ...]:
         """Return what the caller may read, in the order of the ledger."""
         lines = self._gateway.bought_lines(caller, policy, KINDS)
         purchases = [
@@ -157,19 +157,19 @@ class PurchaseCache:
         ]
         return tuple(purchase for purchase in purchases if purchase is not None)
 
-    def _purchase_reader(self, caller: Caller) -> Callable[[tuple[str, int]], Purchase | None]:
-        def read(key: tuple[str, int]) -> Purchase | None:
+    def _purchase_reader(self, caller: Caller) -> Callable[[tuple[str, int]], BoughtModel | None]:
+        def read(key: tuple[str, int]) -> BoughtModel | None:
             policy, line = key
             try:
                 model = self._gateway.answer_on_line(caller, policy, line).answer
             except NotThere:  # an earlier version kept no text of it
                 return None
             policy_tables = [name.lower() for name in self._gateway.served.curator(policy).policy.tables]
-            return Purchase.of(line, model, policy_tables)
+            return BoughtModel.of(line, model, policy_tables)
 
         return read
 
-    def engine(self, user: str, purchases: Sequence[Purchase]) -> SyntheticRows:
+    def engine(self, user: str, purchases: Sequence[BoughtModel]) -> SyntheticRows:
         """Return the engine of one user over the rows of some purchases, whose files stay as long as it does."""
         key = user, tuple(purchases)
         with self._drawing:
@@ -202,7 +202,7 @@ class PublishedTables:
     """Builds the catalog of the database with these tables beside those of the policy."""
     catalog: Any = field(init=False)
     """The catalog with the tables that were listed last."""
-    _purchases: Mapping[str, Purchase] = field(default_factory=dict)
+    _purchases: Mapping[str, BoughtModel] = field(default_factory=dict)
     """By the lower-cased name of each table."""
     _refusals: dict[tuple[object, ...], Unsupported | None] = field(default_factory=dict)
     """By text and parameters' types, why no model answers; None if one does."""
@@ -233,7 +233,7 @@ class PublishedTables:
 
     def describe(self, sql: str, parameters: Sequence[Any]) -> ResultColumns:
         """Return the columns of a statement's result."""
-        samples = tuple(_sample_like(value) for value in parameters)
+        samples = tuple(_sample_of_same_type(value) for value in parameters)
         if self._is_answered_by_model(sql, samples):
             answer = self._ask_model(sql, samples, DEFAULT_CONFIDENCE)
             return answer_result(answer, None, ranges=True, charged=False).columns
@@ -243,7 +243,7 @@ class PublishedTables:
         self, sql: str, parameters: Sequence[Any], columns: ResultColumns | None, confidence: str = DEFAULT_CONFIDENCE
     ) -> Result:
         """Return the rows of a statement."""
-        samples = tuple(_sample_like(value) for value in parameters)
+        samples = tuple(_sample_of_same_type(value) for value in parameters)
         if self._is_answered_by_model(sql, samples):
             answer = self._ask_model(sql, parameters, confidence)
             return answer_result(answer, columns, ranges=True, charged=False)
@@ -255,7 +255,7 @@ class PublishedTables:
     def explain(self, sql: str, parameters: Sequence[Any]) -> list[str]:
         """Say what answers a statement."""
         lines = ", ".join(str(purchase.line) for purchase in self._purchases_in(sql))
-        if self._is_answered_by_model(sql, tuple(_sample_like(value) for value in parameters)):
+        if self._is_answered_by_model(sql, tuple(_sample_of_same_type(value) for value in parameters)):
             return [f"free: answered from the model that was bought on line {lines}, with ranges"]
         return [f"free: computed over synthetic rows of line {lines}, without ranges"]
 
@@ -265,9 +265,9 @@ class PublishedTables:
             self._running.interrupt()
 
     def _named_tables(self, sql: str) -> list[str] | None:
-        return table_names(sql, self._purchases.keys(), self.database) if self.may_read(sql) else None
+        return synthetic_tables_read(sql, self._purchases.keys(), self.database) if self.may_read(sql) else None
 
-    def _purchases_in(self, sql: str) -> list[Purchase]:
+    def _purchases_in(self, sql: str) -> list[BoughtModel]:
         names = self._named_tables(sql) or ()
         return list(dict.fromkeys(self._purchases[name] for name in names))
 
@@ -280,14 +280,14 @@ class PublishedTables:
         if key not in self._refusals:
             if len(self._refusals) >= _MAX_REFUSALS:
                 self._refusals.clear()
-            self._refusals[key] = self._try_model(sql, samples)
+            self._refusals[key] = self._model_refusal_uncached(sql, samples)
         return self._refusals[key]
 
     def _ask_model(self, sql: str, parameters: Sequence[Any], confidence: str) -> Answer:
         (purchase,) = self._purchases_in(sql)
-        return purchase.answer(blank_database(sql, self.database), parameters, confidence)
+        return purchase.answer(blank_out_database_name(sql, self.database), parameters, confidence)
 
-    def _try_model(self, sql: str, samples: Sequence[Any]) -> Unsupported | None:
+    def _model_refusal_uncached(self, sql: str, samples: Sequence[Any]) -> Unsupported | None:
         if len(self._purchases_in(sql)) > 1:
             return Unsupported(
                 "join",
@@ -312,7 +312,7 @@ class PublishedTables:
             self._running = None
 
 
-def _sample_like(value: Any) -> Any:
+def _sample_of_same_type(value: Any) -> Any:
     """Return a value of the same type, with which columns and route are found."""
     return _SAMPLES.get(type(value), value)
 

@@ -52,7 +52,7 @@ class CellOutOfRange(Exception):
 # ── cells ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def text_cell(value: Any) -> str:
+def cell_text(value: Any) -> str:
     """Return the text of a value as PostgreSQL writes it."""
     if isinstance(value, bool):
         return "t" if value else "f"
@@ -63,7 +63,7 @@ def text_cell(value: Any) -> str:
     if isinstance(value, dt.date):
         return value.isoformat()
     if isinstance(value, (list, tuple)):
-        return "{" + ",".join(map(_array_item, value)) + "}"
+        return "{" + ",".join(map(_array_item_text, value)) + "}"
     return str(value)
 
 
@@ -75,10 +75,10 @@ def _float_text(value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
 
 
-def _array_item(value: Any) -> str:
+def _array_item_text(value: Any) -> str:
     if value is None:
         return "NULL"
-    item = text_cell(value)
+    item = cell_text(value)
     if isinstance(value, (list, tuple)) or (item and item.isalnum() and item.upper() != "NULL"):
         return item
     escaped = item.replace("\\", "\\\\").replace('"', '\\"')
@@ -88,7 +88,7 @@ def _array_item(value: Any) -> str:
 def encode_text(value: Any, oid: int = TEXT) -> bytes | None:
     if value is None:
         return None
-    text = " ".join(map(text_cell, value)) if oid in _VECTORS and isinstance(value, (list, tuple)) else text_cell(value)
+    text = " ".join(map(cell_text, value)) if oid in _VECTORS and isinstance(value, (list, tuple)) else cell_text(value)
     return text.replace("\0", "").encode(errors="replace")
 
 
@@ -232,7 +232,7 @@ def _unpack_bool(raw: bytes) -> bool:
     return raw == b"\1"
 
 
-def _unpack_float(form: str) -> Callable[[bytes], Any]:
+def _float_unpacker(form: str) -> Callable[[bytes], Any]:
     unpack = _unpacker(form)
     return lambda raw: simplest_number(Decimal(repr(unpack(raw))))
 
@@ -283,8 +283,8 @@ _PARAMETER_TYPES: Mapping[int, ParameterType] = {
     INT2: ParameterType("smallint", _parse_integer, _unpacker("!h")),
     INT4: ParameterType("integer", _parse_integer, _unpacker("!i")),
     INT8: ParameterType("bigint", _parse_integer, _unpacker("!q")),
-    FLOAT4: ParameterType("real", _parse_decimal, _unpack_float("!f")),
-    FLOAT8: ParameterType("double precision", _parse_decimal, _unpack_float("!d")),
+    FLOAT4: ParameterType("real", _parse_decimal, _float_unpacker("!f")),
+    FLOAT8: ParameterType("double precision", _parse_decimal, _float_unpacker("!d")),
     NUMERIC: ParameterType("numeric", _parse_decimal, _unpack_numeric),
     26: ParameterType("oid", _parse_integer, _unpacker("!I")),
     **{oid: ParameterType("array", str, _unpack_array) for oid in (1000, 1005, 1007, 1009, 1016, 1028)},

@@ -86,7 +86,7 @@ class DelayedProgress:
         self._doublings = doublings
         self._progress = progress
         self._started: float | None = None
-        self.late = 0
+        self.late_phases = 0
         """How many reading phases took longer than the clock allows."""
 
     def __call__(self, phase: str) -> None:
@@ -94,11 +94,11 @@ class DelayedProgress:
         if phase in _START_PHASES:
             self._started = self._clock.now()
         elif phase in _END_PHASES and self._started is not None:
-            self.late += self._clock.wait(self._started, self._doublings) > 0
+            self.late_phases += self._clock.wait(self._started, self._doublings) > 0
             self._started = None
 
 
-def cost_class(kind: str, proposal: Any) -> int:
+def delay_doublings(kind: str, proposal: Any) -> int:
     """Return the static cost class of a proposal, as a number of doublings of ``answer_after``.
 
     One for each step of the kind's cost class, for each join, per-unit grouping, window or unnested list in the plan,
@@ -129,7 +129,7 @@ class _DelayedOpening:
         self._doublings = doublings
         self._started = 0.0 if clock is None else clock.now()
         self._delayed = False
-        self.late = False
+        self.is_late = False
 
     def __call__(self, phase: str) -> None:
         if phase == _JOINING:
@@ -139,7 +139,7 @@ class _DelayedOpening:
         """Wait for the clock, once."""
         if self._clock is not None and not self._delayed:
             self._delayed = True
-            self.late = self._clock.wait(self._started, self._doublings) > 0
+            self.is_late = self._clock.wait(self._started, self._doublings) > 0
 
 
 class DelayedOpenings(Generic[T]):
@@ -210,12 +210,12 @@ class DelayedOpenings(Generic[T]):
             with self._lock:
                 del self._running[name]
                 self._ended += 1
-        if delayed.late:
+        if delayed.is_late:
             with suppress(SfumatoError):  # the policy is served even if the overrun cannot be recorded
                 self._overrun(name)
         return opened
 
-    def turns_begun(self) -> int | None:
+    def turns_begun_if_idle(self) -> int | None:
         """Return how many reopenings have begun; None while one lasts."""
         begun = self._begun  # counted before its thread starts
         return None if self._ended < begun else begun

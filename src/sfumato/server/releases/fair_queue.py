@@ -63,7 +63,7 @@ class QuestionRateLimit:
         self._balances[user] = balance - count, now
 
 
-class Work(Protocol):
+class QueuedWork(Protocol):
     """One release in the queue."""
 
     @property
@@ -82,7 +82,7 @@ class Work(Protocol):
 class _UserQueue:
     """The waiting releases of one user, and how many of theirs run here."""
 
-    queue: deque[Work] = field(default_factory=deque)
+    queue: deque[QueuedWork] = field(default_factory=deque)
     running: int = 0
 
 
@@ -106,7 +106,7 @@ class FairQueue:
         for thread in self._threads:
             thread.start()
 
-    def enqueue(self, work: Work) -> None:
+    def enqueue(self, work: QueuedWork) -> None:
         """Queue a release, or raise ``TooManyRequests`` if the queue, or this user's part of it, is full."""
         with self._changed:
             if self._draining:
@@ -131,7 +131,7 @@ class FairQueue:
         """Whether new work is refused."""
         return self._draining
 
-    def turns_begun(self) -> int | None:
+    def turns_begun_if_idle(self) -> int | None:
         """Return how many turns have begun; None while one lasts. Takes no lock: the same number twice means that no
         turn has begun in between, since the number is read first.
         """
@@ -153,7 +153,7 @@ class FairQueue:
             finally:
                 self._end_turn(work)
 
-    def _wait_for_next(self) -> Work | None:
+    def _wait_for_next(self) -> QueuedWork | None:
         """Wait for the next release whose turn it is; None when there will be no more."""
         with self._changed:
             while True:
@@ -164,7 +164,7 @@ class FairQueue:
                     return None
                 self._changed.wait(_POLL_SECONDS if self._waiting else None)
 
-    def _try_begin_next(self) -> Work | None:
+    def _try_begin_next(self) -> QueuedWork | None:
         """Start the first release of the first user who may start one, and move that user to the end."""
         for user in list(self._order):
             user_queue = self._users[user]
@@ -180,7 +180,7 @@ class FairQueue:
                 return work
         return None
 
-    def _end_turn(self, work: Work) -> None:
+    def _end_turn(self, work: QueuedWork) -> None:
         with self._changed:
             user_queue = self._users[work.user]
             user_queue.running -= 1

@@ -141,9 +141,9 @@ class Flights:
                 del self._by_request[request]
         return flight
 
-    def turns_begun(self) -> int | None:
+    def turns_begun_if_idle(self) -> int | None:
         """Return how many flights have had their turn; None while one has it."""
-        return self._turns.turns_begun()
+        return self._turns.turns_begun_if_idle()
 
     def stop_accepting(self) -> None:
         """Refuse new flights from now on."""
@@ -156,7 +156,7 @@ class Flights:
     def require_writable_file(self) -> None:
         """Raise ``LedgerUnavailable`` while the people file, which could not be written, still cannot."""
         if self._unavailable_since is not None:
-            self._running.probe()
+            self._running.require_writable()
             self._unavailable_since = None
 
     def try_begin(self, flight: Flight) -> bool:
@@ -201,7 +201,7 @@ class Flights:
             released = answer if isinstance(answer, FlightResult) else FlightResult.from_answer(answer)
         except BaseException as error:  # delivered to the waiting clients; the next flight gets its turn
             error_raised = error
-        self._store_and_deliver(flight, released, error_raised, phases.late)
+        self._store_and_deliver(flight, released, error_raised, phases.late_phases)
 
     def _store_and_deliver(
         self, flight: Flight, released: FlightResult | None, failure: BaseException | None, late: int
@@ -251,7 +251,7 @@ class _ChargeWatcher:
 
 @dataclass
 class _FlightWork:
-    """A flight as work in the queue (``fair_queue.Work``)."""
+    """A flight as work in the queue (``fair_queue.QueuedWork``)."""
 
     flight: Flight
     flights: Flights

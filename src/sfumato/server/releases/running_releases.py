@@ -103,15 +103,15 @@ class RunningReleases:
         self._database = database
         self._at_once = max_running
 
-    def try_begin(self, request: ReleaseKey, landed: Iterable[ReleaseKey] = ()) -> bool:
+    def try_begin(self, request: ReleaseKey, ended_requests: Iterable[ReleaseKey] = ()) -> bool:
         """Start a release; return False if its user has too many, or an equal request is running.
 
-        ``landed`` are requests that ended in this process while their rows could not be deleted; their rows are deleted
-        first.
+        ``ended_requests`` are requests that ended in this process while their rows could not be deleted; they are
+        deleted first.
         """
         with self._database.write_transaction() as rows:
             _delete_dead_processes(rows)
-            _delete_landed(rows, landed)
+            _delete_ended(rows, ended_requests)
             (user_count,) = rows.execute("SELECT count(*) FROM running WHERE user = ?", (request.user,)).fetchone()
             key_values = (request.account, request.user, request.id)
             is_running = rows.execute(
@@ -125,7 +125,7 @@ class RunningReleases:
             )
         return True
 
-    def probe(self) -> None:
+    def require_writable(self) -> None:
         """Write and delete a row; raise ``LedgerUnavailable`` if the file cannot be written."""
         with self._database.write_transaction() as rows:
             rows.execute(
@@ -221,7 +221,7 @@ class RunningReleases:
             )
             return frozenset(line for (line,) in line_rows)
 
-    def first_senders(self, account: str, requests: Iterable[str], besides: Iterable[str]) -> dict[str, str]:
+    def first_sender_by_request(self, account: str, requests: Iterable[str], besides: Iterable[str]) -> dict[str, str]:
         """Return who first sent each of these requests, leaving out users whose lines carry their names anyway."""
         ids, named_users = tuple(requests), frozenset(besides)
         marks = ", ".join("?" * len(ids))
@@ -246,11 +246,11 @@ def _delete_dead_processes(rows: sqlite3.Connection) -> None:
             rows.execute("DELETE FROM running WHERE rowid = ?", (number,))
 
 
-def _delete_landed(rows: sqlite3.Connection, landed: Iterable[ReleaseKey]) -> None:
+def _delete_ended(rows: sqlite3.Connection, ended_requests: Iterable[ReleaseKey]) -> None:
     """Delete the rows of ended flights of this process."""
     rows.executemany(
         "DELETE FROM running WHERE account = ? AND user = ? AND request = ? AND process = ?",
-        [(each.account, each.user, each.id, local_files.current_process_name()) for each in landed],
+        [(each.account, each.user, each.id, local_files.current_process_name()) for each in ended_requests],
     )
 
 
@@ -263,7 +263,7 @@ def _add_overruns(rows: sqlite3.Connection, account: str, late: int) -> None:
 
 def _has_room_for_copy(rows: sqlite3.Connection, request: ReleaseKey, stored: StoredRelease) -> bool:
     """Return whether the text is stored already, or the user has only a few copies of the line."""
-    if rows.execute("SELECT 1 FROM texts WHERE hash = ?", (_hash(stored.answer),)).fetchone():
+    if rows.execute("SELECT 1 FROM texts WHERE hash = ?", (_hash_or_empty(stored.answer),)).fetchone():
         return True
     copies = rows.execute(
         "SELECT 1 FROM answers WHERE account = ? AND line = ? AND user = ? LIMIT ?",
@@ -274,7 +274,7 @@ def _has_room_for_copy(rows: sqlite3.Connection, request: ReleaseKey, stored: St
 
 def _store_release(rows: sqlite3.Connection, request: ReleaseKey, stored: StoredRelease) -> None:
     """Store a request and its answer. Equal texts are stored once, so repeated requests take little space."""
-    text_hash = _hash(stored.answer)
+    text_hash = _hash_or_empty(stored.answer)
     inserted = rows.execute(
         "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (request.user, request.account, request.id, stored.line, stored.kind, stored.spec, stored.price, text_hash),
@@ -283,7 +283,7 @@ def _store_release(rows: sqlite3.Connection, request: ReleaseKey, stored: Stored
         rows.execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", (text_hash, stored.answer))
 
 
-def _hash(text: str) -> str:
+def _hash_or_empty(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest() if text else ""
 
 
@@ -300,13 +300,13 @@ _PERIOD_PAIR_SECONDS = 3e-6
 """Seconds per pair of periods to choose the factorisation of running totals (measured: 13 s for 2,000)."""
 
 
-def request_cost(act: str, spec: Mapping[str, Any]) -> int:
+def request_cost_in_questions(act: str, spec: Mapping[str, Any]) -> int:
     """Return how many free questions a call counts as, by the size of its request alone."""
     first = _PREVIEW_QUESTIONS if act == "preview" else 1
     return first + max(0, len(spec.get("questions", ())) - 1) // QUESTIONS + len(canonical_json(spec)) // BYTES
 
 
-def proposal_cost(proposal: Any, act: str, price: Mapping[str, Any], per_second: float) -> int:
+def proposal_cost_in_questions(proposal: Any, act: str, price: Mapping[str, Any], per_second: float) -> int:
     """Return how many more free questions a call counts as, by the size of its proposal, before it is answered."""
     if act in ("propose", "columns"):
         return 0
@@ -319,8 +319,8 @@ def proposal_cost(proposal: Any, act: str, price: Mapping[str, Any], per_second:
         extra += len(proposal.columns) - 1
     if act == "power":
         seconds = _POWER_SECONDS * (10 + sum(len(each.groups) for each in _questions_with_groups(proposal)))
-        return extra + _questions_meanwhile("forecasts of power", seconds, per_second)
-    return extra + _preview_questions(proposal, price, per_second) if act == "preview" else extra
+        return extra + _questions_in_seconds("forecasts of power", seconds, per_second)
+    return extra + _preview_cost_in_questions(proposal, price, per_second) if act == "preview" else extra
 
 
 def _questions_with_groups(proposal: Any) -> Iterator[Question]:
@@ -335,14 +335,14 @@ def _questions_with_groups(proposal: Any) -> Iterator[Question]:
         yield from proposal.questions.values()
 
 
-def _preview_questions(proposal: Any, price: Mapping[str, Any], per_second: float) -> int:
+def _preview_cost_in_questions(proposal: Any, price: Mapping[str, Any], per_second: float) -> int:
     """Return how many questions could be asked while a preview runs."""
     if isinstance(proposal, MwemProposal):
         return proposal.rounds
-    return _questions_meanwhile("previews", _preview_seconds(proposal, price), per_second)
+    return _questions_in_seconds("previews", _preview_seconds(proposal, price), per_second)
 
 
-def _questions_meanwhile(what: str, seconds: float, per_second: float) -> int:
+def _questions_in_seconds(what: str, seconds: float, per_second: float) -> int:
     """Return how many questions could be asked in so many seconds; refuse what would take too long."""
     if seconds > MAX_PREVIEW_SECONDS:
         raise Unsupported(

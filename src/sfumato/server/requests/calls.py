@@ -135,7 +135,7 @@ def authenticate_credentials(request: Request, credentials: Credentials, route: 
     """
     caller = request_gateway(request).caller(credentials, route)
     if request.method in ("GET", "HEAD"):
-        request_gateway(request).count_read(caller)
+        request_gateway(request).rate_limit_read(caller)
     return caller
 
 

@@ -45,7 +45,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 msgspec.json.Decoder(Problem)  # builds the type info before there are threads: two at once would crash
 
 
-def problem(error: SfumatoError, status: int | None = None) -> Response:
+def problem_response(error: SfumatoError, status: int | None = None) -> Response:
     """Return the response for an error; ``status`` overrides the error's own HTTP status."""
     code = errors.outcome(error).http_status if status is None else status
     fields = msgspec.json.decode(errors.to_json(error), type=dict[str, Any])
@@ -65,7 +65,7 @@ def _problem_headers(error: SfumatoError, status: int) -> dict[str, str]:
 def fault_response(error: Exception) -> Response:
     """Return the fixed response for an unexpected exception."""
     fix = "send it again with the same Idempotency-Key: a charged release is answered from the stored answer"
-    return problem(report_fault(error, fix), HTTPStatus.INTERNAL_SERVER_ERROR)
+    return problem_response(report_fault(error, fix), HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def report_fault(error: Exception, fix: str) -> SfumatoError:
@@ -152,7 +152,7 @@ def _replay_body(body: bytes, receive: Receive) -> Receive:
 
 async def _send_refusal(error: SfumatoError, status: int | None, scope: Scope, receive: Receive, send: Send) -> None:
     """Send a refusal and close the connection: the unread rest of the body is not a request."""
-    response = problem(error, status)
+    response = problem_response(error, status)
     response.headers["Connection"] = "close"
     await response(scope, receive, send)
 

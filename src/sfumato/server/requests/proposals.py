@@ -60,12 +60,14 @@ class ProposalKind:
     def free_body(self) -> type[StrictStruct]:
         """The type of the body of a free call."""
         fields = [("act", Act), ("spec", self.spec), ("price", self.price, self.price())]
-        return self._define("Asked", fields)
+        return self._define_body_struct("Asked", fields)
 
     @cached_property
     def release_body(self) -> type[StrictStruct]:
         """The type of the body of a release."""
-        return self._define("Bought", [("spec", self.spec), ("price", self.price)], tag_field="kind", tag=self.name)
+        return self._define_body_struct(
+            "Bought", [("spec", self.spec), ("price", self.price)], tag_field="kind", tag=self.name
+        )
 
     @cached_property
     def free_response(self) -> Any:
@@ -93,14 +95,14 @@ class ProposalKind:
         ]
         return reduce(or_, return_types) if return_types else None
 
-    def _define(self, prefix: str, fields: list[Any], **options: Any) -> type[StrictStruct]:
+    def _define_body_struct(self, prefix: str, fields: list[Any], **options: Any) -> type[StrictStruct]:
         name = prefix + self.spec.__name__.removesuffix("Spec")
         options |= {"frozen": True, "forbid_unknown_fields": True, "kw_only": True}
         return cast("type[StrictStruct]", msgspec.defstruct(name, fields, bases=(StrictStruct,), **options))
 
     def terms(self, method: str, price: StrictStruct) -> dict[str, Any]:
         """Return the given terms of a price by parameter name, refusing those that ``method`` does not take."""
-        given_terms = _given_fields(price)
+        given_terms = _non_null_fields(price)
         if method in ("propose", "columns"):
             return {}
         if not hasattr(self.proposal_class, _METHODS.get(method, method)):
@@ -154,7 +156,7 @@ def _make_question(curator: Curator, spec: specs.QuestionSpec) -> Any:
     question = _parse_question(curator, spec)
     limits = spec.limit if isinstance(spec.limit, list) else [] if spec.limit is None else [spec.limit]
     for limit in limits:
-        question = question.limit(**_given_fields(limit))
+        question = question.limit(**_non_null_fields(limit))
     return question
 
 
@@ -179,7 +181,7 @@ def _proposal_kind(kind: ReleaseKind) -> ProposalKind:
     """Build the HTTP form of a registered release kind."""
 
     def make(curator: Curator, spec: StrictStruct) -> Any:
-        return curator.propose(kind.spec(**_given_fields(spec)))
+        return curator.propose(kind.spec(**_non_null_fields(spec)))
 
     return ProposalKind(
         kind.name, spec_struct(kind), price_struct(kind), kind.proposal_class(), make, kind.answer_class()
@@ -190,7 +192,7 @@ KINDS: Mapping[str, ProposalKind] = {
     "questions": ProposalKind(
         "questions", specs.QuestionSpec, specs.QuestionPrice, Question, _make_question, Answer, (Listing,)
     ),
-    **{name: _proposal_kind(kind) for name, kind in all_kinds().items() if "rest" not in kind.skins},
+    **{name: _proposal_kind(kind) for name, kind in all_kinds().items() if "rest" not in kind.refusal_by_skin},
 }
 """Everything that can be released over HTTP: questions, and every registered kind that does not exclude REST."""
 RELEASE_BODY: Any = reduce(or_, (each.release_body for each in KINDS.values()))
@@ -218,7 +220,7 @@ _DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
 _DECODERS_LOCK = Lock()
 
 
-def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+def _cached_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     """Return the cached decoder of a type. msgspec inspects a type on first use, and crashed the process when two
     threads did so at once.
     """
@@ -229,7 +231,7 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 for _kind in (RELEASE_BODY, FILED_REQUEST, *(each.free_body for each in KINDS.values())):
-    _decoder(_kind)  # before there are threads, which share the decoders
+    _cached_decoder(_kind)  # before there are threads, which share the decoders
 
 
 def decode_body(kind: Any, body: bytes) -> Any:
@@ -238,8 +240,8 @@ def decode_body(kind: Any, body: bytes) -> Any:
     A field that is given twice is refused: which of the two counts would be a matter of the parser.
     """
     try:
-        decoded = _decoder(kind).decode(body)
-        json.loads(body, object_pairs_hook=_require_distinct, parse_int=str, parse_float=str)
+        decoded = _cached_decoder(kind).decode(body)
+        json.loads(body, object_pairs_hook=_require_distinct_names, parse_int=str, parse_float=str)
         return decoded
     except msgspec.ValidationError as error:
         raise _invalid_body_refusal(error) from None
@@ -247,25 +249,25 @@ def decode_body(kind: Any, body: bytes) -> Any:
         raise InvalidRequest("the body must be JSON in UTF-8", place="the body", fix=_FIX) from None
 
 
-def decode_free_call(kind: str, body: bytes) -> tuple[Act, dict[str, Any], dict[str, Any]]:
+def decode_act_spec_and_price(kind: str, body: bytes) -> tuple[Act, dict[str, Any], dict[str, Any]]:
     """Decode the body of a free call into act, spec and price."""
     body_value = decode_body(KINDS[kind].free_body, body)
     act: Act = "preview" if body_value.act == "rehearse" else body_value.act
     return act, msgspec.to_builtins(body_value.spec), KINDS[kind].terms(act, body_value.price)
 
 
-def decode_release(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def decode_kind_spec_and_price(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Decode the body of a release into kind, spec and price."""
-    return _release_parts(decode_body(RELEASE_BODY, body))
+    return _kind_spec_and_price(decode_body(RELEASE_BODY, body))
 
 
 def decode_filing(body: bytes) -> tuple[tuple[str, dict[str, Any], dict[str, Any]], str, int | None]:
     """Decode the body that files a request into its release, its purpose and its days."""
     filed = decode_body(FILED_REQUEST, body)
-    return _release_parts(filed.release), filed.purpose, filed.days
+    return _kind_spec_and_price(filed.release), filed.purpose, filed.days
 
 
-def _release_parts(release: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def _kind_spec_and_price(release: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
     kind = _BY_TYPE[type(release)]
     return kind.name, msgspec.to_builtins(release.spec), kind.terms("release", release.price)
 
@@ -280,7 +282,7 @@ def propose(curator: Curator, kind: str, spec: Mapping[str, Any]) -> Any:
     return proposal_kind.make(curator, parsed_spec)
 
 
-def _require_distinct(fields: list[tuple[str, Any]]) -> None:
+def _require_distinct_names(fields: list[tuple[str, Any]]) -> None:
     if len(dict(fields)) < len(fields):
         name, _ = Counter(name for name, _ in fields).most_common(1)[0]
         raise InvalidRequest(
@@ -299,6 +301,6 @@ def _invalid_body_refusal(error: msgspec.ValidationError) -> InvalidRequest:
     return InvalidRequest(f"the body does not match the schema: {shortened}", place=place, fix=_FIX)
 
 
-def _given_fields(struct: StrictStruct) -> dict[str, Any]:
+def _non_null_fields(struct: StrictStruct) -> dict[str, Any]:
     """Return the fields that were given, by name; the others get their defaults from the curator."""
     return {name: value for name in struct.__struct_fields__ if (value := getattr(struct, name)) is not None}

@@ -251,7 +251,7 @@ def json_type(annotation: Any) -> Any:
     """Return the type that decodes JSON for a field; numbers may also be strings, which are exact."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _with_size(json_type(parts[0]), next(each for each in parts[1:] if isinstance(each, SizeBounds)))
+        return _with_size_bounds(json_type(parts[0]), next(each for each in parts[1:] if isinstance(each, SizeBounds)))
     if origin in (Union, UnionType):
         return _json_union(parts)
     if origin is Sequence:
@@ -278,7 +278,7 @@ def _keyed_by_tuples(annotation: Any) -> bool:
     return get_origin(annotation) is Mapping and get_origin(get_args(annotation)[0]) is tuple
 
 
-def _with_size(annotation: Any, size: SizeBounds) -> Any:
+def _with_size_bounds(annotation: Any, size: SizeBounds) -> Any:
     if annotation is int:
         return Annotated[int, msgspec.Meta(ge=size.least, le=size.most)]
     return Annotated[annotation, msgspec.Meta(min_length=size.least, max_length=size.most)]
@@ -325,8 +325,8 @@ def apply_steps(curator: Curator, spec: ViewSpec, depth: int = 1) -> Any:
 
 
 def _apply_step(curator: Curator, view: Any, step: StepSpec, depth: int) -> Any:
-    arguments: list[Any] = [_parse_part(each) for each in step.given]
-    keyword_arguments: dict[str, Any] = {name: _parse_part(each) for name, each in step.named.items()}
+    arguments: list[Any] = [_parse_aggregate_part(each) for each in step.given]
+    keyword_arguments: dict[str, Any] = {name: _parse_aggregate_part(each) for name, each in step.named.items()}
     if step.other is not None:
         arguments.append(
             apply_steps(curator, step.other, depth + 1) if isinstance(step.other, ViewSpec) else step.other
@@ -344,7 +344,7 @@ def _apply_step(curator: Curator, view: Any, step: StepSpec, depth: int) -> Any:
         ) from None
 
 
-def _parse_part(part: Any) -> Any:
+def _parse_aggregate_part(part: Any) -> Any:
     """Convert a part of a question to what the Python builder takes."""
     if isinstance(part, AggregateSpec):
         return Aggregation(part.name, part.of, part.where, part.beside, part.at, part.k)

@@ -22,7 +22,7 @@ from sfumato.privacy.codec_schemas import Schema, Schemas
 from sfumato.server.requests import problems
 from sfumato.server.requests.answer_encodings import REVALIDATED, StaticReply, static_reply
 from sfumato.server.requests.calls import JSON, MAX_DIGITS, Handler, Parameter, RestOperation
-from sfumato.server.requests.problems import fault_response, problem
+from sfumato.server.requests.problems import fault_response, problem_response
 from sfumato.server.requests.responses import Description
 from sfumato.server.rest import routes_auditor, routes_health, routes_owner, routes_policies, routes_requests
 from sfumato.server.rest.routes_health import Metrics
@@ -180,7 +180,7 @@ def _wrap_handler(operation: RestOperation) -> Handler:
             return await operation.handler(request)
         except SfumatoError as refusal:
             status = _OWN_STATUS.get(refusal.place) if isinstance(refusal, InvalidRequest) else None
-            response = problem(refusal, status)
+            response = problem_response(refusal, status)
             metrics.count_refusal(response.status_code)
             return response
         except Exception as error:

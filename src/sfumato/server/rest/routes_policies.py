@@ -85,7 +85,7 @@ def _free_call(request: Request, body: bytes) -> Response:
         raise NotThere("this kind of proposal")
     with authorized_parsing(request, caller):
         require_json(request)
-        act, spec, price = proposals.decode_free_call(kind, body)
+        act, spec, price = proposals.decode_act_spec_and_price(kind, body)
     return json_response(FreeReply(act, request_gateway(request).call_free(caller, policy, kind, act, spec, price)))
 
 
@@ -109,7 +109,7 @@ def _start_release(request: Request, body: bytes) -> Flight:
     with authorized_parsing(request, caller):
         key = parse_idempotency_key(request.headers.getlist("Idempotency-Key"))
         require_json(request)
-        kind, spec, price = proposals.decode_release(body)
+        kind, spec, price = proposals.decode_kind_spec_and_price(body)
     return request_gateway(request).start(caller, request.path_params["policy"], kind, spec, price, key)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from sfumato.curator.release_kinds import Name, ReleaseKind, Spec, Text, Workspace, option
+from sfumato.curator.release_kinds import Name, ReleaseKind, Spec, Text, Workspace, option_field
 from sfumato.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 class TallySpec(Spec["Question"]):
     """Count the rows, or the units, that have each of some values."""
 
-    table: Name = option("A private table.")
-    column: Name = option("A column with declared values.")
-    values: Sequence[Text] = option("The values to count.")
-    count: Literal["rows", "units"] = option("What is counted.", "rows")
-    where: Text | None = option("An SQL condition that selects rows.", None)
+    table: Name = option_field("A private table.")
+    column: Name = option_field("A column with declared values.")
+    values: Sequence[Text] = option_field("The values to count.")
+    count: Literal["rows", "units"] = option_field("What is counted.", "rows")
+    where: Text | None = option_field("An SQL condition that selects rows.", None)
 
 
 def propose(workspace: Workspace, spec: TallySpec) -> Question:

@@ -18,7 +18,7 @@ from sfumato.errors import Unsupported
 from sfumato.server.postgres.catalog import answering, database, functions, parsing
 from sfumato.server.postgres.catalog.database import CatalogDatabase
 from sfumato.server.postgres.catalog.engine_process import count_letters
-from sfumato.server.postgres.catalog.policy_rows import Identity
+from sfumato.server.postgres.catalog.policy_rows import DatabaseAndUser
 
 REFUSED = {
     "SELECT * FROM read_csv_auto('/etc/passwd')": "catalog-function",
@@ -167,7 +167,7 @@ def test_texts_that_grow_do_not_fill_the_memory_of_the_server(sql: str) -> None:
 
 
 def test_the_process_of_the_engine_has_a_limit_of_memory() -> None:
-    locked = CatalogDatabase(policy(), Identity("clinic", "ana"))
+    locked = CatalogDatabase(policy(), DatabaseAndUser("clinic", "ana"))
     assert locked.rows("SELECT 1") == [(1,)]
     process = locked._engine._process
     assert process is not None
@@ -177,7 +177,7 @@ def test_the_process_of_the_engine_has_a_limit_of_memory() -> None:
 
 
 def test_an_engine_that_has_ended_is_replaced() -> None:
-    locked = CatalogDatabase(policy(), Identity("clinic", "ana"))
+    locked = CatalogDatabase(policy(), DatabaseAndUser("clinic", "ana"))
     assert locked.rows("SELECT 1") == [(1,)]
     process = locked._engine._process
     assert process is not None
@@ -200,7 +200,7 @@ def test_letters_in_arrays_are_counted() -> None:
 
 def test_kept_answers_have_a_limit_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answering, "MAX_CACHED_BYTES", 100_000)
-    shared = answering._SharedAnswers(policy(), Identity("clinic", "kept"))
+    shared = answering._SharedAnswers(policy(), DatabaseAndUser("clinic", "kept"))
     computed: list[object] = []
 
     def text(key: str, letters: int) -> str:
@@ -222,7 +222,7 @@ def test_kept_answers_have_a_limit_of_bytes(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_database_of_a_user_is_opened_once() -> None:
-    shared = answering._SharedAnswers(policy(), Identity("clinic", "opened"))
+    shared = answering._SharedAnswers(policy(), DatabaseAndUser("clinic", "opened"))
     opened: list[object] = []
 
     def open_slowly() -> CatalogDatabase:
@@ -248,7 +248,7 @@ def test_an_answer_has_a_limit_of_rows() -> None:
 def test_the_database_itself_is_locked(tmp_path: Path) -> None:
     """Even SQL of our own cannot leave it: a second wall behind the lists."""
     (tmp_path / "x.csv").write_text("a\n1\n")
-    locked = CatalogDatabase(policy(), Identity("clinic", "ana"))
+    locked = CatalogDatabase(policy(), DatabaseAndUser("clinic", "ana"))
     for sql in (f"SELECT * FROM read_csv('{tmp_path}/x.csv')", "SET threads = 2", "INSTALL httpfs", "LOAD httpfs"):
         with pytest.raises(Unsupported):
             locked.rows(sql)
@@ -259,7 +259,7 @@ def test_the_database_itself_is_locked(tmp_path: Path) -> None:
 
 def test_every_listed_function_is_one_of_ours() -> None:
     """A name reaches DuckDB only with our prefix: all listed functions are macros, or rewritten."""
-    locked = CatalogDatabase(policy(), Identity("clinic", "ana"))
+    locked = CatalogDatabase(policy(), DatabaseAndUser("clinic", "ana"))
     macros = {
         name for (name,) in locked.rows("SELECT DISTINCT function_name FROM duckdb_functions() WHERE NOT internal")
     }

@@ -17,18 +17,18 @@ from sfumato.server.postgres.catalog.database import CatalogDatabase
 from sfumato.server.postgres.catalog.described_relations import DescribedRelation
 from sfumato.server.postgres.catalog.parsing import (
     CATALOG_SCHEMAS,
-    check_statement,
+    catalog_refusal,
     first_unknown_function,
     named_tables,
-    parse_statement,
-    refuse,
+    parse_single_query_or_none,
+    refuse_unknown_constructs,
+    require_type_name,
     table_schema,
-    type_name,
 )
-from sfumato.server.postgres.catalog.policy_rows import Identity
-from sfumato.server.postgres.catalog.relations import relations
+from sfumato.server.postgres.catalog.policy_rows import DatabaseAndUser
+from sfumato.server.postgres.catalog.relations import catalog_relations
 from sfumato.server.postgres.catalog.result_types import declared_oids
-from sfumato.server.postgres.catalog.rewriting import NameMeanings, rewrite
+from sfumato.server.postgres.catalog.rewriting import NameMeanings, rewrite_for_duckdb
 from sfumato.server.postgres.catalog.types import CatalogColumn, CatalogRows, type_oid
 
 MAX_CACHED_BYTES, MAX_ENTRY_BYTES = 8 * 2**20, 65_536
@@ -45,8 +45,8 @@ class Catalog:
 
     def __init__(self, policy: Policy, database: str, user: str, published: tuple[DescribedRelation, ...] = ()) -> None:
         self._policy = policy
-        self._identity = Identity(database, user)
-        self._shared = _shared_answers(_PolicyKey(policy), self._identity, published)
+        self._identity = DatabaseAndUser(database, user)
+        self._shared = _shared_answers(_PolicyByIdentity(policy), self._identity, published)
 
     def covers(self, sql: str) -> bool:
         """Return whether a statement reads only the catalog, or only constants and known functions."""
@@ -90,22 +90,24 @@ class Catalog:
 
     def _answer(self, sql: str, parameters: tuple[str | None, ...]) -> CatalogRows:
         generated = self._generate_duckdb_sql(sql, parameters)
-        return CatalogRows(self._columns(sql, generated), tuple(self._shared.database.rows(generated)))
+        return CatalogRows(self._columns(sql, generated), tuple(self._shared.database.fetch_rows(generated)))
 
     def _generate_duckdb_sql(self, sql: str, parameters: tuple[str | None, ...]) -> str:
         tree = parse_query(sql)
         if tree is None:
-            raise refuse("statement", "this is not one SELECT that reads the catalog", "send one SELECT at a time")
-        check_statement(tree)
+            raise catalog_refusal(
+                "statement", "this is not one SELECT that reads the catalog", "send one SELECT at a time"
+            )
+        refuse_unknown_constructs(tree)
         database = self._shared.database
         names = NameMeanings(self._identity.database, database.relation_oids, database.type_oids)
-        return rewrite(tree.copy(), names, parameters).sql("duckdb", identify=True)
+        return rewrite_for_duckdb(tree.copy(), names, parameters).sql("duckdb", identify=True)
 
     def _columns(self, sql: str, generated: str) -> tuple[CatalogColumn, ...]:
         """Return the columns: named by PostgreSQL's rules, with declared types where the text tells them."""
         tree = parse_query(sql)
         assert tree is not None
-        computed = self._shared.database.columns(generated)
+        computed = self._shared.database.result_names_and_oids(generated)
         declared = declared_oids(tree)
         oids = declared if declared is not None and len(declared) == len(computed) else [None] * len(computed)
         projections = tree.selects
@@ -119,18 +121,18 @@ class Catalog:
 
 def parse_query(sql: str) -> exp.Query | None:
     """Parse a text that is one SELECT, once for each text that is sent again; None for any other. Do not change it."""
-    return _cached_tree(sql) if len(sql) <= _MAX_CACHED_TREE else parse_statement(sql)
+    return _cached_tree(sql) if len(sql) <= _MAX_CACHED_TREE else parse_single_query_or_none(sql)
 
 
 @lru_cache(maxsize=128)
 def _cached_tree(sql: str) -> exp.Query | None:
-    return parse_statement(sql)
+    return parse_single_query_or_none(sql)
 
 
 def _parameter_oids(sql: str, parameter_count: int) -> tuple[int, ...]:
     tree = parse_query(sql)
     casts = [] if tree is None else [each for each in tree.find_all(exp.Cast) if isinstance(each.this, exp.Parameter)]
-    cast_types = {each.this.name: type_name(each.to) for each in casts}
+    cast_types = {each.this.name: require_type_name(each.to) for each in casts}
     return tuple(type_oid(cast_types.get(str(number), "text")) for number in range(1, parameter_count + 1))
 
 
@@ -148,17 +150,17 @@ def _is_catalog_table(table: exp.Table, own_names: set[str]) -> bool:
     if table.db:
         return table_schema(table) in CATALOG_SCHEMAS
     name = table.name.lower()
-    return name not in own_names and (("pg_catalog", name) in relations() or name.startswith("pg_"))
+    return name not in own_names and (("pg_catalog", name) in catalog_relations() or name.startswith("pg_"))
 
 
-class _PolicyKey:
+class _PolicyByIdentity:
     """A policy as a key of the cache: the same object, since policies hold sources that cannot be compared."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _PolicyKey) and other.policy is self.policy
+        return isinstance(other, _PolicyByIdentity) and other.policy is self.policy
 
     def __hash__(self) -> int:
         return id(self.policy)
@@ -167,7 +169,9 @@ class _PolicyKey:
 class _SharedAnswers:
     """What the connections of one user to one policy share: the database, opened when first needed, and answers."""
 
-    def __init__(self, policy: Policy, identity: Identity, published: tuple[DescribedRelation, ...] = ()) -> None:
+    def __init__(
+        self, policy: Policy, identity: DatabaseAndUser, published: tuple[DescribedRelation, ...] = ()
+    ) -> None:
         self._open: Callable[[], CatalogDatabase] = lambda: CatalogDatabase(policy, identity, published)
         self._database: CatalogDatabase | None = None
         self._opening = threading.Lock()
@@ -223,9 +227,11 @@ def _refuse_deep_nesting(compute: Callable[[], _T]) -> _T:
     try:
         return compute()
     except RecursionError:
-        raise refuse("depth", "this statement is nested too deeply", "write it with fewer levels") from None
+        raise catalog_refusal("depth", "this statement is nested too deeply", "write it with fewer levels") from None
 
 
 @lru_cache(maxsize=16)
-def _shared_answers(key: _PolicyKey, identity: Identity, published: tuple[DescribedRelation, ...]) -> _SharedAnswers:
+def _shared_answers(
+    key: _PolicyByIdentity, identity: DatabaseAndUser, published: tuple[DescribedRelation, ...]
+) -> _SharedAnswers:
     return _SharedAnswers(key.policy, identity, published)

@@ -10,23 +10,28 @@ from typing import Any
 
 from sfumato.errors import TooManyRequests, Unsupported
 from sfumato.policy import Policy
-from sfumato.server.postgres.catalog.derived_rows import derived_statements
+from sfumato.server.postgres.catalog.derived_rows import derived_insert_statements
 from sfumato.server.postgres.catalog.described_relations import DescribedRelation, describe_relations
 from sfumato.server.postgres.catalog.engine import CatalogEngine, EngineSetup
-from sfumato.server.postgres.catalog.engine_process import Limits
-from sfumato.server.postgres.catalog.functions import SETTABLE, SETTINGS, macro_statements, variable_statements
+from sfumato.server.postgres.catalog.engine_process import StatementLimits
+from sfumato.server.postgres.catalog.functions import (
+    SETTABLE,
+    SETTINGS,
+    create_macro_statements,
+    set_variable_statements,
+)
 from sfumato.server.postgres.catalog.policy_rows import (
     DATABASE,
     DEFAULTS,
     USER,
     VISIBLE_NAMESPACES,
-    Identity,
+    DatabaseAndUser,
     NumberedRelation,
     Row,
-    catalog_rows,
     number_relations,
+    rows_by_catalog_table,
 )
-from sfumato.server.postgres.catalog.relations import SCHEMA, Relation, relations
+from sfumato.server.postgres.catalog.relations import SCHEMA, CatalogRelation, catalog_relations
 from sfumato.server.postgres.catalog.types import duckdb_type, postgres_types, result_oid
 from sfumato.untrusted import escape_unprintable
 
@@ -47,27 +52,27 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 _LOCKDOWN = ("python_enable_replacements = false", "enable_external_access = false", "lock_configuration = true")
 
 
-def locked_engine(contents: Iterable[tuple[str, Mapping[str, Any] | None]]) -> CatalogEngine:
+def locked_engine(setup_statements: Iterable[tuple[str, Mapping[str, Any] | None]]) -> CatalogEngine:
     """Return an engine that runs these statements when it starts, and is locked after them."""
     lockdown = [(f"SET {setting}", None) for setting in _LOCKDOWN]
-    return CatalogEngine(EngineSetup(_SETTINGS, (*contents, *lockdown), MEMORY_LIMIT))
+    return CatalogEngine(EngineSetup(_SETTINGS, (*setup_statements, *lockdown), MEMORY_LIMIT))
 
 
 class CatalogDatabase:
     """The relations of one policy as one user sees them. Thread-safe: one statement runs at a time."""
 
-    def __init__(self, policy: Policy, identity: Identity, further: tuple[DescribedRelation, ...] = ()) -> None:
+    def __init__(self, policy: Policy, identity: DatabaseAndUser, further: tuple[DescribedRelation, ...] = ()) -> None:
         """``further`` are relations beside those of the policy, which come first."""
         self.identity = identity
         self.described = number_relations((*describe_relations(policy), *further))
-        self.relation_oids = dict(_relation_spellings(self.described))
-        self.type_oids = dict(_type_spellings(self.described))
+        self.relation_oids = dict(_relation_spellings_with_oid(self.described))
+        self.type_oids = dict(_type_spellings_with_oid(self.described))
         self._lock = threading.Lock()
-        self._engine = locked_engine(self._contents())
+        self._engine = locked_engine(self._setup_statements())
 
-    def columns(self, statement: str) -> list[tuple[str, int]]:
+    def result_names_and_oids(self, statement: str) -> list[tuple[str, int]]:
         """Return name and type OID of each column of a generated SELECT, which is bound but not run."""
-        rows, _ = self._fetch(f"DESCRIBE {statement}")
+        rows, _ = self._fetch_rows_and_letters(f"DESCRIBE {statement}")
         for name, kind, *_ in rows:
             if kind.startswith(("STRUCT", "MAP")):
                 raise Unsupported(
@@ -78,9 +83,9 @@ class CatalogDatabase:
                 )
         return [(name, result_oid(kind)) for name, kind, *_ in rows]
 
-    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+    def fetch_rows(self, statement: str) -> list[tuple[Any, ...]]:
         """Run a generated SELECT within the limits of time and rows; refuse it beyond them."""
-        rows, letters = self._fetch(statement)
+        rows, letters = self._fetch_rows_and_letters(statement)
         if len(rows) > MAX_ROWS or letters > MAX_LETTERS:
             raise Unsupported(
                 "catalog-size",
@@ -94,12 +99,12 @@ class CatalogDatabase:
         """End the statement that runs, from another thread."""
         self._engine.interrupt()
 
-    def _fetch(self, statement: str) -> tuple[list[tuple[Any, ...]], int]:
+    def _fetch_rows_and_letters(self, statement: str) -> tuple[list[tuple[Any, ...]], int]:
         """Return rows and the number of their letters; no rows beyond the limit of letters."""
         if not self._lock.acquire(timeout=TIME_LIMIT):
             raise TooManyRequests("a user runs one catalog statement at a time", 5)
         try:
-            answer = self._engine.run(statement, Limits(TIME_LIMIT, MAX_ROWS, MAX_LETTERS))
+            answer = self._engine.run(statement, StatementLimits(TIME_LIMIT, MAX_ROWS, MAX_LETTERS))
         finally:
             self._lock.release()
         if answer is None:
@@ -111,24 +116,24 @@ class CatalogDatabase:
             )
         return answer
 
-    def _contents(self) -> Iterator[tuple[str, Mapping[str, Any] | None]]:
+    def _setup_statements(self) -> Iterator[tuple[str, Mapping[str, Any] | None]]:
         """Yield the statements that fill the catalog, with their parameters."""
         yield f"CREATE SCHEMA {SCHEMA}", None
         yield f"SET search_path = '{SCHEMA},main'", None
-        yield "; ".join(relation.ddl for relation in relations().values()), None
-        rows = catalog_rows(self.described, self.identity) | {"pg_settings": [*_settings_rows()]}
-        for relation in relations().values():
-            if rows.get(relation.stored_name_metadata):
-                yield _insert_statement(relation, rows[relation.stored_name_metadata])
-        for name, value in self._named_values().items():
+        yield "; ".join(relation.ddl for relation in catalog_relations().values()), None
+        rows = rows_by_catalog_table(self.described, self.identity) | {"pg_settings": [*_settings_rows()]}
+        for relation in catalog_relations().values():
+            if rows.get(relation.stored_table_name):
+                yield _insert_statement(relation, rows[relation.stored_table_name])
+        for name, value in self._variable_values().items():
             yield f"SET VARIABLE {name} = $value", {"value": value}
-        for name, oids in self._spellings().items():
+        for name, oids in self._spelling_maps().items():
             yield f"SET VARIABLE {name} = MAP($keys, $values)", {"keys": [*oids], "values": [*oids.values()]}
-        yield "; ".join(variable_statements()), None
-        for statement in (*macro_statements(), *derived_statements()):
+        yield "; ".join(set_variable_statements()), None
+        for statement in (*create_macro_statements(), *derived_insert_statements()):
             yield statement, None
 
-    def _named_values(self) -> Mapping[str, object]:
+    def _variable_values(self) -> Mapping[str, object]:
         return {
             "database_name": self.identity.database,
             "database_oid": DATABASE,
@@ -136,10 +141,10 @@ class CatalogDatabase:
             "user_oid": USER,
         }
 
-    def _spellings(self) -> Mapping[str, Mapping[Any, Any]]:
+    def _spelling_maps(self) -> Mapping[str, Mapping[Any, Any]]:
         """Return the maps between names and OIDs that follow from spelling rather than from a table."""
         relation_names = {oid: name for name, oid in self.relation_oids.items()}
-        formatted = {oid: name for name, oid in self.type_oids.items()} | dict(_formatted_types())
+        formatted = {oid: name for name, oid in self.type_oids.items()} | dict(_oids_with_formatted_type())
         return {
             "relation_oid": self.relation_oids,
             "relation_name": relation_names,
@@ -148,7 +153,7 @@ class CatalogDatabase:
         }
 
 
-def _formatted_types() -> Iterator[tuple[int, str]]:
+def _oids_with_formatted_type() -> Iterator[tuple[int, str]]:
     """Yield how format_type spells each built-in type."""
     for builtin in postgres_types().values():
         yield builtin.oid, builtin.formatted
@@ -163,11 +168,11 @@ def _settings_rows() -> Iterator[Row]:
         yield values | {"name": name, "context": context, "vartype": "string", "source": "default"}
 
 
-def _insert_statement(relation: Relation, rows: list[Row]) -> tuple[str, dict[str, list[Any]]]:
+def _insert_statement(relation: CatalogRelation, rows: list[Row]) -> tuple[str, dict[str, list[Any]]]:
     """Return the statement that inserts rows, with a list for each column; row by row it would take a minute."""
     columns = {name: [row.get(name, DEFAULTS.get(kind)) for row in rows] for name, kind in relation.columns.items()}
     values = ", ".join(f"unnest(${name}::{duckdb_type(kind)}[])" for name, kind in relation.columns.items())
-    return f"INSERT INTO {SCHEMA}.{relation.stored_name_metadata} SELECT {values}", columns
+    return f"INSERT INTO {SCHEMA}.{relation.stored_table_name} SELECT {values}", columns
 
 
 def quote_identifier(name: str) -> str:
@@ -176,9 +181,9 @@ def quote_identifier(name: str) -> str:
     return name if is_plain else '"' + name.replace('"', '""') + '"'
 
 
-def _relation_spellings(described: tuple[NumberedRelation, ...]) -> Iterator[tuple[str, int]]:
+def _relation_spellings_with_oid(described: tuple[NumberedRelation, ...]) -> Iterator[tuple[str, int]]:
     """Yield each relation's OID under its names as quote_ident writes them, qualified and, if visible, alone."""
-    known = [(each.schema, each.name, each.oid) for each in relations().values() if each.oid]
+    known = [(each.schema, each.name, each.oid) for each in catalog_relations().values() if each.oid]
     own = [(each.relation.schema, each.relation.name, each.oid) for each in described]
     for schema, name, oid in (*known, *own):
         yield f"{quote_identifier(schema)}.{quote_identifier(name)}", oid
@@ -186,7 +191,7 @@ def _relation_spellings(described: tuple[NumberedRelation, ...]) -> Iterator[tup
             yield quote_identifier(name), oid
 
 
-def _type_spellings(described: tuple[NumberedRelation, ...]) -> Iterator[tuple[str, int]]:
+def _type_spellings_with_oid(described: tuple[NumberedRelation, ...]) -> Iterator[tuple[str, int]]:
     """Yield each type's OID under its name and the SQL spellings of it."""
     for builtin in postgres_types().values():
         for name in {builtin.name, builtin.formatted, f"pg_catalog.{builtin.name}"}:

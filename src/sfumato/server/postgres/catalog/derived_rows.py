@@ -68,7 +68,7 @@ DERIVED = {
 """The query that fills each derived relation, in an order in which what it reads is filled."""
 
 
-def derived_statements() -> Iterator[str]:
+def derived_insert_statements() -> Iterator[str]:
     """Yield the statements that fill the derived relations; columns a query leaves out are NULL."""
     for name, query in DERIVED.items():
         yield f"INSERT INTO {SCHEMA}.{name} BY NAME {query}"

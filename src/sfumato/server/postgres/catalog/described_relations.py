@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from sfumato.curator.describing import describe
+from sfumato.curator.describing import describe_tables
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog as QuestionCatalog, describe_table
 from sfumato.policy import Policy, Table, Type
@@ -53,12 +53,15 @@ class DescribedRelation:
 def describe_relations(policy: Policy) -> tuple[DescribedRelation, ...]:
     """Return the tables of a policy, then those of schema sfumato."""
     described = QuestionCatalog(
-        {name: describe_table(policy, name, table.columns) for name, table in policy.tables.items()}, _count_matches
+        {name: describe_table(policy, name, table.columns) for name, table in policy.tables.items()},
+        _refuse_counting_matches,
     )
-    words = describe(policy, described).tables
+    words = describe_tables(policy, described).tables
     return (
         *(
-            DescribedRelation("public", name, tuple(_columns(policy, table, words[name].columns)), words[name].about)
+            DescribedRelation(
+                "public", name, tuple(_described_columns(policy, table, words[name].columns)), words[name].about
+            )
             for name, table in policy.tables.items()
         ),
         *(
@@ -73,7 +76,7 @@ def describe_relations(policy: Policy) -> tuple[DescribedRelation, ...]:
     )
 
 
-def _columns(policy: Policy, table: Table, comments: Mapping[str, str]) -> Iterator[DescribedColumn]:
+def _described_columns(policy: Policy, table: Table, comments: Mapping[str, str]) -> Iterator[DescribedColumn]:
     """Yield a table's columns: its id first, where only COUNT(DISTINCT …) may read it."""
     if isinstance(table.id, str) and not table.every_row and table.id not in table.columns:
         id_type = TYPE_NAMES[Type.of(policy.id_type)] if policy.id_type is not None else "text"
@@ -84,7 +87,7 @@ def _columns(policy: Policy, table: Table, comments: Mapping[str, str]) -> Itera
         yield DescribedColumn(name, ARRAY_PREFIX + TYPE_NAMES[list_column.items.type], comments.get(name))
 
 
-def _count_matches(table: str, columns: tuple[str, ...]) -> int:
+def _refuse_counting_matches(table: str, columns: tuple[str, ...]) -> int:
     """Refuse to count rows of a public table: a catalog has none."""
     raise Unsupported(
         "catalog-rows",

@@ -14,7 +14,7 @@ from typing import Any
 
 from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres.catalog import engine_process
-from sfumato.server.postgres.catalog.engine_process import Limits, Rows
+from sfumato.server.postgres.catalog.engine_process import Rows, StatementLimits
 
 IDLE_SECONDS = engine_process.IDLE_SECONDS - 10
 """A process that was idle for so long is replaced before it ends by itself."""
@@ -40,11 +40,13 @@ class CatalogEngine:
         self._process: subprocess.Popen[bytes] | None = None
         self._ends_idle = 0.0
 
-    def run(self, statement: str, limits: Limits) -> tuple[Rows, int] | None:
+    def run(self, statement: str, limits: StatementLimits) -> tuple[Rows, int] | None:
         """Return rows and the number of their letters; None where the engine fails or exceeds a limit."""
         try:
             process = self._running_process()
-            answer: tuple[Rows, int] | None = _exchange(process, (statement, *limits), limits.seconds + GRACE_SECONDS)
+            answer: tuple[Rows, int] | None = _exchange_pickles(
+                process, (statement, *limits), limits.seconds + GRACE_SECONDS
+            )
         except (OSError, EOFError, pickle.UnpicklingError):  # it has died of the statement, or was killed
             self.stop()
             return None
@@ -70,7 +72,7 @@ class CatalogEngine:
         self._process = _start_process()
         weakref.finalize(self, _kill_process, self._process)
         opening = sys.path, dict(self._setup.settings), self._setup.statements, self._setup.memory
-        _exchange(self._process, opening, START_SECONDS)
+        _exchange_pickles(self._process, opening, START_SECONDS)
         self._ends_idle = time.monotonic() + IDLE_SECONDS
         return self._process
 
@@ -80,7 +82,7 @@ def _start_process() -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 
-def _exchange(process: subprocess.Popen[bytes], request: object, seconds: float) -> Any:
+def _exchange_pickles(process: subprocess.Popen[bytes], request: object, seconds: float) -> Any:
     """Send a request and return its reply; kill a process that does not reply in time."""
     assert process.stdin is not None and process.stdout is not None  # noqa: PT018
     timer = threading.Timer(seconds, process.kill)

@@ -19,7 +19,7 @@ IDLE_SECONDS = 300.0
 Rows = list[tuple[Any, ...]]
 
 
-class Limits(NamedTuple):
+class StatementLimits(NamedTuple):
     """Seconds of a statement, and rows and letters of its answer."""
 
     seconds: float
@@ -36,7 +36,7 @@ def count_letters(cell: object) -> int:
     return sum(1 + count_letters(item) for item in cell) if isinstance(cell, (list, tuple)) else 0
 
 
-def limit_memory(extra: int) -> None:
+def limit_memory(extra_bytes: int) -> None:
     """Bound the address space of this process: what it has now and so many bytes more. Elsewhere than on Linux,
     nothing.
     """
@@ -45,10 +45,10 @@ def limit_memory(extra: int) -> None:
 
         with open("/proc/self/statm", encoding="ascii") as status:
             used = int(status.read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + extra, used + extra))
+        resource.setrlimit(resource.RLIMIT_AS, (used + extra_bytes, used + extra_bytes))
 
 
-def run(connection: Any, statement: str, limits: Limits) -> tuple[Rows, int] | None:
+def run_with_limits(connection: Any, statement: str, limits: StatementLimits) -> tuple[Rows, int] | None:
     """Return rows and the number of their letters, no rows beyond the limit of letters; None where the engine fails."""
     timer = threading.Timer(limits.seconds, connection.interrupt)
     timer.start()
@@ -77,13 +77,13 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
     sys.path[:] = path
     connection = open_database(configuration, setup)
     limit_memory(memory)
-    send(replies, None)
+    send_pickled(replies, None)
     while select.select([requests], [], [], IDLE_SECONDS)[0]:
         statement, *limits = pickle.load(requests)
-        send(replies, run(connection, statement, Limits(*limits)))
+        send_pickled(replies, run_with_limits(connection, statement, StatementLimits(*limits)))
 
 
-def send(stream: BinaryIO, value: object) -> None:
+def send_pickled(stream: BinaryIO, value: object) -> None:
     pickle.dump(value, stream)
     stream.flush()
 

@@ -190,22 +190,22 @@ SETTABLE = ("application_name", "bytea_output", "extra_float_digits", "jit")
 def function_arities() -> Mapping[str, frozenset[int]]:
     """Return the numbers of arguments with which each listed function may be called."""
     arities: dict[str, set[int]] = {}
-    for name, arguments, _ in _definitions(_SCALARS):
+    for name, arguments, _ in _parse_function_definitions(_SCALARS):
         arities.setdefault(name, set()).add(len(arguments))
     return {name: frozenset(counts) for name, counts in arities.items()}
 
 
-def macro_statements() -> Iterator[str]:
+def create_macro_statements() -> Iterator[str]:
     """Yield the statements that create the macros, those that others call first."""
     for prefix, text in (("", _INNER), (MACRO_PREFIX, _SCALARS)):
         overloads: dict[str, list[str]] = {}
-        for name, arguments, body in _definitions(text):
+        for name, arguments, body in _parse_function_definitions(text):
             overloads.setdefault(name, []).append(f"({', '.join(arguments)}) AS {body}")
         for name, variants in overloads.items():
             yield f"CREATE MACRO main.{prefix}{name}{', '.join(variants)}"
 
 
-def _definitions(text: str) -> Iterator[tuple[str, tuple[str, ...], str]]:
+def _parse_function_definitions(text: str) -> Iterator[tuple[str, tuple[str, ...], str]]:
     """Yield name, arguments and body of each definition."""
     for line in text.strip().splitlines():
         heading, _, body = line.partition(" = ")
@@ -239,6 +239,6 @@ VARIABLES: Mapping[str, str] = {
 """The maps that macros look values up in, each a query over the catalog's tables."""
 
 
-def variable_statements() -> Iterator[str]:
+def set_variable_statements() -> Iterator[str]:
     for name, query in VARIABLES.items():
         yield f"SET VARIABLE {name} = ({query.format(schema=SCHEMA)})"

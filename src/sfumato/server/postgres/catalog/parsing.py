@@ -12,7 +12,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from sfumato.errors import Unsupported
 from sfumato.server.postgres.catalog.functions import EMPTY_TABLE_FUNCTIONS, function_arities
-from sfumato.server.postgres.catalog.relations import FUNCTION_SCHEMA, Relation, relations
+from sfumato.server.postgres.catalog.relations import FUNCTION_SCHEMA, CatalogRelation, catalog_relations
 from sfumato.untrusted import escape_unprintable
 
 MAX_LENGTH, MAX_TOKENS = 50_000, 3_000
@@ -54,16 +54,16 @@ REWRITTEN_FUNCTIONS = frozenset(
 CATALOG_SCHEMAS = ("pg_catalog", "information_schema")
 
 
-def refuse(code: str, rule: str, fix: str) -> Unsupported:
+def catalog_refusal(reason_code: str, rule: str, fix: str) -> Unsupported:
     """Return the refusal of a catalog statement, decided from its text alone."""
-    return Unsupported(f"catalog-{code}", rule, fix=fix, place="the statement")
+    return Unsupported(f"catalog-{reason_code}", rule, fix=fix, place="the statement")
 
 
 def printable_name(name: str) -> str:
     return escape_unprintable(name[:63])
 
 
-def parse_statement(sql: str) -> exp.Query | None:
+def parse_single_query_or_none(sql: str) -> exp.Query | None:
     """Parse a text that is one SELECT; return None for any other text."""
     if len(sql) > MAX_LENGTH:
         return None
@@ -111,14 +111,14 @@ def resolve_with_query(table: exp.Table) -> exp.CTE | None:
     while (outer := inner.parent) is not None:
         clause = outer if isinstance(outer, exp.With) else outer.args.get("with_")
         if isinstance(clause, exp.With) and inner is not clause:
-            for query in reversed(_known_queries(clause, inner)):
+            for query in reversed(_with_queries_visible_to(clause, inner)):
                 if _folded_identifier(query.args["alias"].this) == _folded_identifier(table.this):
                     return query
         inner = outer
     return None
 
 
-def _known_queries(clause: exp.With, part: exp.Expr) -> list[exp.CTE]:
+def _with_queries_visible_to(clause: exp.With, part: exp.Expr) -> list[exp.CTE]:
     """Return the queries of a WITH clause that one of them knows, or the statement after it."""
     queries: list[exp.CTE] = clause.expressions
     earlier = next((index for index, query in enumerate(queries) if query is part), len(queries))
@@ -137,13 +137,13 @@ def table_schema(table: exp.Table) -> str:
     return _folded_identifier(table.args.get("db")) or "pg_catalog"
 
 
-def find_relation(table: exp.Table, database: str) -> Relation:
+def find_relation(table: exp.Table, database: str) -> CatalogRelation:
     """Return the listed relation that a table names; refuse any other."""
     schema, name = table_schema(table), _folded_identifier(table.this)
     catalog = _folded_identifier(table.args.get("catalog"))
-    relation = relations().get((schema, name)) if schema != FUNCTION_SCHEMA else None
+    relation = catalog_relations().get((schema, name)) if schema != FUNCTION_SCHEMA else None
     if relation is None or catalog not in ("", database):
-        raise refuse(
+        raise catalog_refusal(
             "relation",
             f"{printable_name(f'{schema}.{name}')} is not a relation of this catalog",
             "read pg_catalog.pg_class, pg_attribute or information_schema.columns instead",
@@ -163,68 +163,70 @@ def first_unknown_function(tree: exp.Expr) -> str:
     for node in tree.find_all(exp.Func):
         if type(node) not in NODES:
             return node.sql_name().lower()
-        if isinstance(node, exp.Anonymous) and not _is_listed(node):
+        if isinstance(node, exp.Anonymous) and not _is_known_function(node):
             return node.name.lower()
     return ""
 
 
-def _is_listed(function: exp.Anonymous) -> bool:
+def _is_known_function(function: exp.Anonymous) -> bool:
     name = function.name.lower()
     return name in REWRITTEN_FUNCTIONS or len(function.expressions) in function_arities().get(name, ())
 
 
-def check_statement(tree: exp.Expr) -> None:
+def refuse_unknown_constructs(tree: exp.Expr) -> None:
     """Refuse what is not listed: first functions, by their names, then any other construct."""
     name = first_unknown_function(tree)
     if name:
-        raise refuse(
+        raise catalog_refusal(
             "function",
             f"the function {printable_name(name)} is not known to this catalog",
             "call a function of PostgreSQL's catalog, such as format_type or obj_description",
         )
     for node in tree.walk():
         if type(node) not in NODES:
-            raise refuse(
+            raise catalog_refusal(
                 "construct", f"{node.key.upper()} is not supported in catalog statements", "write a plain SELECT"
             )
-    _check_series(tree)
-    _check_recursion(tree)
+    _refuse_long_series(tree)
+    _refuse_growing_recursion(tree)
 
 
 MAX_SERIES = 1_000
 _LENGTHS = ("array_upper", "array_length", "cardinality", "array_lower")
 
 
-def _check_series(tree: exp.Expr) -> None:
+def _refuse_long_series(tree: exp.Expr) -> None:
     """Refuse series whose length is not evident: ends are numbers up to the limit, or lengths of arrays."""
     for series in tree.find_all(exp.GenerateSeries, exp.ExplodingGenerateSeries):
         ends = [series.args.get(name) for name in ("start", "end", "step")]
-        if not all(end is None or _has_short_end(end) for end in ends):
-            raise refuse(
+        if not all(end is None or _is_bounded_end(end) for end in ends):
+            raise catalog_refusal(
                 "series",
                 f"generate_series goes up to {MAX_SERIES:,} or to the length of an array here",
                 f"write generate_series(1, {MAX_SERIES})",
             )
 
 
-def _has_short_end(end: exp.Expr) -> bool:
+def _is_bounded_end(end: exp.Expr) -> bool:
     if isinstance(end, exp.Dot):
-        return _has_short_end(end.expression)
+        return _is_bounded_end(end.expression)
     if isinstance(end, exp.Literal):
         return not end.is_string and end.name.isdigit() and int(end.name) <= MAX_SERIES
     if isinstance(end, exp.Neg):
-        return _has_short_end(end.this)
+        return _is_bounded_end(end.this)
     if isinstance(end, (exp.Add, exp.Sub)):
-        return _has_short_end(end.this) and _has_short_end(end.expression)
+        return _is_bounded_end(end.this) and _is_bounded_end(end.expression)
     return isinstance(end, exp.ArraySize) or (isinstance(end, exp.Anonymous) and end.name.lower() in _LENGTHS)
 
 
-def _check_recursion(tree: exp.Expr) -> None:
+def _refuse_growing_recursion(tree: exp.Expr) -> None:
     """Refuse concatenation under WITH RECURSIVE: a text that doubles at every step outgrows any limit."""
     for clause in tree.find_all(exp.With):
         grows = clause.args.get("recursive") and clause.find(exp.DPipe, exp.Concat, exp.GroupConcat)
         if grows:
-            raise refuse("recursion", "WITH RECURSIVE cannot concatenate here", "concatenate outside of WITH RECURSIVE")
+            raise catalog_refusal(
+                "recursion", "WITH RECURSIVE cannot concatenate here", "concatenate outside of WITH RECURSIVE"
+            )
 
 
 _TYPE_NAMES = {
@@ -241,12 +243,12 @@ _DOMAINS = {
 """The base type of each domain of information_schema."""
 
 
-def type_name(data_type: exp.Expr) -> str:
+def require_type_name(data_type: exp.Expr) -> str:
     """Return PostgreSQL's name of a type, of an array with its prefix; refuse an unknown one."""
-    name = _spelled_type(data_type)
+    name = _type_name_as_spelled(data_type)
     if name.removeprefix("_") not in _known_types():
         fix = "cast to text, integer, bigint, boolean, oid or regclass"
-        raise refuse("type", f"the type {printable_name(name)} is not known to this catalog", fix)
+        raise catalog_refusal("type", f"the type {printable_name(name)} is not known to this catalog", fix)
     return name
 
 
@@ -257,12 +259,12 @@ def _known_types() -> Mapping[str, object]:
     return postgres_types()
 
 
-def _spelled_type(data_type: exp.Expr) -> str:
+def _type_name_as_spelled(data_type: exp.Expr) -> str:
     if isinstance(data_type, exp.ObjectIdentifier):
         return str(data_type.this).lower()
     assert isinstance(data_type, exp.DataType)
     if data_type.this == exp.DType.ARRAY and data_type.expressions:
-        return "_" + _spelled_type(data_type.expressions[0])
+        return "_" + _type_name_as_spelled(data_type.expressions[0])
     if data_type.this == exp.DType.USERDEFINED:
         kind = data_type.args.get("kind")
         name = _folded_identifier(kind.expression if isinstance(kind, exp.Dot) else kind)

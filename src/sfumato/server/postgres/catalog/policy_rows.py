@@ -12,7 +12,7 @@ from typing import Any
 
 from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres.catalog.described_relations import DescribedColumn, DescribedRelation
-from sfumato.server.postgres.catalog.relations import SERVICE_SCHEMA, Relation, relations
+from sfumato.server.postgres.catalog.relations import SERVICE_SCHEMA, CatalogRelation, catalog_relations
 from sfumato.server.postgres.catalog.types import ARRAY_PREFIX, PostgresType, postgres_types, type_oid
 
 Row = Mapping[str, Any]
@@ -42,7 +42,7 @@ DEFAULTS: Mapping[str, object] = {
 
 
 @dataclass(frozen=True)
-class Identity:
+class DatabaseAndUser:
     """Who reads which database."""
 
     database: str
@@ -80,10 +80,10 @@ def number_relations(described: Iterable[DescribedRelation]) -> tuple[NumberedRe
     return tuple(NumberedRelation(_FIRST_OID + 3 * place, relation) for place, relation in enumerate(described))
 
 
-def catalog_rows(described: tuple[NumberedRelation, ...], identity: Identity) -> dict[str, list[Row]]:
+def rows_by_catalog_table(described: tuple[NumberedRelation, ...], identity: DatabaseAndUser) -> dict[str, list[Row]]:
     """Return the rows of every relation that has any, by the relation's stored name."""
     return {
-        "functions_pg_get_keywords": [*_keywords()],
+        "functions_pg_get_keywords": [*_keyword_rows()],
         "pg_am": [
             {"oid": 2, "amname": "heap", "amhandler": "heap_tableam_handler", "amtype": "t"},
             {"oid": 403, "amname": "btree", "amhandler": "bthandler", "amtype": "i"},
@@ -109,8 +109,8 @@ def catalog_rows(described: tuple[NumberedRelation, ...], identity: Identity) ->
     }
 
 
-def _pg_class_rows(described: tuple[NumberedRelation, ...], identity: Identity) -> Iterator[Row]:
-    for relation in relations().values():
+def _pg_class_rows(described: tuple[NumberedRelation, ...], identity: DatabaseAndUser) -> Iterator[Row]:
+    for relation in catalog_relations().values():
         if relation.oid:
             yield _class_row(relation.oid, relation.name, relation.schema, len(relation.columns)) | {
                 "relkind": relation.kind,
@@ -143,14 +143,14 @@ def _class_row(oid: int, name: str, schema: str, column_count: int) -> dict[str,
 
 
 def _pg_attribute_rows(described: tuple[NumberedRelation, ...]) -> Iterator[Row]:
-    for relation in relations().values():
+    for relation in catalog_relations().values():
         if relation.oid:
-            yield from _attribute_rows(relation.oid, _catalog_columns(relation))
+            yield from _attribute_rows(relation.oid, _columns_of_catalog_relation(relation))
     for numbered in described:
         yield from _attribute_rows(numbered.oid, numbered.relation.columns)
 
 
-def _catalog_columns(relation: Relation) -> Iterable[DescribedColumn]:
+def _columns_of_catalog_relation(relation: CatalogRelation) -> Iterable[DescribedColumn]:
     return (DescribedColumn(name, kind) for name, kind in relation.columns.items())
 
 
@@ -253,7 +253,7 @@ def _shared_type_columns(schema: str) -> dict[str, Any]:
 
 def _pg_description_rows(described: tuple[NumberedRelation, ...]) -> Iterator[Row]:
     """Yield the comments: of each table, and of each column that has one."""
-    class_oid = relations()["pg_catalog", "pg_class"].oid
+    class_oid = catalog_relations()["pg_catalog", "pg_class"].oid
     for numbered in described:
         yield {"objoid": numbered.oid, "classoid": class_oid, "objsubid": 0, "description": numbered.relation.comment}
         for number, column in enumerate(numbered.relation.columns, 1):
@@ -264,7 +264,7 @@ def _pg_description_rows(described: tuple[NumberedRelation, ...]) -> Iterator[Ro
                     "objsubid": number,
                     "description": column.comment,
                 }
-    namespace_oid = relations()["pg_catalog", "pg_namespace"].oid
+    namespace_oid = catalog_relations()["pg_catalog", "pg_namespace"].oid
     comments = {
         "pg_catalog": "system catalog schema",
         "pg_toast": "reserved schema for TOAST tables",
@@ -274,7 +274,7 @@ def _pg_description_rows(described: tuple[NumberedRelation, ...]) -> Iterator[Ro
         yield {"objoid": NAMESPACES[name], "classoid": namespace_oid, "objsubid": 0, "description": comment}
 
 
-def _pg_namespace_rows(identity: Identity) -> Iterator[Row]:
+def _pg_namespace_rows(identity: DatabaseAndUser) -> Iterator[Row]:
     owner = identity.owner
     readable = [f"{owner}=UC/{owner}", f"=U/{owner}"]
     owner_acl = ["pg_database_owner=UC/pg_database_owner", "=U/pg_database_owner"]
@@ -285,7 +285,7 @@ def _pg_namespace_rows(identity: Identity) -> Iterator[Row]:
         yield {"oid": oid, "nspname": name, "nspowner": role, "nspacl": acls.get(name, readable)}
 
 
-def _pg_roles_rows(identity: Identity) -> Iterator[Row]:
+def _pg_roles_rows(identity: DatabaseAndUser) -> Iterator[Row]:
     plain = {"rolinherit": True, "rolconnlimit": -1, "rolpassword": "********"}
     powers = ("rolsuper", "rolcreaterole", "rolcreatedb", "rolcanlogin", "rolreplication", "rolbypassrls")
     yield plain | {"rolname": identity.owner, "oid": OWNER} | dict.fromkeys(powers, True)
@@ -293,7 +293,7 @@ def _pg_roles_rows(identity: Identity) -> Iterator[Row]:
     yield plain | {"rolname": identity.user, "oid": USER, "rolcanlogin": True}
 
 
-def _pg_database_row(identity: Identity) -> Row:
+def _pg_database_row(identity: DatabaseAndUser) -> Row:
     return {
         "oid": DATABASE,
         "datname": identity.database,
@@ -361,7 +361,7 @@ _KEYWORD_KINDS = {
 }
 
 
-def _keywords() -> Iterator[Row]:
+def _keyword_rows() -> Iterator[Row]:
     text = resources.files(__package__).joinpath("keywords.txt").read_text(encoding="utf-8")
     for word, kind, is_bare in map(str.split, text.splitlines()):
         yield {

@@ -34,7 +34,7 @@ SERVICE_TABLES: Mapping[str, Mapping[str, str]] = {
 
 
 @dataclass(frozen=True)
-class Relation:
+class CatalogRelation:
     """A relation of pg_catalog or information_schema, with the PostgreSQL type of each column."""
 
     schema: str
@@ -45,7 +45,7 @@ class Relation:
     columns: Mapping[str, str]
 
     @property
-    def stored_name_metadata(self) -> str:
+    def stored_table_name(self) -> str:
         """The name of its table in DuckDB."""
         return self.name if self.schema == "pg_catalog" else f"{self.schema}_{self.name}"
 
@@ -53,16 +53,16 @@ class Relation:
     def ddl(self) -> str:
         """The statement that creates its table in DuckDB."""
         columns = ", ".join(f'"{name}" {duckdb_type(kind)}' for name, kind in self.columns.items())
-        return f'CREATE TABLE {SCHEMA}."{self.stored_name_metadata}" ({columns})'
+        return f'CREATE TABLE {SCHEMA}."{self.stored_table_name}" ({columns})'
 
 
 @cache
-def relations() -> Mapping[tuple[str, str], Relation]:
+def catalog_relations() -> Mapping[tuple[str, str], CatalogRelation]:
     """Return the relations that a statement may read, by schema and name."""
     return {(relation.schema, relation.name): relation for relation in _parse_relations()}
 
 
-def _parse_relations() -> Iterator[Relation]:
+def _parse_relations() -> Iterator[CatalogRelation]:
     """Parse lines ``name oid: column type, …`` below headings ``# schema kind``."""
     text = resources.files(__package__).joinpath("relations.txt").read_text(encoding="utf-8")
     schema = kind = ""
@@ -72,7 +72,9 @@ def _parse_relations() -> Iterator[Relation]:
             continue
         heading, _, columns = line.partition(": ")
         name, oid = heading.split()
-        yield Relation(schema, name, int(oid), kind, dict(_split_column(column) for column in columns.split(", ")))
+        yield CatalogRelation(
+            schema, name, int(oid), kind, dict(_split_column(column) for column in columns.split(", "))
+        )
 
 
 def _split_column(text: str) -> tuple[str, str]:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from sfumato.errors import Unsupported
-from sfumato.server.postgres.catalog.parsing import table_schema, type_name
-from sfumato.server.postgres.catalog.relations import relations
+from sfumato.server.postgres.catalog.parsing import require_type_name, table_schema
+from sfumato.server.postgres.catalog.relations import catalog_relations
 from sfumato.server.postgres.catalog.types import type_oid
 
 Columns = list[tuple[str, int | None]]
@@ -86,7 +86,7 @@ def _source_columns(source: exp.Expr, known: Mapping[str, Columns | None]) -> Co
         return None
     if not source.db and source.name.lower() in known:
         return known[source.name.lower()]
-    relation = relations().get((table_schema(source), source.name.lower()))
+    relation = catalog_relations().get((table_schema(source), source.name.lower()))
     if relation is None:
         return None
     return [(name, _TEXT if kind in _SHOWN_AS_TEXT else type_oid(kind)) for name, kind in relation.columns.items()]
@@ -122,7 +122,7 @@ def _returns_name(function: exp.Expr) -> bool:
 
 def _cast_oid(cast: exp.Cast) -> int | None:
     try:
-        name = type_name(cast.to)
+        name = require_type_name(cast.to)
     except Unsupported:
         return None
     return _TEXT if name.removeprefix("_") in _SHOWN_AS_TEXT else type_oid(name)

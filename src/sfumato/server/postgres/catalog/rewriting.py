@@ -16,13 +16,13 @@ from sfumato.server.postgres.catalog.column_names import column_name
 from sfumato.server.postgres.catalog.functions import EMPTY_TABLE_FUNCTIONS, MACRO_PREFIX, SETTABLE
 from sfumato.server.postgres.catalog.parsing import (
     CATALOG_SCHEMAS,
+    catalog_refusal,
     find_relation,
     named_tables,
     printable_name,
-    refuse,
-    type_name,
+    require_type_name,
 )
-from sfumato.server.postgres.catalog.relations import FUNCTION_SCHEMA, SCHEMA, Relation, relations
+from sfumato.server.postgres.catalog.relations import FUNCTION_SCHEMA, SCHEMA, CatalogRelation, catalog_relations
 from sfumato.server.postgres.catalog.types import duckdb_type
 
 NAME_TYPES = ("text", "varchar", "name", "bpchar", "char")
@@ -32,10 +32,10 @@ _OBJECT_TYPES = ("regclass", "regtype", "regnamespace", "regrole")
 _PROCEDURE_TYPES = ("regproc", "regprocedure", "regoper", "regoperator", "regconfig", "regdictionary", "regcollation")
 """Types whose values the catalog stores as names."""
 _REGPROC_COLUMNS = frozenset(
-    name for relation in relations().values() for name, kind in relation.columns.items() if kind == "regproc"
+    name for relation in catalog_relations().values() for name, kind in relation.columns.items() if kind == "regproc"
 )
 _ARRAY_COLUMNS = frozenset(
-    name for relation in relations().values() for name, kind in relation.columns.items() if kind.startswith("_")
+    name for relation in catalog_relations().values() for name, kind in relation.columns.items() if kind.startswith("_")
 )
 
 
@@ -51,12 +51,12 @@ class NameMeanings:
     type_oids: Mapping[str, int]
 
 
-def rewrite(tree: exp.Query, names: NameMeanings, parameters: Sequence[str | None]) -> exp.Query:
+def rewrite_for_duckdb(tree: exp.Query, names: NameMeanings, parameters: Sequence[str | None]) -> exp.Query:
     """Apply every rule to a checked statement; its tree is changed."""
     bind_parameters(tree, parameters)
     fold_identifiers(tree)
     unqualify_functions(tree)
-    name_columns(tree)
+    alias_unnamed_columns(tree)
     replace_system_columns(tree, names)
     replace_tables(tree, names)
     rename_with_queries(tree)
@@ -74,7 +74,7 @@ def _inner_nodes_first(tree: exp.Expr, *kinds: type[_Node]) -> Iterable[_Node]:
     return reversed([*tree.find_all(*kinds)])
 
 
-def _call(name: str, *arguments: exp.Expr) -> exp.Anonymous:
+def _function_call(name: str, *arguments: exp.Expr) -> exp.Anonymous:
     return exp.Anonymous(this=name, expressions=[*arguments])
 
 
@@ -85,7 +85,7 @@ def bind_parameters(tree: exp.Expr, parameters: Sequence[str | None]) -> None:
     for node in _inner_nodes_first(tree, exp.Parameter):
         number = node.name
         if not number.isdigit() or not 1 <= int(number) <= len(parameters):
-            raise refuse(
+            raise catalog_refusal(
                 "parameter", f"there is no parameter ${printable_name(number)}", "bind a value for each parameter"
             )
         value = parameters[int(number) - 1]
@@ -114,7 +114,7 @@ def unqualify_functions(tree: exp.Expr) -> None:
         if isinstance(dot.expression, exp.Func) and isinstance(dot.this, exp.Identifier):
             if dot.this.name not in CATALOG_SCHEMAS:
                 qualified = f"{dot.this.name}.{dot.expression.name}"
-                raise refuse(
+                raise catalog_refusal(
                     "function",
                     f"the function {printable_name(qualified)} is not known",
                     "call a function of the schema pg_catalog",
@@ -122,7 +122,7 @@ def unqualify_functions(tree: exp.Expr) -> None:
             dot.replace(dot.expression)
 
 
-def name_columns(tree: exp.Expr) -> None:
+def alias_unnamed_columns(tree: exp.Expr) -> None:
     """Give unnamed columns the names that PostgreSQL would, since later rules change their expressions."""
     for select in tree.find_all(exp.Select):
         for projection in select.expressions:
@@ -154,7 +154,7 @@ def replace_tables(tree: exp.Expr, names: NameMeanings) -> None:
         relation = find_relation(table, names.database)
         if not table.alias:
             table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
-        table.set("this", exp.to_identifier(relation.stored_name_metadata, quoted=True))
+        table.set("this", exp.to_identifier(relation.stored_table_name, quoted=True))
         table.set("db", exp.to_identifier(SCHEMA, quoted=True))
         table.set("catalog", None)
 
@@ -186,13 +186,13 @@ def _function_subquery(table: exp.Expr) -> exp.Expr:
     function = exp.Explode(this=table.expressions[0]) if isinstance(table, exp.Unnest) else table.this
     name = column_name(function)
     alias = table.args.get("alias") or exp.TableAlias()
-    if (FUNCTION_SCHEMA, name) in relations():
-        return _stored_rows(relations()[FUNCTION_SCHEMA, name], alias)
+    if (FUNCTION_SCHEMA, name) in catalog_relations():
+        return _stored_function_table(catalog_relations()[FUNCTION_SCHEMA, name], alias)
     columns = [column.name for column in alias.args.get("columns") or ()]
     values = _function_columns(function, columns or [alias.name or name])
     offset = table.args.get("offset")
     if offset:
-        series = _subscripts(function.this.copy())
+        series = _subscripts_of_array(function.this.copy())
         values.append(exp.alias_(series, offset.name if isinstance(offset, exp.Identifier) else "ordinality"))
     select = exp.Select(expressions=values)
     if name in EMPTY_TABLE_FUNCTIONS:
@@ -200,9 +200,9 @@ def _function_subquery(table: exp.Expr) -> exp.Expr:
     return exp.Subquery(this=select, alias=exp.TableAlias(this=exp.to_identifier(alias.name or name, quoted=True)))
 
 
-def _stored_rows(relation: Relation, alias: exp.Expr) -> exp.Table:
+def _stored_function_table(relation: CatalogRelation, alias: exp.Expr) -> exp.Table:
     named = exp.TableAlias(this=exp.to_identifier(alias.name or relation.name, quoted=True))
-    stored_name_metadata = exp.to_identifier(relation.stored_name_metadata, quoted=True)
+    stored_name_metadata = exp.to_identifier(relation.stored_table_name, quoted=True)
     return exp.Table(this=stored_name_metadata, db=exp.to_identifier(SCHEMA, quoted=True), alias=named)
 
 
@@ -242,11 +242,11 @@ def replace_literals(tree: exp.Expr) -> None:
     for comparison in tree.find_all(exp.EQ, exp.NEQ):
         sides = comparison.this, comparison.expression
         for side, other in (sides, sides[::-1]):
-            if isinstance(side, exp.Column) and side.name in _REGPROC_COLUMNS and _is_oid(other):
-                side.replace(_call("procedure_oid", side.copy()))
+            if isinstance(side, exp.Column) and side.name in _REGPROC_COLUMNS and _looks_like_oid(other):
+                side.replace(_function_call("procedure_oid", side.copy()))
 
 
-def _is_oid(value: exp.Expr) -> bool:
+def _looks_like_oid(value: exp.Expr) -> bool:
     is_number = isinstance(value, exp.Literal) and not value.is_string
     return is_number or (isinstance(value, exp.Column) and value.name == "oid")
 
@@ -269,13 +269,15 @@ def _concatenate_arrays(node: exp.Expr) -> None:
     """Join arrays with a function that takes NULL for an empty one, as PostgreSQL does."""
     sides = [node.this, node.expression]
     if any(isinstance(side, exp.Array) or side.name in _ARRAY_COLUMNS for side in sides):
-        node.replace(_call("list_concat", *sides))
+        node.replace(_function_call("list_concat", *sides))
 
 
 def _plain_operator(node: exp.Expr) -> exp.Expr:
     symbol = str(node.args["operator"]).lower().removeprefix("pg_catalog.")
     if symbol not in _QUALIFIED_OPERATORS:
-        raise refuse("operator", f"the operator {printable_name(symbol)} is not known to this catalog", "write = or ~")
+        raise catalog_refusal(
+            "operator", f"the operator {printable_name(symbol)} is not known to this catalog", "write = or ~"
+        )
     return _QUALIFIED_OPERATORS[symbol](node.this, node.expression)
 
 
@@ -291,8 +293,8 @@ def replace_quantifiers(tree: exp.Expr) -> None:
             continue
         searches = isinstance(comparison, exp.EQ) == isinstance(operand, exp.Any)
         if not searches:
-            raise refuse("operator", "only = ANY (…) and <> ALL (…) are known here", "write = ANY (…)")
-        search = _call("list_contains", _as_array(array), comparison.this)
+            raise catalog_refusal("operator", "only = ANY (…) and <> ALL (…) are known here", "write = ANY (…)")
+        search = _function_call("list_contains", _as_array(array), comparison.this)
         comparison.replace(search if isinstance(comparison, exp.EQ) else exp.Not(this=search))
 
 
@@ -311,7 +313,7 @@ def split_array(text: str) -> list[str | None]:
     """Parse PostgreSQL's text form of a one-dimensional array."""
     inner = text.strip()
     if not (inner.startswith("{") and inner.endswith("}")):
-        raise refuse("array", "this array literal does not have the form {a,b}", "write it as ARRAY['a', 'b']")
+        raise catalog_refusal("array", "this array literal does not have the form {a,b}", "write it as ARRAY['a', 'b']")
     items: list[str | None] = []
     current, quoted, was_quoted, escaped = "", False, False, False
     for letter in inner[1:-1] + ",":
@@ -341,16 +343,16 @@ def replace_casts(tree: exp.Query, names: NameMeanings) -> None:
     for cast in _inner_nodes_first(tree, exp.Cast):
         if not cast.args.get("to") or _is_oid_cast(cast):
             continue
-        target = type_name(cast.args["to"])
+        target = require_type_name(cast.args["to"])
         if target in _PROCEDURE_TYPES:
-            cast.replace(_procedure_name(cast.this))
+            cast.replace(_procedure_name_expression(cast.this))
         elif target in _OBJECT_TYPES:
-            found = _object_oid(cast.this, target, names)
-            cast.replace(_call(f"{target}_name", found) if _shows_name(cast, outermost) else found)
+            found = _object_oid_expression(cast.this, target, names)
+            cast.replace(_function_call(f"{target}_name", found) if _shows_name(cast, outermost) else found)
         elif target in ("oid", "int4", "int8") and cast.this.name in _REGPROC_COLUMNS:
-            cast.replace(_call("procedure_oid", cast.this.copy()))
+            cast.replace(_function_call("procedure_oid", cast.this.copy()))
         elif target in NAME_TYPES and isinstance(cast.this, exp.Column) and cast.this.name in _ARRAY_COLUMNS:
-            cast.replace(_array_text(cast.this))
+            cast.replace(_array_text_expression(cast.this))
         else:
             value = _as_array(cast.this) if target.startswith("_") else cast.this
             cast.replace(exp.cast(value.copy(), duckdb_type(target), dialect="duckdb"))
@@ -384,20 +386,20 @@ def _shows_name(cast: exp.Expr, outermost: frozenset[int]) -> bool:
     while isinstance(parent, exp.Paren):
         parent = parent.parent
     if isinstance(parent, exp.Cast):
-        return type_name(parent.args["to"]) in NAME_TYPES
+        return require_type_name(parent.args["to"]) in NAME_TYPES
     return isinstance(parent, _TEXT_PARENTS) or (isinstance(parent, exp.Alias) and id(parent) in outermost)
 
 
-def _object_oid(value: exp.Expr, target: str, names: NameMeanings) -> exp.Expr:
+def _object_oid_expression(value: exp.Expr, target: str, names: NameMeanings) -> exp.Expr:
     """Return the OID of an object: of a literal's name now, of a computed name by a lookup, of an OID itself."""
     inner = value.unnest()
     if isinstance(inner, exp.Literal) and inner.is_string and not inner.name.isdigit():
         spellings = {"regclass": names.relation_oids, "regtype": names.type_oids}.get(target)
         if spellings is None:
-            return _call(f"to_{target}", inner.copy())
+            return _function_call(f"to_{target}", inner.copy())
         return _oid_literal(_oid_by_name(inner.name, spellings, target))
-    if _is_text(inner):
-        return _call(f"to_{target}", inner.copy())
+    if _is_text_expression(inner):
+        return _function_call(f"to_{target}", inner.copy())
     return exp.cast(inner.copy(), "UINTEGER", dialect="duckdb")
 
 
@@ -407,13 +409,13 @@ def _oid_by_name(name: str, spellings: Mapping[str, int], target: str) -> int:
     oid = spellings.get(folded, spellings.get(plain) if plain == plain.lower() else None)
     if oid is None:
         kind = {"regclass": "relation", "regtype": "type"}[target]
-        raise refuse(
+        raise catalog_refusal(
             kind, f"there is no {kind} {printable_name(name)}", "list the relations with SELECT relname FROM pg_class"
         )
     return oid
 
 
-def _is_text(value: exp.Expr) -> bool:
+def _is_text_expression(value: exp.Expr) -> bool:
     if isinstance(value, exp.Cast):
         return value.args["to"].is_type("varchar", "text")
     if isinstance(value, exp.Format):
@@ -422,15 +424,15 @@ def _is_text(value: exp.Expr) -> bool:
     return is_text_function or isinstance(value, (exp.DPipe, exp.Concat))
 
 
-def _procedure_name(value: exp.Expr) -> exp.Expr:
+def _procedure_name_expression(value: exp.Expr) -> exp.Expr:
     if isinstance(value, exp.Literal):
         return exp.Literal.string(value.name.removeprefix("pg_catalog."))
     return exp.cast(value.copy(), "VARCHAR")
 
 
-def _array_text(array: exp.Expr) -> exp.Expr:
+def _array_text_expression(array: exp.Expr) -> exp.Expr:
     """Return the text of an array as PostgreSQL writes it."""
-    items = _call("array_to_string", array.copy(), exp.Literal.string(","))
+    items = _function_call("array_to_string", array.copy(), exp.Literal.string(","))
     opened = exp.DPipe(this=exp.Literal.string("{"), expression=items)
     return exp.Paren(this=exp.DPipe(this=opened, expression=exp.Literal.string("}")))
 
@@ -452,15 +454,15 @@ def replace_functions(tree: exp.Expr) -> None:
     """Call our own definitions, under the prefix that no function of DuckDB has."""
     for node in _inner_nodes_first(tree, exp.CurrentSchemas, exp.ArraySize, exp.ArrayToString, exp.Format, *_CURRENT):
         if isinstance(node, exp.Format):
-            node.replace(_call("format", node.this, *node.expressions))
+            node.replace(_function_call("format", node.this, *node.expressions))
         elif type(node) in _CURRENT:
-            node.replace(_call(MACRO_PREFIX + _CURRENT[type(node)]))
+            node.replace(_function_call(MACRO_PREFIX + _CURRENT[type(node)]))
         elif isinstance(node, exp.CurrentSchemas):
-            node.replace(_call(f"{MACRO_PREFIX}current_schemas", node.this))
+            node.replace(_function_call(f"{MACRO_PREFIX}current_schemas", node.this))
         elif isinstance(node, exp.ArrayToString):
-            node.replace(_call(f"{MACRO_PREFIX}array_to_string", node.this, node.expression))
+            node.replace(_function_call(f"{MACRO_PREFIX}array_to_string", node.this, node.expression))
         else:
-            node.replace(_call(f"{MACRO_PREFIX}array_length", node.this, exp.Literal.number(1)))
+            node.replace(_function_call(f"{MACRO_PREFIX}array_length", node.this, exp.Literal.number(1)))
     for function in _inner_nodes_first(tree, exp.Anonymous):
         name = function.name.lower()
         if name in _REWRITERS:
@@ -473,32 +475,36 @@ _DUCKDB_FUNCTIONS = frozenset(("generate_series", "list_concat", "list_contains"
 """Functions of DuckDB that the rules above call; no name of a statement gets here without being listed."""
 
 
-def _subscripts(array: exp.Expr) -> exp.Expr:
-    last = exp.cast(_call(f"{MACRO_PREFIX}cardinality", array), "BIGINT")
-    series = _call("generate_series", exp.Literal.number(1), last)
+def _subscripts_of_array(array: exp.Expr) -> exp.Expr:
+    last = exp.cast(_function_call(f"{MACRO_PREFIX}cardinality", array), "BIGINT")
+    series = _function_call("generate_series", exp.Literal.number(1), last)
     return exp.Explode(this=exp.cast(series, "INTEGER[]", dialect="duckdb"))
 
 
 def _expand_array(function: exp.Anonymous) -> exp.Expr:
     """Return the items of an array as records of value x and position n."""
-    return exp.Explode(this=_call(f"{MACRO_PREFIX}expandarray", function.expressions[0].copy()))
+    return exp.Explode(this=_function_call(f"{MACRO_PREFIX}expandarray", function.expressions[0].copy()))
 
 
 def _rewrite_format(function: exp.Anonymous) -> exp.Expr:
     """Write ``format('%I.%I', a, b)`` as a concatenation."""
     template, *values = function.expressions
     if not isinstance(template, exp.Literal):
-        raise refuse("function", "format needs a literal as its template", "write format('%I.%I', a, b)")
+        raise catalog_refusal("function", "format needs a literal as its template", "write format('%I.%I', a, b)")
     pieces = template.name.split("%")
     parts: list[exp.Expr] = [exp.Literal.string(pieces[0])]
     for piece, value in zip(pieces[1:], values, strict=False):
         quoting = {"I": "quote_ident", "s": "", "L": "quote_literal"}.get(piece[:1])
         if quoting is None:
             break
-        parts.append(_call(MACRO_PREFIX + quoting, value.copy()) if quoting else exp.cast(value.copy(), "VARCHAR"))
+        parts.append(
+            _function_call(MACRO_PREFIX + quoting, value.copy()) if quoting else exp.cast(value.copy(), "VARCHAR")
+        )
         parts.append(exp.Literal.string(piece[1:]))
     if len(parts) != 2 * len(pieces) - 1 or len(values) != len(pieces) - 1:
-        raise refuse("function", "format knows %I, %s and %L here, one for each value", "write format('%I.%I', a, b)")
+        raise catalog_refusal(
+            "function", "format knows %I, %s and %L here, one for each value", "write format('%I.%I', a, b)"
+        )
     return _concatenate(parts)
 
 
@@ -512,21 +518,23 @@ def _concatenate(parts: Sequence[exp.Expr]) -> exp.Expr:
 def _rewrite_set_config(function: exp.Anonymous) -> exp.Expr:
     name = function.expressions[0]
     if not isinstance(name, exp.Literal) or name.name.lower() not in SETTABLE or len(function.expressions) != 3:
-        raise refuse("setting", f"set_config can set {', '.join(SETTABLE)} here", "write SET name = value")
+        raise catalog_refusal("setting", f"set_config can set {', '.join(SETTABLE)} here", "write SET name = value")
     return exp.cast(function.expressions[1].copy(), "VARCHAR")
 
 
 def _rewrite_regexp_split(function: exp.Anonymous) -> exp.Expr:
-    split = _call("regexp_split_to_array", *(argument.copy() for argument in function.expressions[:2]))
+    split = _function_call("regexp_split_to_array", *(argument.copy() for argument in function.expressions[:2]))
     return exp.Explode(this=split)
 
 
 _REWRITERS: Mapping[str, Callable[[exp.Anonymous], exp.Expr]] = {
     "_pg_expandarray": _expand_array,
-    "concat": lambda function: _call("concat", *(argument.copy() for argument in function.expressions)),
+    "concat": lambda function: _function_call("concat", *(argument.copy() for argument in function.expressions)),
     "format": _rewrite_format,
-    "generate_subscripts": lambda function: _subscripts(function.expressions[0].copy()),
-    "json_build_object": lambda function: _call("json_object", *(each.copy() for each in function.expressions)),
+    "generate_subscripts": lambda function: _subscripts_of_array(function.expressions[0].copy()),
+    "json_build_object": lambda function: _function_call(
+        "json_object", *(each.copy() for each in function.expressions)
+    ),
     "regexp_split_to_table": _rewrite_regexp_split,
     "pg_partition_ancestors": lambda _: exp.Explode(
         this=exp.cast(exp.Array(expressions=[]), "UINTEGER[]", dialect="duckdb")

@@ -105,11 +105,11 @@ def type_oid(name: str) -> int:
 def result_oid(duckdb_name: str) -> int:
     """Return the OID of the PostgreSQL type of a DuckDB result type."""
     if duckdb_name.endswith("[]"):
-        return type_oid(ARRAY_PREFIX + _result_name(duckdb_name[:-2]))
-    return type_oid(_result_name(duckdb_name))
+        return type_oid(ARRAY_PREFIX + _postgres_result_type_name(duckdb_name[:-2]))
+    return type_oid(_postgres_result_type_name(duckdb_name))
 
 
-def _result_name(duckdb_name: str) -> str:
+def _postgres_result_type_name(duckdb_name: str) -> str:
     if duckdb_name.startswith(("DECIMAL", "HUGEINT", "UBIGINT", "UHUGEINT")):
         return "numeric"
     return _RESULT_TYPES.get(duckdb_name, "text")
