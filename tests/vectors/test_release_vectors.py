@@ -62,13 +62,13 @@ REGISTRY = Registry(
         "plan.aggregates.unit_measures.value_step_range": "a range of one value, compared in tests/safety",
         "plan.costs.check_cost": "it refuses by steps and bytes, and is no charge",
         "release.parts.shares.error_ratio": "it only compares ways to split a price",
-        "release.noisy_rows.noise_forms.IndependentNoises._equal_widths": "a part of IndependentNoises.widths",
+        "release.noisy_rows.noise_forms.IndependentNoises._equal_noise_widths": "a part of IndependentNoises.widths",
         "release.noisy_rows.noise_forms.IndependentNoises._mixed_widths": "a part of IndependentNoises.widths",
         "release.noisy_rows.noise_forms.IndependentNoises._sum_width": "a part of IndependentNoises.widths",
         "release.noisy_rows.noise_forms._PaddedForms.widths": "a part of IndependentNoises.widths",
         "release.noisy_rows.window_functions._range_minima": "values, compared with DuckDB in tests/release/noisy_rows",
         "release.noisy_rows.window_functions._range_sums": "values, compared with DuckDB in tests/release/noisy_rows",
-        "release.noisy_rows.window_functions._rank_share": "ranks, compared with DuckDB in tests/release/noisy_rows",
+        "release.noisy_rows.window_functions._percent_rank_or_tile": "ranks, compared with DuckDB in the tests",
         "surveys.forms.Form._pair_counts": "it lays out what PairCounts computes, and adds and subtracts half-widths",
     },
 )
@@ -241,7 +241,7 @@ def _linear_widths() -> Iterator[Vector]:
         yield between(3 * least + 420, 3 * least * 1.03 + 420, wide, rounded_noises, 2, 1, -3.0)
 
 
-@formula("release.measured._estimate_sums")
+@formula("release.measured._estimate_summed_rows")
 def _summed() -> Iterator[Vector]:
     """The rows of two groups and of both: what adds up is the sum of what is shown."""
     rows = SimpleNamespace(
@@ -249,7 +249,7 @@ def _summed() -> Iterator[Vector]:
     )
 
     def ends(estimator: Any, numbers: Any) -> list[Any]:
-        found = measuring._estimate_sums(estimator, [numbers], rows, "0.95", 3)  # type: ignore[arg-type]
+        found = measuring._estimate_summed_rows(estimator, [numbers], rows, "0.95", 3)  # type: ignore[arg-type]
         return [found.value, found.low, found.high]
 
     numbers = measuring._ScaledColumns(telling(), (np.array([4.4, 5.4]),), 0)
@@ -407,7 +407,7 @@ def _sampled_share() -> Iterator[Vector]:
     yield exact(Fraction(1), sampling_errors.parse_sampled_fraction, 50, 50)
 
 
-@formula("release.answers.sampling_errors.half_widths")
+@formula("release.answers.sampling_errors.sampling_half_widths")
 def _sampling_half_widths() -> Iterator[Vector]:
     """z·√((1 − f)·m·n⁺) of a count, and z·√((1 − f)·m·v/n⁻) of a mean, v the largest variance within its range."""
     value = Column(Field(0, "t", "x"), Domain("integer", bounds=(0, 10)))
@@ -423,7 +423,7 @@ def _sampling_half_widths() -> Iterator[Vector]:
         variance = max((10 - x) * x for x in np.linspace(3.0, 4.5, 1501))
         wanted = {"n": z * math.sqrt(rows * 120), "m": z * math.sqrt(rows * variance / 80)}
         told = {"rows": rows, "share": share, "confidence": sure}
-        yield exact(wanted, sampling_errors.half_widths, query, values, ranges, **told)
+        yield exact(wanted, sampling_errors.sampling_half_widths, query, values, ranges, **told)
 
 
 # ── estimators ─────────────────────────────────────────────────────────────────────────────────

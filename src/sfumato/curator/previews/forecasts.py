@@ -43,11 +43,18 @@ from sfumato.privacy.numbers import (
 )
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.formatting import round_half_width_up
-from sfumato.release.measured import NoisyMeasurements, column_notes, estimator, rank_errors, results, scales
-from sfumato.release.noisy_rows.finishing import Finished, finish, selects_by_noise
+from sfumato.release.measured import (
+    NoisyMeasurements,
+    group_estimator,
+    notes_by_column,
+    rank_errors,
+    result_estimators,
+    scales_of_all_parts,
+)
+from sfumato.release.noisy_rows.finishing import FinishedRows, finish, selects_by_noise
 from sfumato.release.noisy_rows.key_functions import answer_rows, extract_key_functions, one_row_per_set
 from sfumato.release.noisy_rows.noisy_columns import NumberColumn
-from sfumato.release.prices import least_in_four_digits
+from sfumato.release.prices import least_four_digit_price
 from sfumato.release.pricing import PricedRelease
 from sfumato.release.requests import Within
 from sfumato.untrusted import escape_unprintable
@@ -195,7 +202,7 @@ def half_widths(
     widths_by_size = [
         _widths(query, prepared, results, groups, max_groups, level, group_size, joint) for group_size in sizes
     ]
-    ranks = column_notes(query, forecast_ranks(prepared, results, level))
+    ranks = notes_by_column(query, forecast_ranks(prepared, results, level))
     columns = merge_sizes(sizes, widths_by_size)
     return columns | {name: rows for name, rows in ranks.items() if name in columns}
 
@@ -216,16 +223,18 @@ def noiseless_measurements(
     prepared: PricedRelease, shared_results: Sequence[MeasuredRequest], size: int, count: int
 ) -> NoisyMeasurements:
     """Return the numbers of so many groups of so many rows each, without noise."""
-    numbers = (number for part in prepared.parts for number in part.hypothetical_group(size))
+    numbers = (number for part in prepared.parts for number in part.numbers_of_hypothetical_group(size))
     totals = tuple((number,) * count for number in numbers)
-    return NoisyMeasurements(scales(prepared), results(prepared, shared_results), totals)
+    return NoisyMeasurements(scales_of_all_parts(prepared), result_estimators(prepared, shared_results), totals)
 
 
 def forecast_ranks(
     prepared: PricedRelease, made: Sequence[MeasuredRequest], confidence: Number
 ) -> tuple[float | None, ...]:
     """Bound the rank error of every result; None where nothing is selected by rank."""
-    return rank_errors(NoisyMeasurements(scales(prepared), results(prepared, made), ()), confidence)
+    return rank_errors(
+        NoisyMeasurements(scales_of_all_parts(prepared), result_estimators(prepared, made), ()), confidence
+    )
 
 
 def _widths(
@@ -250,14 +259,14 @@ def _widths(
     count = int(rows.groups.max(initial=0)) + 1 if is_rowwise else len(groups)
     measured = noiseless_measurements(prepared, shared_results, size, count)
     row_count = len(answer_rows(sets, groups, width).keys) if sets else max_groups
-    estimates = estimator(measured, level, rows)
+    estimates = group_estimator(measured, level, rows)
     rewritten, parts = extract_key_functions(
         replace(query, finish=Finish(query.finish.outputs)) if is_rowwise else query
     )
     rows = replace(rows, keys=[(*key, *(None,) * len(parts)) for key in rows.keys], width=width + len(parts))
     is_joint = joint or selects_by_noise(query)
     finished = finish(rewritten, rows, estimates, joint=is_joint, candidates=row_count if is_rowwise else None)
-    largest_sum = int(rows.terms.max() if is_rowwise else 1 + len(rows.keys))
+    largest_sum = int(rows.groups_per_row.max() if is_rowwise else 1 + len(rows.keys))
     return {
         name: width + _max_rounding(expression, measured, 1 if _is_plain_result(query, expression) else largest_sum)
         for name, (expression, width) in widest_by_column(query.outputs, finished).items()
@@ -276,7 +285,7 @@ def _is_plain_result(query: Query, expression: Expression) -> bool:
     return is_grouped_once and isinstance(expression, Column) and type(expression.reference) is Result
 
 
-def widest_by_column(outputs: Sequence[Output], finished: Finished) -> dict[str, tuple[Expression, float]]:
+def widest_by_column(outputs: Sequence[Output], finished: FinishedRows) -> dict[str, tuple[Expression, float]]:
     """Return each column of numbers with the largest half-width of its rows."""
     return {
         output.name: (output.expression, float(np.nanmax([column.high - column.value, column.value - column.low])))
@@ -428,8 +437,8 @@ def least_price(within: Within | None, names: Collection[str], widths: Widths) -
 
     # A price that suffices for every group size suffices for one: the least for one is the least if it does for all.
     try:
-        price = least_in_four_digits(lambda price: excess(price, SIZES[0]))
-        return price if excess(price) <= 0 else least_in_four_digits(excess)
+        price = least_four_digit_price(lambda price: excess(price, SIZES[0]))
+        return price if excess(price) <= 0 else least_four_digit_price(excess)
     except InvalidParameter as refusal:
         if refusal.place not in ("guarantee", "price"):
             raise

@@ -230,7 +230,7 @@ class SurvivalProposal(PreviewedByOldName, StoredProposal):
             self._cell_counts(counts, happened=False),
             scale,
             exact(confidence, "confidence"),
-            measured.purchase.public,
+            measured.purchase.without_salt,
             receipt,
         )
 
