@@ -58,6 +58,9 @@ REGISTRY = Registry(
     (Scope(("publish",), frozenset(WORDS), frozenset(PARAMETERS)),),
     {
         "publish.synthesis.budget.SynthesisBudget.charge": "it subtracts an amount from what is left",
+        "publish.synthesis.budget.SynthesisBudget.used_share": "it divides what is spent by the total",
+        "publish.online.worst_error_in_row_effects": "a score: what gates do with it is tested by exact laws",
+        "publish.marginals.group_totals.SynopsisEstimates._error_distribution": "it chooses one that has vectors",
         "publish.linked.links.TableLink.band_widths": "it counts the whole numbers of a band, and is no half-width",
         "publish.model_cards.ModelCard._error_table": "it shows numbers that have vectors, in words",
         "publish.marginals.planning.with_range_levels.error": "it only ranks ways to join cells, and is never shown",
@@ -703,7 +706,7 @@ def _assumed() -> Iterator[Vector]:
 @formula("publish.row_rules._share_of_bin")
 def _share_of_bin_vectors() -> Iterator[Vector]:
     """Of four steps one is a quarter; of a length of 8 without steps, two values are weighed as 2/8; a point is all."""
-    sampler = SimpleNamespace(counts=np.array([4, 0, 0]), ends=np.array([[0, 4], [2, 10], [3, 3]]))
+    sampler = SimpleNamespace(step_counts=np.array([4, 0, 0]), ends=np.array([[0, 4], [2, 10], [3, 3]]))
     for cell, allowed, share in ((0, 1, 0.25), (0, 3, 0.75), (1, 2, 0.25), (2, 1, 1.0)):
         yield exact(share, _share_of_bin, sampler, cell, allowed)
 
@@ -909,12 +912,12 @@ def _synthetic_quality() -> Iterator[Vector]:
         def marginal(self, _: tuple[int, ...]) -> float:
             return self.middle
 
-        def totals(self, *_: object) -> tuple[float, PlannedGaussianError]:
+        def totals_and_errors(self, *_: object) -> tuple[float, PlannedGaussianError]:
             return self.middle, PlannedGaussianError(np.array(9.0), has_fine_grid=True)
 
     for middle, sure in ((100.0, "0.95"), (2.0, "0.99"), (-50.0, "0.95")):
         own = SimpleNamespace(
-            _known=SynopsisEstimates(middle),
+            _synopsis_estimates=SynopsisEstimates(middle),
             sampling_model=SimpleNamespace(total=100.0, marginals=lambda _: []),
             released=SimpleNamespace(columns=("a",), measured=()),
         )

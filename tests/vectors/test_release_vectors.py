@@ -61,6 +61,15 @@ REGISTRY = Registry(
         ),
         "plan.aggregates.unit_measures.value_step_range": "a range of one value, compared in tests/safety",
         "plan.costs.check_cost": "it refuses by steps and bytes, and is no charge",
+        "release.answers.formatting.format_with_half_width": "it writes a number and its half-width as text",
+        "release.answers.sampling_errors._bound_mean_half_widths": "a part of sampling_half_widths",
+        "release.batch_prices._mean_log_half_width": "it only compares families of noise",
+        "release.pricing._sum_log_half_widths": "it only compares families of noise",
+        "release.noisy_rows.window_functions._Frames.aggregate_with_interval": "values, compared with DuckDB",
+        "release.parts.shares._error_alone": "it only compares ways to split a price",
+        "release.parts.shares._shares_by_part": "it lays shares out by part",
+        "release.parts.shares.even_shares": "it divides 1 by a count",
+        "release.parts.shares.split_for_least_error": "the optimum is found by search in tests/release/parts",
         "release.parts.shares.error_ratio": "it only compares ways to split a price",
         "release.noisy_rows.noise_forms.IndependentNoises._equal_noise_widths": "a part of IndependentNoises.widths",
         "release.noisy_rows.noise_forms.IndependentNoises._mixed_widths": "a part of IndependentNoises.widths",
@@ -68,7 +77,6 @@ REGISTRY = Registry(
         "release.noisy_rows.noise_forms._PaddedForms.widths": "a part of IndependentNoises.widths",
         "release.noisy_rows.window_functions._range_minima": "values, compared with DuckDB in tests/release/noisy_rows",
         "release.noisy_rows.window_functions._range_sums": "values, compared with DuckDB in tests/release/noisy_rows",
-        "release.noisy_rows.window_functions._percent_rank_or_tile": "ranks, compared with DuckDB in the tests",
         "surveys.forms.Form._pair_counts": "it lays out what PairCounts computes, and adds and subtracts half-widths",
     },
 )
@@ -245,7 +253,7 @@ def _linear_widths() -> Iterator[Vector]:
 def _summed() -> Iterator[Vector]:
     """The rows of two groups and of both: what adds up is the sum of what is shown."""
     rows = SimpleNamespace(
-        terms=np.array([1, 1, 2]), summed=lambda each: np.array([each[0], each[1], each[0] + each[1]])
+        groups_per_row=np.array([1, 1, 2]), sum_groups=lambda each: np.array([each[0], each[1], each[0] + each[1]])
     )
 
     def ends(estimator: Any, numbers: Any) -> list[Any]:
@@ -365,7 +373,7 @@ def _rank_shares() -> Iterator[Vector]:
         ((Fraction(1, 2),), (0,), 2),
         ((Fraction(1, 4), Fraction(1, 2)), (), 1),
     ):
-        own = SimpleNamespace(_quantiles=inner, _extremes=outer)
+        own = SimpleNamespace(_inner_probabilities=inner, _extreme_probabilities=outer)
         yield exact(wanted, lambda each: int(QuantilesPart.shares.fget(each)), own)  # type: ignore[attr-defined]
 
 
@@ -373,7 +381,9 @@ def _rank_shares() -> Iterator[Vector]:
 def _rank_share_of() -> Iterator[Vector]:
     asked = [SimpleNamespace(probability=Fraction(each)) for each in ("0", "1/2", "1", "1/4")]
     own = SimpleNamespace(
-        asked=asked, _quantiles=[Fraction(1, 4), Fraction(1, 2)], _extremes=[Fraction(0), Fraction(1)]
+        requests=asked,
+        _inner_probabilities=[Fraction(1, 4), Fraction(1, 2)],
+        _extreme_probabilities=[Fraction(0), Fraction(1)],
     )
     for place, wanted in enumerate((1, 0, 2, 0)):
         yield exact(wanted, lambda own, place: int(QuantilesPart.share_index(own, place)), own, place)
@@ -422,7 +432,7 @@ def _sampling_half_widths() -> Iterator[Vector]:
         z = routes.normal_beyond(float(1 - Fraction(sure))) * math.sqrt(1 - share)
         variance = max((10 - x) * x for x in np.linspace(3.0, 4.5, 1501))
         wanted = {"n": z * math.sqrt(rows * 120), "m": z * math.sqrt(rows * variance / 80)}
-        told = {"rows": rows, "share": share, "confidence": sure}
+        told = {"max_rows_per_unit": rows, "sampled_share": share, "confidence": sure}
         yield exact(wanted, sampling_errors.sampling_half_widths, query, values, ranges, **told)
 
 
