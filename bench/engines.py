@@ -118,7 +118,7 @@ def compare(
         for bounded in bounding_strategies(plan, plan.limits, len(declared)):
             called = "rows" if bounded.strategy is Strategy.WHOLE else f"{prefix}{bounded.strategy.value}"
             reading = GroupTotals(bounded, declared)
-            ours = cpu(partial(read or partial(engine.read, key=7), reading))
+            ours = cpu(partial(read or partial(engine.read, sampling_key=7), reading))
             most = allowed.get("people" if prefix and "clip" in called else called)
             verdict = "" if most is None or ours <= most * base else f"  ABOVE {most}"
             print(f"  {called:<16} {ours:8.3f} s of CPU {ours / base:6.1f} times{verdict}", flush=True)

@@ -10,7 +10,7 @@ from timing import cpu_seconds, row
 
 from sfumato.plots.answers import GroupColumn, draw
 from sfumato.plots.scales import ChartData
-from sfumato.release.answers.answer_pictures import bar_chart
+from sfumato.release.answers.answer_pictures import altair_bar_chart
 
 FOOT = ["protects one person", "ε = 0.5 for this answer", "ranges hold with 95 % confidence", "2026-11-15"]
 
@@ -29,7 +29,7 @@ def main() -> None:
         data = bars(count)
         key = GroupColumn("county", data.labels, data.labels)
         ours = cpu_seconds(lambda data=data, key=key: draw([data], [key], FOOT).svg)
-        theirs = cpu_seconds(lambda data=data: vl_convert.vegalite_to_svg(bar_chart([data]).to_json()), 3)
+        theirs = cpu_seconds(lambda data=data: vl_convert.vegalite_to_svg(altair_bar_chart([data]).to_json()), 3)
         row(f"{count} bars with ranges, as SVG", ours, theirs, "goal: 100×" if count == 200 else "")
     picture = draw([bars(200)], [GroupColumn("county", bars(200).labels, bars(200).labels)], FOOT)
     row("200 bars, from SVG to PNG (the plot extra)", cpu_seconds(picture.png, 3))

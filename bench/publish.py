@@ -168,7 +168,9 @@ def missed(frame: pd.DataFrame, synopsis: sf.Synopsis, count: int, share: float)
     for _ in range(count):
         chosen = synopsis.attribute_indices(rng.choice(synopsis.columns, rng.integers(1, 4), replace=False).tolist())
         query = conjunction(rng, [synopsis.attributes[place].size for place in chosen], share)
-        error = abs(synopsis.estimates.linear(query, chosen)[0] - float((query * exact[chosen]).sum()))
+        error = abs(
+            synopsis.estimates.linear_estimate_and_variance(query, chosen)[0] - float((query * exact[chosen]).sum())
+        )
         found.append((error, error > synopsis.estimates.half_width(query, chosen, 0.05)))
     return np.array(found, np.float64).T
 

@@ -350,12 +350,12 @@ def pictures() -> None:
 
     from plots import FOOT, bars
     from sfumato.plots.answers import GroupColumn, draw
-    from sfumato.release.answers.answer_pictures import bar_chart
+    from sfumato.release.answers.answer_pictures import altair_bar_chart
 
     data = bars(200)
     key = GroupColumn("county", data.labels, data.labels)
     ours = cpu_seconds(lambda: draw([data], [key], FOOT).svg, 50)
-    theirs = cpu_seconds(lambda: vl_convert.vegalite_to_svg(bar_chart([data]).to_json()), 5)
+    theirs = cpu_seconds(lambda: vl_convert.vegalite_to_svg(altair_bar_chart([data]).to_json()), 5)
     told("SVG of 200 bars, against a hundredth of Altair's", ours, theirs / 100, "≤ 1.0")
 
 

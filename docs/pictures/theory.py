@@ -624,7 +624,7 @@ def _weights_error(truth: np.ndarray, queries: np.ndarray, plan: sf.theorems.Wei
         query = queries[choose.choose(np.abs(queries @ (model.weights - truth)).astype(int))]
         view = CellView((0,), tuple(np.flatnonzero(query).tolist()))
         model = model.updated(MwemRound(view, (noise.apply(int(query @ truth)),)))
-        if model.settled is not None:
+        if model.settled_weights is not None:
             break
     return float(np.abs(queries @ (model.fitted_weights - truth)).max() / n)
 

@@ -163,7 +163,7 @@ def release_claims(question: Question, prepared: PricedRelease, name: str, *, jo
     kind = question.release_strategy(prepared)
     with keyed(name):
         measured = kind.draw(lambda reading: _read(question, reading))
-        rehearsal = kind.dry_run_result()
+        rehearsal = kind.result_at_extreme_totals()
     shown = question.build_answer(StoredResult(measured, 1, _TIME, "", free=False), "0.95", joint)
     return {
         "good enough": tuple(f"{what} {float(number):.12g}" for what, number in kind.required_accuracy.items()),

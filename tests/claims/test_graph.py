@@ -40,7 +40,7 @@ def numbers(places: tuple[int, ...], turn: int = 0) -> np.ndarray:
 def test_trees(name: str) -> None:
     sets = FORESTS[name]
     tree = JunctionTree.of(sets, SIZES)
-    found: dict[str, Claim] = claims_of("tree", tree) | {"cells": tree.cells(SIZES)}
+    found: dict[str, Claim] = claims_of("tree", tree) | {"cells": tree.cell_count(SIZES)}
     found |= {"predicted": trees.predicted_cells(sets, SIZES), "bytes": trees.predicted_bytes(sets, SIZES)}
     found |= claims_of("holding", [tree.clique_index_with(each) for each in ((0,), (0, 1), (2, 5), (3, 4), (6, 0))])
     found |= claims_of("components", _components(tree))
@@ -71,7 +71,7 @@ def test_sums_and_products_of_tables() -> None:
         table = whole.reshape([sizes[place] for place in places])
         for count in range(len(places) + 1):
             for kept in itertools.combinations(places, count):
-                found |= claims_of(f"sum {places} {kept}", tables.sum_to(table, places, kept).reshape(-1)[:8])
+                found |= claims_of(f"sum {places} {kept}", tables.sum_to_places(table, places, kept).reshape(-1)[:8])
                 made = tables._sum_steps(table.shape, places, kept)
                 found |= claims_of(f"shape {places} {kept}", (made[1], sorted(each[1] for each in made[0])))
     left, right = np.arange(24.0).reshape(2, 3, 4) % 5, np.arange(240.0).reshape(3, 4, 20) % 7
@@ -117,16 +117,16 @@ def test_messages() -> None:
         laid = [tables.canonical_order(each, SIZES) for each in sets]
         merging = CliqueMerging.of(top, laid, SIZES)
         found |= claims_of(f"{sets} parts", merging.parts)
-        found |= claims_of(f"{sets} above", {str(key): each for key, each in merging.above.items()})
+        found |= claims_of(f"{sets} above", {str(key): each for key, each in merging.union_by_set.items()})
         terms = [(each, numbers(each, turn) + 1) for turn, each in enumerate(laid)]
         products = merging.multiply_into_parts(terms)
-        found |= claims_of(f"{sets} whole", float(merging.whole(products).sum()))
-        added = {str(key): each.reshape(-1)[:6] for key, each in merging.sums(products).items()}
+        found |= claims_of(f"{sets} whole", float(merging.multiply_out(products).sum()))
+        added = {str(key): each.reshape(-1)[:6] for key, each in merging.sums_by_set(products).items()}
         found |= claims_of(f"{sets} sums", added)
         for each in laid:
             found |= claims_of(f"{sets} to {each}", merging.sum_to(products, each).reshape(-1)[:6])
         merging.rescale(products, laid[0], numbers(laid[0]) / 2)
-        found |= claims_of(f"{sets} rescaled", float(merging.whole(products).sum()))
+        found |= claims_of(f"{sets} rescaled", float(merging.multiply_out(products).sum()))
     for logs in (np.array([0.0, -3.0]), np.array([5.0, -np.inf, 2.0]), np.array([-np.inf])):
         made = LogFactor.of((0,), logs)
         found |= claims_of(f"scaled {logs.tolist()}", None if made is None else (made.logs, made.depth))
@@ -134,7 +134,7 @@ def test_messages() -> None:
     found |= claims_of("homes", [calibrating._smallest_clique_with(each, tree, SIZES) for each in ((0,), (1,), (1, 2))])
     found |= claims_of("no home", outcome(lambda: calibrating._smallest_clique_with((0, 2), tree, SIZES)))
     nothing = [np.full((2, 3), -np.inf)]
-    found |= claims_of("nothing", outcome(lambda: Propagation(tree, SIZES, [(0, 1)]).counts(nothing, 1.0)))
+    found |= claims_of("nothing", outcome(lambda: Propagation(tree, SIZES, [(0, 1)]).potential_counts(nothing, 1.0)))
     check_claims("graph/messages", found)
 
 
@@ -179,8 +179,8 @@ def test_what_is_fitted_is_checked() -> None:
         "deviation": lambda: fit_model([Observation((0,), one, 0.0)], SIZES, 1.0),
         "infinite": lambda: fit_model([Observation((0,), one, np.inf)], SIZES, 1.0),
         "zeros": lambda: fit_model((), SIZES, 1.0, zeros=[((0,), np.ones(3, bool))]),
-        "all zero": lambda: fitting.check_zeros([((0,), np.ones(2, bool))], SIZES),
-        "some zero": lambda: fitting.check_zeros([((0,), np.array([True, False]))], SIZES),
+        "all zero": lambda: fitting.require_some_possible_cell([((0,), np.ones(2, bool))], SIZES),
+        "some zero": lambda: fitting.require_some_possible_cell([((0,), np.array([True, False]))], SIZES),
         "model": lambda: GraphicalModel.of(SIZES, (), 0.0),
     }
     for name, run in tried.items():

@@ -26,8 +26,8 @@ from sfumato.publish.marginals.attributes import (
 )
 from sfumato.publish.marginals.bounds import BoundedTotals, CellWeights, bound_totals, fit_max_entropy, max_bound_count
 from sfumato.publish.marginals.consistency import _largest_eigenvalue_bound, make_consistent
-from sfumato.publish.marginals.estimating import Estimates, MeasuredBlock, MeasuredMarginal, least_squares
-from sfumato.publish.marginals.group_totals import LaplaceShare, SynopsisEstimates, squared_norms
+from sfumato.publish.marginals.estimating import BlockEstimates, MeasuredBlock, MeasuredMarginal, least_squares
+from sfumato.publish.marginals.group_totals import LaplaceShare, SynopsisEstimates, squared_norms_of_groups
 from sfumato.publish.marginals.implied import holds_one_value, infer_dependency
 from sfumato.publish.marginals.measuring import (
     PublishedMarginals,
@@ -40,8 +40,8 @@ from sfumato.publish.marginals.measuring import (
     largest_variance,
     measured_sets,
     measured_shapes,
+    price_share_by_set,
     recorded_columns,
-    shares,
 )
 from sfumato.publish.marginals.planning import (
     MarginalWorkload,
@@ -82,7 +82,7 @@ def sums(own: Attributes, places: tuple[int, ...], exact: np.ndarray | None = No
 
 @pytest.mark.parametrize("name", ALL)
 def test_chains(name: str) -> None:
-    chain = ALL[name].chain
+    chain = ALL[name].hierarchy
     found: dict[str, Claim] = claims_of("shares", chain.shares) | {"even": chain.is_even}
     counts = np.arange(2 * chain.size, dtype=np.int64).reshape(2, -1) ** 2 % 11
     for level, each in enumerate(chain.differences, 1):
@@ -116,17 +116,17 @@ BLOCKS: list[tuple[str, Attributes]] = [
 def test_what_one_unit_moves_of_each_block(name: str, own: Attributes) -> None:
     found: dict[str, Claim] = {}
     for block in block_algebra.blocks_within(tuple(range(len(own)))[:3], own):
-        exact = sums(own, block_algebra.places(block))
+        exact = sums(own, block_algebra.block_places(block))
         said = {
-            "scale": block_algebra.scale(block, own),
-            "shape": block_algebra.shape(block, own),
-            "length": block_algebra.squared_length(block, own),
+            "scale": block_algebra.block_scale(block, own),
+            "shape": block_algebra.block_shape(block, own),
+            "length": block_algebra.squared_row_change(block, own),
             "cut": [block_algebra.max_unclipped_count(block, own, grid) for grid in (1, 3)],
             "residual": block_algebra.scaled_residual(exact, block, own, 3).reshape(-1)[:9],
         }
         found |= claims_of(f"{block}", said)
         for most, grid, relation, fixed in itertools.product((0, 1, Fraction(7, 2)), (1, 5), RELATIONS, (False, True)):
-            moved = block_algebra.sensitivity(block, own, most, grid, relation, fixed_total=fixed)
+            moved = block_algebra.block_sensitivity(block, own, most, grid, relation, fixed_total=fixed)
             norms = (moved.l0, moved.per_group, moved.total, moved.squares)
             found |= claims_of(f"{block} {most} {grid} {relation.value} {fixed}", norms)
     check_claims(f"marginals/blocks_{name}", found)
@@ -155,7 +155,7 @@ def planned(plan: NoisePlan) -> dict[str, Any]:
         "price": plan.rho if plan.blocks else plan.epsilon,
         "cut": plan.clipping_count,
         "most": plan.max_weight,
-        "shares": shares(plan),
+        "shares": price_share_by_set(plan),
         "widths": {each: cell_half_width(plan, each, 0.95) for each in plan.workload.sets},
         "together": {each: cell_half_width(plan, each, 0.9, 12) for each in plan.workload.sets},
         "expected": {each: expected_width(plan, each) for each in EXPECTED if len(each) <= len(plan.attributes)},
@@ -186,7 +186,7 @@ def test_plans(name: str, terms: dict[str, Any], kind: str) -> None:
         gaussian, laplace = plan_gaussian(asked, own, **terms), plan_laplace(asked, own, **terms)
         for noise, plan in (("gaussian", gaussian), ("laplace", laplace)):
             found |= claims_of(f"{label} {noise}", planned(plan))
-            found |= claims_of(f"{label} {noise} scaled", noises(plan.scaled("0.07")))
+            found |= claims_of(f"{label} {noise} scaled", noises(plan.at_price("0.07")))
         for places in ((), (1,), (0, 1), (0, 2, 3)):
             query = table(tuple(own[place] for place in places)).astype(float) % 5
             found |= claims_of(f"{label} variance {places}", largest_variance(gaussian, places))
@@ -203,7 +203,7 @@ def test_plans_of_ranges() -> None:
         for each in (2, 3, 4):
             joined = with_branching_levels(attribute(size), each)
             found |= claims_of(f"branched {size} {each}", joined.levels)
-            factors = planning.range_factors(joined.chain, size - 1)
+            factors = planning.range_factors(joined.hierarchy, size - 1)
             found |= claims_of(f"factors {size} {each}", factors)
         plan = plan_gaussian(MarginalWorkload(((0,), (0, 1)), (), (0,)), (own, ONE_SPLIT), rho="0.3")
         found |= claims_of(f"plan {size}", planned(plan))
@@ -267,12 +267,12 @@ def test_many_levels_and_sets(own: Attributes) -> None:
     sets = ((0,), (0, 1), (1, 2), (), (2,), (1, 2), (0, 1, 2))
     for kept in range(len(sets) + 1):
         found |= claims_of(f"largest {kept}", largest_sets(sets[:kept]))
-        found |= claims_of(f"maximal {kept}", block_algebra.maximal(sets[:kept]))
+        found |= claims_of(f"maximal {kept}", block_algebra.maximal_sets(sets[:kept]))
     for places in ((0, 1), (1,), (0, 1, 2)):
         query = table(tuple(own[place] for place in places)).astype(float)
         asked = blocks.block_coefficients(query, places, own)
         found |= claims_of(f"asked {places}", {str(block): each.reshape(-1)[:6] for block, each in asked.items()})
-        found |= claims_of(f"norms {places}", {str(k): v for k, v in blocks.squared_norms(asked, own).items()})
+        found |= claims_of(f"norms {places}", {str(k): v for k, v in blocks.squared_norms_by_block(asked, own).items()})
     check_claims(f"marginals/lifting_{'leveled' if any(each.levels for each in own) else 'flat'}", found)
 
 
@@ -284,9 +284,12 @@ def test_half_widths() -> None:
     for beta, cells in ((0.05, 1), (0.05, 40), (1e-4, 1), (1.0, 1), (0.0, 1)):
         key = f"{beta} {cells}"
         for variance in (1.0, 6.25):
-            found |= claims_of(f"fine {variance} {key}", outcome(lambda: half_widths.half_width(variance, beta, cells)))
             found |= claims_of(
-                f"coarse {variance} {key}", outcome(lambda: half_widths.coarse_half_width(variance, beta, cells))
+                f"fine {variance} {key}", outcome(lambda: half_widths.gaussian_half_width(variance, beta, cells))
+            )
+            found |= claims_of(
+                f"coarse {variance} {key}",
+                outcome(lambda: half_widths.coarse_gaussian_half_width(variance, beta, cells)),
             )
         for eta in (0.0, 0.5, 4.0):
             known = [(1.0, 10.0), (0.0, 3.0), (2.5, 0.7)]
@@ -301,7 +304,7 @@ def test_half_widths() -> None:
     for cells, beta in itertools.product((1, 2.5, 100, 10**6), BETAS):
         found |= claims_of(f"part {cells} {beta}", half_widths.adaptive_laplace_width(cells, beta))
     for cells, size, laplace in itertools.product((1, 5000), (0.3, 17.5, 200.0, 4000.0), (False, True)):
-        made = half_widths.noise_l1_bounds(cells, size, 0.05, laplace=laplace)
+        made = half_widths.noise_l1_mean_and_bound(cells, size, 0.05, laplace=laplace)
         found |= claims_of(f"size {cells} {size} {laplace}", made)
     many = 1 + np.arange(5000) / 7
     found |= claims_of("many sizes", half_widths.laplace_half_width([(many, 3.0)], 0.05))
@@ -313,14 +316,14 @@ STEPS = {"fine": Fraction(5000), "edge": Fraction(4096), "below": Fraction(4095)
 STEPS["both"] = STEPS["coarse"]
 
 
-def measured(own: Attributes, kind: str) -> Estimates:
+def measured(own: Attributes, kind: str) -> BlockEstimates:
     """What was measured of a fixed table, with nothing random in it."""
     if kind in STEPS:
         deviation = STEPS[kind]
         blocks = [
             MeasuredBlock(
                 block,
-                block_algebra.scaled_residual(sums(own, block_algebra.places(block)), block, own, 2) + 3,
+                block_algebra.scaled_residual(sums(own, block_algebra.block_places(block)), block, own, 2) + 3,
                 deviation * (1 + turn),
                 2,
                 Fraction(1, 4),
@@ -347,24 +350,24 @@ FLAT = attributes((2, 3, 4))
 def test_estimates(kind: str, shape: str) -> None:
     own = FLAT if shape == "flat" else leveled()[:3]
     known = outcome(lambda: measured(own, kind))
-    if not isinstance(known, Estimates):
+    if not isinstance(known, BlockEstimates):
         check_claims(f"marginals/estimates_{kind}_{shape}", claims_of("refused", known))
         return
-    found: dict[str, Claim] = claims_of("steps", known.fewest_steps)
+    found: dict[str, Claim] = claims_of("steps", known.min_deviation_steps)
     found |= claims_of("variances", {str(block): each for block, each in known.variances.items()})
     found |= claims_of("parts", {str(block): each.reshape(-1)[:5] for block, each in known.parts.items()})
     for places in ((), (0,), (1,), (0, 1), (1, 2), (0, 2)):
-        made = outcome(lambda: known.marginal(places))
+        made = outcome(lambda: known.marginal_and_variances(places))
         found |= {f"covers {places}": known.covers(places)} | claims_of(f"marginal {places}", made)
         query = table(tuple(known.attributes[place] for place in places)).astype(float) % 4 - 1
-        found |= claims_of(f"linear {places}", outcome(lambda: known.linear(query, places)))
+        found |= claims_of(f"linear {places}", outcome(lambda: known.linear_estimate_and_variance(query, places)))
         for beta, cells in ((0.05, 1), (0.2, 6)):
             made = outcome(lambda: known.half_width(query, places, beta, cells))
             found |= claims_of(f"width {places} {beta}", made)
             made = outcome(lambda: known.adaptive_half_width(query, places, beta, 3.0, cells))
             found |= claims_of(f"adaptive {places} {beta}", made)
-    found |= claims_of("shape", outcome(lambda: known.linear(np.ones(7), (0,))))
-    found |= claims_of("places", outcome(lambda: known.marginal((1, 0))))
+    found |= claims_of("shape", outcome(lambda: known.linear_estimate_and_variance(np.ones(7), (0,))))
+    found |= claims_of("places", outcome(lambda: known.marginal_and_variances((1, 0))))
     check_claims(f"marginals/estimates_{kind}_{shape}", found)
 
 
@@ -388,14 +391,14 @@ def test_totals_of_groups(kind: str, adaptive: bool) -> None:
     for axes, keys in AXES:
         weights = weighed(known.attributes, axes)
         for label, each in (("given", weights), ("equal", np.ones((1,) * len(axes)))):
-            values, noise = known.totals(each, axes, axes, keys)
+            values, noise = known.totals_and_errors(each, axes, axes, keys)
             said = {"values": values, "sides": noise.sides}
             said |= {f"width {beta} {cells}": noise.width(beta, cells) for beta, cells in ((0.05, 1), (0.1, 9))}
             found |= claims_of(f"{axes} {keys} {label}", said)
-            norms = squared_norms(each, axes, axes, keys, known.attributes)
+            norms = squared_norms_of_groups(each, axes, axes, keys, known.attributes)
             found |= claims_of(f"{axes} {keys} {label} norms", {str(block): own for block, own in norms})
         if axes:
-            values, noise = known.totals(weights[:1], axes, axes[1:], keys[1:])
+            values, noise = known.totals_and_errors(weights[:1], axes, axes[1:], keys[1:])
             found |= claims_of(f"{axes} {keys} within", {"values": values, "width": noise.width(0.05, 2)})
     for share in (LaplaceShare(1, 0.5, 3.0, 2.0), LaplaceShare(4, 1.0, 3.0, 2.0)):
         found |= claims_of(f"share {share.turn}", share.width(0.05))
@@ -407,8 +410,8 @@ def ranged(found: BoundedTotals) -> dict[str, Any]:
     said |= {
         "sharing": found.bound_count,
         "share": found.share,
-        "lowers": len(found.lowers),
-        "uppers": len(found.uppers),
+        "lowers": len(found.lower_bounds_with_errors),
+        "uppers": len(found.upper_bounds_with_errors),
     }
     for beta, cells in ((0.05, 1), (0.2, 5)):
         low, high = found.ends(beta, cells)
@@ -456,7 +459,7 @@ def test_bounds(kind: str, adaptive: bool) -> None:
                 found |= claims_of(
                     f"{bool(zeros)} {axes} {keys} {label}", ranged(bound_totals(known, each, axes, keys))
                 )
-            found |= claims_of(f"{bool(zeros)} {axes} possible", known.possible(axes))
+            found |= claims_of(f"{bool(zeros)} {axes} possible", known.possible_cells(axes))
         found |= claims_of(f"{bool(zeros)} model", fit_max_entropy(known, (0, 1, 2), known.sets, 3))
     check_claims(f"marginals/bounds_{kind}_{'adaptive' if adaptive else 'planned'}", found)
 
@@ -483,10 +486,10 @@ def test_consistent_marginals(kind: str) -> None:
         made = make_consistent(estimates, ((0, 1), (1, 2)), zeros)
         for places in ((0, 1), (1, 2), (1,), (0,)):
             found |= {f"{label} {places}": tuple(round(float(e)) for e in made.marginal(places).reshape(-1))}
-        found |= {f"{label} gap": bool(made.gap <= 1e-6 * max(1.0, float(estimates.parts[()])))}
+        found |= {f"{label} gap": bool(made.largest_shortfall <= 1e-6 * max(1.0, float(estimates.parts[()])))}
         found |= claims_of(f"{label} sets", made.sets)
     one = make_consistent(estimates, ((0, 1),), rounds=1)
-    found |= claims_of("one round", one.marginal((0, 1))) | claims_of("one round gap", one.gap)
+    found |= claims_of("one round", one.marginal((0, 1))) | claims_of("one round gap", one.largest_shortfall)
     found |= claims_of("two rounds", make_consistent(estimates, ((0, 1), (1, 2)), rounds=2).marginal((1, 2)))
     found |= claims_of("uncovered", outcome(lambda: make_consistent(estimates, ((0, 2),))))
     found |= claims_of("shape", outcome(lambda: make_consistent(estimates, ((0, 1),), {(0, 1): zero.T})))
@@ -519,7 +522,7 @@ def test_published_numbers() -> None:
         values = tuple(encode_integers(np.arange(int(np.prod(shape))) - 3) for shape in measured_shapes(plan))
         made = PublishedMarginals(plan, values)
         found |= claims_of(f"{kind} promise", str(made.guaranteed_price), words=True)
-        for each in (*made.blocks, *made.marginals):
+        for each in (*made.gaussian_blocks, *made.laplace_marginals):
             found |= claims_of(f"{kind} {getattr(each, 'block', getattr(each, 'places', ()))}", each)
         found |= claims_of(f"{kind} less", outcome(lambda: PublishedMarginals(plan, values[1:])))
         found |= claims_of(f"{kind} other", outcome(lambda: PublishedMarginals(plan, (values[-1], *values[1:]))))
@@ -572,7 +575,7 @@ def test_attributes() -> None:
         lambda: attribute(3, [(0, 0, 0)]),
         lambda: attribute(3, [(0, 0, 1), (0, 1, 2)]),
         lambda: attribute(4, [(0, 0, 1, 2), (0, 0, 0, 2)]).levels,
-        lambda: attribute(3, [(0, 0, 7)]).chain.shares,
+        lambda: attribute(3, [(0, 0, 7)]).hierarchy.shares,
         lambda: Attribute("a", "integer", tuple(attribute(4).cells), ((0, 0, 1, 2),), (("x", "y"),)).labels,
         lambda: Attribute("a", "integer", tuple(attribute(4).cells), ((0, 0, 1, 2),), (("x", "x"),)),
         lambda: Attribute("a", "integer", tuple(attribute(4).cells), ((0, 0, 1, 2),), (("x",),)),
@@ -586,10 +589,10 @@ def test_attributes() -> None:
         lambda: block_algebra.checked_block(((1, 1), (1, 2)), leveled()),
         lambda: block_algebra.checked_block(((1, True),), leveled()),
         lambda: block_algebra.checked_block(5, leveled()),
-        lambda: block_algebra.checked_set((0, 4), leveled()),
-        lambda: block_algebra.checked_set((0, 3), leveled()),
-        lambda: block_algebra.checked_set((1, 0), leveled()),
-        lambda: block_algebra.checked_set((-1,), leveled()),
+        lambda: block_algebra.checked_attribute_set((0, 4), leveled()),
+        lambda: block_algebra.checked_attribute_set((0, 3), leveled()),
+        lambda: block_algebra.checked_attribute_set((1, 0), leveled()),
+        lambda: block_algebra.checked_attribute_set((-1,), leveled()),
     ]
     for number, run in enumerate(refused):
         found |= claims_of(f"{number}", outcome(run))

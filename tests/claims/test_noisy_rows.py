@@ -25,11 +25,11 @@ from sfumato.release.noisy_rows.noisy_columns import (
     NumberColumn,
     TruthColumn,
     evaluate_on,
-    objects,
+    object_array,
 )
-from sfumato.release.noisy_rows.row_selection import ranks
-from sfumato.release.noisy_rows.row_totals import Presence, group_codes, row_total
-from sfumato.release.noisy_rows.window_functions import window
+from sfumato.release.noisy_rows.row_selection import dense_sort_ranks
+from sfumato.release.noisy_rows.row_totals import Presence, aggregate_groups, group_codes_and_rows
+from sfumato.release.noisy_rows.window_functions import evaluate_window
 from sfumato.release.parts.scales import NoisyScale
 
 NAN, INF = np.nan, np.inf
@@ -49,8 +49,8 @@ def _flags(digits: str) -> Any:
 
 YES = TruthColumn(_flags("10101001"), _flags("11111001"), _flags("11001101"))
 NO = TruthColumn(_flags("00110011"), _flags("11110011"), _flags("01100110"))
-WORDS = ExactColumn(objects(["b", "a", None, "b", "c", "a", None, "d"]))
-DECIDED = ExactColumn(objects([1, None, 2, 1, 3, 3, 0, 2]), chosen_by_noise=True)
+WORDS = ExactColumn(object_array(["b", "a", None, "b", "c", "a", None, "d"]))
+DECIDED = ExactColumn(object_array([1, None, 2, 1, 3, 3, 0, 2]), chosen_by_noise=True)
 COLUMNS: dict[str, tuple[Evaluated, Type]] = {
     "wide": (WIDE, Type.REAL),
     "exact": (EXACT, Type.INTEGER),
@@ -146,7 +146,7 @@ PRESENCES = {
 SUMMED = LinearColumn(
     np.nan_to_num(OTHER.value),
     np.nan_to_num(OTHER.value),
-    NoiseForm.single(np.arange(8)),
+    NoiseForm.one_noise_each(np.arange(8)),
     IndependentNoises(((NoisyScale("0.25", sf.Laplace(2)), 8),), Fraction("0.95")),
     1,
     ConfidenceStatement.about(8),
@@ -158,10 +158,10 @@ def test_presence_and_groups() -> None:
     for name, present in PRESENCES.items():
         for test in (YES, NO):
             kept = present.where(test)
-            parts = (kept.present, kept.sure, kept.surely, kept.possibly)
+            parts = (kept.present, kept.sure, kept.surely_present, kept.possibly_present)
             claims[f"{name} where {test is YES}"] = tuple("".join(map(str, part.astype(int))) for part in parts)
         for keys in ([], [WORDS], [WORDS, YES], [EXACT, DECIDED, NO]):
-            codes, first = group_codes(keys, present)
+            codes, first = group_codes_and_rows(keys, present)
             groups = present.of_groups(codes, len(first))
             claims[f"{name} groups of {len(keys)}"] = (*codes.tolist(), *first.tolist(), *_bits(groups))
     check_claims("noisy/presence", claims)
@@ -178,8 +178,8 @@ def test_row_totals(function: str) -> None:
     if function == "COUNT":
         columns |= {"yes": YES, "words": WORDS, "rows": None}
     for (name, column), (where, present), keys in product(columns.items(), PRESENCES.items(), ([], [WORDS], [YES])):
-        codes, first = group_codes(keys, present)
-        made = row_total(function, column, present, codes, len(first))
+        codes, first = group_codes_and_rows(keys, present)
+        made = aggregate_groups(function, column, present, codes, len(first))
         claims[f"{name} {where} {len(keys)} {keys == [YES]}"] = _claim(made)
     check_claims(f"noisy/total {function}", claims)
 
@@ -187,7 +187,7 @@ def test_row_totals(function: str) -> None:
 @pytest.mark.parametrize("function", ["RANK", "DENSE_RANK", "ROW_NUMBER"])
 def test_ranks_in_windows(function: str) -> None:
     claims: Claims = {}
-    names = {**NAMES, Key(0): WORDS, Key(1): ExactColumn(objects([3, 1, 2, 2, None, 1, 3, 2]))}
+    names = {**NAMES, Key(0): WORDS, Key(1): ExactColumn(object_array([3, 1, 2, 2, None, 1, 3, 2]))}
     key = Column(Key(1), Domain(Type.INTEGER))
     orders = {
         "wide": (PLACES["wide"],),
@@ -202,7 +202,7 @@ def test_ranks_in_windows(function: str) -> None:
         for (by, partition), (where, present) in product(partitions.items(), PRESENCES.items()):
             listed = tuple(Order(each, descending, nulls_first) for each in made)
             over = NoisyWindow(function, None, partition, listed)
-            found = window(over, lambda each: evaluate_on(each, names, 8), present)
+            found = evaluate_window(over, lambda each: evaluate_on(each, names, 8), present)
             claims[f"{order} {descending} {nulls_first} {by} {where}"] = _claim(found)
     check_claims(f"noisy/window {function}", claims)
 
@@ -211,7 +211,7 @@ def test_totals_in_windows() -> None:
     claims: Claims = {}
     for function, name, (where, present) in product(("SUM", "AVG", "MAX"), ("wide", "other"), PRESENCES.items()):
         over = NoisyWindow(function, PLACES[name], (PLACES["yes"],))
-        found = window(over, lambda each: evaluate_on(each, NAMES, 8), present)
+        found = evaluate_window(over, lambda each: evaluate_on(each, NAMES, 8), present)
         claims[f"{function} {name} {where}"] = _claim(found)
     check_claims("noisy/window totals", claims)
 
@@ -219,5 +219,5 @@ def test_totals_in_windows() -> None:
 def test_orders() -> None:
     claims: Claims = {}
     for (name, (column, _)), descending, nulls_first in product(COLUMNS.items(), (False, True), (False, True)):
-        claims[f"{name} {descending} {nulls_first}"] = tuple(ranks(column, descending, nulls_first).tolist())
+        claims[f"{name} {descending} {nulls_first}"] = tuple(dense_sort_ranks(column, descending, nulls_first).tolist())
     check_claims("noisy/orders", claims)

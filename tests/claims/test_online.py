@@ -23,8 +23,8 @@ from sfumato.publish.online import (
     close_score_bound,
     first_hypothesis,
     round_to_steps,
-    score,
     with_integer_weights,
+    worst_error_in_row_effects,
 )
 from sfumato.publish.synopsis import Synopsis
 
@@ -72,11 +72,14 @@ def test_totals_and_updates(turn: int) -> None:
         )
         found |= claims_of(f"{measure} large", made.extract(ROWS.astype(np.int64) << 50))
         for textbook in (False, True):
-            guess = first_hypothesis(synopsis()._known, textbook=textbook)
+            guess = first_hypothesis(synopsis()._synopsis_estimates, textbook=textbook)
             now = np.concatenate([guess.guess_totals(each) for each in made.parts])
             label = f"{measure} {textbook}"
             found |= claims_of(f"{label} guess", now)
-            found |= claims_of(f"{label} score", score(exact, round_to_steps(now, Fraction(1)), made.max_row_effect))
+            found |= claims_of(
+                f"{label} score",
+                worst_error_in_row_effects(exact, round_to_steps(now, Fraction(1)), made.max_row_effect),
+            )
             for near, far in ((0.5, 30.0), (40.0, 30.0), (0.5, 900.0)):
                 moved = guess.updated(made, exact.astype(float), near, far)
                 said = [moved.total, np.concatenate([moved.guess_totals(each) for each in made.parts])]
@@ -98,7 +101,9 @@ def test_gates() -> None:
                 found[f"{label} {rounds} {beta}"] = close_score_bound(gate, rounds, beta)
     for step in (Fraction(1), Fraction(1, 8), Fraction(3)):
         found |= claims_of(f"steps {step}", round_to_steps(np.array([1.3, -2.6, 1e30, -1e30]), step))
-    found |= claims_of("score", [score(np.array([1, 9]), np.array([4, 2]), reach) for reach in (1, 2, 7, 8)])
+    found |= claims_of(
+        "score", [worst_error_in_row_effects(np.array([1, 9]), np.array([4, 2]), reach) for reach in (1, 2, 7, 8)]
+    )
     whole = Hypothesis(np.arange(12.0).reshape(3, 4), 66.0)
     found |= claims_of("over", [whole.marginal((0,)), whole.marginal((1,)), whole.marginal(())])
     check_claims("online/gates", found)

@@ -17,8 +17,8 @@ from sfumato.audit.asked_questions.neighbouring_outcomes import flatten_release
 from sfumato.audit.asked_questions.release_sampling import temporary_curator
 from sfumato.curator import Curator
 from sfumato.release.batch_prices import PricedBatch
-from sfumato.release.parts.question_parts import rounded_down, rounded_up as size_rounded_up
-from sfumato.release.prices import Price, rounded_up
+from sfumato.release.parts.question_parts import rounded_down_to_13_digits, rounded_up_to_13_digits as size_rounded_up
+from sfumato.release.prices import Price, rounded_up_to_4_digits
 from sfumato.release.requests import PriceRequest
 
 COUNTS = {
@@ -60,14 +60,14 @@ def patients() -> Iterator[Curator]:
 def _priced(priced: PricedBatch) -> Claims:
     claims: Claims = {
         "price": str(priced.price),
-        "apart": priced.separate_epsilon,
+        "apart": priced.separate_laplace_epsilon,
         "reason": priced.reason,
         "pure": priced.pure,
     }
     for place, each in enumerate(priced.prepared):
         claims |= with_prefix(str(place), noise_claims(each))
     every = range(len(priced.prepared))
-    claims["prices of parts"] = (str(priced.only([0]).price), str(priced.only(every).price))
+    claims["prices of parts"] = (str(priced.restricted_to([0]).price), str(priced.restricted_to(every).price))
     return claims
 
 
@@ -158,12 +158,16 @@ _SIZES = ("1", "10", "123456789012345678", "0.000123456789012345678", "999999999
 def test_sizes_are_rounded_to_what_prints(size: str) -> None:
     """Up for noise, down for an ε, up for a price; by no more than the digits that are kept allow."""
     exactly = Fraction(size)
-    for rounded, digits in ((size_rounded_up, 12), (rounded_up, 2)):
+    for rounded, digits in ((size_rounded_up, 12), (rounded_up_to_4_digits, 2)):
         assert exactly <= rounded(exactly) <= exactly * (1 + Fraction(1, 10**digits))
-    assert exactly * (1 - Fraction(1, 10**12)) <= rounded_down(exactly) <= exactly
+    assert exactly * (1 - Fraction(1, 10**12)) <= rounded_down_to_13_digits(exactly) <= exactly
     check_claims(
         f"prices/rounded {size.replace('/', ' over ')}",
-        {"size": size_rounded_up(exactly), "ε": rounded_down(exactly), "price": rounded_up(exactly)},
+        {
+            "size": size_rounded_up(exactly),
+            "ε": rounded_down_to_13_digits(exactly),
+            "price": rounded_up_to_4_digits(exactly),
+        },
     )
 
 
@@ -171,5 +175,5 @@ def test_shortfalls(patients: Curator) -> None:
     curve = patients.sql(COUNTS["all"]).price_release(PriceRequest(1)).curve
     pure, both = (Price(1), Price("0.5"), Price(2)), (Price(1, "1e-6"), Price("0.5", "1e-3"))
     prices = (*pure, *both, Price(rho="0.5"), Price(rho="0.1"))
-    claims: Claims = {str(price): (price.shortfall(curve), price.kept_by(curve)) for price in prices}
+    claims: Claims = {str(price): (price.log_excess(curve), price.is_satisfied_by(curve)) for price in prices}
     check_claims("prices/shortfalls", claims)

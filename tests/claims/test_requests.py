@@ -25,7 +25,7 @@ from sfumato.plan.values.expressions import Column, Field
 from sfumato.policy import Domain
 from sfumato.privacy import Sensitivity
 from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell
-from sfumato.release.noisy_rows.finishing import jointly_held_ranges
+from sfumato.release.noisy_rows.finishing import count_jointly_held_ranges
 from sfumato.release.prices import Price
 from sfumato.release.requests import PriceRequest
 
@@ -566,7 +566,7 @@ def test_what_a_question_measures(clinics: dict[str, sf.Curator], world: str, ki
         made = outcome(lambda: getattr(asked, member))
         said[name] = made if made and isinstance(made[0], str) else [bounding(each) for each in made]
     said |= {
-        f"ranges {joint}": outcome(lambda: jointly_held_ranges(asked.query, lambda: asked._max_groups, joint))
+        f"ranges {joint}": outcome(lambda: count_jointly_held_ranges(asked.query, lambda: asked._max_groups, joint))
         for joint in (False, True)
     }
     for weights in ({}, {"n": 3}, {"m": 2, "n": 1}, {"n": 0}):

@@ -16,7 +16,7 @@ from publish.cells.test_answering import CUT, GROUPED, SURE
 from publish.tables import ATTRIBUTES, DOMAINS, NAMES, counts, people, planned, published
 from sfumato.publish.cells import answering
 from sfumato.publish.cells.answering import level_labels
-from sfumato.publish.cells.groups import _cell_labels, _next_value
+from sfumato.publish.cells.groups import _cell_key_values, _next_value
 from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell, RangeCell
 from sfumato.publish.marginals.faces import PublicTableFacts
 from sfumato.publish.synopsis import Synopsis, cell_keys, key_type
@@ -179,7 +179,7 @@ def test_names_of_cells() -> None:
         "when", "date", ATTRIBUTES[3].cells, ((0, 0, 1, 1, 2), (0, 0, 0, 0, 1)), (("early", "late"), ())
     )
     for each in (*ATTRIBUTES, spiked, real, leveled):
-        found |= claims_of(f"{each.name} {len(each.cells)} labels", _cell_labels(each), words=True)
+        found |= claims_of(f"{each.name} {len(each.cells)} labels", _cell_key_values(each), words=True)
         found |= claims_of(f"{each.name} {len(each.cells)} keys", cell_keys([each, ATTRIBUTES[0]])[:9], words=True)
         found |= {f"{each.name} {len(each.cells)} type": key_type(each).value}
         for level in range(len(each.levels)):

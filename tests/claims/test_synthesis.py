@@ -29,8 +29,8 @@ from sfumato.publish.synthesis.budget import (
     Pure,
     RoundAmounts,
     SynthesisBudget,
-    _check_noise_size,
-    _root_above,
+    _drawable_noise_size,
+    _root_rounded_up,
     amount_in_currency,
     round_amount_down,
 )
@@ -67,17 +67,17 @@ def test_prices_are_split_exactly() -> None:
         said |= {f"hold {delta}": own.total_curve(Neighbours.ADD_REMOVE).epsilon(delta) for delta in ("1e-6", "1e-2")}
         found |= claims_of(label, said)
         funds = SynthesisBudget(own).charge(Fraction(1, 9))
-        found |= claims_of(f"{label} funds", [funds.spent, funds.remaining, funds.used])
+        found |= claims_of(f"{label} funds", [funds.spent, funds.remaining, funds.used_share])
         found |= claims_of(f"{label} all", funds.charge(funds.remaining).remaining)
         found |= claims_of(f"{label} more", outcome(lambda: funds.charge(funds.remaining + Fraction(1, 10**30))))
-        found |= claims_of(f"{label} amounts", RoundAmounts.of_round(Fraction(5, 7)).halved(own))
+        found |= claims_of(f"{label} amounts", RoundAmounts.of_round(Fraction(5, 7)).with_half_noise(own))
         found |= claims_of(f"{label} whole", RoundAmounts.of_round(Fraction(5, 7)).total)
     for price in (Price("0.5"), Price(1, "1e-9"), Price(rho="0.2")):
         found |= claims_of(f"currency {price}", amount_in_currency(price))
     for amount in (Fraction(2, 3), Fraction(1, 10**9), Fraction(2, 3 * 10**9), Fraction(2, 3 * 10**12)):
-        found |= {f"rounded {amount}": str(round_amount_down(amount)), f"root {amount}": str(_root_above(amount))}
+        found |= {f"rounded {amount}": str(round_amount_down(amount)), f"root {amount}": str(_root_rounded_up(amount))}
     for size in (Fraction(10**12), Fraction(10**12) + 1, Fraction(1, 10**9), Fraction(5)):
-        found |= claims_of(f"held {size}", outcome(lambda: _check_noise_size(size)))
+        found |= claims_of(f"held {size}", outcome(lambda: _drawable_noise_size(size)))
     record("budget", found)
 
 
@@ -123,7 +123,7 @@ def test_candidates() -> None:
     model = GraphicalModel.of(sizes, [Potential((0, 1), np.zeros((2, 3)))], 10.0)
     for most in (0, 5, 6, 7, 30, 200):
         sets = [(0,), (0, 1), (1, 2), (2, 3), (0, 4), (1, 2, 3)]
-        found |= claims_of(f"affordable {most}", candidates.affordable(sets, model, [(0, 1)], most))
+        found |= claims_of(f"affordable {most}", candidates.candidates_within_cells(sets, model, [(0, 1)], most))
     by_size = candidates.subset_index_arrays({(0, 1, 2): Fraction(1), (2, 3, 4): Fraction(1)})
     for wanted, count in itertools.product((0.5, 6.0, 40.0), (3, 9)):
         found |= claims_of(f"by size {wanted} {count}", _nearest_in_size(by_size, sizes, wanted, count))
@@ -271,7 +271,7 @@ def test_dense_models() -> None:
         for count in range(1, len(rounds) + 1):
             made = replay_rounds(start, rounds[:count])
             found |= claims_of(f"{textbook} {rows} {count}", made.fitted_weights)
-            found |= claims_of(f"{textbook} {rows} {count} said", made.predicted(CellView((1,))))
+            found |= claims_of(f"{textbook} {rows} {count} said", made.predicted_counts(CellView((1,))))
     for cells, count in ((10**3, 10), (10**6, 10), (10**6, 100)):
         found |= {f"passes {cells} {count}": MwemModel.uniform((cells,), 5, count).passes}
     found |= claims_of("large", MwemModel.uniform((2,), 1 << 61, 1).total)

@@ -141,7 +141,7 @@ def test_what_cannot_be_written_down_is_refused_before_the_charge(
             "releasing.codec.loads",
             "releasing.entries.write_widths",
             "measured._in_measure_units",
-            "answers.answer.as_table",
+            "answers.answer.format_as_table",
         ):
             for fails in (refused, overflown):
                 with monkeypatch.context() as broken:
@@ -167,7 +167,7 @@ def test_what_is_asked_otherwise_than_before_is_rehearsed_anew(
         spent = made.budget.spent["pure"]
         price = {} if "within" in other else {"epsilon": 1}
         with monkeypatch.context() as broken:
-            broken.setattr("sfumato.release.answers.answer.as_table", overflown)
+            broken.setattr("sfumato.release.answers.answer.format_as_table", overflown)
             with pytest.raises(sf.Unsupported) as refusal:
                 ask.release(**{**price, **other}, fresh=True)
         assert refusal.value.code == "extreme-numbers"

@@ -14,7 +14,7 @@ from sfumato.inference.hypothesis_tests import HypothesisTest, TestOptions, run_
 from sfumato.inference.power import Power
 from sfumato.inference.released_numbers import ReleasedNumbers
 from sfumato.inference.seeded_draws import SeededDraws
-from sfumato.release.measured import estimator, noisy_measurements, scales
+from sfumato.release.measured import group_estimator, noisy_measurements, scales_of_all_parts
 from sfumato.release.requests import PriceRequest
 
 COLUMNS: dict[str, Any] = {
@@ -111,10 +111,10 @@ def test_a_count_beside_others_has_the_law_of_its_noises(
     price: dict[str, Any] = {"rho": "0.01"} if mechanism == "gaussian" else {"epsilon": "0.5"}
     question = clinic.sql(f"SELECT dose, COUNT(*) AS n{beside} FROM patients GROUP BY dose").limit(rows=1)
     prepared = question.price_release(PriceRequest(mechanism=mechanism, **price))
-    totals = 700 + np.arange(4 * sum(scale.columns for scale in scales(prepared))).reshape(4, -1) * 10**6
+    totals = 700 + np.arange(4 * sum(scale.columns for scale in scales_of_all_parts(prepared))).reshape(4, -1) * 10**6
     measured = noisy_measurements(prepared, question.shared_parts.requests, totals, question.groups, "")
     cells, law = ReleasedNumbers.of(question.query, measured, 1).counts("n")
-    shown = estimator(measured, "0.95")(1)[0]
+    shown = group_estimator(measured, "0.95")(1)[0]
     assert law.noises == noises
     assert np.round(cells).tolist() == shown.value.tolist()
     simulated = law.draw(SeededDraws("law"), 100_000)
@@ -170,7 +170,7 @@ def test_lost_groups_are_said(
     """Of these noisy counts of two arms, no difference is told where one is below four deviations of its noise."""
     question = clinic.sql(BY_ARM).limit(rows=1)
     prepared = question.price_release(PriceRequest(epsilon="0.01"))
-    (scale,) = scales(prepared)
+    (scale,) = scales_of_all_parts(prepared)
     totals = np.array([[round(count / scale.unit_value)] for count in cells])
     measured = noisy_measurements(prepared, question.shared_parts.requests, totals, question.groups, "")
     result = run_test("difference", ReleasedNumbers.of(question.query, measured, 1), TestOptions())

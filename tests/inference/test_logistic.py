@@ -264,7 +264,7 @@ def test_all_scans_together_keep_the_price_and_use_it_up(price: Price, tmp_path:
         noise = made.logistic("retired ~ age", "people")._scan_noise(price)
         assert len(noise.mechanisms) == len(SCAN_SHARES)
         assert sum(SCAN_SHARES) == 1
-        assert price.kept_by(compose(each.curve(noise.sensitivities[0]) for each in noise.mechanisms))
+        assert price.is_satisfied_by(compose(each.curve(noise.sensitivities[0]) for each in noise.mechanisms))
         if price.rho is None:
             assert noise.curve.epsilon(price.delta) >= 0.99 * float(price.epsilon or 0)
         else:

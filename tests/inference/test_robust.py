@@ -196,7 +196,7 @@ def test_both_steps_keep_the_price_and_use_it_up(price: Price, tmp_path: Path) -
         assert sum(STEP_SHARES) == 1
         both = zip(noise.mechanisms, (proposal.moments.sensitivity, proposal._meat_at_zero.sensitivity), strict=True)
         curve = compose(mechanism.curve(sensitivity) for mechanism, sensitivity in both)
-        assert price.kept_by(curve)
+        assert price.is_satisfied_by(curve)
         if price.rho is None:
             assert curve.epsilon(price.delta) >= 0.99 * float(price.epsilon or 0)
 

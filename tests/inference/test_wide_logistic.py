@@ -150,7 +150,7 @@ def test_all_scans_together_keep_the_price_and_use_it_up(price: Price, tmp_path:
             *[proposal._gradient_totals_at_zero.sensitivity] * (len(WIDE_SCAN_SHARES) - 1),
         ]
         pairs = zip(noise.mechanisms, changes, strict=True)
-        assert price.kept_by(compose(mechanism.curve(change) for mechanism, change in pairs))
+        assert price.is_satisfied_by(compose(mechanism.curve(change) for mechanism, change in pairs))
         if price.rho is None:
             assert noise.curve.epsilon(price.delta) >= 0.99 * float(price.epsilon or 0)
 

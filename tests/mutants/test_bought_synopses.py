@@ -109,7 +109,7 @@ MUTANTS = (
     Mutant(
         "numbers below 0 have broken powers",
         Kind.NAN,
-        "publish.cells.cell_numbers:_power_of",
+        "publish.cells.cell_numbers:_power_or_nan",
         "    if x < 0 and y != math.floor(y):\n        return math.nan\n",
         "    if x < 0 and y != math.floor(y):\n        return 0.0\n",
         _ONE_VALUE,

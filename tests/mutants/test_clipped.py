@@ -228,7 +228,7 @@ COMBINED_MUTANTS = (
     Mutant(
         "a column without a range has no line on what moves it",
         Kind.RANGES,
-        "release.answers.answer:answer",
+        "release.answers.answer:build_answer",
         "{*intervals, *chosen, *ranks}",
         "{*intervals, *chosen}",
         (f"{_COMBINED}::test_a_column_without_a_range_has_its_line_and_nothing_of_a_range",),

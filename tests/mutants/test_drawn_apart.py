@@ -22,22 +22,24 @@ MUTANTS = (
     Mutant(
         "blocks and marginals of one shape share their noise",
         Kind.REUSE,
-        "publish.marginals.measuring:MarginalsDraw.add_noise",
-        "return self._published(self.plan, tuple((encode_integers(measurement.draw(measurement.reading.extract(exact)))"
+        "publish.marginals.measuring:MarginalsRelease.add_noise",
+        "return self._build_published(self.plan, "
+        "tuple((encode_integers(measurement.draw(measurement.reading.extract(exact)))"
         " for measurement in self.batch.measurements)))",
         "drawn: dict[object, Any] = {}\n"
         "    own = [(measurement, measurement.reading.extract(exact)) for measurement in self.batch.measurements]\n"
         "    noise = [drawn.setdefault(cells.shape, measurement.draw(0 * cells)) for measurement, cells in own]\n"
         "    cells = (encode_integers(cells + one) for (_, cells), one in zip(own, noise, strict=True))\n"
-        "    return self._published(self.plan, tuple(cells))",
+        "    return self._build_published(self.plan, tuple(cells))",
         (f"{_KINDS}[synopses]", f"{_KINDS}[pure_synopses]"),
     ),
     Mutant(
         "the counts that a session buys share their noise",
         Kind.REUSE,
         "publish.online:GatedCounts._buy_answer",
-        "noisy_totals = np.asarray(self._batch.noise_for(reach).apply(totals), np.int64)",
-        "noisy_totals = totals + np.asarray(self._batch.noise_for(reach).apply(0 * totals.ravel()[:1]), np.int64)[0]",
+        "noisy_totals = np.asarray(self._batch.noise_for(max_row_effect).apply(totals), np.int64)",
+        "noisy_totals = totals + np.asarray(self._batch.noise_for(max_row_effect).apply(0 * "
+        "totals.ravel()[:1]), np.int64)[0]",
         (f"{_TESTS}::test_every_number_that_a_session_buys_is_drawn_for_itself",),
     ),
     Mutant(
@@ -62,7 +64,7 @@ MUTANTS = (
     Mutant(
         "all groups of a question share their noise",
         Kind.REUSE,
-        "release.measured:draw_numbers",
+        "release.measured:draw_noisy_numbers",
         "return np.hstack([np.zeros((len(groups), 0), np.int64), *part_numbers])",
         "alike = [np.repeat(each[:1], len(each), 0) for each in part_numbers]\n"
         "    return np.hstack([np.zeros((len(groups), 0), np.int64), *alike])",
@@ -72,9 +74,9 @@ MUTANTS = (
         "questions of a workload share their numbers where they have as many",
         Kind.REUSE,
         "release.batch_prices:BatchRelease.draw",
-        "return BatchMeasurements(tuple((kind.draw(read_shared) for kind in self.kinds)))",
+        "return BatchMeasurements(tuple((kind.draw(read_shared) for kind in self.strategies)))",
         "from dataclasses import replace\n"
-        "    found = [kind.draw(read_shared) for kind in self.kinds]\n"
+        "    found = [kind.draw(read_shared) for kind in self.strategies]\n"
         "    first = {len(statement.columns[0]): statement.columns for statement in reversed(found)}\n"
         "    return BatchMeasurements(tuple((replace(statement, "
         "columns=first[len(statement.columns[0])]) for statement in found)))",
@@ -102,7 +104,7 @@ MUTANTS = (
     Mutant(
         "two series of running totals share their noise",
         Kind.REUSE,
-        "release.running_totals:RunningDraw.draw_from",
+        "release.running_totals:RunningTotalsRelease.draw_from",
         "noisy_encoded = measurement.draw(measurement.reading.extract(totals)).astype(np.float64)",
         "own = measurement.reading.extract(totals)\n"
         "    noisy_encoded = (own + np.resize(measurement.draw(0 * own)[:len(own) // 2], "

@@ -12,7 +12,7 @@ MUTANTS = (
     Mutant(
         "cliques hang on any that they share something with",
         Kind.SAMPLING,
-        "publish.graph.trees:_spanning_order",
+        "publish.graph.trees:_cliques_with_parents",
         "            if overlap > count:\n",
         "            if overlap > 0 and count == 0:\n",
         _TREES,
@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant(
         "neighbours of an attribute that is taken away are not joined",
         Kind.SAMPLING,
-        "publish.graph.trees:_eliminate",
+        "publish.graph.trees:_elimination_cliques",
         "(neighbours[other] | rest) & ~own_bit",
         "neighbours[other] & ~own_bit",
         _TREES,
@@ -28,9 +28,9 @@ MUTANTS = (
     Mutant(
         "the attribute with the largest table is taken away first",
         Kind.LIMITS,
-        "publish.graph.trees:_eliminate",
-        "place = min(_bits(remaining)",
-        "place = max(_bits(remaining)",
+        "publish.graph.trees:_elimination_cliques",
+        "place = min(_set_bit_indices(remaining)",
+        "place = max(_set_bit_indices(remaining)",
         _TREES,
     ),
     Mutant(
@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "a clique is not rescaled to its parent",
         Kind.SAMPLING,
-        "publish.graph.calibrating:Propagation._distribute",
+        "publish.graph.calibrating:Propagation._distribute_downward",
         "divide_or_zero(parent_sums, sums[index])",
         "divide_or_zero(parent_sums, parent_sums)",
         _MODELS,
@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant(
         "the second observation of a set replaces the first",
         Kind.REUSE,
-        "publish.graph.fitting:_targets",
+        "publish.graph.fitting:_combined_observations",
         "target.mean + weight * (observed - target.mean)",
         "observed",
         _FITTING,
@@ -108,7 +108,7 @@ MUTANTS = (
     Mutant(
         "a new set is corrected away from what was measured",
         Kind.RANGES,
-        "publish.graph.fitting:_corrections",
+        "publish.graph.fitting:_corrections_of_start",
         "np.log(np.maximum(target.mean, 0.0) + deviation) - np.log(expected + deviation)",
         "np.log(expected + deviation) - np.log(np.maximum(target.mean, 0.0) + deviation)",
         _FITTING,
@@ -116,7 +116,7 @@ MUTANTS = (
     Mutant(
         "noise corrects a start as if it were counts",
         Kind.RANGES,
-        "publish.graph.fitting:_corrections",
+        "publish.graph.fitting:_corrections_of_start",
         "target.precision ** (-0.5)",
         "1e-09",
         _FITTING,

@@ -27,8 +27,8 @@ MUTANTS = (
         "totals are rounded for themselves",
         Kind.ROUNDING,
         "release.measured:_linear_estimate",
-        "value, centre = (rows.summed(value), rows.summed(centre))",
-        "value, centre = (np.round(rows.summed(centre)), rows.summed(centre))",
+        "value, centre = (rows.sum_groups(value), rows.sum_groups(centre))",
+        "value, centre = (np.round(rows.sum_groups(centre)), rows.sum_groups(centre))",
         ("release/test_subtotals.py::test_every_total_is_the_sum_of_what_is_shown_below_it",),
     ),
     Mutant(
@@ -50,7 +50,7 @@ MUTANTS = (
     Mutant(
         "comparisons of noisy numbers are taken for sure",
         Kind.LIMITS,
-        "release.noisy_rows.noisy_columns:_sure_comparison",
+        "release.noisy_rows.noisy_columns:_is_comparison_sure",
         "return np.asarray(alike & (disjoint | both_exact | is_ordering) & ~unknown, bool)",
         "return np.asarray(alike | True, bool)",
         _OUTER,
@@ -66,7 +66,7 @@ MUTANTS = (
     Mutant(
         "rows that may be there add nothing to a range",
         Kind.LIMITS,
-        "release.noisy_rows.row_totals:_sum_rows",
+        "release.noisy_rows.row_totals:_sum_groups",
         "np.where(possibly, np.maximum(column.high, 0), 0)",
         "0",
         _OUTER,

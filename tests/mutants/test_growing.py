@@ -144,7 +144,7 @@ MUTANTS = (
         "a release may read what it does not pay for",
         Kind.CHARGE_ORDER,
         "release.proposal:release_or_find",
-        "    _require_paid(kind.batch, context)\n",
+        "    _require_charged_periods(kind.batch, context)\n",
         "",
         (f"{_CURATOR}::test_what_does_not_keep_to_periods_is_refused_for_free",),
     ),

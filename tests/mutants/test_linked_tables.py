@@ -65,8 +65,8 @@ MUTANTS = (
         "keys are drawn like the keys of the data",
         Kind.KEYS,
         "curator.proposals.table_links:LinkedTables.chosen_columns",
-        "return tuple((name for name in coded_names(table) if name.lower() not in keys))",
-        "return tuple(coded_names(table))",
+        "return tuple((name for name in measurable_column_names(table) if name.lower() not in keys))",
+        "return tuple(measurable_column_names(table))",
         (f"{_TABLES}::test_a_key_is_never_a_column_of_a_model",),
     ),
     Mutant(

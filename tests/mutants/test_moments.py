@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant(
         "shares add up to more than the price",
         Kind.CHARGE_ORDER,
-        "release.parts.shares:split",
+        "release.parts.shares:split_for_least_error",
         "Fraction(units, sum(share_units))",
         "Fraction(units, max(share_units))",
         ("release/parts/test_splitting.py::test_shares_are_positive_and_add_up_to_one",),

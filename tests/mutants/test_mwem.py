@@ -68,8 +68,8 @@ MUTANTS = (
         "a file names who bought it and what they have left",
         Kind.REUSE,
         "publish.files.fitted_files:to_bytes",
-        "FitManifest(_FORMAT, sealed_files.hashes(), fit, public_receipt(receipt))",
-        "FitManifest(_FORMAT, sealed_files.hashes(), fit, receipt)",
+        "FitManifest(_FORMAT, sealed_files.member_hashes(), fit, public_receipt(receipt))",
+        "FitManifest(_FORMAT, sealed_files.member_hashes(), fit, receipt)",
         ("publish/test_mwem.py::test_a_model_is_written_and_read_back_to_the_bit",),
     ),
     Mutant(
@@ -100,8 +100,8 @@ MUTANTS = (
         "answers by the notes are taken from the last round, whatever it did",
         Kind.RANGES,
         "publish.mwem:MwemModel.fitted_weights",
-        "if self.settled is not None:",
-        "if self.settled is None and self.rounds and (not self.textbook):",
+        "if self.settled_weights is not None:",
+        "if self.settled_weights is None and self.rounds and (not self.textbook):",
         ("publish/test_mwem.py::test_the_notes_update_is_the_one_that_was_written_down",),
     ),
     Mutant(

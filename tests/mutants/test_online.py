@@ -99,7 +99,7 @@ MUTANTS = (
         "exact counts answer what is bought",
         Kind.REUSE,
         "publish.online:GatedCounts._buy_answer",
-        "noisy_totals = np.asarray(self._batch.noise_for(reach).apply(totals), np.int64)",
+        "noisy_totals = np.asarray(self._batch.noise_for(max_row_effect).apply(totals), np.int64)",
         "noisy_totals = np.asarray(totals, np.int64)",
         (f"{_TESTS}::test_what_is_bought_has_noise",),
     ),
@@ -131,9 +131,9 @@ MUTANTS = (
         "sums that a session buys share their noise",
         Kind.REUSE,
         "publish.online:GatedCounts._buy_answer",
-        "noisy_totals = np.asarray(self._batch.noise_for(reach).apply(totals), np.int64)",
-        "noisy_totals = np.asarray(self._batch.noise_for(reach).apply(totals), np.int64)\n"
-        "    if reach > 1:\n"
+        "noisy_totals = np.asarray(self._batch.noise_for(max_row_effect).apply(totals), np.int64)",
+        "noisy_totals = np.asarray(self._batch.noise_for(max_row_effect).apply(totals), np.int64)\n"
+        "    if max_row_effect > 1:\n"
         "        noisy_totals = totals + (noisy_totals - totals)[:1]",
         ("safety/test_drawn_apart.py::test_every_number_that_a_session_buys_is_drawn_for_itself",),
     ),

@@ -39,8 +39,8 @@ MUTANTS = (
         "every level of quantiles is bought with the whole amount",
         Kind.CHARGE_ORDER,
         "publish.synthesis.budget:Concentrated.quantiles",
-        "levels / _root_above(levels / (8 * amount))",
-        "levels * levels / _root_above(levels / (8 * amount))",
+        "levels / _root_rounded_up(levels / (8 * amount))",
+        "levels * levels / _root_rounded_up(levels / (8 * amount))",
         _LAW,
     ),
     Mutant(

@@ -69,7 +69,7 @@ MUTANTS = (
         "a price is kept whatever the batch leaks",
         Kind.CHARGE_ORDER,
         "curator.proposals.marginals:MarginalsProposal._prepare_strategy",
-        "if price.kept_by(batch.curve):",
+        "if price.is_satisfied_by(batch.curve):",
         "if batch.curve:",
         ("publish/marginals/test_measuring.py::test_a_price_is_kept_by_what_is_run",),
     ),

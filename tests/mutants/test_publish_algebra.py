@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         "a row moves the squares of its own entry alone",
         Kind.SENSITIVITY,
-        "publish.marginals.chains:LevelDifference.squares",
+        "publish.marginals.chains:LevelDifference.max_squared_change",
         "int(a) ** 2 * int(k) * (int(k) - 1)",
         "int(a) ** 2 * (int(k) - 1) ** 2",
         _MOVED,
@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         "the grid is left out of what a unit moves",
         Kind.SENSITIVITY,
-        "publish.marginals.blocks:sensitivity",
+        "publish.marginals.blocks:block_sensitivity",
         "exact_integer(grid, 'grid', at_least=1)",
         "exact_integer(1, 'grid', at_least=1)",
         _MOVED,
@@ -78,15 +78,15 @@ MUTANTS = (
     Mutant(
         "noise of few steps is taken to be normal",
         Kind.AUDIT,
-        "publish.marginals.estimating:Estimates.half_width",
-        "half_width if self.fewest_steps >= MIN_STEPS else coarse_half_width",
-        "half_width if self.fewest_steps >= 0 else coarse_half_width",
+        "publish.marginals.estimating:BlockEstimates.half_width",
+        "half_width if self.min_deviation_steps >= MIN_STEPS else coarse_gaussian_half_width",
+        "half_width if self.min_deviation_steps >= 0 else coarse_gaussian_half_width",
         (f"{_ESTIMATES}test_few_steps_are_bounded_by_moments",),
     ),
     Mutant(
         "rounded weights of parents are taken to be exact",
         Kind.AUDIT,
-        "publish.marginals.blocks:weight_by_noise",
+        "publish.marginals.blocks:weight_by_noise_deviation",
         "        if not difference.is_even:\n",
         "        if difference.parts < 0:\n",
         (f"{_ESTIMATES}test_variances_are_those_of_the_noise_under_uneven_levels",),
@@ -94,7 +94,7 @@ MUTANTS = (
     Mutant(
         "declared zeros may be above zero",
         Kind.KEYS,
-        "publish.marginals.consistency:_Problem._project_multipliers",
+        "publish.marginals.consistency:_ProjectionProblem._project_multipliers",
         "return np.where(self.zeros[places], multipliers, np.maximum(multipliers, 0))",
         "return np.maximum(multipliers, 0)",
         (f"{_CONSISTENT}test_zeros_of_a_smaller_marginal_hold_in_larger_ones",),

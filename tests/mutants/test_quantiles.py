@@ -26,7 +26,7 @@ MUTANTS = (
     Mutant(
         "a measurement of ranks is taken that pays for fewer rows, or for one group",
         Kind.LIMITS,
-        "release.measurement:_require_every_row",
+        "release.measurement:_require_covered_rows",
         "if is_unfit or mechanism.neighbours is not reading.neighbours or "
         "mechanism.rows_per_unit < reading.rows_per_unit:",
         "if mechanism.neighbours is not reading.neighbours:",

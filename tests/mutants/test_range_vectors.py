@@ -67,10 +67,10 @@ MUTANTS = (
     Mutant(
         "a consistent count below zero is shown as certain",
         Kind.RANGES,
-        "publish.synopsis:Synopsis._marginal",
+        "publish.synopsis:Synopsis._marginal_answer",
         "(np.maximum(count, 0.0) + width).tolist()",
         "np.maximum(count + width, 0.0).tolist()",
-        _of("publish.synopsis.Synopsis._marginal"),
+        _of("publish.synopsis.Synopsis._marginal_answer"),
     ),
     Mutant(
         "a precision is that of the last measurement, which noise decided",
@@ -168,7 +168,7 @@ MUTANTS = (
         "a score is shown with the salt of its line",
         Kind.CONSENT,
         "curator.proposals.scores:ScoreProposal._to_score",
-        "return replace(candidate_score, purchase=candidate_score.purchase.public, receipt=score_receipt)",
+        "return replace(candidate_score, purchase=candidate_score.purchase.without_salt, receipt=score_receipt)",
         "return replace(candidate_score, receipt=score_receipt)",
         (f"{_EXPORTED}::test_what_is_exported_holds_no_secret[score]",),
     ),

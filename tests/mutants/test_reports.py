@@ -63,7 +63,7 @@ MUTANTS = (
     Mutant(
         "a page about one answer shows numbers that the question typed",
         Kind.CONSENT,
-        "release.answers.answer_pages:without_question_texts",
+        "release.answers.answer_pages:noisy_numbers_only",
         "name in answer.intervals and (not _has_no_noise(answer, name))",
         "name in answer.intervals",
         (f"{_PAGE}::test_one_answer_is_a_page",),
@@ -71,7 +71,7 @@ MUTANTS = (
     Mutant(
         "a page about one answer shows its groups",
         Kind.CONSENT,
-        "release.answers.answer_pages:without_question_texts",
+        "release.answers.answer_pages:noisy_numbers_only",
         "[f'group {row}' for row in range(1, len(answer.rows) + 1)]",
         "answer.column(answer.columns[0])",
         (f"{_PAGE}::test_one_answer_is_a_page",),
@@ -79,7 +79,7 @@ MUTANTS = (
     Mutant(
         "texts of other people are tags on the page",
         Kind.CONSENT,
-        "release.answers.web_pages:escape",
+        "release.answers.web_pages:escape_html",
         "return html.escape(escape_unprintable(text))",
         "return escape_unprintable(text)",
         (f"{_PAGE}::test_other_peoples_texts_stay_texts",),

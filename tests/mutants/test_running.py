@@ -75,10 +75,15 @@ def test_every_name_of_a_mutant_is_defined(module: ModuleType) -> None:
         ("privacy.sensitivity:Sensitivity.l1", "self.total", "sum(total for total in [self.total])", []),
         ("privacy.sensitivity:Sensitivity.l1", "self.total", "math.least(self.total)", ["math.least"]),
         ("privacy.sensitivity:Sensitivity", "return self.total\n", "return self.totals\n", ["self.totals"]),
-        ("release.releasing:_buy", "drawn = kind.draw(", "kind.draw(", ["drawn"]),
-        ("release.releasing:_buy", "body = codec.dumps(drawn)", "body = codec.dump_all(drawn)", ["codec.dump_all"]),
+        ("release.releasing:_charge_read_and_store", "drawn = kind.draw(", "kind.draw(", ["drawn"]),
         (
-            "release.releasing:_buy",
+            "release.releasing:_charge_read_and_store",
+            "body = codec.dumps(drawn)",
+            "body = codec.dump_all(drawn)",
+            ["codec.dump_all"],
+        ),
+        (
+            "release.releasing:_charge_read_and_store",
             "body = codec.dumps(drawn)",
             "from sfumato.privacy.budget import Budgets as budgets\n        body = budgets",
             ["sfumato.privacy.budget.Budgets"],

@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant(
         "all samples have one key",
         Kind.REUSE,
-        "release.releasing:_reader",
+        "release.releasing:_timed_reader",
         "bits.random_bits(UNIT_KEY_BITS)",
         "7",
         (SECRET,),
@@ -26,7 +26,7 @@ MUTANTS = (
     Mutant(
         "the key of a sample has 62 bits",
         Kind.SAMPLING,
-        "release.releasing:_reader",
+        "release.releasing:_timed_reader",
         "bits.random_bits(UNIT_KEY_BITS)",
         "bits.random_bits(ROW_KEY_BITS)",
         (SECRET,),
@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "a price buys the noise of more than is charged",
         Kind.CHARGE_ORDER,
-        "release.sampled_prices:_log_amplified_growth",
+        "release.sampled_prices:_epsilon_before_sampling",
         "math.log1p(math.expm1(epsilon) / rate)",
         "epsilon / rate",
         (WITHIN,),
@@ -98,7 +98,7 @@ MUTANTS = (
     Mutant(
         "the δ of a price is not divided by the rate but multiplied",
         Kind.DELTA,
-        "release.sampled_prices:price_on_sample",
+        "release.sampled_prices:price_before_sampling",
         "price.delta / rate",
         "price.delta / rate ** 2",
         (f"{LAW}::test_gaussian_noise_on_a_sample_keeps_its_price",),
@@ -162,7 +162,7 @@ MUTANTS = (
     Mutant(
         "each reading of a release has a sample of its own",
         Kind.SAMPLING,
-        "release.releasing:_reader",
+        "release.releasing:_timed_reader",
         "unit_key = cache(lambda: bits.random_bits(UNIT_KEY_BITS))",
         "unit_key = lambda: bits.random_bits(UNIT_KEY_BITS)",
         (f"{LAW}::test_all_readings_of_a_release_share_its_sample_and_no_row_key",),

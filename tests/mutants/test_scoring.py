@@ -20,23 +20,25 @@ MUTANTS = (
     Mutant(
         "the candidate is scaled to the exact number of rows",
         Kind.REUSE,
-        "publish.scoring:ScoreDraw.draw",
+        "publish.scoring:ScoreRelease.draw",
         "view = replace(self.view, total=scaled_row_count(total, self.unit_value))",
-        "view = replace(self.view, total=scaled_row_count(int(self._rows.extract(coded_rows)[0]), self.unit_value))",
+        "view = replace(self.view, "
+        "total=scaled_row_count(int(self._row_count_view.extract(coded_rows)[0]), self.unit_value))",
         _DRAWN,
     ),
     Mutant(
         "the number of rows is told without noise",
         Kind.REUSE,
-        "publish.scoring:ScoreDraw.draw",
-        "total = int(Measurement(self._rows, self.rows_noise).draw(self._rows.extract(coded_rows))[0])",
-        "total = int(self._rows.extract(coded_rows)[0])",
+        "publish.scoring:ScoreRelease.draw",
+        "total = int(Measurement(self._row_count_view, "
+        "self.rows_noise).draw(self._row_count_view.extract(coded_rows))[0])",
+        "total = int(self._row_count_view.extract(coded_rows)[0])",
         _DRAWN,
     ),
     Mutant(
         "the distance is told without noise",
         Kind.REUSE,
-        "publish.scoring:ScoreDraw.draw",
+        "publish.scoring:ScoreRelease.draw",
         "int(Measurement(view, self.noise).draw(view.extract(coded_rows))[0])",
         "int(view.extract(coded_rows)[0])",
         ("publish/test_scoring.py::test_the_distance_has_noise",),
@@ -84,10 +86,10 @@ MUTANTS = (
     Mutant(
         "both numbers of a score share their noise",
         Kind.REUSE,
-        "publish.scoring:ScoreDraw.draw",
-        "return self._score(total, int(Measurement(view, self.noise).draw(view.extract(coded_rows))[0]))",
-        "noise = (total - int(self._rows.extract(coded_rows)[0])) * self.view.grid * len(self.view.sets)\n"
-        "    return self._score(total, int(view.extract(coded_rows)[0]) + noise)",
+        "publish.scoring:ScoreRelease.draw",
+        "return self._build_score(total, int(Measurement(view, self.noise).draw(view.extract(coded_rows))[0]))",
+        "noise = (total - int(self._row_count_view.extract(coded_rows)[0])) * self.view.grid * len(self.view.sets)\n"
+        "    return self._build_score(total, int(view.extract(coded_rows)[0]) + noise)",
         _DRAWN,
     ),
     Mutant(

@@ -183,7 +183,7 @@ MUTANTS = (
         "what is shown of a purchase has its salt",
         Kind.CONSENT,
         "curator.proposals.private_bounds:BoundsProposal._with_receipt",
-        "return replace(bounds, purchase=bounds.purchase.public, receipt=bounds_receipt)",
+        "return replace(bounds, purchase=bounds.purchase.without_salt, receipt=bounds_receipt)",
         "return replace(bounds, receipt=bounds_receipt)",
         ("curator/test_reports_as_json.py::test_nothing_that_is_shown_has_the_salt_of_its_line",),
     ),

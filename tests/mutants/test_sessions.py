@@ -11,7 +11,7 @@ MUTANTS = (
     Mutant(
         "a question may move further than its session",
         Kind.SENSITIVITY,
-        "release.measurement:_require_within",
+        "release.measurement:_require_session_sensitivity",
         "if reading.max_change > mechanism.sensitivity:",
         "if reading.max_change > 100 * mechanism.sensitivity:",
         (f"{_CURATOR}::test_what_cannot_be_asked_is_refused_for_free_and_the_session_goes_on",),
@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "a session counts on growth of whatever is asked",
         Kind.FACTOR_TWO,
-        "release.measurement:_require_within",
+        "release.measurement:_require_session_sensitivity",
         "reading.is_monotone",
         "reading.bounded",
         (f"{_CURATOR}::test_sums_that_fall_need_a_session_that_does_not_count_on_growth",),

@@ -134,7 +134,7 @@ MUTANTS = (
     Mutant(
         "a form is not compared with its hash",
         Kind.AUDIT,
-        "publish.files.sealed_files:FileKind._manifest",
+        "publish.files.sealed_files:FileKind._parse_manifest",
         "if not is_sealed(text, stated_hash):",
         "if not stated_hash:",
         (f"{_FORMS}careful_edits_of_a_file_are_found",),

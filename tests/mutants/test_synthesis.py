@@ -165,8 +165,8 @@ MUTANTS = (
         "the largest score is chosen",
         Kind.REUSE,
         "publish.tab_steps:ChooseStep.draw",
-        "return Choice(int(measurement.draw(self.scores.extract(read(self.readings[0])))))",
-        "return Choice(int(np.argmax(self.scores.extract(read(self.readings[0])))) + 0 * bool(measurement))",
+        "return ChosenCandidate(int(measurement.draw(self.scores.extract(read(self.readings[0])))))",
+        "return ChosenCandidate(int(np.argmax(self.scores.extract(read(self.readings[0])))) + 0 * bool(measurement))",
         ("publish/synthesis/test_scores.py::test_a_choice_is_drawn_and_not_the_largest_score",),
     ),
     Mutant(

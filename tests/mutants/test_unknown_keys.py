@@ -53,8 +53,8 @@ MUTANTS = (
         "the noise of the selection is used for the count again",
         Kind.REUSE,
         "release.discovered_groups:DiscoveredGroupsRelease.draw",
-        "return self._measured(draw_numbers(self.prepared, tuple(groups), read_selected), groups)",
-        "again = self._measured(draw_numbers(self.prepared, tuple(groups), read_selected), groups)\n"
+        "return self._noisy_measurements(draw_noisy_numbers(self.prepared, tuple(groups), read_selected), groups)",
+        "again = self._noisy_measurements(draw_noisy_numbers(self.prepared, tuple(groups), read_selected), groups)\n"
         "    lift = max(0, self._threshold.threshold - int(discovered.holders.max(initial=0)))\n"
         "    risen = tuple((tuple((abs(each) + lift for each in column)) for column in again.columns))\n"
         "    return replace(again, columns=risen)",
@@ -83,7 +83,7 @@ MUTANTS = (
         "release.discovered_groups:DiscoveredGroupsRelease.draw",
         "selected = np.flatnonzero(selection.draw(selection.reading.extract(discovered.holders)))",
         "selected = np.flatnonzero(selection.draw(selection.reading.extract(discovered.holders)))\n"
-        "    assert len(selected) <= max_answer_keys(self.reading)",
+        "    assert len(selected) <= max_keys_in_answer(self.reading)",
         ("curator/previews/test_unknown_groups.py::test_as_many_keys_are_shown_as_an_answer_has",),
     ),
     Mutant(
@@ -99,7 +99,7 @@ MUTANTS = (
     Mutant(
         "a threshold does not pay for every key of a unit and nobody notices",
         Kind.KEYS,
-        "release.measurement:_require_every_key",
+        "release.measurement:_require_covered_keys",
         "covers_keys = mechanism.max_groups >= reading.max_keys and mechanism.weighted >= reading.weighted",
         "covers_keys = True",
         ("release/test_pricing.py::test_a_threshold_pays_for_every_key_of_a_unit",),

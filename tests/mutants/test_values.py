@@ -136,7 +136,7 @@ MUTANTS = (
         "an answer of sampled values is bought again",
         Kind.CHARGE_ORDER,
         "release.parts.other_parts:DistinctValuesPart.compared_scales",
-        "if self.sampled is None:",
+        "if self.sampling_plan is None:",
         "if True:",
         (f"{_ASKED}::test_an_answer_that_was_bought_when_values_were_sampled_stays_free",),
     ),

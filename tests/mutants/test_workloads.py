@@ -100,8 +100,8 @@ MUTANTS = (
         "the batch is charged for one question",
         Kind.CHARGE_ORDER,
         "release.batch_prices:BatchRelease.batch",
-        "Batch(tuple((measurement for kind in self.kinds for measurement in kind.batch.measurements)))",
-        "self.kinds[0].batch",
+        "Batch(tuple((measurement for kind in self.strategies for measurement in kind.batch.measurements)))",
+        "self.strategies[0].batch",
         (f"{_CURATOR}::test_several_questions_are_one_charge_with_one_receipt",),
     ),
     Mutant(

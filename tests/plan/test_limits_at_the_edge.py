@@ -86,7 +86,7 @@ def test_most_keys_keep_every_limit_and_one_more_breaks_one(measured: str, decla
         few = groups <= keys.MAX_GROUPS and groups * numbers <= discovered_groups.MAX_NUMBERS
         return few and shown * letters <= discovered_groups._MAX_KEY_LETTERS
 
-    most = discovered_groups.max_answer_keys(reading)
+    most = discovered_groups.max_keys_in_answer(reading)
     assert allowed(most)
     assert not allowed(most + 1)
 
@@ -97,6 +97,6 @@ def test_long_keys_are_shown_in_small_number(monkeypatch: pytest.MonkeyPatch) ->
     letters = plan.keys[0].domain.max_letters
     for most in (1, 7):
         monkeypatch.setattr(discovered_groups, "_MAX_KEY_LETTERS", letters * (most + 1) - 1)
-        assert discovered_groups.max_answer_keys(reading) == most
+        assert discovered_groups.max_keys_in_answer(reading) == most
     monkeypatch.setattr(discovered_groups, "_MAX_KEY_LETTERS", 0)
-    assert discovered_groups.max_answer_keys(reading) == 1  # there is always one
+    assert discovered_groups.max_keys_in_answer(reading) == 1  # there is always one

@@ -24,7 +24,7 @@ from sfumato.publish.marginals.measuring import PublishedMarginals, encode_integ
 from sfumato.publish.marginals.planning import MarginalWorkload, NoisePlan, plan_gaussian, plan_laplace
 from sfumato.publish.synopsis import Synopsis
 from sfumato.release.answers.receipts import Receipt
-from sfumato.release.payers import Purchase
+from sfumato.release.payers import PurchaseTerms
 from sfumato.release.prices import Price
 
 FIRST = dt.date(2024, 1, 1)
@@ -135,14 +135,14 @@ def planned(
     places = tuple(tuple(sorted(names.index(name) for name in each)) for each in sets)
     if epsilon is not None:
         return plan_laplace(MarginalWorkload(places), attributes, epsilon=epsilon)
-    return plan_gaussian(MarginalWorkload(places), attributes).scaled(rho)
+    return plan_gaussian(MarginalWorkload(places), attributes).at_price(rho)
 
 
 def published(plan: NoisePlan, table: np.ndarray, *, noisy: bool = False, **more: Any) -> Synopsis:
     """Publish a table of counts, with the noise of the plan or with none."""
     values = []
     for block in plan.blocks:
-        own = _summed(table, block_algebra.places(block.block))
+        own = _summed(table, block_algebra.block_places(block.block))
         exact = block_algebra.scaled_residual(own, block.block, plan.attributes, block.grid)
         values.append(encode_integers(np.asarray(Gaussian(block.deviation).apply(exact)) if noisy else exact))
     for marginal in plan.marginals:
@@ -154,7 +154,7 @@ def published(plan: NoisePlan, table: np.ndarray, *, noisy: bool = False, **more
         if plan.attributes == ATTRIBUTES
         else PublicTableFacts()
     )
-    terms = Purchase(str(price), data="1" * 64)
+    terms = PurchaseTerms(str(price), data="1" * 64)
     own = PublishedMarginals(plan, tuple(values), "people", "", terms, price, more.pop("face", face))
     return Synopsis(own, replace(RECEIPT, guarantee=str(price), **more))
 

@@ -56,8 +56,8 @@ Widths = tuple[list[float], list[float]]
 
 def widths_of(synopsis: Synopsis, query: np.ndarray, axes: AttributeSet) -> Widths:
     """Half-widths of the bounds from below and from above: the same for every draw of a plan."""
-    found = bound_totals(synopsis._known, CellWeights(query, query), axes, ())
-    sides = (found.lowers, found.uppers)
+    found = bound_totals(synopsis._synopsis_estimates, CellWeights(query, query), axes, ())
+    sides = (found.lower_bounds_with_errors, found.upper_bounds_with_errors)
     below, above = (
         [float(_summed_half_width(noises, BETA, found.bound_count, 1).item()) for _, noises in each] for each in sides
     )
@@ -66,12 +66,16 @@ def widths_of(synopsis: Synopsis, query: np.ndarray, axes: AttributeSet) -> Widt
 
 def misses(synopsis: Synopsis, query: np.ndarray, axes: AttributeSet, widths: Widths | None = None) -> bool:
     """Whether the range of a query does not hold the truth."""
-    found, exact = bound_totals(synopsis._known, CellWeights(query, query), axes, ()), truth(query, axes)
+    found, exact = bound_totals(synopsis._synopsis_estimates, CellWeights(query, query), axes, ()), truth(query, axes)
     if widths is None:
         low, high = (float(each.item()) for each in found.ends(BETA, 1))
     else:
-        low = max(value.item() - width for (value, _), width in zip(found.lowers, widths[0], strict=True))
-        high = min(value.item() + width for (value, _), width in zip(found.uppers, widths[1], strict=True))
+        low = max(
+            value.item() - width for (value, _), width in zip(found.lower_bounds_with_errors, widths[0], strict=True)
+        )
+        high = min(
+            value.item() + width for (value, _), width in zip(found.upper_bounds_with_errors, widths[1], strict=True)
+        )
     slack = 1e-9 * max(1.0, abs(exact))
     return not low - slack <= exact <= high + slack
 
@@ -104,8 +108,10 @@ def test_bounds_that_are_taken_for_known_miss() -> None:
     query[0, 1] = 1
     plan, exact, missed = planned(PAIRS, attributes=ATTRIBUTES), truth(query, axes), 0
     for _ in range(draws):
-        found = bound_totals(published(plan, TABLE, noisy=True)._known, CellWeights(query, query), axes, ())
-        high = min(value.item() for value, _ in found.uppers)
+        found = bound_totals(
+            published(plan, TABLE, noisy=True)._synopsis_estimates, CellWeights(query, query), axes, ()
+        )
+        high = min(value.item() for value, _ in found.upper_bounds_with_errors)
         missed += high < exact
     assert missed / draws > 2 * allowed(draws)
 
@@ -123,10 +129,14 @@ def test_ranges_hold_where_earlier_noise_decides_when_to_stop(long: bool) -> Non
     for _ in range(draws):
         found = published(plan, TABLE, noisy=True)
         for line in range(4, 4 + LOOKS - 1):
-            if abs(found.estimates.linear(aimed, axes)[0] - exact) > found.estimates.half_width(aimed, axes, BETA):
+            if abs(found.estimates.linear_estimate_and_variance(aimed, axes)[0] - exact) > found.estimates.half_width(
+                aimed, axes, BETA
+            ):
                 break
             found = found + published(plan, TABLE, noisy=True, line=line)
-        naive += abs(found.estimates.linear(aimed, axes)[0] - exact) > found.estimates.half_width(aimed, axes, BETA)
+        naive += abs(found.estimates.linear_estimate_and_variance(aimed, axes)[0] - exact) > found.estimates.half_width(
+            aimed, axes, BETA
+        )
         if found.earlier:
             adaptive += misses(found, aimed, axes)
             elsewhere += sum(misses(found, each, axes) for each in asked)

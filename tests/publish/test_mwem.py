@@ -31,7 +31,7 @@ from sfumato.publish.fits import FitRound
 from sfumato.publish.marginals.group_totals import AdaptiveGaussianError
 from sfumato.publish.mwem import CellView, MwemModel, MwemRound, NoisyCounts, replay_rounds
 from sfumato.publish.published_files import FittedModel
-from sfumato.publish.tab_steps import Choice
+from sfumato.publish.tab_steps import ChosenCandidate
 from sfumato.release.measurement import Measurement
 from sfumato.release.prices import Price
 from sfumato.release.releasing import ignore_progress
@@ -200,7 +200,7 @@ def test_the_charge_is_that_of_all_steps_and_nothing_is_left_over(
             assert spent is None or spent - (before[name] or 0) == sum(filter(None, paid))
         if price == {"epsilon": 2}:
             assert account.spent["pure"] == 2
-        assert Price(**price).kept_by(proposal._steps_for_price(Price(**price)).curve)
+        assert Price(**price).is_satisfied_by(proposal._steps_for_price(Price(**price)).curve)
         assert len(model.rounds) == model.planned == 3
         assert not account.open_tabs()
 
@@ -371,7 +371,7 @@ def test_noise_as_large_as_can_be_keeps_a_model_finite() -> None:
         for values in ((2**62,) * view.size, (-(2**62),) * view.size):
             model = model.updated(MwemRound(view, values))
             assert np.isfinite(model.fitted_weights).all()
-            assert (np.abs(model.predicted(view)) <= 2**61).all()
+            assert (np.abs(model.predicted_counts(view)) <= 2**61).all()
 
 
 @pytest.mark.parametrize("done", [0, 1, 2])
@@ -508,7 +508,7 @@ def test_what_is_free_spends_nothing_and_a_price_too_high_is_refused(tmp_path: P
         assert found.receipt.guarantee == "ε = 1"
 
 
-@pytest.mark.parametrize("value", [NoisyCounts((3, -1)), Choice(2)])
+@pytest.mark.parametrize("value", [NoisyCounts((3, -1)), ChosenCandidate(2)])
 def test_what_a_step_releases_reads_back(value: Any) -> None:
     assert codec.loads(codec.dumps(value)) == value
 

@@ -79,19 +79,19 @@ def test_what_a_model_keeps() -> None:
     for each in (first, first, first, second, first, second):
         weights = mwem.update_weights(weights, 60.0, each)
     assert again.fitted_weights == pytest.approx(weights)
-    assert again.added is None
-    assert again.predicted(CellView((0,))).tolist() == np.rint(weights.sum(1)).tolist()
+    assert again.weights_sum is None
+    assert again.predicted_counts(CellView((0,))).tolist() == np.rint(weights.sum(1)).tolist()
 
 
 def test_a_model_with_a_threshold_answers_from_the_last_round_that_changed_nothing() -> None:
     start = initial_model((2, 3), 60, 4, textbook=False, threshold=Fraction(15))
-    assert (start.threshold, start.rate) == (15.0, math.sqrt(math.log(6) / 4))
+    assert (start.threshold, start.learning_rate) == (15.0, math.sqrt(math.log(6) / 4))
     cells = CellView((0, 1), (0, 1))
     moved = start.updated(MwemRound(cells, (50,)))
-    assert moved.settled is None
+    assert moved.settled_weights is None
     assert moved.fitted_weights is moved.weights
     kept = moved.updated(MwemRound(cells, (round(float(moved.weights[0, :2].sum())),)))
-    assert kept.settled is moved.weights
+    assert kept.settled_weights is moved.weights
     later = kept.updated(MwemRound(cells, (0,)))
     assert later.fitted_weights is moved.weights
     assert initial_model((2, 3), 60, 4, textbook=True, threshold=None).textbook

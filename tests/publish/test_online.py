@@ -33,7 +33,7 @@ from sfumato.plan.readings.dense_readings import Marginal
 from sfumato.privacy import Neighbours
 from sfumato.publish.cells import answering
 from sfumato.publish.cells.answering import GroupedTotals
-from sfumato.publish.marginals.blocks import sum_to
+from sfumato.publish.marginals.blocks import sum_marginal_to
 from sfumato.publish.marginals.bounds import CellWeights
 from sfumato.publish.marginals.measuring import has_fixed_total
 from sfumato.publish.online import (
@@ -44,8 +44,8 @@ from sfumato.publish.online import (
     build_gate,
     close_score_bound,
     first_hypothesis,
-    score,
     with_integer_weights,
+    worst_error_in_row_effects,
 )
 from sfumato.release.prices import Price
 from sfumato.release.releasing import ignore_progress
@@ -127,7 +127,10 @@ def test_one_unit_moves_scores_and_answers_no_further_than_is_charged(units: boo
             for codes in asked:
                 one, two = (_grouped(codes, each) for each in (exact, beside))
                 guess = np.array([3, 0, 10**7, -5])
-                assert abs(score(one, guess, 1) - score(two, guess, 1)) <= batch.gate.sensitivity
+                assert (
+                    abs(worst_error_in_row_effects(one, guess, 1) - worst_error_in_row_effects(two, guess, 1))
+                    <= batch.gate.sensitivity
+                )
                 assert np.abs(one - two).sum() <= moved.total
                 assert ((one - two) ** 2).sum() <= moved.squares
 
@@ -221,7 +224,7 @@ def small(rounds: int = 3, epsilon: str = "0.5") -> Any:
 
 def test_totals_of_groups_are_those_of_their_cells() -> None:
     asked = asking(FACE, THREE)
-    own = asked.extract(sum_to(WHOLE, tuple(range(WHOLE.ndim)), asked.axes))
+    own = asked.extract(sum_marginal_to(WHOLE, tuple(range(WHOLE.ndim)), asked.axes))
     assert own.tolist() == WHOLE.sum((3, 4, 5))[:2, :4, 1].ravel().tolist()
     assert asked.max_row_effect == asked.scale == 1
 
@@ -232,7 +235,7 @@ def test_a_hypothesis_has_the_measured_marginals_and_learns_what_is_bought() -> 
     assert first.counts.min() > 0
     assert first.counts.sum() == pytest.approx(len(people(3)))
     assert first.counts.sum((2, 3, 4, 5)) == pytest.approx(WHOLE.sum((2, 3, 4, 5)), abs=1)
-    truth = asked.extract(sum_to(WHOLE, tuple(range(WHOLE.ndim)), asked.axes)).astype(float)
+    truth = asked.extract(sum_marginal_to(WHOLE, tuple(range(WHOLE.ndim)), asked.axes)).astype(float)
     for textbook in (False, True):
         start = first_hypothesis(FACE.estimates, textbook=textbook)
         (only,) = asked.parts
@@ -244,7 +247,7 @@ def test_a_hypothesis_has_the_measured_marginals_and_learns_what_is_bought() -> 
 
 def test_ranges_of_a_session_hold_the_truth_as_often_as_they_say() -> None:
     asked = asking(FACE, THREE)
-    truth = asked.extract(sum_to(WHOLE, tuple(range(WHOLE.ndim)), asked.axes))
+    truth = asked.extract(sum_marginal_to(WHOLE, tuple(range(WHOLE.ndim)), asked.axes))
     draw, beta, misses, said = Random(11), 0.1, 0, 0
     for _ in range(150):
         gates = GatedCounts(small(2), WHOLE)
@@ -265,7 +268,7 @@ def test_gates_end_after_their_rounds_and_forget() -> None:
     for left in (1, 0):
         bought = gates.ask(asked, far)
         assert bought is not None
-        assert np.abs(bought - asked.extract(sum_to(WHOLE, tuple(range(6)), asked.axes))).max() < 4 * 12
+        assert np.abs(bought - asked.extract(sum_marginal_to(WHOLE, tuple(range(6)), asked.axes))).max() < 4 * 12
         assert gates.remaining_answers == left
     assert gates._exact is None
     with pytest.raises(sf.InvalidParameter, match="question"):
@@ -311,8 +314,8 @@ def test_one_unit_moves_weighed_totals_no_further_than_the_theorem_says(relation
             totals = np.array([asked.extract(each) for each in tables])
             base = totals[totals[:, 0].argmin()] if relation == "replace" else totals[0]
             for guess in (base, base + 1, base - asked.max_row_effect, base * 0):
-                scores = np.array([score(each, guess, asked.max_row_effect) for each in totals])
-                assert np.abs(scores - score(base, guess, asked.max_row_effect)).max() <= most
+                scores = np.array([worst_error_in_row_effects(each, guess, asked.max_row_effect) for each in totals])
+                assert np.abs(scores - worst_error_in_row_effects(base, guess, asked.max_row_effect)).max() <= most
             moved = (totals - base) / asked.max_row_effect
             squares = 2 if relation == "replace" else 1
             assert np.abs(moved).max() <= most
@@ -525,7 +528,7 @@ def test_a_table_of_too_many_cells_is_refused(tmp_path: Path) -> None:
 
 def test_what_is_bought_has_noise() -> None:
     asked = asking(FACE, THREE)
-    truth = asked.extract(sum_to(WHOLE, tuple(range(6)), asked.axes))
+    truth = asked.extract(sum_marginal_to(WHOLE, tuple(range(6)), asked.axes))
     bought = [GatedCounts(small(1), WHOLE).ask(asked, truth + 10**6) for _ in range(8)]
     errors = np.concatenate([each - truth for each in bought if each is not None])
     assert len(errors) == 64

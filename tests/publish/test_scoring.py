@@ -25,7 +25,7 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.mechanisms import Laplace
 from sfumato.plan.readings.cell_rows import CellCounts, CodedRows
 from sfumato.privacy import codec
-from sfumato.publish.scoring import CandidateScore, ScoreDraw, SetDistance, candidate_digest
+from sfumato.publish.scoring import CandidateScore, ScoreRelease, SetDistance, candidate_digest
 from sfumato.release.prices import Price
 from sfumato.release.releasing import ignore_progress
 
@@ -85,7 +85,7 @@ def test_one_unit_moves_the_distance_within_its_bound(relation: str, units: bool
         assert max(_furthest(each, read, relation) for each in both) == 1
 
 
-def _furthest(draw: ScoreDraw, read: list[CodedRows], relation: str) -> Fraction:
+def _furthest(draw: ScoreRelease, read: list[CodedRows], relation: str) -> Fraction:
     """Return how far neighbours move the distance, of what it is charged for; no further than that."""
     furthest = Fraction(0)
     for total in (1, 5, 9, 10, 100, 10_000):
@@ -136,7 +136,7 @@ def test_the_exact_law_of_both_numbers_loses_no_more_than_the_price(relation: st
     assert _largest_loss(halved, relation, found) > Fraction(1, 2)
 
 
-def _largest_loss(draw: ScoreDraw, relation: str, found: list[Any]) -> Fraction:
+def _largest_loss(draw: ScoreRelease, relation: str, found: list[Any]) -> Fraction:
     worst = Fraction(0)
     for (_, one), (_, other) in pairs(relation, found):
         for total in range(-3, 20) if draw.rows_noise is not None else [draw.view.total]:
@@ -157,7 +157,7 @@ def test_the_charge_is_the_price_and_no_more(tmp_path: Path, relation: str, pric
     with curator(tmp_path, people(1, 30), relation=relation) as opened:
         ask = opened.score(CANDIDATE, k=2)
         batch = ask._strategy_at(Price(**price)).batch
-        assert Price(**price).kept_by(batch.curve)
+        assert Price(**price).is_satisfied_by(batch.curve)
         ask.release(**price)
         if list(price) == ["epsilon"]:
             parts = [each.sensitivity.total / each.mechanism.scale for each in batch.measurements]
@@ -279,7 +279,7 @@ def test_a_number_of_rows_that_is_public_by_the_policy_is_the_exact_one() -> Non
     assert found.nist_interval() == found.interval()
 
 
-def _at(draw: ScoreDraw, rows: CodedRows, total: int) -> CandidateScore:
+def _at(draw: ScoreRelease, rows: CodedRows, total: int) -> CandidateScore:
     known = replace(draw, rows_noise=None, view=replace(draw.view, total=total))
     return known.draw(lambda _: rows)
 

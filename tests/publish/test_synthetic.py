@@ -143,7 +143,7 @@ def test_numbers_say_what_they_rest_on(made: Synthetic) -> None:
 def test_ranges_are_wider_where_noise_decided_what_was_measured(laplace: bool) -> None:
     made = synthetic(laplace=laplace)
     one = made.sql("SELECT COUNT(*) AS n FROM people WHERE sex = 'f'").intervals["n"][0]
-    planned = made._known.estimates.half_width(np.array([1.0, 0, 0]), (0,), 0.05)
+    planned = made._synopsis_estimates.estimates.half_width(np.array([1.0, 0, 0]), (0,), 0.05)
     assert (one[1] - one[0]) / 2 > 1.1 * planned
 
 

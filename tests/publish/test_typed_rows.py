@@ -14,7 +14,7 @@ from scipy.stats import chi2
 from sfumato.policy import Table
 from sfumato.publish.cells.answering import QueryableTable, parse_condition
 from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell, RangeCell, coded_attribute
-from sfumato.publish.sampling import ColumnSampler, SampledRows, remove_impossible_rows, schema
+from sfumato.publish.sampling import ColumnSampler, SampledRows, arrow_schema, remove_impossible_rows
 
 COLUMNS: dict[str, Any] = {
     "sex": {"values": ["f", "m", "ü"]},
@@ -81,7 +81,7 @@ def test_every_value_lies_in_its_cell(name: str) -> None:
     rows = rows_of(name, codes)
     (array,) = rows.to_arrow().columns
     assert [place(made.attribute, value) for value in array.to_pylist()] == codes.tolist()
-    assert rows.to_arrow().schema == schema([made.attribute])
+    assert rows.to_arrow().schema == arrow_schema([made.attribute])
 
 
 @pytest.mark.parametrize("end", [0, 1])
@@ -126,14 +126,14 @@ def test_types_are_those_of_the_policy() -> None:
     names = ["sex", "smokes", "age", "tenths", "month", "time"]
     attributes = [column(name).attribute for name in names]
     kinds = [pa.string(), pa.bool_(), pa.int64(), pa.float64(), pa.date32(), pa.timestamp("us")]
-    assert schema(attributes) == pa.schema(list(zip(names, kinds, strict=True)))
+    assert arrow_schema(attributes) == pa.schema(list(zip(names, kinds, strict=True)))
 
 
 def test_a_column_of_missing_values_keeps_its_type() -> None:
     for name in COLUMNS:
         rows = rows_of(name, np.full(5, column(name).attribute.size - 1)).to_arrow()
         assert rows.column(0).null_count == 5
-        assert rows.schema == schema([column(name).attribute])
+        assert rows.schema == arrow_schema([column(name).attribute])
     assert rows_of("age", []).to_arrow().num_rows == 0
 
 

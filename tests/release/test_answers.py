@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 
 import sfumato as sf
 from sfumato.plots.frame import PAGE_HEIGHT
-from sfumato.release.answers.formatting import cell, key_text, round_outward
+from sfumato.release.answers.formatting import format_with_half_width, key_text, round_outward
 from sfumato.untrusted import escape_for_spreadsheet, escape_unprintable
 
 
@@ -134,7 +134,7 @@ def test_numbers_have_the_digits_their_errors_leave() -> None:
         (1262, 0.0): "1,262",
     }
     for (value, reach), text in shown.items():
-        assert cell(value, (value - reach, value + reach)) == text
+        assert format_with_half_width(value, (value - reach, value + reach)) == text
 
 
 def test_only_the_noise_that_suits_it_goes_with_a_bounding(flights: sf.Curator) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 import sfumato as sf
 from release.by_hand import stored
 from sfumato.plan.aggregates.measures import GroupEstimate, MeanEstimate, TotalEstimate
-from sfumato.release.measured import estimator
+from sfumato.release.measured import group_estimator
 
 LOW, HIGH = 0.0, 10.0
 NOISE = sf.Laplace(5)
@@ -16,7 +16,7 @@ NOISE = sf.Laplace(5)
 
 def means(*totals: tuple[int, int]) -> GroupEstimate:
     scale = (1, NOISE, MeanEstimate(0, 10))
-    (found,) = estimator(stored((scale,), tuple(zip(*totals, strict=True))), "0.95")(2)
+    (found,) = group_estimator(stored((scale,), tuple(zip(*totals, strict=True))), "0.95")(2)
     return found
 
 
@@ -52,5 +52,5 @@ def test_a_range_outside_the_bounds_is_not_a_point() -> None:
 
 def test_numbers_of_a_grid_are_rounded_once() -> None:
     scale = ("0.01", NOISE, TotalEstimate(whole=False))
-    (found,) = estimator(stored((scale,), ((5, 110, -7, 123456789),)), "0.95")(1)
+    (found,) = group_estimator(stored((scale,), ((5, 110, -7, 123456789),)), "0.95")(1)
     assert found.value.tolist() == [0.05, 1.1, -0.07, 1234567.89]

@@ -18,8 +18,8 @@ from release.by_hand import stored
 from sfumato.plan.aggregates.measures import GroupEstimate, TotalEstimate
 from sfumato.plan.nodes import Query
 from sfumato.plan.sql.statements import parse
-from sfumato.release.measured import estimator
-from sfumato.release.noisy_rows.finishing import Finished, finish
+from sfumato.release.measured import group_estimator
+from sfumato.release.noisy_rows.finishing import FinishedRows, finish
 from sfumato.release.noisy_rows.key_functions import answer_rows
 from sfumato.release.noisy_rows.noisy_columns import ExactColumn, NumberColumn, TruthColumn
 
@@ -55,7 +55,7 @@ def _parsed(text: str) -> Query:
     return parse(text, CATALOG)
 
 
-def finished(text: str, counts: Sequence[float], sums: Sequence[float], width: float = 0.0) -> Finished:
+def finished(text: str, counts: Sequence[float], sums: Sequence[float], width: float = 0.0) -> FinishedRows:
     query = _parsed(text)
     given = {"Count": np.array(counts, float), "Sum": np.array(sums, float)}
     found = [given[type(each).__name__] for each in query.plan.measures]
@@ -63,7 +63,7 @@ def finished(text: str, counts: Sequence[float], sums: Sequence[float], width: f
     return finish(query, answer_rows(query.finish.sets, GROUPS), lambda _: estimates, joint=False)
 
 
-def shown(found: Finished) -> list[tuple[object, ...]]:
+def shown(found: FinishedRows) -> list[tuple[object, ...]]:
     columns = []
     for each in found.columns:
         if isinstance(each, TruthColumn):
@@ -126,7 +126,7 @@ def test_ranges_hold_the_numbers_of_any_exact_rows_within_them(
                 assert math.isnan(ours.value[order[key]]) or low - 1e-9 <= theirs.value[row] <= high + 1e-9
 
 
-def _keyed(found: Finished) -> list[tuple[int, tuple[object, ...]]]:
+def _keyed(found: FinishedRows) -> list[tuple[int, tuple[object, ...]]]:
     """Rows by their public columns."""
     public = [each for each in found.columns if isinstance(each, (ExactColumn, TruthColumn))]
     values = [each.value if isinstance(each, ExactColumn) else each.true for each in public]
@@ -150,7 +150,7 @@ def test_sums_of_independent_rows_are_narrower_than_their_ranges() -> None:
     noise = sf.Gaussian(100)
     query = parse(f"SELECT SUM(n) AS a, SUM(n * 2) AS b, MAX(n) AS c FROM {INNER}", CATALOG)
     scale = ("1", noise, TotalEstimate(whole=True))
-    estimated = estimator(stored((scale, scale), (tuple(range(8)),) * 2), "0.95")
+    estimated = group_estimator(stored((scale, scale), (tuple(range(8)),) * 2), "0.95")
     found = finish(query, answer_rows((), GROUPS), estimated, joint=False)
     a, b, c = ((each.high[0] - each.low[0]) / 2 for each in found.columns if isinstance(each, NumberColumn))
     assert a == pytest.approx(math.sqrt(8) * 195.996, rel=0.005)
@@ -165,7 +165,7 @@ def test_cells_and_their_sum_hold_together() -> None:
     query = parse("SELECT COUNT(*) AS n, SUM(COUNT(*)) OVER () AS t FROM visits GROUP BY region, urgent", CATALOG)
     misses = [0, 0]
     for values in noise.apply(np.zeros((1000, len(GROUPS)), np.int64)).tolist():
-        estimated = estimator(stored((scale,), (tuple(values),)), "0.95")
+        estimated = group_estimator(stored((scale,), (tuple(values),)), "0.95")
         found = finish(query, answer_rows((), GROUPS), estimated, joint=True)
         columns = [each for each in found.columns if isinstance(each, NumberColumn)]
         misses[0] += any(bool(np.any((each.low > 0) | (each.high < 0))) for each in columns)
@@ -192,7 +192,7 @@ def test_a_range_relies_on_the_statements_that_its_cell_reads(text: str, draws: 
 
     def estimated(count: int) -> list[GroupEstimate]:
         asked.append(count)
-        made = estimator(stored([("1", sf.Laplace(4), TotalEstimate(True))] * len(query.plan.measures),
+        made = group_estimator(stored([("1", sf.Laplace(4), TotalEstimate(True))] * len(query.plan.measures),
                                 [tuple(range(8))] * len(query.plan.measures)), "0.95")  # fmt: skip
         return made(count)
 

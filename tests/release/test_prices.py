@@ -17,9 +17,9 @@ from sfumato.release.prices import (
     Price,
     evenly_spaced_prices,
     least_epsilon,
-    least_in_four_digits,
-    price_list,
-    rounded_up,
+    least_four_digit_price,
+    parse_prices_and_denominator,
+    rounded_up_to_4_digits,
     warn_if_weak,
     weak_price_warnings,
 )
@@ -29,8 +29,8 @@ from sfumato.release.prices import (
 def test_a_price_is_rounded_up_to_four_digits(decade: int) -> None:
     ten = Fraction(10) ** decade
     for given, expected in ((1, 1), ("1.0001", "1.001"), ("1.2345", "1.235"), ("1.235", "1.235"), ("9.9991", 10)):
-        assert rounded_up(Fraction(given) * ten) == Fraction(expected) * ten
-    assert rounded_up(Fraction("0.5")) == Fraction("0.5")
+        assert rounded_up_to_4_digits(Fraction(given) * ten) == Fraction(expected) * ten
+    assert rounded_up_to_4_digits(Fraction("0.5")) == Fraction("0.5")
 
 
 def numbers_around(goal: Fraction) -> list[Fraction]:
@@ -45,7 +45,7 @@ def test_the_least_price_is_the_first_of_four_digits_that_is_enough() -> None:
     random = Random(4)
     for _ in range(60):
         goal = Fraction(round(10 ** random.uniform(-6, 6), 9)).limit_denominator(10**9) or Fraction(1)
-        found = least_in_four_digits(lambda price, goal=goal: math.log(goal / price))
+        found = least_four_digit_price(lambda price, goal=goal: math.log(goal / price))
         assert found == next(each for each in numbers_around(goal) if each >= goal)
         asked: list[Fraction] = []
 
@@ -53,7 +53,7 @@ def test_the_least_price_is_the_first_of_four_digits_that_is_enough() -> None:
             asked.append(price)
             return -1.0 if price >= goal else 40.0
 
-        assert least_in_four_digits(step) == found
+        assert least_four_digit_price(step) == found
         assert found in asked
 
 
@@ -65,19 +65,19 @@ def test_the_least_price_is_found_in_few_steps_where_errors_are_inverse_to_it() 
             asked.append(price)
             return math.log(goal / price)
 
-        least_in_four_digits(short)
+        least_four_digit_price(short)
         assert len(asked) <= 8
 
 
 @pytest.mark.parametrize("outcome", [-1.0, 1.0])
 def test_a_goal_beyond_all_prices_is_refused(outcome: float) -> None:
     with pytest.raises(InvalidParameter, match="a price from 1e-60 to 1e60"):
-        least_in_four_digits(lambda _: outcome)
+        least_four_digit_price(lambda _: outcome)
 
 
 def test_prices_far_away_are_found() -> None:
     for least in (Fraction(10) ** 20, Fraction(10) ** -20):
-        assert least_in_four_digits(lambda price, least=least: -1.0 if price >= least else 1.0) == least
+        assert least_four_digit_price(lambda price, least=least: -1.0 if price >= least else 1.0) == least
 
 
 def test_the_least_epsilon_of_an_error_that_falls_with_it() -> None:
@@ -91,14 +91,14 @@ def test_the_least_epsilon_of_an_error_that_falls_with_it() -> None:
 def test_what_a_price_allows_and_who_keeps_it() -> None:
     pure, approximate, concentrated = Price(2), Price(2, "1e-6"), Price(rho="0.5")
     assert [price.allows_gaussian for price in (pure, approximate, concentrated)] == [False, True, True]
-    assert pure.kept_by(sf.Curve.pure(2))
-    assert not pure.kept_by(sf.Curve.pure("2.0001"))
-    assert concentrated.kept_by(sf.Curve.concentrated("0.5"))
-    assert not concentrated.kept_by(sf.Curve.concentrated("0.5001"))
-    assert concentrated.shortfall(sf.Curve.concentrated(1)) == pytest.approx(math.log(2))
-    assert concentrated.shortfall(sf.Curve.approximate("0.1", "1e-9")) == math.inf
-    assert approximate.shortfall(sf.Curve.approximate(2, "1e-6")) <= 0
-    assert approximate.shortfall(sf.Curve.approximate(2, "2e-6")) > 0
+    assert pure.is_satisfied_by(sf.Curve.pure(2))
+    assert not pure.is_satisfied_by(sf.Curve.pure("2.0001"))
+    assert concentrated.is_satisfied_by(sf.Curve.concentrated("0.5"))
+    assert not concentrated.is_satisfied_by(sf.Curve.concentrated("0.5001"))
+    assert concentrated.log_excess(sf.Curve.concentrated(1)) == pytest.approx(math.log(2))
+    assert concentrated.log_excess(sf.Curve.approximate("0.1", "1e-9")) == math.inf
+    assert approximate.log_excess(sf.Curve.approximate(2, "1e-6")) <= 0
+    assert approximate.log_excess(sf.Curve.approximate(2, "2e-6")) > 0
     for wrong in ({}, {"epsilon": 1, "rho": 1}, {"rho": 1, "delta": "1e-9"}, {"epsilon": 0}, {"rho": 0},
                   {"epsilon": 1, "delta": -1}, {"epsilon": 1, "delta": 1}):  # fmt: skip
         with pytest.raises(InvalidParameter):
@@ -124,20 +124,20 @@ def test_a_weak_price_is_told_where_it_was_asked_for() -> None:
 
 
 def test_a_price_list_is_sorted_and_made_whole() -> None:
-    assert price_list(["0.5", 2, "0.75", 2]) == ((Fraction(1, 2), Fraction(3, 4), Fraction(2)), 4)
-    assert price_list(range(3, 0, -1)) == ((1, 2, 3), 1)
-    assert price_list(np.array([2, 1]))[0] == (1, 2)
-    assert price_list([10**12]) == ((10**12,), 1)
+    assert parse_prices_and_denominator(["0.5", 2, "0.75", 2]) == ((Fraction(1, 2), Fraction(3, 4), Fraction(2)), 4)
+    assert parse_prices_and_denominator(range(3, 0, -1)) == ((1, 2, 3), 1)
+    assert parse_prices_and_denominator(np.array([2, 1]))[0] == (1, 2)
+    assert parse_prices_and_denominator([10**12]) == ((10**12,), 1)
     for wrong in ([], "12", b"12", 3, [0], [-1], [10**12 + 1], [10**12, "0.5"], None):
         with pytest.raises(InvalidParameter):
-            price_list(wrong)
+            parse_prices_and_denominator(wrong)
 
 
 def test_a_price_list_has_at_most_so_many_prices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prices, "MAX_PRICES", 3)
-    assert price_list([1, 2, 3]) == ((1, 2, 3), 1)
+    assert parse_prices_and_denominator([1, 2, 3]) == ((1, 2, 3), 1)
     with pytest.raises(InvalidParameter, match="at most 3 prices"):
-        price_list([1, 2, 3, 4])
+        parse_prices_and_denominator([1, 2, 3, 4])
 
 
 def test_even_prices_reach_the_highest() -> None:

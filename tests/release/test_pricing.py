@@ -21,7 +21,7 @@ from sfumato.plan.sql.statements import parse
 from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.release.measurement import Measurement
 from sfumato.release.parts.question_parts import NoiseStrength, calibrated_noise
-from sfumato.release.prices import Price, least_in_four_digits, rounded_up
+from sfumato.release.prices import Price, least_four_digit_price, rounded_up_to_4_digits
 from sfumato.release.pricing import price_release
 
 TEXTS = (
@@ -208,14 +208,14 @@ def test_the_least_price_of_four_digits_is_found_in_few_tries(digits: int, power
         tried.append(price)
         return 0.0 if price == root else SHORTFALLS[name](float(price), float(root))
 
-    price = least_in_four_digits(short)
+    price = least_four_digit_price(short)
     assert price in tried
-    assert price == rounded_up(root)
+    assert price == rounded_up_to_4_digits(root)
     assert len(tried) <= (60 if name == "unknown" else 34)
 
 
 @pytest.mark.parametrize("shortfall", [-math.inf, math.inf])
 def test_a_goal_without_a_least_price_is_refused(shortfall: float) -> None:
     with pytest.raises(sf.InvalidParameter) as refusal:
-        least_in_four_digits(lambda _: shortfall)
+        least_four_digit_price(lambda _: shortfall)
     assert refusal.value.place == "price"

@@ -15,7 +15,7 @@ from plan.described import CATALOG
 from release.by_hand import stored
 from sfumato.plan.aggregates.measures import MeanEstimate, TotalEstimate
 from sfumato.plan.sql.statements import parse
-from sfumato.release.measured import NoisyMeasurements, estimator
+from sfumato.release.measured import NoisyMeasurements, group_estimator
 from sfumato.release.noisy_rows.finishing import finish
 from sfumato.release.noisy_rows.key_functions import AnswerRows, answer_rows, one_row_per_set
 from sfumato.release.noisy_rows.noisy_columns import ExactColumn, NumberColumn
@@ -55,7 +55,7 @@ def test_rows_are_those_of_sql(grouping: str) -> None:
     keys = [(urgent, region) for region, urgent in GROUPS] if grouping.startswith(("urgent", "GROUPING")) else GROUPS
     found = stored((scale, scale), (counts, squares))
     rows = answer_rows(query.finish.sets, keys)
-    finished = finish(query, rows, estimator(found, "0.95", rows), joint=False)
+    finished = finish(query, rows, group_estimator(found, "0.95", rows), joint=False)
     made = Counter(zip(*(list(each.value) for each in finished.columns), strict=True))  # type: ignore[union-attr]
     assert made == exact
 
@@ -67,8 +67,8 @@ def test_every_total_is_the_sum_of_what_is_shown_below_it(sets: tuple[tuple[int,
     """Also where counts are held in parts of a row, which are shown rounded."""
     rows = answer_rows(sets, GROUPS)
     found = measured(tuple(totals), tuple(totals), tuple(totals), unit_value="0.0009765625")
-    leaves = estimator(found, "0.95")(1)[0].value
-    count = estimator(found, "0.95", rows)(1)[0]
+    leaves = group_estimator(found, "0.95")(1)[0].value
+    count = group_estimator(found, "0.95", rows)(1)[0]
     for row, value in enumerate(count.value):
         parts = leaves[[index for index, key in enumerate(GROUPS) if _belongs(key, rows, row)]]
         assert value == parts.sum()
@@ -96,7 +96,7 @@ def test_ranges_of_subtotals_hold(noise: sf.Laplace | sf.Gaussian) -> None:
         assert (np.abs(total) > width).sum() <= limit
     assert (np.abs(sums[2]) > float(noise.error())).sum() > limit
     scale = ("1", noise, TotalEstimate(whole=True))
-    found = estimator(stored((scale,), (tuple(drawn[0].tolist()),)), "0.95", rows)(1)[0]
+    found = group_estimator(stored((scale,), (tuple(drawn[0].tolist()),)), "0.95", rows)(1)[0]
     assert np.all(found.high - found.low >= 2 * np.array([widths[k] for k in [0] * 10 + [1] * 5 + [2]]))
 
 
@@ -106,7 +106,7 @@ def test_simultaneous_ranges_of_subtotals_hold_together() -> None:
     scale = ("1", noise, TotalEstimate(whole=True))
     misses = 0
     for values in noise.apply(np.zeros((2000, len(GROUPS)), np.int64)):
-        found = estimator(stored((scale,), (tuple(values.tolist()),)), "0.95", rows)(len(rows.keys))[0]
+        found = group_estimator(stored((scale,), (tuple(values.tolist()),)), "0.95", rows)(len(rows.keys))[0]
         misses += bool(np.any((found.low > 0) | (found.high < 0)))
     assert misses <= 2000 * 0.078
 
@@ -129,16 +129,16 @@ def test_adding_up_has_no_more_squared_error_than_measuring_each_set(
 
 def test_a_forecast_is_of_the_widest_row_of_each_set() -> None:
     rows = one_row_per_set(((0, 1), (0,), ()), GROUPS)
-    assert rows.terms.tolist() == [1, 2, 10]
-    assert rows.summed(np.full(10, 3.0)).tolist() == [3, 6, 30]
+    assert rows.groups_per_row.tolist() == [1, 2, 10]
+    assert rows.sum_groups(np.full(10, 3.0)).tolist() == [3, 6, 30]
     assert rows.groups.tolist() == [0, 0, 1, *range(10)]  # different groups, whose noises are independent
-    assert one_row_per_set((), GROUPS).terms.tolist() == [1]
+    assert one_row_per_set((), GROUPS).groups_per_row.tolist() == [1]
 
 
 def test_a_mean_of_a_total_is_of_all_its_rows() -> None:
     rows = answer_rows(((0, 1), ()), GROUPS)
     found = measured((0,) * 10, tuple(range(10)), (5,) * 10)
-    mean = estimator(found, "0.95", rows)(2)[1]
+    mean = group_estimator(found, "0.95", rows)(2)[1]
     assert mean.value[-1] == pytest.approx(10 * 45 / 95)
     assert mean.low[-1] < mean.value[-1] < mean.high[-1]
 
@@ -147,7 +147,9 @@ def test_grouping_tells_a_total_from_a_missing_key() -> None:
     query = parse("SELECT region, GROUPING(region) AS g, COUNT(*) AS n FROM visits GROUP BY ROLLUP (region)", CATALOG)
     rows = answer_rows(query.finish.sets, [("north",), (None,)])
     scale = ("1", sf.Laplace(1), TotalEstimate(whole=True))
-    region, over, count = finish(query, rows, estimator(stored((scale,), ((3, 4),)), "0.95", rows), joint=False).columns
+    region, over, count = finish(
+        query, rows, group_estimator(stored((scale,), ((3, 4),)), "0.95", rows), joint=False
+    ).columns
     assert isinstance(region, ExactColumn)
     assert isinstance(over, ExactColumn)
     assert isinstance(count, NumberColumn)

@@ -11,7 +11,7 @@ import pytest
 
 import sfumato as sf
 from reports.accounts import ALIAS, PERSON, PLAIN, QUESTION, SECRETS, asked
-from sfumato.release.answers.answer_pages import render_attacker
+from sfumato.release.answers.answer_pages import render_belief_changes
 from sfumato.reports import report
 from sfumato.reports.account_reports import collect_report, parse_questions_option, salted_hash
 
@@ -202,7 +202,7 @@ def test_a_page_is_saved_as_html_alone(policy: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("promise", [sf.Guarantee(1), sf.Guarantee(3, "1e-6"), sf.Guarantee("0.1"), sf.Guarantee(40)])
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 def test_what_an_attacker_gains_is_never_told_too_small(promise: sf.Guarantee, neighbours: str) -> None:
-    page = render_attacker(promise, neighbours, "this")
+    page = render_belief_changes(promise, neighbours, "this")
     cells = [float(each) / 100 for each in re.findall(r"<td class=number>([\d.]+) %</td>", page)]
     rows = len(cells) // 4
     for place, prior in enumerate(("0.001", "0.01", "0.1", "0.5")):

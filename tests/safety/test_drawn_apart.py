@@ -101,12 +101,12 @@ def workloads(curator: sf.Curator) -> list[float]:
 def synopses(curator: sf.Curator) -> list[float]:
     """Two of the blocks have one shape: those of codes and of shops."""
     found = curator.marginals("people", [["code", "side"], ["shop"], ["kind", "side"]]).release(rho="0.001")
-    return [float(each) for block in found.published.blocks for each in block.values.ravel()]
+    return [float(each) for block in found.published.gaussian_blocks for each in block.values.ravel()]
 
 
 def pure_synopses(curator: sf.Curator) -> list[float]:
     found = curator.marginals("people", [["code"], ["shop"], ["kind", "side"]]).release(epsilon="0.1")
-    return [float(each) for part in found.published.marginals for each in part.values.ravel()]
+    return [float(each) for part in found.published.laplace_marginals for each in part.values.ravel()]
 
 
 def running_totals(curator: sf.Curator) -> list[float]:

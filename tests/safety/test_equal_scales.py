@@ -159,17 +159,17 @@ def workload(curator: Curator) -> list[Noise]:
 
 
 def histogram(curator: Curator) -> list[Noise]:
-    return _cells(curator.histogram("people", ["code", "shop"]).release(epsilon="1e-10").published.marginals)
+    return _cells(curator.histogram("people", ["code", "shop"]).release(epsilon="1e-10").published.laplace_marginals)
 
 
 def marginals(curator: Curator) -> list[Noise]:
     sets = [["code"], ["shop"], ["kind"]]
-    return _cells(curator.marginals("people", sets).release(epsilon="1e-10").published.marginals)
+    return _cells(curator.laplace_marginals("people", sets).release(epsilon="1e-10").published.laplace_marginals)
 
 
 def synopsis(curator: Curator) -> list[Noise]:
     sets = [["code", "kind"], ["shop"]]
-    return _cells(curator.marginals("people", sets).release(rho="1e-20").published.blocks)
+    return _cells(curator.marginals("people", sets).release(rho="1e-20").published.gaussian_blocks)
 
 
 def rounds_of_weights(curator: Curator) -> list[Noise]:

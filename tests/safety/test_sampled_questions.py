@@ -102,7 +102,7 @@ def test_what_is_released_is_within_the_curve_that_is_charged(relation: str, dat
     (charge,) = prepared.batch.charged
     assert isinstance(charge, SampledCharge)
     assert charge.rate == RATE
-    assert price.kept_by(prepared.curve)
+    assert price.is_satisfied_by(prepared.curve)
     excesses = {epsilon: _excesses(prepared, databases, epsilon) for epsilon in (0.0, 0.8)}
     bounds = {epsilon: prepared.curve.delta(epsilon) for epsilon in excesses}
     assert all(excesses[epsilon] <= bounds[epsilon] + 1e-12 for epsilon in excesses)
@@ -333,7 +333,7 @@ def test_all_readings_of_a_release_share_its_sample_and_no_row_key() -> None:
     recorded = []
     for _ in range(2):
         opened: Any = _KeyRecorder()
-        read = releasing._reader(opened, opened, None, lambda _stage: None)
+        read = releasing._timed_reader(opened, opened, None, lambda _stage: None)
         for sample in (RATE, RATE, None):
             read(SimpleNamespace(bounded=SimpleNamespace(sample=sample)))  # type: ignore[arg-type]
         first, second, whole = opened.keys

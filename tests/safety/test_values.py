@@ -84,7 +84,8 @@ def _matched(part: OtherPart, *limits: int) -> list[DistinctValuesPart]:
     if not isinstance(part, DistinctValuesPart) or part.max_values is None or part.bounded.strategy is Strategy.WHOLE:
         return []
     return [
-        replace(part, bounded=distinct_value_bounding(part.bounded, limit), sampled=part.bounded) for limit in limits
+        replace(part, bounded=distinct_value_bounding(part.bounded, limit), sampling_plan=part.bounded)
+        for limit in limits
     ]
 
 

@@ -235,7 +235,7 @@ def _alone() -> Iterator[Vector]:
     """z·σ of noise on whole marginals, whose variances share ρ by the cube roots of their cells."""
     own = attributes((2, 3, 4))
     workload = planning.MarginalWorkload(((0, 1), (1, 2)))
-    plan = planning.plan_gaussian(workload, own).scaled(Fraction(1, 2))
+    plan = planning.plan_gaussian(workload, own).at_price(Fraction(1, 2))
     each = marginals.independent_variances(workload, own, plan.rows, plan.rho, "total")
     for sure in (0.95, 0.99, 0.5):
         z = routes.normal_beyond(1 - mpf(str(sure)))

@@ -58,11 +58,14 @@ REGISTRY = Registry(
     (Scope(("publish",), frozenset(WORDS), frozenset(PARAMETERS)),),
     {
         "publish.synthesis.budget.SynthesisBudget.charge": "it subtracts an amount from what is left",
+        "publish.synthesis.budget.SynthesisBudget.used_share": "it divides what is spent by the total",
+        "publish.online.worst_error_in_row_effects": "a score: what gates do with it is tested by exact laws",
+        "publish.marginals.group_totals.SynopsisEstimates._error_distribution": "it chooses one that has vectors",
         "publish.linked.links.TableLink.band_widths": "it counts the whole numbers of a band, and is no half-width",
         "publish.model_cards.ModelCard._error_table": "it shows numbers that have vectors, in words",
         "publish.marginals.planning.with_range_levels.error": "it only ranks ways to join cells, and is never shown",
         "publish.marginals.measuring.expected_width": "it only ranks which synopsis is asked, whose own range is shown",
-        "publish.marginals.implied._shares": "it spreads the rows of a model, and is no share of a chance",
+        "publish.marginals.implied._shares_of_decided_cells": "it spreads the rows of a model: no share of a chance",
         "publish.marginals.consistency._squared_shares": "it bounds the length of a step of an optimiser",
     },
 )
@@ -72,11 +75,13 @@ formula = REGISTRY.formula
 # ── half-widths ────────────────────────────────────────────────────────────────────────────────
 
 
-@formula("publish.marginals.half_widths.half_width")
+@formula("publish.marginals.half_widths.gaussian_half_width")
 def _half_width() -> Iterator[Vector]:
     for variance, beta, cells in ((1, 0.05, 1), (7.25, 0.01, 3), (0.04, 1e-6, 1000), (1e6, 0.5, 1)):
-        yield exact(routes.planned_width(variance, beta / cells), half_widths.half_width, variance, beta, cells)
-    yield between(1.9637632, 1.96376325 * (1 + 1e-6), half_widths.half_width, 1, 0.05)  # of the contract
+        yield exact(
+            routes.planned_width(variance, beta / cells), half_widths.gaussian_half_width, variance, beta, cells
+        )
+    yield between(1.9637632, 1.96376325 * (1 + 1e-6), half_widths.gaussian_half_width, 1, 0.05)  # of the contract
 
 
 @formula("publish.marginals.half_widths.unit_variance_half_width")
@@ -85,11 +90,11 @@ def _width_of_one() -> Iterator[Vector]:
         yield exact(routes.planned_width(1, beta / cells), half_widths.unit_variance_half_width, beta, cells)
 
 
-@formula("publish.marginals.half_widths.coarse_half_width")
+@formula("publish.marginals.half_widths.coarse_gaussian_half_width")
 def _coarse_half_width() -> Iterator[Vector]:
     for variance, beta, cells in ((1, 0.05, 1), (9, 0.001, 4), (0.5, 0.2, 1)):
         width = routes.sub_gaussian(beta / cells, variance)
-        yield exact(width * UP, half_widths.coarse_half_width, variance, beta, cells)
+        yield exact(width * UP, half_widths.coarse_gaussian_half_width, variance, beta, cells)
 
 
 def _chernoff(noises: list[tuple[list[float], float]], variance: float, miss: float) -> float:
@@ -175,13 +180,15 @@ def _unsigned_sum(laplace: bool, cells: int, miss: float) -> tuple[float, float,
     return cells * math.fsum(law * steps), float(quantile), float(least.fun)
 
 
-@formula("publish.marginals.half_widths.noise_l1_bounds")
+@formula("publish.marginals.half_widths.noise_l1_mean_and_bound")
 def _noise_size() -> Iterator[Vector]:
     for laplace, cells, beta in ((False, 1, 0.05), (False, 3, 0.01), (True, 2, 0.05)):  # slopes lose 1 % at most
         mean, quantile, chernoff = _unsigned_sum(laplace, cells, beta)
         low = mean * (1 - 1e-12), max(quantile, chernoff * (1 - 1e-9))
         high = mean * (1 + 1e-12), chernoff * 1.01
-        yield between(low, high, half_widths.noise_l1_bounds, cells, 2.0 if laplace else 1.0, beta, laplace=laplace)
+        yield between(
+            low, high, half_widths.noise_l1_mean_and_bound, cells, 2.0 if laplace else 1.0, beta, laplace=laplace
+        )
 
 
 # ── totals of groups ───────────────────────────────────────────────────────────────────────────
@@ -192,9 +199,9 @@ def _normal_half_width() -> Iterator[Vector]:
     variances = np.array([1.0, 6.25])
     for beta, cells in ((0.05, 1), (0.01, 6)):
         wanted = [routes.planned_width(each, beta / cells) for each in variances]
-        yield exact(wanted, PlannedGaussianError(variances, fine=True).width, beta, cells)
+        yield exact(wanted, PlannedGaussianError(variances, has_fine_grid=True).width, beta, cells)
         wanted = [routes.sub_gaussian(beta / cells, each) * UP for each in variances]
-        yield exact(wanted, PlannedGaussianError(variances, fine=False).width, beta, cells)
+        yield exact(wanted, PlannedGaussianError(variances, has_fine_grid=False).width, beta, cells)
 
 
 @formula("publish.marginals.group_totals.AdaptiveGaussianError.width")
@@ -271,7 +278,7 @@ def _spread_out(query: np.ndarray, places: tuple[int, ...]) -> np.ndarray:
     return np.broadcast_to(query.reshape(shape), SIZES)
 
 
-@formula("publish.marginals.estimating.Estimates.half_width")
+@formula("publish.marginals.estimating.BlockEstimates.half_width")
 def _estimates_half_width() -> Iterator[Vector]:
     found = least_squares(attributes(SIZES), (), MEASURED)
     for places, cell in (((0, 1), (1, 2)), ((1, 2), (0, 3)), ((1,), (1,))):
@@ -313,7 +320,7 @@ def _precisions(places: tuple[int, ...], measured: list[MeasuredMarginal], sizes
     )
 
 
-@formula("publish.marginals.estimating.Estimates.adaptive_half_width")
+@formula("publish.marginals.estimating.BlockEstimates.adaptive_half_width")
 def _estimates_adaptive() -> Iterator[Vector]:
     found = least_squares(attributes(SIZES), (), MEASURED)
     for places, cell, cells in (((0, 1), (1, 2), 1), ((1, 2), (0, 3), 5), ((1,), (1,), 1)):
@@ -340,7 +347,7 @@ def _deviation() -> Iterator[Vector]:
     yield exact(7.5, lambda: MeasuredMarginal((), np.zeros((), np.int64), Fraction(15, 2)).deviation)
 
 
-@formula("publish.marginals.group_totals.SynopsisEstimates._shares")
+@formula("publish.marginals.group_totals.SynopsisEstimates._laplace_shares")
 def _known_shares() -> Iterator[Vector]:
     """What the estimate of a block takes of a measurement is the coefficient of least squares, on one cell of it."""
     measured = [_measured(SIZES, (), 2, laplace=True), _measured(SIZES, (0, 1), 3, laplace=True)]
@@ -353,7 +360,7 @@ def _known_shares() -> Iterator[Vector]:
         for turn, each in holding:
             cells = math.prod(SIZES[p] for p in each.places if p not in places)
             wanted += [turn, 1 / (each.variance * cells) / total, float(each.size), cells]
-        found = lambda own: [[s.turn, s.share, s.scale, s.cells] for s in known._shares(own)]  # noqa: E731
+        found = lambda own: [[s.turn, s.share, s.scale, s.cells] for s in known._laplace_shares(own)]  # noqa: E731
         yield exact(wanted, found, block)
 
 
@@ -363,7 +370,10 @@ def _known_shares() -> Iterator[Vector]:
 @formula("publish.marginals.bounds._summed_half_width")
 def _bound_width() -> Iterator[Vector]:
     """One of n bounds has β/n on its own side; a bound of three noises has a third of that for each of them."""
-    plain, fine = PlannedGaussianError(np.array(4.0), fine=True), AdaptiveGaussianError(((np.array(1.0), 10.0, 4.0),))
+    plain, fine = (
+        PlannedGaussianError(np.array(4.0), has_fine_grid=True),
+        AdaptiveGaussianError(((np.array(1.0), 10.0, 4.0),)),
+    )
     yield exact(routes.planned_width(4, 0.05), bounds._summed_half_width, (plain,), 0.05, 1, 1)
     for count in (2, 5):
         yield exact(routes.planned_width(4, 0.05 / count * 2), bounds._summed_half_width, (plain,), 0.05, count, 1)
@@ -377,7 +387,7 @@ def _bounded(
     lowers: list[float], uppers: list[float], *, sharing: int, share: float = 1.0, nonnegative: bool = True
 ) -> BoundedTotals:
     """Bounds whose noise has the variance 1, on the finest grid."""
-    noise = (PlannedGaussianError(np.array(1.0), fine=True),)
+    noise = (PlannedGaussianError(np.array(1.0), has_fine_grid=True),)
     own = (tuple((np.array(each), noise) for each in side) for side in (lowers, uppers))
     return BoundedTotals(np.array(0.0), *own, np.array(False), nonnegative, sharing, share)
 
@@ -411,7 +421,11 @@ def _possible_bounds() -> Iterator[Vector]:
 
 
 def _shares_of(found: BoundedTotals) -> list[Any]:
-    return [found.bound_count, found.share, [len(noises) for _, noises in (*found.lowers, *found.uppers)]]
+    return [
+        found.bound_count,
+        found.share,
+        [len(noises) for _, noises in (*found.lower_bounds_with_errors, *found.upper_bounds_with_errors)],
+    ]
 
 
 @formula("publish.marginals.bounds.bound_totals")
@@ -473,7 +487,7 @@ def _conjunctions() -> Iterator[Vector]:
 
         def lower_end(known: SynopsisEstimates, query: np.ndarray) -> float:
             found = bounds.bound_totals(known, CellWeights(query, query), (0, 1, 2), ())
-            ((value, noises),) = found.lowers
+            ((value, noises),) = found.lower_bounds_with_errors
             return float((value - bounds._summed_half_width(noises, 0.05, found.bound_count, 1)).item())
 
         near = 1e-9 * abs(wanted)
@@ -490,7 +504,7 @@ def _plan_width() -> Iterator[Vector]:
     for places, variance in (((0, 1), 2.4529694634), ((1, 2), 1.6336939508)):
         wide = routes.planned_width(variance, 0.05)
         yield between(
-            wide * (1 - 1e-9), wide * (1 + 1e-7), measuring.cell_half_width, plan.scaled(Fraction(1, 2)), places, 0.95
+            wide * (1 - 1e-9), wide * (1 + 1e-7), measuring.cell_half_width, plan.at_price(Fraction(1, 2)), places, 0.95
         )
     pure = planning.plan_laplace(planning.MarginalWorkload(((0, 1), (1, 2))), attributes(SIZES), epsilon=1)
     for each in pure.marginals:
@@ -524,21 +538,21 @@ def _range_factors() -> Iterator[Vector]:
                 query[low : high + 1] = 1
                 parts = _block_parts(query)
                 whole, rest = whole + parts[()] ** 2, rest + parts[0,] ** 2
-        yield exact([whole, rest], planning.range_factors, own.chain, cells)
+        yield exact([whole, rest], planning.range_factors, own.hierarchy, cells)
 
 
-@formula("publish.marginals.measuring.shares")
+@formula("publish.marginals.measuring.price_share_by_set")
 def _plan_shares() -> Iterator[Vector]:
     for sizes, sets in (((2, 3, 4), ((0, 1), (1, 2))), ((2, 2), ((0, 1),)), ((5, 3), ((0,), (1,)))):
-        plan = planning.plan_gaussian(planning.MarginalWorkload(sets), attributes(sizes)).scaled(Fraction(1, 2))
+        plan = planning.plan_gaussian(planning.MarginalWorkload(sets), attributes(sizes)).at_price(Fraction(1, 2))
         costs = {}
         for each in plan.blocks:
-            places = block_algebra.places(each.block)
+            places = block_algebra.block_places(each.block)
             change = math.prod((1 - Fraction(1, sizes[p]) for p in places), start=Fraction(1))
             scale = each.grid * math.prod(sizes[p] for p in places)
             costs[places] = change * scale**2 / (2 * each.deviation**2)
         total = sum(costs.values())
-        yield exact({places: float(each / total) for places, each in costs.items()}, measuring.shares, plan)
+        yield exact({places: float(each / total) for places, each in costs.items()}, measuring.price_share_by_set, plan)
 
 
 def _run(*parts: tuple[Any, Sensitivity, int]) -> tuple[Any, ...]:
@@ -629,10 +643,10 @@ def _wide(score: CandidateScore, confidence: str) -> Fraction:
 SCORES = (_score(), _score(worst=True, distance=200), _score(unit_value=Fraction(1, 4), total=400, distance=900))
 
 
-@formula("publish.scoring.CandidateScore._width")
+@formula("publish.scoring.CandidateScore._distance_half_width")
 def _score_width() -> Iterator[Vector]:
     for each, sure in ((SCORES[0], "0.95"), (SCORES[1], "0.99"), (SCORES[0], "0.5")):
-        yield exact(float(_wide(each, sure)), each._width, Fraction(sure))
+        yield exact(float(_wide(each, sure)), each._distance_half_width, Fraction(sure))
 
 
 @formula("publish.scoring.CandidateScore.interval")
@@ -692,7 +706,7 @@ def _assumed() -> Iterator[Vector]:
 @formula("publish.row_rules._share_of_bin")
 def _share_of_bin_vectors() -> Iterator[Vector]:
     """Of four steps one is a quarter; of a length of 8 without steps, two values are weighed as 2/8; a point is all."""
-    sampler = SimpleNamespace(counts=np.array([4, 0, 0]), ends=np.array([[0, 4], [2, 10], [3, 3]]))
+    sampler = SimpleNamespace(step_counts=np.array([4, 0, 0]), ends=np.array([[0, 4], [2, 10], [3, 3]]))
     for cell, allowed, share in ((0, 1, 0.25), (0, 3, 0.75), (1, 2, 0.25), (2, 1, 1.0)):
         yield exact(share, _share_of_bin, sampler, cell, allowed)
 
@@ -805,13 +819,13 @@ def _answered() -> Iterator[Vector]:
         yield exact(wanted, ask, question, together=together)
 
 
-@formula("publish.cells.answering._estimate")
+@formula("publish.cells.answering._estimate_measure")
 def _estimate() -> Iterator[Vector]:
     """A mean is at an end where one of its sums is most and the other least; both hold together, with β/2 each."""
     from sfumato.plan.aggregates.measures import Count, Mean, Sum
     from sfumato.plan.values.expressions import Column, Field
     from sfumato.policy import Domain
-    from sfumato.publish.cells.answering import ResolvedTotals, _estimate
+    from sfumato.publish.cells.answering import ResolvedTotals, _estimate_measure
 
     value = Column(Field(0, "t", "x"), Domain("integer", bounds=(10, 30)))
 
@@ -821,7 +835,7 @@ def _estimate() -> Iterator[Vector]:
         )
 
     def ends(measure: Any, *own: ResolvedTotals) -> list[float]:
-        found = _estimate(measure, [own], 0.05, 1)
+        found = _estimate_measure(measure, [own], 0.05, 1)
         return [found.value[0], found.low[0], found.high[0]]
 
     for above, below, reach in ((40.0, 60.0, 5.0), (3.0, 80.0, 9.0), (200.0, 100.0, 1.0)):
@@ -848,7 +862,7 @@ def _marginal_ranges() -> Iterator[Vector]:
         yield exact(wanted, ask, confidence=sure, together=together)
 
 
-@formula("publish.synopsis.Synopsis._marginal")
+@formula("publish.synopsis.Synopsis._marginal_answer")
 def _consistent_ranges() -> Iterator[Vector]:
     """Counts that noise put below zero have the range of the noise above it: never [0, 0]."""
     shape = counts(people(1)).shape
@@ -898,12 +912,12 @@ def _synthetic_quality() -> Iterator[Vector]:
         def marginal(self, _: tuple[int, ...]) -> float:
             return self.middle
 
-        def totals(self, *_: object) -> tuple[float, PlannedGaussianError]:
-            return self.middle, PlannedGaussianError(np.array(9.0), fine=True)
+        def totals_and_errors(self, *_: object) -> tuple[float, PlannedGaussianError]:
+            return self.middle, PlannedGaussianError(np.array(9.0), has_fine_grid=True)
 
     for middle, sure in ((100.0, "0.95"), (2.0, "0.99"), (-50.0, "0.95")):
         own = SimpleNamespace(
-            _known=SynopsisEstimates(middle),
+            _synopsis_estimates=SynopsisEstimates(middle),
             sampling_model=SimpleNamespace(total=100.0, marginals=lambda _: []),
             released=SimpleNamespace(columns=("a",), measured=()),
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sfumato.publish.marginals.half_widths import adaptive_half_width, half_width
+from sfumato.publish.marginals.half_widths import adaptive_half_width, gaussian_half_width
 from vectors import registry
 from vectors.registry import Registry, Scope, between, check, exact
 
@@ -28,7 +28,7 @@ def test_a_formula_is_compared_to_the_last_digit() -> None:
 
 def test_a_vector_of_another_function_does_not_count() -> None:
     with pytest.raises(AssertionError, match="does not run"):
-        check(_NAME, [exact(half_width(1, 0.05), half_width, 1, 0.05)])
+        check(_NAME, [exact(gaussian_half_width(1, 0.05), gaussian_half_width, 1, 0.05)])
 
 
 def test_numbers_are_listed_out_of_whatever_holds_them() -> None:

@@ -61,14 +61,22 @@ REGISTRY = Registry(
         ),
         "plan.aggregates.unit_measures.value_step_range": "a range of one value, compared in tests/safety",
         "plan.costs.check_cost": "it refuses by steps and bytes, and is no charge",
+        "release.answers.formatting.format_with_half_width": "it writes a number and its half-width as text",
+        "release.answers.sampling_errors._bound_mean_half_widths": "a part of sampling_half_widths",
+        "release.batch_prices._mean_log_half_width": "it only compares families of noise",
+        "release.pricing._sum_log_half_widths": "it only compares families of noise",
+        "release.noisy_rows.window_functions._Frames.aggregate_with_interval": "values, compared with DuckDB",
+        "release.parts.shares._error_alone": "it only compares ways to split a price",
+        "release.parts.shares._shares_by_part": "it lays shares out by part",
+        "release.parts.shares.even_shares": "it divides 1 by a count",
+        "release.parts.shares.split_for_least_error": "the optimum is found by search in tests/release/parts",
         "release.parts.shares.error_ratio": "it only compares ways to split a price",
-        "release.noisy_rows.noise_forms.IndependentNoises._equal_widths": "a part of IndependentNoises.widths",
+        "release.noisy_rows.noise_forms.IndependentNoises._equal_noise_widths": "a part of IndependentNoises.widths",
         "release.noisy_rows.noise_forms.IndependentNoises._mixed_widths": "a part of IndependentNoises.widths",
         "release.noisy_rows.noise_forms.IndependentNoises._sum_width": "a part of IndependentNoises.widths",
         "release.noisy_rows.noise_forms._PaddedForms.widths": "a part of IndependentNoises.widths",
         "release.noisy_rows.window_functions._range_minima": "values, compared with DuckDB in tests/release/noisy_rows",
         "release.noisy_rows.window_functions._range_sums": "values, compared with DuckDB in tests/release/noisy_rows",
-        "release.noisy_rows.window_functions._rank_share": "ranks, compared with DuckDB in tests/release/noisy_rows",
         "surveys.forms.Form._pair_counts": "it lays out what PairCounts computes, and adds and subtracts half-widths",
     },
 )
@@ -241,15 +249,15 @@ def _linear_widths() -> Iterator[Vector]:
         yield between(3 * least + 420, 3 * least * 1.03 + 420, wide, rounded_noises, 2, 1, -3.0)
 
 
-@formula("release.measured._estimate_sums")
+@formula("release.measured._estimate_summed_rows")
 def _summed() -> Iterator[Vector]:
     """The rows of two groups and of both: what adds up is the sum of what is shown."""
     rows = SimpleNamespace(
-        terms=np.array([1, 1, 2]), summed=lambda each: np.array([each[0], each[1], each[0] + each[1]])
+        groups_per_row=np.array([1, 1, 2]), sum_groups=lambda each: np.array([each[0], each[1], each[0] + each[1]])
     )
 
     def ends(estimator: Any, numbers: Any) -> list[Any]:
-        found = measuring._estimate_sums(estimator, [numbers], rows, "0.95", 3)  # type: ignore[arg-type]
+        found = measuring._estimate_summed_rows(estimator, [numbers], rows, "0.95", 3)  # type: ignore[arg-type]
         return [found.value, found.low, found.high]
 
     numbers = measuring._ScaledColumns(telling(), (np.array([4.4, 5.4]),), 0)
@@ -365,7 +373,7 @@ def _rank_shares() -> Iterator[Vector]:
         ((Fraction(1, 2),), (0,), 2),
         ((Fraction(1, 4), Fraction(1, 2)), (), 1),
     ):
-        own = SimpleNamespace(_quantiles=inner, _extremes=outer)
+        own = SimpleNamespace(_inner_probabilities=inner, _extreme_probabilities=outer)
         yield exact(wanted, lambda each: int(QuantilesPart.shares.fget(each)), own)  # type: ignore[attr-defined]
 
 
@@ -373,7 +381,9 @@ def _rank_shares() -> Iterator[Vector]:
 def _rank_share_of() -> Iterator[Vector]:
     asked = [SimpleNamespace(probability=Fraction(each)) for each in ("0", "1/2", "1", "1/4")]
     own = SimpleNamespace(
-        asked=asked, _quantiles=[Fraction(1, 4), Fraction(1, 2)], _extremes=[Fraction(0), Fraction(1)]
+        requests=asked,
+        _inner_probabilities=[Fraction(1, 4), Fraction(1, 2)],
+        _extreme_probabilities=[Fraction(0), Fraction(1)],
     )
     for place, wanted in enumerate((1, 0, 2, 0)):
         yield exact(wanted, lambda own, place: int(QuantilesPart.share_index(own, place)), own, place)
@@ -407,7 +417,7 @@ def _sampled_share() -> Iterator[Vector]:
     yield exact(Fraction(1), sampling_errors.parse_sampled_fraction, 50, 50)
 
 
-@formula("release.answers.sampling_errors.half_widths")
+@formula("release.answers.sampling_errors.sampling_half_widths")
 def _sampling_half_widths() -> Iterator[Vector]:
     """z·√((1 − f)·m·n⁺) of a count, and z·√((1 − f)·m·v/n⁻) of a mean, v the largest variance within its range."""
     value = Column(Field(0, "t", "x"), Domain("integer", bounds=(0, 10)))
@@ -422,8 +432,8 @@ def _sampling_half_widths() -> Iterator[Vector]:
         z = routes.normal_beyond(float(1 - Fraction(sure))) * math.sqrt(1 - share)
         variance = max((10 - x) * x for x in np.linspace(3.0, 4.5, 1501))
         wanted = {"n": z * math.sqrt(rows * 120), "m": z * math.sqrt(rows * variance / 80)}
-        told = {"rows": rows, "share": share, "confidence": sure}
-        yield exact(wanted, sampling_errors.half_widths, query, values, ranges, **told)
+        told = {"max_rows_per_unit": rows, "sampled_share": share, "confidence": sure}
+        yield exact(wanted, sampling_errors.sampling_half_widths, query, values, ranges, **told)
 
 
 # ── estimators ─────────────────────────────────────────────────────────────────────────────────

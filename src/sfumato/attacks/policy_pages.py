@@ -10,8 +10,17 @@ from sfumato.errors import InvalidParameter
 from sfumato.privacy import Guarantee, Neighbours
 from sfumato.privacy.numbers import format_exact, format_probability
 from sfumato.quick_dataclass import dataclass
-from sfumato.release.answers.answer_pages import render_attacker, render_limitations, render_protection
-from sfumato.release.answers.web_pages import HtmlPage, block, bullet_list, escape, facts, figure, paragraph, table
+from sfumato.release.answers.answer_pages import render_belief_changes, render_limitations, render_protection
+from sfumato.release.answers.web_pages import (
+    HtmlPage,
+    bullet_list,
+    escape_html,
+    fact_boxes,
+    figure,
+    paragraph,
+    preformatted_block,
+    table,
+)
 from sfumato.version import __version__
 
 
@@ -89,7 +98,7 @@ def _summary(promise: Guarantee, neighbours: Neighbours, attempts: Sequence[Atte
     sides = zip(*map(_exact_and_private, attempts), strict=True)
     exact, private = (max(findings, key=lambda finding: finding.success) for findings in sides)
     delta = f", δ = {format_probability(promise.delta)}" if promise.delta else ""
-    return facts(
+    return fact_boxes(
         [
             (f"ε = {format_exact(promise.epsilon)}{delta}", "is the most that is ever spent"),
             (f"{_share_of_hundred(exact)} of 100", "guesses were right from exact answers"),
@@ -173,7 +182,8 @@ def _attempts_section(attempts: Sequence[Attempt], findings: Findings, notes: Se
             "open this policy, and report it."
         )
     for attempt in attempts:
-        heading = f"<h3>{escape(f'{attempt.target}: {_guess_words(attempt)}')}</h3>{block(attempt.question)}"
+        heading = f"<h3>{escape_html(f'{attempt.target}: {_guess_words(attempt)}')}</h3>"
+        heading += preformatted_block(attempt.question)
         yield f'<section class="card">{heading}{paragraph(_count_words(attempt), "quiet")}</section>'
 
 
@@ -194,7 +204,7 @@ def _count_words(attempt: Attempt) -> str:
 def _ceiling_section(promise: Guarantee, neighbours: Neighbours) -> str:
     what = "everything that an account of this policy will ever answer"
     try:
-        return render_attacker(promise, neighbours.value, what)
+        return render_belief_changes(promise, neighbours.value, what)
     except InvalidParameter:
         return paragraph("At this ε and δ there is no bound on what an attacker may learn.")
 

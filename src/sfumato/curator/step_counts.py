@@ -59,7 +59,7 @@ from sfumato.privacy.calibration import least_parameter
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, POSITIVE, Number, exact, format_percent
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Measurement
-from sfumato.release.prices import rounded_up
+from sfumato.release.prices import rounded_up_to_4_digits
 
 _MIN_POWER, _MAX_POWER = -12, 18
 """The powers of ten of a ladder of reals; one of integers starts at 1."""
@@ -374,4 +374,4 @@ def _step_totals(totals: Totals, step_of_group: tuple[int, ...]) -> Totals | Lin
 def least_epsilon_within(error: Callable[[Fraction], int], within: Number) -> float:
     """Return the least ε at which an error is at most this."""
     error_limit = exact(within, "within", POSITIVE)
-    return float(rounded_up(least_parameter(lambda epsilon: error(epsilon) <= error_limit, "within")))
+    return float(rounded_up_to_4_digits(least_parameter(lambda epsilon: error(epsilon) <= error_limit, "within")))

@@ -35,7 +35,7 @@ from sfumato.privacy.numbers import (
     format_exact,
 )
 from sfumato.quick_dataclass import dataclass
-from sfumato.release.prices import Price, price_list, warn_if_weak
+from sfumato.release.prices import Price, parse_prices_and_denominator, warn_if_weak
 
 _MAX_SCORE = (1 << 62) - 1
 _BIDS = "a list of finite numbers ≥ 0"
@@ -183,7 +183,7 @@ def digital_goods(
     max_bids, share = exact_integer(per_bidder, "per_bidder", at_least=1), exact(count_share, "counting", BELOW_ONE)
     if mechanism not in (Exponential, PermuteAndFlip):
         raise InvalidParameter("mechanism", mechanism, "Exponential or PermuteAndFlip")
-    sorted_prices, unit = price_list(prices)
+    sorted_prices, unit = parse_prices_and_denominator(prices)
     prices_reached = _count_reached_prices_per_bid(sorted_prices, bids)
     multiplicities = (
         np.ones(prices_reached.size, np.int64)

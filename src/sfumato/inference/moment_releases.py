@@ -19,7 +19,7 @@ from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.comparisons import GroupTotalsRelease
 from sfumato.release.measurement import Batch, Measurement
-from sfumato.release.payers import purchase
+from sfumato.release.payers import purchase_terms
 from sfumato.release.prices import GIVE_DELTA, Price
 
 
@@ -64,7 +64,7 @@ class MomentsRelease(GroupTotalsRelease[NoisyMoments]):
     def draw_from(self, totals: Integers) -> NoisyMoments:
         (measurement,) = self.batch.measurements
         noisy = measurement.draw(measurement.reading.extract(totals))
-        terms = purchase([self.batch.bounded], self.total, self.version)
+        terms = purchase_terms([self.batch.bounded], self.total, self.version)
         return NoisyMoments(tuple(noisy.tolist()), self.mechanism, replace(terms, bounds=self.bounds))
 
 

@@ -36,7 +36,7 @@ from sfumato.mechanisms import Gaussian
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.privacy import codec
 from sfumato.quick_dataclass import dataclass
-from sfumato.release.payers import NOT_BOUGHT, Purchase
+from sfumato.release.payers import NOT_BOUGHT, PurchaseTerms
 
 Floats = NDArray[np.float64]
 
@@ -82,7 +82,7 @@ class NoisyMoments:
     totals: tuple[int, ...]
     """The measured vector u, in the order of the design's moments."""
     mechanism: Gaussian
-    purchase: Purchase = NOT_BOUGHT
+    purchase: PurchaseTerms = NOT_BOUGHT
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "totals", tuple(self.totals))

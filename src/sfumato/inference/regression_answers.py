@@ -20,7 +20,7 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import exact, format_number, format_percent
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
-from sfumato.release.answers.answer_pictures import caption_lines, notes, wrap_notes
+from sfumato.release.answers.answer_pictures import caption_lines, mark_notes, wrap_notes
 from sfumato.release.answers.receipts import Receipt
 
 COLUMNS = ("term", "coefficient", "z", "p", "low", "high")
@@ -120,7 +120,7 @@ class CoefficientTable(Answer):
         """
         slopes = self._without_intercept()
         charts = [slopes.chart_data("coefficient")]
-        marks = [*notes(charts, self.above), *wrap_notes([*self.summary_lines(), *self.note_lines()])]
+        marks = [*mark_notes(charts, self.above), *wrap_notes([*self.summary_lines(), *self.note_lines()])]
         keys = slopes._chart_keys()  # noqa: SLF001 - the same class
         return save_if_path(draw(charts, keys, caption_lines(self.receipt), marks), path)
 

@@ -25,7 +25,7 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_pictures import caption_lines
 from sfumato.release.answers.receipts import PREVIEW_NOTE, Receipt
 from sfumato.release.parts.scales import NoisyScale
-from sfumato.release.payers import NOT_BOUGHT, Purchase
+from sfumato.release.payers import NOT_BOUGHT, PurchaseTerms
 from sfumato.untrusted import escape_unprintable
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class SurvivalCurves:
     """For each group, the noisy number of units last seen without the event in each period."""
     scale: NoisyScale = field(repr=False)
     confidence: Fraction = Fraction(95, 100)
-    purchase: Purchase = field(default=NOT_BOUGHT, repr=False)
+    purchase: PurchaseTerms = field(default=NOT_BOUGHT, repr=False)
     receipt: Receipt | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:

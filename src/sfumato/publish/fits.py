@@ -21,7 +21,7 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, exact
 from sfumato.publish.marginals import blocks as block_algebra
 from sfumato.publish.marginals.attributes import Attribute, Attributes
-from sfumato.publish.marginals.blocks import AttributeSet, Block, checked_set
+from sfumato.publish.marginals.blocks import AttributeSet, Block, checked_attribute_set
 from sfumato.publish.marginals.estimating import MeasuredMarginal, least_squares
 from sfumato.publish.marginals.faces import PublicTableFacts
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
@@ -100,7 +100,9 @@ class MwemFit:
         if not is_complete or math.prod(attribute.size for attribute in self.attributes) > MAX_CELLS:
             raise InvalidParameter("attributes", len(self.attributes), f"columns of at most {MAX_CELLS:,} cells")
         object.__setattr__(
-            self, "sets", tuple(checked_set(tuple(requested_set), self.attributes) for requested_set in self.sets)
+            self,
+            "sets",
+            tuple(checked_attribute_set(tuple(requested_set), self.attributes) for requested_set in self.sets),
         )
         if not all(isinstance(fit_round, FitRound) for fit_round in self.rounds):
             raise InvalidParameter("rounds", len(self.rounds), "a list of FitRound values")
@@ -112,7 +114,7 @@ class MwemFit:
             self._check_round(fit_round)
 
     def _check_round(self, fit_round: FitRound) -> None:
-        sizes = [self.attributes[place].size for place in checked_set(fit_round.places, self.attributes)]
+        sizes = [self.attributes[place].size for place in checked_attribute_set(fit_round.places, self.attributes)]
         cells, cell_count = fit_round.cells, math.prod(sizes)
         if len(fit_round.values) != (cell_count if cells is None else 1):
             raise InvalidParameter("rounds", len(fit_round.values), "one count for each cell that the round measures")
@@ -153,7 +155,7 @@ class MwemFit:
 
     def _prior_precision(self, block: Block) -> float:
         """Return the precision of a block from one measurement of the best requested set."""
-        block_places = {*block_algebra.places(block)}
+        block_places = {*block_algebra.block_places(block)}
         if not block_places:
             return 1 / float(max(self.rows_noise.sizes) * self.unit_value) ** 2
         other_cells = min(

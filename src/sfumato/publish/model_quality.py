@@ -23,7 +23,7 @@ from sfumato.publish.graph.models import GraphicalModel
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import MeasuredMarginal
-from sfumato.publish.marginals.half_widths import noise_l1_bounds
+from sfumato.publish.marginals.half_widths import noise_l1_mean_and_bound
 from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -90,15 +90,17 @@ class Quality:
         name_width = max((len(" × ".join(marginal.columns)) for marginal in worst_first), default=0)
         for marginal in worst_first:
             padded_name = f"{' × '.join(marginal.columns):<{name_width}}"
-            ends = f"{percent_of(marginal.low)} to {percent_of(marginal.high)}"
-            lines.append(f"  {padded_name}  {percent_of(marginal.distance):>6}  {ends:>16}  {marginal.cells:,} cells")
+            ends = f"{format_capped_percent(marginal.low)} to {format_capped_percent(marginal.high)}"
+            lines.append(
+                f"  {padded_name}  {format_capped_percent(marginal.distance):>6}  {ends:>16}  {marginal.cells:,} cells"
+            )
         if len(self.marginals) > len(worst_first):
             lines.append(f"  and {len(self.marginals) - len(worst_first):,} with smaller distances")
-        lines.append(f"unmeasured  {count_with_noun(len(self.unmeasured), 'pair')} of columns{self._unmeasured}")
+        lines.append(f"unmeasured  {count_with_noun(len(self.unmeasured), 'pair')} of columns{self._unmeasured_phrase}")
         return "\n".join([*lines, f"Each range covers the noise with {format_percent(self.confidence)} confidence."])
 
     @property
-    def _unmeasured(self) -> str:
+    def _unmeasured_phrase(self) -> str:
         pairs = ", ".join(" × ".join(pair) for pair in self.unmeasured[:5])
         return f": {pairs}{', …' if len(self.unmeasured) > 5 else ''}" if pairs else ""
 
@@ -106,7 +108,7 @@ class Quality:
         return preformatted(str(self))
 
 
-def percent_of(share: float) -> str:
+def format_capped_percent(share: float) -> str:
     """Format a share as a percentage with one decimal, capped at 100 %."""
     return f"{100 * share:.1f} %" if share < 1 else "100 %"
 
@@ -127,7 +129,7 @@ def model_quality(
         for marginal in marginals
     )
     rows = max(1, round(model.total))
-    return Quality(qualities, _unmeasured(names, sets), rows, model.total, total_range, format_exact(confidence))
+    return Quality(qualities, _unmeasured_pairs(names, sets), rows, model.total, total_range, format_exact(confidence))
 
 
 def _compare_marginal(
@@ -135,7 +137,9 @@ def _compare_marginal(
 ) -> MarginalQuality:
     step = float(measured.unit_value)
     observed_distance = float(np.abs(measured.values * step - modelled).sum())
-    mean, largest_noise = noise_l1_bounds(measured.values.size, float(measured.size), beta, laplace=measured.laplace)
+    mean, largest_noise = noise_l1_mean_and_bound(
+        measured.values.size, float(measured.size), beta, laplace=measured.laplace
+    )
     share = 1 / (2 * total)
     ends = (
         max(0.0, (observed_distance - largest_noise * step) * share),
@@ -146,6 +150,6 @@ def _compare_marginal(
     return MarginalQuality(columns, measured.values.size, math.sqrt(measured.variance), distance, *ends)
 
 
-def _unmeasured(names: Sequence[str], sets: Sequence[AttributeSet]) -> tuple[tuple[str, str], ...]:
+def _unmeasured_pairs(names: Sequence[str], sets: Sequence[AttributeSet]) -> tuple[tuple[str, str], ...]:
     measured_pairs = {pair for measured_set in sets for pair in combinations(sorted(measured_set), 2)}
     return tuple((names[a], names[b]) for a, b in combinations(range(len(names)), 2) if (a, b) not in measured_pairs)

@@ -106,13 +106,13 @@ class MwemModel:
     rounds: tuple[MwemRound, ...] = ()
     textbook: bool = False
     passes: int = 1
-    added: Floats | None = None
+    weights_sum: Floats | None = None
     """For the textbook variant: the sum of the weights after every round."""
     threshold: float | None = None
     """For the notes' update: 2α in steps; a count that is no further off changes nothing."""
-    rate: float = 0.0
+    learning_rate: float = 0.0
     """For the notes' update: η."""
-    settled: Floats | None = None
+    settled_weights: Floats | None = None
     """For the notes' update: the weights of the last round that changed nothing."""
 
     @classmethod
@@ -126,7 +126,7 @@ class MwemModel:
     def thresholded(cls, shape: tuple[int, ...], rows: int, rounds: int, threshold: float) -> MwemModel:
         """Start with equal weights, to be changed by the notes' update."""
         start = cls.uniform(shape, rows, rounds, textbook=True)
-        return replace(start, threshold=threshold, rate=math.sqrt(math.log(math.prod(shape)) / rounds))
+        return replace(start, threshold=threshold, learning_rate=math.sqrt(math.log(math.prod(shape)) / rounds))
 
     def updated(self, measured_round: MwemRound) -> MwemModel:
         """Return the model after one more measurement: the textbook variant applies it once, otherwise all are
@@ -134,24 +134,29 @@ class MwemModel:
         """
         rounds, weights = (*self.rounds, measured_round), self.weights
         if self.threshold is not None:
-            moved = threshold_update(weights, self.total, measured_round, self.threshold, self.rate)
-            return replace(self, weights=moved, rounds=rounds, settled=weights if moved is weights else self.settled)
+            moved = threshold_update(weights, self.total, measured_round, self.threshold, self.learning_rate)
+            return replace(
+                self,
+                weights=moved,
+                rounds=rounds,
+                settled_weights=weights if moved is weights else self.settled_weights,
+            )
         for _ in range(self.passes):
             for mwem_round in (measured_round,) if self.textbook else rounds:
                 weights = update_weights(weights, self.total, mwem_round)
-        added = weights if self.added is None else self.added + weights
-        return replace(self, weights=weights, rounds=rounds, added=added if self.textbook else None)
+        added = weights if self.weights_sum is None else self.weights_sum + weights
+        return replace(self, weights=weights, rounds=rounds, weights_sum=added if self.textbook else None)
 
     @property
     def fitted_weights(self) -> Floats:
         """The weights to answer from: the last; for the textbook variant the mean over all rounds (Theorem 2.2); for
         the notes' update those of the last round that changed nothing.
         """
-        if self.settled is not None:
-            return self.settled
-        return self.weights if self.added is None else self.added / len(self.rounds)
+        if self.settled_weights is not None:
+            return self.settled_weights
+        return self.weights if self.weights_sum is None else self.weights_sum / len(self.rounds)
 
-    def predicted(self, view: MwemView) -> Integers:
+    def predicted_counts(self, view: MwemView) -> Integers:
         """Return the model's counts, in integer steps: public numbers with which the truth is compared."""
         return np.rint(view.sum_cells(self.weights)).astype(np.int64)
 
@@ -221,11 +226,15 @@ class CandidateCounts:
     def __len__(self) -> int:
         return sum(view.size for view in self.views) if self.single_cells else len(self.views)
 
-    def view(self, place: int) -> MarginalView:
+    def view(self, candidate_index: int) -> MarginalView:
         """Return what is measured when the candidate of this index is chosen."""
         if not self.single_cells:
-            return self.views[place]
+            return self.views[candidate_index]
         ends = np.cumsum([view.size for view in self.views])
-        index = int(np.searchsorted(ends, place, side="right"))
+        index = int(np.searchsorted(ends, candidate_index, side="right"))
         chosen = self.views[index]
-        return chosen if chosen.cells is not None else replace(chosen, cells=(place - int(ends[index]) + chosen.size,))
+        return (
+            chosen
+            if chosen.cells is not None
+            else replace(chosen, cells=(candidate_index - int(ends[index]) + chosen.size,))
+        )

@@ -41,11 +41,11 @@ from sfumato.plan.readings.total_readings import Integers
 from sfumato.privacy import Neighbours
 from sfumato.privacy.numbers import Number
 from sfumato.publish.cells.answering import GroupedTotals
-from sfumato.publish.marginals.blocks import AttributeSet, sum_to
+from sfumato.publish.marginals.blocks import AttributeSet, sum_marginal_to
 from sfumato.publish.marginals.bounds import CellWeights, fit_max_entropy
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
-from sfumato.publish.marginals.measuring import MarginalsDraw, PublishedMarginals
+from sfumato.publish.marginals.measuring import MarginalsRelease, PublishedMarginals
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Batch
 from sfumato.release.releasing import Read
@@ -107,15 +107,15 @@ class SessionBatch(Batch):
             )
             raise InvalidParameter("gate", repr(self.gate), rule)
 
-    def noise_for(self, reach: int) -> Gaussian:
-        """Return the noise for totals to which a row adds up to ``reach``: the same loss on a finer grid."""
-        return self.noise if reach == 1 else Gaussian(reach * max(self.noise.sizes))
+    def noise_for(self, max_row_effect: int) -> Gaussian:
+        """Return the noise for totals to which a row adds up to ``max_row_effect``: the same loss on a finer grid."""
+        return self.noise if max_row_effect == 1 else Gaussian(max_row_effect * max(self.noise.sizes))
 
-    def can_buy(self, asked: IntegerWeightedMeasure) -> bool:
+    def can_buy(self, measure: IntegerWeightedMeasure) -> bool:
         """Return whether such totals can be bought; decided by public numbers alone."""
         deviation = max(self.noise.sizes)
-        return asked.max_row_effect == 1 or (
-            deviation >= _MIN_DEVIATION and asked.max_row_effect * deviation <= MAX_STEPS
+        return measure.max_row_effect == 1 or (
+            deviation >= _MIN_DEVIATION and measure.max_row_effect * deviation <= MAX_STEPS
         )
 
     @cached_property
@@ -127,40 +127,40 @@ class SessionBatch(Batch):
 
 
 @dataclass(frozen=True)
-class OnlineDraw:
+class OnlineSessionRelease:
     """The opening of a session, as the release of its synopsis; the exact counts stay in memory and are not
     recorded.
     """
 
-    publish: MarginalsDraw
-    secret: list[Integers] = field(default_factory=list, repr=False, compare=False)
+    synopsis_release: MarginalsRelease
+    exact_counts: list[Integers] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def batch(self) -> SessionBatch:
-        assert isinstance(self.publish.batch, SessionBatch)
-        return self.publish.batch
+        assert isinstance(self.synopsis_release.batch, SessionBatch)
+        return self.synopsis_release.batch
 
     @property
     def step(self) -> float:
         """The rows that one step of gates and answers stands for."""
-        return float(self.publish.plan.unit_value)
+        return float(self.synopsis_release.plan.unit_value)
 
     @property
     def readings(self) -> tuple[Marginals]:
-        return self.publish.readings
+        return self.synopsis_release.readings
 
     @property
     def required_accuracy(self) -> dict[str, Number]:
         return {}
 
     def draw(self, read: Read) -> PublishedMarginals:
-        exact = read(self.publish.reading)
-        published = self.publish.add_noise(exact)
-        self.secret.append(exact[0])
+        exact = read(self.synopsis_release.reading)
+        published = self.synopsis_release.add_noise(exact)
+        self.exact_counts.append(exact[0])
         return published
 
-    def dry_run_result(self) -> PublishedMarginals:
-        return self.publish.dry_run_result()
+    def result_at_extreme_totals(self) -> PublishedMarginals:
+        return self.synopsis_release.result_at_extreme_totals()
 
 
 class GatedCounts(SecretSession):
@@ -178,7 +178,7 @@ class GatedCounts(SecretSession):
         """The number of answers that may still be bought; 0 once closed, and in another process."""
         return 0 if self._exact is None or self._process != os.getpid() else self._left
 
-    def ask(self, asked: IntegerWeightedMeasure, guess: Integers) -> Integers | None:
+    def ask(self, measure: IntegerWeightedMeasure, guess: Integers) -> Integers | None:
         """Return None if the guess is close, and otherwise noisy totals, in steps.
 
         A call that is interrupted may have used up an answer or not; the session is closed.
@@ -188,17 +188,17 @@ class GatedCounts(SecretSession):
                 "question", "gated", "asked while the session has rounds left", fix="open a new session"
             )
         try:
-            totals = asked.extract(sum_to(self._exact, tuple(range(self._exact.ndim)), asked.axes))
-            if not self._gate.ask(score(totals, guess, asked.max_row_effect)):
+            totals = measure.extract(sum_marginal_to(self._exact, tuple(range(self._exact.ndim)), measure.axes))
+            if not self._gate.ask(worst_error_in_row_effects(totals, guess, measure.max_row_effect)):
                 return None
-            return self._buy_answer(totals, asked.max_row_effect)
+            return self._buy_answer(totals, measure.max_row_effect)
         except BaseException:
             self.close()
             raise
 
-    def _buy_answer(self, totals: Integers, reach: int) -> Integers:
+    def _buy_answer(self, totals: Integers, max_row_effect: int) -> Integers:
         self._left -= 1
-        noisy_totals = np.asarray(self._batch.noise_for(reach).apply(totals), np.int64)
+        noisy_totals = np.asarray(self._batch.noise_for(max_row_effect).apply(totals), np.int64)
         if self._left:
             self._gate = self._batch.gate.start()
         else:
@@ -212,9 +212,9 @@ class GatedCounts(SecretSession):
         self._gate.close()
 
 
-def score(exact: Integers, guess: Integers, reach: int) -> int:
+def worst_error_in_row_effects(exact: Integers, guess: Integers, max_row_effect: int) -> int:
     """Return the error of a guess on its worst total, in units of what one row can add."""
-    return int(np.abs(exact - guess).max()) // reach
+    return int(np.abs(exact - guess).max()) // max_row_effect
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,9 +284,9 @@ class Hypothesis:
     textbook: bool = False
     """Whether updates are Hardt & Rothblum's: by exp(±η), with η half of the threshold as a share of rows."""
 
-    def guess_totals(self, asked: GroupedTotals) -> Floats:
+    def guess_totals(self, grouped_totals: GroupedTotals) -> Floats:
         """Guess the totals of all groups."""
-        return asked.sum_by_group(self.marginal(asked.axes))
+        return grouped_totals.sum_by_group(self.marginal(grouped_totals.axes))
 
     def marginal(self, axes: AttributeSet) -> Floats:
         """Guess the counts over some attributes."""
@@ -294,7 +294,7 @@ class Hypothesis:
         return np.asarray(self.counts.sum(summed_axes))
 
     def updated(
-        self, asked: IntegerWeightedMeasure, bought: Floats, noise_width: float, threshold: float
+        self, measure: IntegerWeightedMeasure, bought: Floats, noise_width: float, threshold: float
     ) -> Hypothesis:
         """Move totals toward what was bought of them, if that is further off than its ``noise_width``, and rescale to
         the total; ``threshold`` is that of the gates, in rows.
@@ -303,30 +303,32 @@ class Hypothesis:
         1972), which converges in one round for counts of groups.
         """
         hypothesis = self
-        for _ in range(1 if asked.max_row_effect == 1 or self.textbook else _SCALING_ROUNDS):
-            current = np.concatenate([hypothesis.guess_totals(part) for part in asked.parts])
+        for _ in range(1 if measure.max_row_effect == 1 or self.textbook else _SCALING_ROUNDS):
+            current = np.concatenate([hypothesis.guess_totals(part) for part in measure.parts])
             steps = np.where(
-                np.abs(bought - current) > noise_width, hypothesis._steps(asked, bought, current, threshold), 0.0
+                np.abs(bought - current) > noise_width,
+                hypothesis._log_weight_steps(measure, bought, current, threshold),
+                0.0,
             )
-            hypothesis = hypothesis._reweighted(asked, steps)
+            hypothesis = hypothesis._reweighted(measure, steps)
         return hypothesis
 
-    def _steps(self, asked: IntegerWeightedMeasure, bought: Floats, current: Floats, far: float) -> Floats:
+    def _log_weight_steps(self, measure: IntegerWeightedMeasure, bought: Floats, current: Floats, far: float) -> Floats:
         if self.textbook:
             return np.sign(bought - current) * min(1.0, far / self.total / 2)
-        if any(bool((weights.low < 0).any()) for part in asked.parts for weights in part.weights):
-            return (bought - current) / (asked.max_row_effect * self.total)
-        least = self.total * asked.max_row_effect * 1e-12
+        if any(bool((weights.low < 0).any()) for part in measure.parts for weights in part.weights):
+            return (bought - current) / (measure.max_row_effect * self.total)
+        least = self.total * measure.max_row_effect * 1e-12
         return np.log(np.maximum(bought, least) / np.maximum(current, least))
 
-    def _reweighted(self, asked: IntegerWeightedMeasure, steps: Floats) -> Hypothesis:
-        steps_by_part = np.split(steps, np.cumsum([len(part.groups.grid_index) for part in asked.parts])[:-1])
+    def _reweighted(self, measure: IntegerWeightedMeasure, steps: Floats) -> Hypothesis:
+        steps_by_part = np.split(steps, np.cumsum([len(part.groups.grid_index) for part in measure.parts])[:-1])
         table = (
-            sum(part.spread_to_cells(part_steps) for part, part_steps in zip(asked.parts, steps_by_part, strict=True))
-            / asked.max_row_effect
+            sum(part.spread_to_cells(part_steps) for part, part_steps in zip(measure.parts, steps_by_part, strict=True))
+            / measure.max_row_effect
         )
         shape = [1] * self.counts.ndim
-        for axis, place in enumerate(asked.axes):
+        for axis, place in enumerate(measure.axes):
             shape[place] = np.shape(table)[axis]
         reweighted_counts = self.counts * np.exp(np.reshape(table, shape))
         return replace(self, counts=reweighted_counts * (self.total / max(float(reweighted_counts.sum()), 1e-300)))

@@ -45,12 +45,12 @@ def write_rows(
         _WRITERS[target.suffix.lower()](partial, _report_progress(parts, row_count, progress), schema, table)
         partial.replace(target)
     except OSError as error:
-        raise _unwritable(target, os.strerror(error.errno or 0)) from error
+        raise _unwritable_refusal(target, os.strerror(error.errno or 0)) from error
     finally:
         partial.unlink(missing_ok=True)
 
 
-def _unwritable(target: Path, reason: str) -> InvalidParameter:
+def _unwritable_refusal(target: Path, reason: str) -> InvalidParameter:
     fix = "name a file in an existing folder that you can write to"
     return InvalidParameter("path", str(target), f"a file that can be written ({reason})", fix=fix)
 
@@ -84,7 +84,7 @@ def _write_duckdb(path: Path, parts: Parts, schema: pyarrow.Schema, table: str) 
     """Write a DuckDB database with one table, of the policy's types."""
     import duckdb
 
-    _require_folder(path)
+    _require_writable_folder(path)
     with duckdb.connect(str(path)) as connection:
         connection.register("sampled_part", schema.empty_table())
         connection.execute(f"CREATE TABLE {quoted(table)} AS FROM sampled_part")
@@ -99,7 +99,7 @@ def _write_sqlite(path: Path, parts: Parts, schema: pyarrow.Schema, table: str) 
     """Write an SQLite database with one table; truths are 0 and 1, and dates and times are texts as ISO 8601."""
     import sqlite3
 
-    _require_folder(path)
+    _require_writable_folder(path)
     columns = ", ".join(f"{quoted(field.name)} {_SQLITE_TYPES.get(str(field.type), 'TEXT')}" for field in schema)
     marks = ", ".join("?" * len(schema))
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -118,7 +118,7 @@ def _sqlite_value(value: Any) -> Any:
     return value.isoformat() if isinstance(value, dt.date) else value
 
 
-def _require_folder(path: Path) -> None:
+def _require_writable_folder(path: Path) -> None:
     """Raise the operating system's error for a folder that cannot be written to: databases have errors of their own."""
     path.touch()
     path.unlink()

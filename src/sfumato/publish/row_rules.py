@@ -158,19 +158,19 @@ class ComputedColumn:
         ranges = as_ranges(evaluate_rows(rows, self.expression, inputs, face, everywhere))
         low, high = (np.broadcast_to(values, everywhere.shape) for values in (ranges.low, ranges.high))
         null = np.broadcast_to(ranges.null, everywhere.shape)
-        present = ~null & ~rows.missing(self.place) & np.isfinite(low) & np.isfinite(high)
+        present = ~null & ~rows.missing_mask(self.place) & np.isfinite(low) & np.isfinite(high)
         middle = low[present] + (high[present] - low[present]) / 2
         values = rows.values[self.place]
         values[present] = middle if values.dtype == np.float64 else np.rint(middle).astype(values.dtype)
 
-    def in_cells(self, rows: SampledRows) -> Mask:
+    def rows_within_cells(self, rows: SampledRows) -> Mask:
         """Return which rows have a value of their drawn cell."""
         sampler, codes, values = rows.columns[self.place], rows.codes[:, self.place], rows.values[self.place]
         low, high = sampler.extremes(codes)
         outside = (values < low) | (values > high)
         for cell, step in sampler.spikes:
             outside |= (codes == cell) & (values == step * float(sampler.step))
-        return np.asarray(rows.missing(self.place) | ~outside)
+        return np.asarray(rows.missing_mask(self.place) | ~outside)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +191,7 @@ class RowRules:
             accepted &= ~row_truths(rows, constraint, face, everywhere).false
         for _, computed in self.computed:
             truths = row_truths(rows, computed.condition, face, everywhere)
-            accepted &= (truths.true | truths.null) & computed.in_cells(rows)
+            accepted &= (truths.true | truths.null) & computed.rows_within_cells(rows)
         accepted[offending_rows(rows, impossible, face, everywhere)] = False
         return accepted
 
@@ -251,15 +251,17 @@ def parse_rules(
     return RowRules(fixed, tuple(kept), tuple(computed))
 
 
-def _fixed_column(face: QueryableTable, samplers: Sequence[ColumnSampler], name: object, given: object) -> FixedColumn:
+def _fixed_column(
+    face: QueryableTable, samplers: Sequence[ColumnSampler], name: object, allowed_value: object
+) -> FixedColumn:
     places = {attribute.name.lower(): place for place, attribute in enumerate(face.attributes)}
     if not isinstance(name, str) or name.lower() not in places:
         fix = suggest_name(str(name), [attribute.name for attribute in face.attributes])
         raise InvalidParameter("conditions", name, "a mapping whose keys are columns of the model", fix=fix)
     place = places[name.lower()]
-    values = list(given) if isinstance(given, (list, tuple, set, frozenset)) else [given]
+    values = list(allowed_value) if isinstance(allowed_value, (list, tuple, set, frozenset)) else [allowed_value]
     if not values:
-        raise InvalidParameter(f"conditions of {name}", given, "a value, or a list of values")
+        raise InvalidParameter(f"conditions of {name}", allowed_value, "a value, or a list of values")
     sampler, attribute = samplers[place], face.attributes[place]
     weights, bin_values = np.zeros(attribute.size), {}
     by_cell: dict[int, set[Any]] = {}
@@ -302,7 +304,7 @@ def _declared_cell(attribute: Attribute, value: Any) -> int:
 
 def _share_of_bin(sampler: ColumnSampler, cell: int, allowed: int) -> float:
     """Return the share of a bin's values that are allowed: of its steps, or of its length where it has no steps."""
-    steps = int(sampler.counts[cell])
+    steps = int(sampler.step_counts[cell])
     length = float(sampler.ends[cell, 1] - sampler.ends[cell, 0]) if not steps else 0.0
     return allowed / (steps or length or 1.0)
 
@@ -380,7 +382,7 @@ def condition_model(
     try:
         model.conditionals()
     except InvalidParameter:
-        raise _refuse_empty([*conditioned, *rejected]) from None
+        raise _no_rows_refusal([*conditioned, *rejected]) from None
     return ConditionedModel(
         model,
         tuple(text for text in conditioned if text not in computed_texts),
@@ -389,7 +391,7 @@ def condition_model(
     )
 
 
-def _refuse_empty(texts: Sequence[str]) -> Unsupported:
+def _no_rows_refusal(texts: Sequence[str]) -> Unsupported:
     rule = f"no row of the model can meet this: {'; '.join(texts)}"
     fix = "remove a condition, or ask for values that the policy allows together"
     return Unsupported("no-such-rows", rule, fix=fix, place="the conditions")
@@ -453,7 +455,7 @@ def draw_accepted(
     most_drawn = max(_MIN_DRAWS, MAX_DRAWS_PER_ROW * rows)
     while kept < rows:
         if drawn >= most_drawn:
-            raise _refuse_rare(texts, kept, drawn, rows)
+            raise _rare_rows_refusal(texts, kept, drawn, rows)
         share = max(kept / drawn, 1 / MAX_DRAWS_PER_ROW) if drawn else 1.0
         batch = min(MAX_AT_ONCE, most_drawn - drawn, math.ceil(1.1 * (rows - kept) / share) + 8)
         drawn_rows = draw(batch)
@@ -475,12 +477,12 @@ class RowDrawer:
     _kept: int = 0
     _drawn: int = 0
 
-    def parts(self, rows: int) -> Iterator[pyarrow.Table]:
+    def draw_parts(self, rows: int) -> Iterator[pyarrow.Table]:
         """Iterate over tables of rows, of so many in all."""
         for start in range(0, rows, MAX_AT_ONCE):
-            yield self._part(min(MAX_AT_ONCE, rows - start))
+            yield self._draw_part(min(MAX_AT_ONCE, rows - start))
 
-    def _part(self, rows: int) -> pyarrow.Table:
+    def _draw_part(self, rows: int) -> pyarrow.Table:
         rules, face = self.rules, self.face
         if rules is None or face is None:
             return self.draw(rows).to_arrow()
@@ -500,7 +502,7 @@ class RowDrawer:
         return SampleReport(self._kept, self._drawn, held.conditioned, computed, held.rejected, held.expected_rows)
 
 
-def _refuse_rare(texts: Sequence[str], kept: int, drawn: int, rows: int) -> Unsupported:
+def _rare_rows_refusal(texts: Sequence[str], kept: int, drawn: int, rows: int) -> Unsupported:
     rule = f"only {kept:,} of {drawn:,} drawn rows keep {'; '.join(texts)}, and {rows:,} were asked for"
     fix = "ask for fewer rows, loosen a constraint, or fix its columns with conditions="
     return Unsupported("rare-rows", rule, fix=fix, place="the constraints")

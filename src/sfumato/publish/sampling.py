@@ -53,7 +53,7 @@ from sfumato.plan.values.expressions import Expression, Reference
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import Value
 from sfumato.publish.cells.answering import CellCondition, QueryableTable
-from sfumato.publish.cells.cell_functions import evaluate
+from sfumato.publish.cells.cell_functions import evaluate_on_cells
 from sfumato.publish.cells.cell_labels import level_labels
 from sfumato.publish.cells.cell_values import CellOutcomes, CellTexts, PossibleTruths, ValueRanges, as_truths
 from sfumato.publish.marginals.attributes import Attribute, GroupCell, ListedCell, OtherCell, RangeCell
@@ -108,33 +108,37 @@ def extend_codes(
             _draw_clique(conditional, function, cells, codes[start : start + MAX_AT_ONCE], source)
 
 
-def _cells_of_new_columns(law: ConditionalDistribution) -> tuple[Codes, ...]:
+def _cells_of_new_columns(conditional: ConditionalDistribution) -> tuple[Codes, ...]:
     """Return the cell of each new column, for every combination of them."""
-    sizes = law.table.shape[len(law.given) :]
+    sizes = conditional.table.shape[len(conditional.given) :]
     grid = np.unravel_index(np.arange(math.prod(sizes)), sizes) if sizes else ()
     return tuple(axis_cells.astype(np.int32) for axis_cells in grid)
 
 
 def _draw_clique(
-    law: ConditionalDistribution, function: Floats, cells: Sequence[Codes], codes: Codes, source: ByteSource | None
+    conditional: ConditionalDistribution,
+    function: Floats,
+    cells: Sequence[Codes],
+    codes: Codes,
+    source: ByteSource | None,
 ) -> None:
     """Draw the new columns of a clique for all rows."""
-    parents = _parent_index(codes, law.given, law.table.shape)
+    parents = _parent_index(codes, conditional.given, conditional.table.shape)
     if len(function) > len(codes):  # most parents have no row
         present_parents, parents = np.unique(parents, return_inverse=True)
         function = function[present_parents]
     order = _shuffle_within_parents(parents, len(function), source)
     counts = _stratified_counts(function, np.bincount(parents, minlength=len(function)), source)
-    for place, column_cells in zip(law.new, cells, strict=True):
+    for place, column_cells in zip(conditional.new, cells, strict=True):
         codes[order, place] = np.repeat(np.tile(column_cells, len(function)), counts)
 
 
-def _cumulative_distribution(law: ConditionalDistribution) -> Floats:
+def _cumulative_distribution(conditional: ConditionalDistribution) -> Floats:
     """Return the distribution function of the new cells, one row for each parent."""
-    table = np.asarray(law.table, np.float64)
+    table = np.asarray(conditional.table, np.float64)
     if not table.size or not np.isfinite(table).all() or (table < 0).any() or not (table > 0).any():
         raise InvalidParameter("table", table.shape, "weights ≥ 0, at least one of them above 0")
-    flat = table.reshape(math.prod(table.shape[: len(law.given)]), -1)
+    flat = table.reshape(math.prod(table.shape[: len(conditional.given)]), -1)
     largest = flat.max(axis=1, keepdims=True)
     scaled = flat / np.where(largest > 0, largest, 1.0)  # sums must neither underflow nor overflow
     if not largest.all():
@@ -190,7 +194,7 @@ _MAX_STEP = 2**62
 _EXACT_DOUBLES = 2**53
 
 
-def schema(attributes: Sequence[Attribute]) -> pyarrow.Schema:
+def arrow_schema(attributes: Sequence[Attribute]) -> pyarrow.Schema:
     """Return the Arrow schema of columns, with the types of the policy."""
     import pyarrow
 
@@ -219,9 +223,9 @@ class ColumnSampler:
     """
 
     attribute: Attribute
-    first: Integers
+    first_steps: Integers
     """The first step of each cell."""
-    counts: Integers
+    step_counts: Integers
     """The number of steps of each cell; 0 if its values are doubles without steps."""
     step: Fraction
     ends: Floats
@@ -243,11 +247,11 @@ class ColumnSampler:
     @classmethod
     def of(cls, attribute: Attribute, domain: Domain) -> ColumnSampler:
         """Compute what each cell of a column holds."""
-        step = _step(attribute, domain)
+        step = _value_step(attribute, domain)
         step_ranges = (
             _text_ranges(attribute)
             if attribute.type is Type.TEXT
-            else [_steps(cell, attribute.type, step) for cell in attribute.cells]
+            else [_first_step_and_count(cell, attribute.type, step) for cell in attribute.cells]
         )
         spikes = tuple(_spike_steps(attribute, step))
         first = np.array([low for low, _ in step_ranges], np.int64)
@@ -265,27 +269,31 @@ class ColumnSampler:
 
     def sample(self, codes: Codes, source: ByteSource | None = None) -> Values:
         """Draw a value for each row, within its cell."""
-        ranks = bits.random_below_limits(self.counts[codes], source)
-        return self._values(self._steps(ranks, codes), codes, source=source)
+        ranks = bits.random_below_limits(self.step_counts[codes], source)
+        return self._values_of_steps(self._steps_of_ranks(ranks, codes), codes, source=source)
 
     def extremes(self, codes: Codes) -> tuple[Values, Values]:
         """Return the least and the greatest value that each row may have in its cell."""
-        last = np.maximum(self.counts[codes] - 1, 0)
+        last = np.maximum(self.step_counts[codes] - 1, 0)
         first = np.zeros_like(last)
-        return self._values(self._steps(first, codes), codes, 0.0), self._values(self._steps(last, codes), codes, 1.0)
+        return self._values_of_steps(self._steps_of_ranks(first, codes), codes, 0.0), self._values_of_steps(
+            self._steps_of_ranks(last, codes), codes, 1.0
+        )
 
-    def middles(self, codes: Codes) -> Values:
+    def middle_values(self, codes: Codes) -> Values:
         """Return one fixed value of each cell: that in its middle."""
-        return self._values(self._steps(np.maximum(self.counts[codes] // 2, 0), codes), codes, 0.5)
+        return self._values_of_steps(
+            self._steps_of_ranks(np.maximum(self.step_counts[codes] // 2, 0), codes), codes, 0.5
+        )
 
-    def _steps(self, ranks: Integers, codes: Codes) -> Integers:
+    def _steps_of_ranks(self, ranks: Integers, codes: Codes) -> Integers:
         """Return the step of each rank in its cell, skipping values with cells of their own."""
-        steps = self.first[codes] + ranks
+        steps = self.first_steps[codes] + ranks
         for cell, left_out in self.spikes:
             steps += (codes == cell) & (steps >= left_out)
         return steps
 
-    def _values(
+    def _values_of_steps(
         self, steps: Integers, codes: Codes, fraction: float | None = None, source: ByteSource | None = None
     ) -> Values:
         kind = self.attribute.type
@@ -295,7 +303,7 @@ class ColumnSampler:
 
     def _reals(self, steps: Integers, codes: Codes, fraction: float | None, source: ByteSource | None) -> Floats:
         reals = _nearest_multiples(steps, self.step)
-        is_continuous = self.counts[codes] == 0
+        is_continuous = self.step_counts[codes] == 0
         if is_continuous.any():
             low, high = self.ends[codes[is_continuous], 0], self.ends[codes[is_continuous], 1]
             position = (
@@ -309,7 +317,7 @@ class ColumnSampler:
 
     def _avoid_spikes(self, reals: Floats, codes: Codes) -> Floats:
         """Move a double that happens to be a value with a cell of its own to an adjacent one."""
-        is_continuous = (self.counts[codes] == 0) & (self.ends[codes, 0] < self.ends[codes, 1])
+        is_continuous = (self.step_counts[codes] == 0) & (self.ends[codes, 0] < self.ends[codes, 1])
         for cell in self.attribute.cells[:-1]:
             if isinstance(cell, ListedCell) and self.spikes:
                 is_spike = is_continuous & (reals == float(cell.value))  # type: ignore[arg-type]
@@ -319,7 +327,7 @@ class ColumnSampler:
         return reals
 
 
-def _step(attribute: Attribute, domain: Domain) -> Fraction:
+def _value_step(attribute: Attribute, domain: Domain) -> Fraction:
     """Return the distance between sampled values: in numbers, days or microseconds."""
     if attribute.type is Type.REAL:
         return domain.grid or Fraction(0)
@@ -342,7 +350,7 @@ def value_number(value: Value) -> Any:
     return (value - _DAY_ONE).days if isinstance(value, dt.date) else value
 
 
-def _steps(cell: Any, kind: Type, step: Fraction) -> tuple[int, int]:
+def _first_step_and_count(cell: Any, kind: Type, step: Fraction) -> tuple[int, int]:
     """Return the first step of a cell and how many it holds; no steps if its values are not multiples of one."""
     if isinstance(cell, OtherCell) or kind is Type.BOOLEAN:
         return 0, 1
@@ -432,9 +440,9 @@ class SampledRows:
 
     def set_to_middles(self, place: int, rows: NDArray[np.bool_]) -> None:
         """Set these rows of a column to the fixed middle value of their cell: another column decides it."""
-        self.values[place][rows] = self.columns[place].middles(self.codes[rows, place])
+        self.values[place][rows] = self.columns[place].middle_values(self.codes[rows, place])
 
-    def missing(self, place: int, rows: Any = slice(None)) -> NDArray[np.bool_]:
+    def missing_mask(self, place: int, rows: Any = slice(None)) -> NDArray[np.bool_]:
         """Return which rows have no value in a column."""
         return np.asarray(self.codes[rows, place] == self.columns[place].attribute.size - 1)
 
@@ -442,35 +450,35 @@ class SampledRows:
         """Return the rows as an Arrow table with the types of the policy."""
         import pyarrow
 
-        arrays = [self._array(place) for place in range(len(self.columns))]
-        return pyarrow.Table.from_arrays(arrays, schema=schema([column.attribute for column in self.columns]))
+        arrays = [self._arrow_array(place) for place in range(len(self.columns))]
+        return pyarrow.Table.from_arrays(arrays, schema=arrow_schema([column.attribute for column in self.columns]))
 
     def _text_numbers(self, place: int, rows: Any = slice(None)) -> Integers:
         """Return the number of each row's text; the last is that of missing ones."""
         last = len(self.columns[place].texts) - 1
-        return np.where(self.missing(place, rows), last, self.values[place][rows])
+        return np.where(self.missing_mask(place, rows), last, self.values[place][rows])
 
     def text_values(self, place: int, rows: Any) -> NDArray[Any]:
         """Return the texts of these rows, None for missing ones."""
         return np.asarray(self.columns[place].texts[self._text_numbers(place, rows)])
 
-    def _array(self, place: int) -> pyarrow.Array:
+    def _arrow_array(self, place: int) -> pyarrow.Array:
         import pyarrow
 
         attribute = self.columns[place].attribute
         kind = arrow_type(attribute.type)
         if place not in self.values:
-            cell_values = pyarrow.array([*map(_plain_value, attribute.cells[:-1]), None], kind)
+            cell_values = pyarrow.array([*map(_cell_value, attribute.cells[:-1]), None], kind)
             return cell_values.take(pyarrow.array(np.ascontiguousarray(self.codes[:, place])))
         values = self.values[place]
         if attribute.type is Type.TEXT:
             return pyarrow.array(self.columns[place].texts, kind).take(pyarrow.array(self._text_numbers(place)))
         if attribute.type is Type.DATE:
             values = values.astype(np.int32)
-        return pyarrow.array(values, mask=self.missing(place)).cast(kind)
+        return pyarrow.array(values, mask=self.missing_mask(place)).cast(kind)
 
 
-def _plain_value(cell: Any) -> Any:
+def _cell_value(cell: Any) -> Any:
     return float(cell.value) if isinstance(cell.value, Fraction) else cell.value
 
 
@@ -485,16 +493,16 @@ def remove_impossible_rows(
     rows: SampledRows,
     conditions: Sequence[CellCondition],
     face: QueryableTable,
-    fixed: Collection[int] = (),
+    fixed_columns: Collection[int] = (),
     source: ByteSource | None = None,
 ) -> None:
-    """Redraw values, and replace whole rows if no value will do, until no row meets a condition; values of ``fixed``
-    columns change only with whole rows.
+    """Redraw values, and replace whole rows if no value will do, until no row meets a condition; values of
+    ``fixed_columns`` change only with whole rows.
     """
     if not conditions:
         return
     read_columns = sorted({place for condition in conditions for place in condition.axes})
-    binned = [place for place in read_columns if place in rows.values and place not in fixed]
+    binned = [place for place in read_columns if place in rows.values and place not in fixed_columns]
     offending = offending_rows(rows, conditions, face, np.arange(len(rows.codes)))
     for _ in range(_MAX_REDRAWS):
         if not offending.size:
@@ -556,11 +564,11 @@ def evaluate_rows(
     row_index: Places,
 ) -> CellOutcomes:
     """Evaluate an expression on rows: each is a cell of one value."""
-    column_cells = {reference: row_cells(rows, face, row_index, place, level) for reference, place, level in columns}
-    return evaluate(expression, column_cells, 1)
+    column_cells = {reference: row_outcomes(rows, face, row_index, place, level) for reference, place, level in columns}
+    return evaluate_on_cells(expression, column_cells, 1)
 
 
-def row_cells(
+def row_outcomes(
     rows: SampledRows, face: QueryableTable, row_index: Places, place: int, level: int | None
 ) -> CellOutcomes:
     """Return what a column is in each row."""
@@ -569,18 +577,18 @@ def row_cells(
         labels: NDArray[Any] = np.empty(attribute.size, dtype=object)
         labels[:] = level_labels(attribute, level)
         return CellTexts(labels[codes], np.zeros(codes.size, bool))
-    cells = face.cells[place]
+    cells = face.outcomes_by_attribute[place]
     if place not in rows.values:
         fields = (getattr(cells, name)[codes] for name in cells.__dataclass_fields__)
         row_cells = type(cells)(*fields)
         return (
             row_cells
             if isinstance(row_cells, (CellTexts, PossibleTruths))
-            else _null_where_missing(row_cells, rows.missing(place, row_index))
+            else _null_where_missing(row_cells, rows.missing_mask(place, row_index))
         )
     if attribute.type is Type.TEXT:
         return CellTexts(rows.text_values(place, row_index), np.zeros(codes.size, bool))
-    return _number_spans(rows.values[place][row_index], rows.missing(place, row_index), attribute.type)
+    return _number_spans(rows.values[place][row_index], rows.missing_mask(place, row_index), attribute.type)
 
 
 def _null_where_missing(numbers: ValueRanges, missing: NDArray[np.bool_]) -> ValueRanges:

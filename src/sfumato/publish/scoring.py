@@ -50,7 +50,7 @@ from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
 from sfumato.release.measurement import Batch, Measurement
-from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
+from sfumato.release.payers import NOT_BOUGHT, PurchaseTerms, purchase_terms
 from sfumato.release.prices import Price
 from sfumato.release.releasing import Read
 
@@ -62,12 +62,12 @@ _LOW_BITS = 31
 # ── the public candidate ───────────────────────────────────────────────────────────────────────
 
 
-def code_candidate(source: Any, table: Table, names: Sequence[str], called: str = "candidate") -> CodedRows:
+def code_candidate(source: Any, table: Table, names: Sequence[str], parameter_name: str = "candidate") -> CodedRows:
     """Code the rows of a public table as cells, by the coding of a policy's table: the same statements that read
-    private rows are used, so that a cell means the same in both. ``called`` names the table in refusals.
+    private rows are used, so that a cell means the same in both. ``parameter_name`` names the table in refusals.
     """
     if isinstance(source, (str, os.PathLike)) and not glob.glob(os.fspath(source), recursive=True):
-        raise InvalidParameter(called, os.fspath(source), "a table, or the path of an existing file")
+        raise InvalidParameter(parameter_name, os.fspath(source), "a table, or the path of an existing file")
     columns = {name: table.columns[name] for name in names}
     codings = {name: coding for name, coding in table.codings.items() if name in columns}
     try:
@@ -75,7 +75,7 @@ def code_candidate(source: Any, table: Table, names: Sequence[str], called: str 
         policy = Policy(PrivacyUnit("row", every_row=True), Budget(1), {public_table.name: public_table})
         engine = open_engine(policy)
     except InvalidPolicy as error:
-        raise error.within(f"the {called}") from None
+        raise error.within(f"the {parameter_name}") from None
     try:
         candidate_rows = selection(engine.catalog(), public_table.name)
         coded_columns = code_columns(public_table, names, candidate_rows.rows.resolve)
@@ -109,7 +109,7 @@ class SetDistance:
     candidate: CodedRows
     grid: int
     """The factor by which counts, in their own steps, are multiplied: a power of two."""
-    worst: bool = False
+    takes_worst_set: bool = False
     total: int = 1
     """The number of rows to which the candidate is scaled, in steps of the counts: public, or released before."""
 
@@ -133,7 +133,7 @@ class SetDistance:
         sensitivities = [CellCounts(self.reading, places).sensitivity for places in self.sets]
         change = (
             max(set_sensitivity.total for set_sensitivity in sensitivities)
-            if self.worst
+            if self.takes_worst_set
             else sum(set_sensitivity.total for set_sensitivity in sensitivities)
         )
         return Sensitivity(1, self.grid * change, neighbours=sensitivities[0].neighbours)
@@ -143,7 +143,7 @@ class SetDistance:
         sensitivity.
         """
         distances = [self._set_distance(exact, places) for places in self.sets]
-        distance = max(distances) if self.worst else sum(distances)
+        distance = max(distances) if self.takes_worst_set else sum(distances)
         return np.array([min(distance, LARGEST_INTEGER)], np.int64)
 
     def _set_distance(self, exact: CountedCells, places: AttributeSet) -> int:
@@ -152,7 +152,7 @@ class SetDistance:
         return _exact_sum(np.abs(counts - self.predicted(places)))
 
     def predicted(self, places: AttributeSet) -> Integers:
-        """Scale the candidate's counts to ``total``, in integer steps: a function of public numbers alone."""
+        """Scale the candidate's counts to ``price``, in integer steps: a function of public numbers alone."""
         scale = float(Fraction(self.total * self.grid, self.candidate_rows))
         scaled = np.rint(self.candidate.marginal(places) * scale)
         return np.minimum(scaled, float(LARGEST_INTEGER)).astype(np.int64)
@@ -173,7 +173,7 @@ class CandidateScore:
     """A noisy score of how close a candidate's marginals are to those of the private table, from 0 to 1000.
 
     It is NIST's k-marginal score, 1000·(1 − mean total variation), of the candidate scaled to ``rows`` rows; with
-    ``worst`` it is that of the worst set of columns instead of the mean.
+    ``takes_worst_set`` it is that of the worst set of columns instead of the mean.
     """
 
     columns: tuple[str, ...]
@@ -194,7 +194,7 @@ class CandidateScore:
     """None if the number of rows was public."""
     assumed: bool = field(default=False, repr=False)
     """Whether the caller gave the number of rows: it need not be the exact one."""
-    purchase: Purchase = field(default=NOT_BOUGHT, repr=False)
+    purchase: PurchaseTerms = field(default=NOT_BOUGHT, repr=False)
     receipt: Receipt | None = field(default=None, repr=False, compare=False)
     """The cost and the protected unit; not stored with the score, since it states the remaining budget."""
 
@@ -224,7 +224,7 @@ class CandidateScore:
 
     def interval(self, confidence: Number = DEFAULT_CONFIDENCE) -> tuple[float, float]:
         """Return the range of the exact score of the candidate scaled to ``rows`` rows, at this confidence."""
-        half_width = self._width(exact(confidence, "confidence", CONFIDENCE))
+        half_width = self._distance_half_width(exact(confidence, "confidence", CONFIDENCE))
         farthest, nearest = self._distance + half_width, self._distance - half_width
         return _nist_score(farthest / self.rows), _nist_score(nearest / self.rows)
 
@@ -255,13 +255,13 @@ class CandidateScore:
     def _width_with_noisy_rows(self, confidence: Fraction) -> tuple[float, list[float]]:
         """Return the half-width of the distance, and the ends of n by its noise."""
         rows_error = int(self.rows_noise.error(confidence))
-        return self._width(confidence), [
+        return self._distance_half_width(confidence), [
             float(max(1, self.total + shift) * self.unit_value) for shift in (-rows_error, rows_error)
         ]
 
     def _width_with_assumed_rows(self, confidence: Fraction) -> tuple[float, list[float]]:
         """Return the half-width of the distance, and the ends of n by the distance."""
-        half_width = self._width(confidence)
+        half_width = self._distance_half_width(confidence)
         rows_error = 2 * max(0.0, self._distance + half_width)
         return half_width, [max(float(self.unit_value), self.rows + shift) for shift in (-rows_error, rows_error)]
 
@@ -273,7 +273,7 @@ class CandidateScore:
     def _step(self) -> Fraction:
         return distance_step(self.unit_value, self.grid, 1 if self.worst else self.sets)
 
-    def _width(self, confidence: Fraction) -> float:
+    def _distance_half_width(self, confidence: Fraction) -> float:
         """Return the half-width of the distance in rows, including the rounding of predictions."""
         rounding_error = Fraction(self.candidate_rows) * self.unit_value / (4 * self.grid)
         return float(self.noise.error(confidence) * self._step + rounding_error)
@@ -325,7 +325,7 @@ def distance_step(unit_value: Fraction, grid: int, sets: int) -> Fraction:
 
 
 @dataclass(frozen=True)
-class ScoreDraw:
+class ScoreRelease:
     """The release of a score as one batch: the number of rows if it is bought, then the distance at that number."""
 
     columns: tuple[str, ...]
@@ -333,7 +333,7 @@ class ScoreDraw:
     view: SetDistance
     noise: Additive
     rows_noise: Additive | None
-    total: Price
+    price: Price
     version: str
     assumed: bool = False
     """Whether the caller gave the number of rows."""
@@ -343,10 +343,10 @@ class ScoreDraw:
         distance = Measurement(self.view, self.noise)
         if self.rows_noise is None:
             return Batch((distance,))
-        return Batch((Measurement(self._rows, self.rows_noise), distance))
+        return Batch((Measurement(self._row_count_view, self.rows_noise), distance))
 
     @property
-    def _rows(self) -> CellCounts:
+    def _row_count_view(self) -> CellCounts:
         return CellCounts(self.view.reading, ())
 
     @property
@@ -360,7 +360,7 @@ class ScoreDraw:
     @property
     def required_accuracy(self) -> Mapping[str, Number]:
         """The half-widths that a stored score must match to be reused."""
-        step = distance_step(self.unit_value, self.view.grid, 1 if self.view.worst else len(self.view.sets))
+        step = distance_step(self.unit_value, self.view.grid, 1 if self.view.takes_worst_set else len(self.view.sets))
         widths = {"distance": self.noise.error(DEFAULT_CONFIDENCE) * step}
         if self.rows_noise is not None:
             widths["rows"] = self.rows_noise.error(DEFAULT_CONFIDENCE) * self.unit_value
@@ -371,16 +371,18 @@ class ScoreDraw:
         coded_rows = read(self.view.reading)
         total = self.view.total
         if self.rows_noise is not None:
-            total = int(Measurement(self._rows, self.rows_noise).draw(self._rows.extract(coded_rows))[0])
+            total = int(
+                Measurement(self._row_count_view, self.rows_noise).draw(self._row_count_view.extract(coded_rows))[0]
+            )
         view = replace(self.view, total=scaled_row_count(total, self.unit_value))
-        return self._score(total, int(Measurement(view, self.noise).draw(view.extract(coded_rows))[0]))
+        return self._build_score(total, int(Measurement(view, self.noise).draw(view.extract(coded_rows))[0]))
 
-    def dry_run_result(self) -> CandidateScore:
-        return self._score(LARGEST_INTEGER, LARGEST_INTEGER)
+    def result_at_extreme_totals(self) -> CandidateScore:
+        return self._build_score(LARGEST_INTEGER, LARGEST_INTEGER)
 
-    def _score(self, total: int, distance: int) -> CandidateScore:
-        view, terms = self.view, purchase([self.view.bounded], self.total, self.version)
-        score_fields = self.columns, self.k, len(view.sets), view.worst, view.candidate_rows, distance
+    def _build_score(self, total: int, distance: int) -> CandidateScore:
+        view, terms = self.view, purchase_terms([self.view.bounded], self.price, self.version)
+        score_fields = self.columns, self.k, len(view.sets), view.takes_worst_set, view.candidate_rows, distance
         return CandidateScore(
             *score_fields, self.noise, self.unit_value, view.grid, total, self.rows_noise, self.assumed, terms
         )

@@ -31,15 +31,15 @@ from sfumato.publish.marginals import blocks as block_algebra
 from sfumato.publish.marginals.attributes import Attribute, Attributes, Cell, ListedCell, RangeCell, summarize_columns
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.chains import Floats
-from sfumato.publish.marginals.consistency import Consistent, Zeros, make_consistent
-from sfumato.publish.marginals.estimating import Estimates, MeasuredBlock, MeasuredMarginal, least_squares
+from sfumato.publish.marginals.consistency import ConsistentMarginals, Zeros, make_consistent
+from sfumato.publish.marginals.estimating import BlockEstimates, MeasuredBlock, MeasuredMarginal, least_squares
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
 from sfumato.publish.marginals.implied import ImpliedCells, infer_dependency
 from sfumato.publish.marginals.measuring import CombinedReleases, PublishedMarginals, measured_shapes
 from sfumato.publish.marginals.planning import NoisePlan
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import MEASURED, Answer
-from sfumato.release.answers.answer_pictures import caption_lines, notes
+from sfumato.release.answers.answer_pictures import caption_lines, mark_notes
 from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
 from sfumato.release.answers.stacked_answers import unused_name
 from sfumato.release.prices import Price
@@ -82,12 +82,12 @@ class Synopsis:
             )
 
     @cached_property
-    def _several(self) -> CombinedReleases:
+    def _combined_releases(self) -> CombinedReleases:
         return CombinedReleases.of([release.published for release in (*self.earlier, self)])
 
     @property
     def attributes(self) -> Attributes:
-        return self._several.attributes
+        return self._combined_releases.attributes
 
     @property
     def plan(self) -> NoisePlan:
@@ -119,25 +119,25 @@ class Synopsis:
 
     @property
     def blocks(self) -> tuple[MeasuredBlock, ...]:
-        return self._several.blocks
+        return self._combined_releases.blocks
 
     @property
     def marginals(self) -> tuple[MeasuredMarginal, ...]:
-        return self.published.marginals
+        return self.published.laplace_marginals
 
     @cached_property
-    def estimates(self) -> Estimates:
+    def estimates(self) -> BlockEstimates:
         """The estimates from all that was measured."""
         return least_squares(self.attributes, self.blocks, self.marginals)
 
     @property
     def sets(self) -> tuple[AttributeSet, ...]:
         """The marginals that were requested, each once."""
-        return self._several.requested_sets
+        return self._combined_releases.requested_sets
 
     @cached_property
-    def _known(self) -> SynopsisEstimates:
-        return SynopsisEstimates(self.estimates, self._several.measured_sets, self._fixed_precisions())
+    def _synopsis_estimates(self) -> SynopsisEstimates:
+        return SynopsisEstimates(self.estimates, self._combined_releases.measured_sets, self._fixed_precisions())
 
     def _fixed_precisions(self) -> dict[block_algebra.Block, float] | None:
         """Return a precision for every block that was fixed before any noise was drawn: that of the first release,
@@ -151,10 +151,17 @@ class Synopsis:
     @cached_property
     def face(self) -> answering.QueryableTable:
         """What questions in SQL see of the synopsis."""
-        return self._face(replace(self._known, declared_zeros=lambda: self._zeros))
+        return self._queryable_with(replace(self._synopsis_estimates, declared_zeros=lambda: self._zeros))
 
-    def _face(self, known: SynopsisEstimates) -> answering.QueryableTable:
-        face_fields = self.table, self.attributes, self._several.domains, known, self.receipt, self.published.where
+    def _queryable_with(self, known: SynopsisEstimates) -> answering.QueryableTable:
+        face_fields = (
+            self.table,
+            self.attributes,
+            self._combined_releases.domains,
+            known,
+            self.receipt,
+            self.published.where,
+        )
         return answering.QueryableTable(*face_fields)
 
     # ── questions ──────────────────────────────────────────────────────────────────────────────
@@ -186,22 +193,23 @@ class Synopsis:
         """
         requested = column_indices(columns, self.columns)
         places = tuple(sorted(requested))
-        if not self._known.covers(places):
+        if not self._synopsis_estimates.covers(places):
             published = "; ".join(
-                " and ".join(self.attributes[p].name for p in measured_set) for measured_set in self._known.sets[:3]
+                " and ".join(self.attributes[p].name for p in measured_set)
+                for measured_set in self._synopsis_estimates.sets[:3]
             )
             fix = f"choose columns from one of: {published}; for others ask in SQL, which answers with bounds"
             raise InvalidParameter(
                 "columns", list(columns), "chosen from columns that were published together", fix=fix
             )
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
-        values, noise = self._known.totals(np.ones((1,) * len(places)), places, places, places)
+        values, noise = self._synopsis_estimates.totals_and_errors(np.ones((1,) * len(places)), places, places, places)
         widths = np.broadcast_to(noise.width(1 - float(confidence_level), values.size if together else 1), values.shape)
         consistent_counts = self._consistent.marginal(places) if consistent else None
-        answer = self._marginal(requested, (values, widths), consistent_counts, confidence_level)
+        answer = self._marginal_answer(requested, (values, widths), consistent_counts, confidence_level)
         return replace(answer, receipt=replace(answer.receipt, joint=together))
 
-    def _marginal(
+    def _marginal_answer(
         self,
         requested: Sequence[int],
         counts_and_widths: tuple[Floats, Floats],
@@ -235,14 +243,14 @@ class Synopsis:
         )
 
     @cached_property
-    def _consistent(self) -> Consistent:
+    def _consistent(self) -> ConsistentMarginals:
         """The nearest marginals that a table could have; computed in fewer rounds if they are large."""
-        sets = self._known.sets
+        sets = self._synopsis_estimates.sets
         cells = sum(
             int(np.prod([self.attributes[p].size for p in measured_set], dtype=np.float64)) for measured_set in sets
         )
         rounds = max(50, min(5_000, _MAX_ADDITIONS // (16 * max(1, cells))))
-        zeros = {places: cells for places, cells in self._zeros.items() if self._known.covers(places)}
+        zeros = {places: cells for places, cells in self._zeros.items() if self._synopsis_estimates.covers(places)}
         return make_consistent(self.estimates, sets, zeros, rounds)
 
     @cached_property
@@ -254,15 +262,15 @@ class Synopsis:
         ):
             pair = column_indices([deciding, decided], self.columns)
             places = tuple(sorted(pair))
-            if self._known.covers(places):
-                impossible = self._implied(pair, zeros.get(places)).impossible.transpose(np.argsort(pair))
+            if self._synopsis_estimates.covers(places):
+                impossible = self._implied_cells(pair, zeros.get(places)).impossible.transpose(np.argsort(pair))
                 zeros[places] = zeros.get(places, False) | impossible
         return zeros
 
-    def _implied(self, pair: Sequence[int], zeros: Any) -> ImpliedCells:
+    def _implied_cells(self, pair: Sequence[int], zeros: Any) -> ImpliedCells:
         """Return what the first column of a pair decides of the second, from the counts of both."""
         places = tuple(sorted(pair))
-        counts, noise = self._known.totals(np.ones((1, 1)), places, places, places)
+        counts, noise = self._synopsis_estimates.totals_and_errors(np.ones((1, 1)), places, places, places)
         widths = np.broadcast_to(noise.width(_IMPLICATION_MISS, counts.size), counts.shape)
         order = np.argsort(pair)
         zeros = np.zeros(counts.shape, bool) if zeros is None else zeros
@@ -272,7 +280,7 @@ class Synopsis:
     def _declared_zeros(self) -> dict[AttributeSet, Any]:
         """Return the cells that the policy declares impossible."""
         zeros: dict[AttributeSet, Any] = {}
-        face = self._face(self._known)
+        face = self._queryable_with(self._synopsis_estimates)
         for declared in dict.fromkeys(rule for release in self.releases for rule in release.published.face.impossible):
             try:
                 places, cells = answering.certain_cells(face, declared)
@@ -332,11 +340,11 @@ class Synopsis:
         """Plot the counts of each column with their ranges; with a path (.svg, .png, .html) the picture is saved
         too.
         """
-        column_names = [name for place, name in enumerate(self.columns) if self._known.covers((place,))]
+        column_names = [name for place, name in enumerate(self.columns) if self._synopsis_estimates.covers((place,))]
         answers = [self.marginal([name], consistent=False) for name in column_names]
         charts = [answer.chart_data(answer.columns[-1]) for answer in answers]
         return save_if_path(
-            draw_panels(charts, "Counts of each column", caption_lines(self.receipt), notes(charts)), path
+            draw_panels(charts, "Counts of each column", caption_lines(self.receipt), mark_notes(charts)), path
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -361,7 +369,7 @@ class Synopsis:
             return NotImplemented
         releases = [*self.releases, *other.releases]
         for release in releases[1:]:
-            _check_same(releases[0], release)
+            _require_combinable(releases[0], release)
         if len({release.receipt.line for release in releases}) != len(releases):
             rule = "the synopsis of another release: adding a release to itself adds no information"
             raise InvalidParameter("other", "the same release", rule, fix="add the synopsis of another release")
@@ -371,13 +379,13 @@ class Synopsis:
 
     def __repr__(self) -> str:
         """Summarize what was published, and the guarantee."""
-        return "\n".join(f"{name:<9}  {text}" for name, text in self._summary)
+        return "\n".join(f"{name:<9}  {text}" for name, text in self._summary_rows)
 
     def _repr_html_(self) -> str:
-        return table((), self._summary)
+        return table((), self._summary_rows)
 
     @property
-    def _summary(self) -> list[tuple[str, str]]:
+    def _summary_rows(self) -> list[tuple[str, str]]:
         cells = sum(math.prod(shape) for release in self.releases for shape in measured_shapes(release.plan))
         where = f", where {self.published.where}" if self.published.where else ""
         marked = [f"{release.guarantee}{PREVIEW_MARK if release.is_preview else ''}" for release in self.releases]
@@ -390,11 +398,11 @@ class Synopsis:
 
 
 def _without_salt(synopsis: Synopsis) -> Synopsis:
-    published = replace(synopsis.published, purchase=synopsis.published.purchase.public)
+    published = replace(synopsis.published, purchase=synopsis.published.purchase.without_salt)
     return Synopsis(published, synopsis.receipt, tuple(map(_without_salt, synopsis.earlier)))
 
 
-def _check_same(first: Synopsis, second: Synopsis) -> None:
+def _require_combinable(first: Synopsis, second: Synopsis) -> None:
     """Refuse to add what is not about the same rows, or cannot be bounded together."""
     facts: dict[str, Callable[[Synopsis], Any]] = {
         "table": lambda synopsis: (synopsis.table.lower(), synopsis.published.where),

@@ -36,8 +36,8 @@ from sfumato.publish.cells.answering import CellCondition
 from sfumato.publish.files import model_files, sealed_files
 from sfumato.publish.graph.models import GraphicalModel
 from sfumato.publish.marginals.attributes import Attributes, ListedCell, summarize_columns
-from sfumato.publish.marginals.blocks import Block, maximal
-from sfumato.publish.marginals.estimating import Estimates, least_squares
+from sfumato.publish.marginals.blocks import Block, maximal_sets
+from sfumato.publish.marginals.estimating import BlockEstimates, least_squares
 from sfumato.publish.marginals.faces import BARE
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
 from sfumato.publish.marginals.verifying import Check, SynopsisVerification, line_checks, step_cost
@@ -67,7 +67,7 @@ from sfumato.publish.synthesis.implications import (
 from sfumato.publish.synthesis.released import ImpliedColumn, ReleasedSynthesis, SynthesisRound
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
-from sfumato.release.answers.answer_pictures import caption_lines, notes
+from sfumato.release.answers.answer_pictures import caption_lines, mark_notes
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.prices import Price
 from sfumato.untrusted import refuse_malformed
@@ -170,7 +170,7 @@ class Synthetic:
         import pyarrow
 
         drawer = self._drawer(conditions, constraints, seed)
-        table = pyarrow.concat_tables(list(drawer.parts(row_count)))
+        table = pyarrow.concat_tables(list(drawer.draw_parts(row_count)))
         return table if drawer.report is None else drawer.report.attach_to(table)
 
     def to_pandas(
@@ -219,7 +219,7 @@ class Synthetic:
         row_count = self.default_rows if rows is None else _row_count(rows)
         drawer = self._drawer(conditions, constraints, seed)
         plain = rows is None and drawer.rules is None and seed is None and row_count <= MAX_HELD
-        parts = [self._table] if plain else drawer.parts(row_count)
+        parts = [self._table] if plain else drawer.draw_parts(row_count)
         write_rows(path, parts, self._schema, self.released.table or "rows", row_count, progress)
         return drawer.report
 
@@ -350,13 +350,13 @@ class Synthetic:
     # ── questions ──────────────────────────────────────────────────────────────────────────────
 
     @cached_property
-    def estimates(self) -> Estimates:
+    def estimates(self) -> BlockEstimates:
         """The estimates from all that was measured."""
         return least_squares(self.attributes, (), self.released.measured)
 
     @cached_property
-    def _known(self) -> SynopsisEstimates:
-        sets = maximal([(), *self.released.sets])
+    def _synopsis_estimates(self) -> SynopsisEstimates:
+        sets = maximal_sets([(), *self.released.sets])
         return SynopsisEstimates(
             self.estimates, tuple(sets), self._fixed_precisions(), lambda places: self.model.marginal(places)
         )
@@ -376,7 +376,7 @@ class Synthetic:
     def face(self) -> answering.QueryableTable:
         """What questions in SQL see of the model."""
         domains = self.released.face.domains_for(self.attributes)
-        face_fields = self.released.table or "rows", self.attributes, domains, self._known, self.receipt
+        face_fields = self.released.table or "rows", self.attributes, domains, self._synopsis_estimates, self.receipt
         decided = {implied.attribute.name: (implied.by, _implied_texts(implied)) for implied in self.released.implied}
         return answering.QueryableTable(*face_fields, self.released.where, decided)
 
@@ -403,8 +403,8 @@ class Synthetic:
         difference there.
         """
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
-        _, noise = self._known.totals(np.ones(()), (), (), ())
-        middle, width = float(self._known.marginal(())), float(noise.width(1 - float(confidence_level), 1))
+        _, noise = self._synopsis_estimates.totals_and_errors(np.ones(()), (), (), ())
+        middle, width = float(self._synopsis_estimates.marginal(())), float(noise.width(1 - float(confidence_level), 1))
         ends = max(0.0, middle - width), max(0.0, middle) + width
         return model_quality(self.sampling_model, self.released.columns, self.released.measured, ends, confidence_level)
 
@@ -430,7 +430,9 @@ class Synthetic:
         too.
         """
         column_names = [
-            attribute.name for attribute in self.attributes if self._known.covers((self.attributes.index(attribute),))
+            attribute.name
+            for attribute in self.attributes
+            if self._synopsis_estimates.covers((self.attributes.index(attribute),))
         ]
         table = quoted(self.face.table)
         answers = [
@@ -439,7 +441,7 @@ class Synthetic:
         ]
         charts = [answer.chart_data(answer.columns[-1]) for answer in answers]
         return save_if_path(
-            draw_panels(charts, "Counts of each column", caption_lines(self.receipt), notes(charts)), path
+            draw_panels(charts, "Counts of each column", caption_lines(self.receipt), mark_notes(charts)), path
         )
 
     # ── as other things ────────────────────────────────────────────────────────────────────────
@@ -480,7 +482,7 @@ class Synthetic:
         """Summarize what was released, and the guarantee."""
         released = self.released
         ended = "" if released.complete else ", ended early"
-        cells = self.model.tree.cells(self.model.sizes)
+        cells = self.model.tree.cell_count(self.model.sizes)
         lines = [
             f"synthetic  {released.table}{f', where {released.where}' if released.where else ''}, by {released.method}",
             f"columns    {summarize_columns(self.attributes)}",
@@ -538,7 +540,7 @@ def _check_charge(released: ReleasedSynthesis, steps: tuple[Charged, ...], recei
         return [Check("charge", None, "a step has a mechanism whose cost cannot be summed")]
     cost = sum((step_charge for step_charge in costs if step_charge is not None), start=Fraction(0))
     curve = (Curve.concentrated if price.allows_gaussian else Curve.pure)(cost, Neighbours(receipt.neighbours))
-    is_kept = price.kept_by(curve)
+    is_kept = price.is_satisfied_by(curve)
     unit = "ρ" if price.allows_gaussian else "ε"
     noises = [step.mechanism for step in steps if step.sensitivity is not None]
     sizes = [getattr(noise, "scale" if released.has_laplace_noise else "sigma", None) for noise in noises]

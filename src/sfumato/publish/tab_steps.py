@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @codec.serialisable("mwem-choice")
 @dataclass(frozen=True)
-class Choice:
+class ChosenCandidate:
     """The index of the candidate that was chosen in one step."""
 
     place: int
@@ -66,7 +66,7 @@ class MeasureStep(Generic[T]):
         (measurement,) = self.batch.measurements
         return self.to_outcome(measurement.draw(self.view.extract(read(self.readings[0]))))
 
-    def dry_run_result(self) -> T:
+    def result_at_extreme_totals(self) -> T:
         return self.to_outcome(np.full(self.view.size, LARGEST_INTEGER, np.int64))
 
 
@@ -89,17 +89,17 @@ class ChooseStep:
     def required_accuracy(self) -> Mapping[str, Number]:
         return {}
 
-    def draw(self, read: Read) -> Choice:
+    def draw(self, read: Read) -> ChosenCandidate:
         (measurement,) = self.batch.measurements
-        return Choice(int(measurement.draw(self.scores.extract(read(self.readings[0])))))
+        return ChosenCandidate(int(measurement.draw(self.scores.extract(read(self.readings[0])))))
 
-    def dry_run_result(self) -> Choice:
-        return Choice(LARGEST_INTEGER)
+    def result_at_extreme_totals(self) -> ChosenCandidate:
+        return ChosenCandidate(LARGEST_INTEGER)
 
 
 @codec.serialisable("chosen-cells")
 @dataclass(frozen=True)
-class ChosenCells:
+class QuantileCells:
     """The indices of the cells of a column that were selected as its quantiles, rising."""
 
     cells: tuple[int, ...]
@@ -111,7 +111,7 @@ class ChosenCells:
 
 
 @dataclass(frozen=True)
-class ChooseCellsStep:
+class ChooseQuantileCellsStep:
     """A step that releases which cells of an ordered column are its quantiles."""
 
     ranks: CellRanks
@@ -129,12 +129,12 @@ class ChooseCellsStep:
     def required_accuracy(self) -> Mapping[str, Number]:
         return {}
 
-    def draw(self, read: Read) -> ChosenCells:
+    def draw(self, read: Read) -> QuantileCells:
         counts = self.ranks.extract(read(self.readings[0]))
-        return ChosenCells(tuple(self.mechanism.choose_histogram(np.arange(counts.size), counts)))
+        return QuantileCells(tuple(self.mechanism.choose_histogram(np.arange(counts.size), counts)))
 
-    def dry_run_result(self) -> ChosenCells:
-        return ChosenCells((LARGEST_INTEGER,) * len(self.mechanism.probabilities))
+    def result_at_extreme_totals(self) -> QuantileCells:
+        return QuantileCells((LARGEST_INTEGER,) * len(self.mechanism.probabilities))
 
 
 class CachingReader:
@@ -150,13 +150,13 @@ class CachingReader:
         missing = [reading for reading in readings if reading not in self._results]
         return _CachingReading(self, self._engine.check(*missing)) if missing else StatelessReading(self)
 
-    def read(self, reading: PlanReading[E], key: int) -> E:
-        return self.read_cached(reading, key, self._engine)
+    def read(self, reading: PlanReading[E], sampling_key: int) -> E:
+        return self.read_cached(reading, sampling_key, self._engine)
 
-    def read_cached(self, reading: PlanReading[E], key: int, source: Reader | OpenReading) -> E:
+    def read_cached(self, reading: PlanReading[E], sampling_key: int, source: Reader | OpenReading) -> E:
         """Return the cached result of a reading, or read it now from this source and cache it."""
         if reading not in self._results:
-            self._results[reading] = source.read(reading, key)
+            self._results[reading] = source.read(reading, sampling_key)
         result: E = self._results[reading]
         return result
 
@@ -168,11 +168,11 @@ class CachingReader:
 class _CachingReading:
     """An open reading that reads what a step was charged for, and caches it for later steps."""
 
-    steps: CachingReader
+    caching_reader: CachingReader
     opened: OpenReading
 
-    def read(self, reading: PlanReading[E], key: int) -> E:
-        return self.steps.read_cached(reading, key, self.opened)
+    def read(self, reading: PlanReading[E], sampling_key: int) -> E:
+        return self.caching_reader.read_cached(reading, sampling_key, self.opened)
 
     def close(self) -> None:
         self.opened.close()

@@ -15,7 +15,7 @@ from sfumato.engine.opening import PairedTables, paired_tables, read_table, tabl
 from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError, ValueWords
 from sfumato.policy import Policy, Table, Type, read
 from sfumato.privacy.numbers import exact_integer
-from sfumato.publish.marginals.attributes import Attribute, coded_attribute, coded_names
+from sfumato.publish.marginals.attributes import Attribute, coded_attribute, measurable_column_names
 from sfumato.publish.scoring import code_candidate
 from sfumato.publish.synopsis import cell_keys
 from sfumato.quality.distances import (
@@ -163,7 +163,7 @@ def _select_columns(both_tables: PairedTables, columns: Sequence[str] | None, ta
     selected = (
         list(both_tables.kinds)
         if table is None
-        else [name for name in coded_names(table) if name.lower() in exact_name]
+        else [name for name in measurable_column_names(table) if name.lower() in exact_name]
     )
     if columns is not None:
         requested = [columns] if isinstance(columns, str) else list(columns)

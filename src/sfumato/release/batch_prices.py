@@ -31,8 +31,12 @@ from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.measured import NoisyMeasurements
 from sfumato.release.measurement import Batch
-from sfumato.release.parts.question_parts import Family, rounded_down, rounded_up as size_rounded_up
-from sfumato.release.prices import Price, rounded_up
+from sfumato.release.parts.question_parts import (
+    Family,
+    rounded_down_to_13_digits,
+    rounded_up_to_13_digits as size_rounded_up,
+)
+from sfumato.release.prices import Price, rounded_up_to_4_digits
 from sfumato.release.pricing import PricedRelease
 from sfumato.release.releasing import Read, ReleaseStrategy
 
@@ -40,12 +44,12 @@ _PRECISION = Fraction(1, 2**16)
 
 
 @dataclass(frozen=True)
-class BatchQuestionPrice:
+class BatchQuestionOffer:
     """One question of a batch, which can be prepared at any price; ``discovers_groups`` marks one that needs a δ of its
     own.
     """
 
-    prepare: Callable[[Price, Family], PricedRelease]
+    price_at: Callable[[Price, Family], PricedRelease]
     share: Fraction
     """The share of the price of all questions."""
     discovers_groups: bool = False
@@ -72,7 +76,7 @@ class PricedBatch:
         return all(question.pure for question in self.prepared)
 
     @property
-    def separate_epsilon(self) -> float:
+    def separate_laplace_epsilon(self) -> float:
         """Estimate the total ε of Laplace noise with about the same half-widths, priced question by question."""
         measurements = [measurement for question in self.prepared for measurement in question.measurements[0]]
         widths_and_sensitivities = [
@@ -85,7 +89,7 @@ class PricedBatch:
             if sensitivity is not None
         )
 
-    def only(self, indices: Sequence[int]) -> PricedBatch:
+    def restricted_to(self, indices: Sequence[int]) -> PricedBatch:
         """Restrict the batch to the questions at these positions, and price those alone."""
         if len(indices) == len(self.prepared):
             return self
@@ -94,7 +98,7 @@ class PricedBatch:
 
 
 def price_batch(
-    offers: Sequence[BatchQuestionPrice], price: Price, family: Family | None, account: Budget | None
+    offers: Sequence[BatchQuestionOffer], price: Price, family: Family | None, account: Budget | None
 ) -> PricedBatch:
     """Split a price over questions, with the noise family that the price allows and that has the smaller error.
 
@@ -107,12 +111,12 @@ def price_batch(
     if family is not None or price.rho is not None:
         return gaussian
     laplace = _split_epsilon(offers, price)
-    gain = math.exp(_log_noise(laplace) - _log_noise(gaussian))
-    return gaussian if gain >= _required_gain(laplace, account) else laplace
+    gain = math.exp(_mean_log_half_width(laplace) - _mean_log_half_width(gaussian))
+    return gaussian if gain >= _required_error_ratio(laplace, account) else laplace
 
 
 def price_batch_within(
-    offers: Sequence[BatchQuestionPrice],
+    offers: Sequence[BatchQuestionOffer],
     least_prices: Callable[[Family], Sequence[Price]],
     delta: Fraction,
     family: Family | None,
@@ -122,7 +126,7 @@ def price_batch_within(
 
     def prepare_all(noise_family: Family) -> PricedBatch:
         prepared = [
-            offer.prepare(least_price, noise_family)
+            offer.price_at(least_price, noise_family)
             for offer, least_price in zip(offers, least_prices(noise_family), strict=True)
         ]
         batch = PricedBatch(
@@ -134,7 +138,7 @@ def price_batch_within(
         return prepare_all(family or Laplace)
     laplace, gaussian = prepare_all(Laplace), prepare_all(Gaussian)
     gain = float(laplace.price.guarantee.epsilon / gaussian.price.guarantee.epsilon)
-    return gaussian if gain >= _required_gain(laplace, account) else laplace
+    return gaussian if gain >= _required_error_ratio(laplace, account) else laplace
 
 
 def composed_price(batch: PricedBatch, delta: Fraction) -> Price:
@@ -143,17 +147,17 @@ def composed_price(batch: PricedBatch, delta: Fraction) -> Price:
     epsilons = [price.epsilon for price in prices if price.epsilon is not None]
     if len(epsilons) == len(prices):  # ε's and δ's add up, whatever composition would prove
         summed = Price(sum(epsilons), sum(price.delta for price in prices))
-        if not delta or summed.kept_by(batch.curve):
+        if not delta or summed.is_satisfied_by(batch.curve):
             return summed
     if not delta:
         return Price(rho=sum((price.rho or Fraction(0) for price in prices), Fraction(0)))
-    epsilon = rounded_up(Fraction(batch.curve.epsilon(float(delta))))
-    while not Price(epsilon, delta).kept_by(batch.curve):
-        epsilon = rounded_up(epsilon * (1 + Fraction(1, 10**4)))
+    epsilon = rounded_up_to_4_digits(Fraction(batch.curve.epsilon(float(delta))))
+    while not Price(epsilon, delta).is_satisfied_by(batch.curve):
+        epsilon = rounded_up_to_4_digits(epsilon * (1 + Fraction(1, 10**4)))
     return Price(epsilon, delta)
 
 
-def _split_epsilon(offers: Sequence[BatchQuestionPrice], price: Price) -> PricedBatch:
+def _split_epsilon(offers: Sequence[BatchQuestionOffer], price: Price) -> PricedBatch:
     """Assign each question its share of ε; those that discover groups share the δ."""
     discovery_share = sum((offer.share for offer in offers if offer.discovers_groups), Fraction(0))
     prepared = []
@@ -164,20 +168,20 @@ def _split_epsilon(offers: Sequence[BatchQuestionPrice], price: Price) -> Priced
             if price.rho is not None
             else Price(price.guarantee.epsilon * offer.share, delta)
         )
-        prepared.append(offer.prepare(question_price, Laplace))
+        prepared.append(offer.price_at(question_price, Laplace))
     charged_price = price if discovery_share or price.rho is not None else Price(price.epsilon)
     return PricedBatch(
         tuple(prepared), charged_price, "Laplace noise, where the ε of all questions add up to the price"
     )
 
 
-def _split_rho(offers: Sequence[BatchQuestionPrice], price: Price) -> PricedBatch:
+def _split_rho(offers: Sequence[BatchQuestionOffer], price: Price) -> PricedBatch:
     """Assign each question its share of the largest ρ whose composition satisfies the price."""
     reason = "Gaussian noise, calibrated to the composition of all questions"
 
     def prepare_all(rho: Fraction) -> PricedBatch:
         return PricedBatch(
-            tuple(offer.prepare(_gaussian_price(offer, rho, price), Gaussian) for offer in offers), price, reason
+            tuple(offer.price_at(_gaussian_price(offer, rho, price), Gaussian) for offer in offers), price, reason
         )
 
     if price.rho is not None:
@@ -186,7 +190,7 @@ def _split_rho(offers: Sequence[BatchQuestionPrice], price: Price) -> PricedBatc
     all_additive = all(isinstance(mechanism, Additive) for mechanism in unit.batch.mechanisms)
 
     def excess(factor: Fraction) -> float:
-        return price.shortfall(
+        return price.log_excess(
             _compose_with_noise_scaled(unit.batch.mechanism_charges, factor)
             if all_additive
             else prepare_all(1 / factor**2).curve
@@ -194,18 +198,18 @@ def _split_rho(offers: Sequence[BatchQuestionPrice], price: Price) -> PricedBatc
 
     factor = least_parameter_by(excess, str(price), _PRECISION)
     batch = prepare_all(1 / factor**2)
-    while not price.kept_by(batch.curve):  # sizes are rounded up to digits that print
+    while not price.is_satisfied_by(batch.curve):  # sizes are rounded up to digits that print
         factor *= 1 + _PRECISION
         batch = prepare_all(1 / factor**2)
     return batch
 
 
-def _gaussian_price(offer: BatchQuestionPrice, rho: Fraction, price: Price) -> Price:
+def _gaussian_price(offer: BatchQuestionOffer, rho: Fraction, price: Price) -> Price:
     """Return a question's share of ρ; one that discovers groups gets (ε, δ), with half of the δ split among those."""
     rho_share = rho * offer.share
     if not offer.discovers_groups:
-        return Price(rho=rounded_down(rho_share))
-    return Price(rounded_down(Fraction(math.sqrt(8 * rho_share))), price.delta * offer.share / 2)
+        return Price(rho=rounded_down_to_13_digits(rho_share))
+    return Price(rounded_down_to_13_digits(Fraction(math.sqrt(8 * rho_share))), price.delta * offer.share / 2)
 
 
 def _compose_with_noise_scaled(charged: Sequence[Charged], factor: Fraction) -> Curve:
@@ -221,13 +225,13 @@ def _compose_with_noise_scaled(charged: Sequence[Charged], factor: Fraction) -> 
     )
 
 
-def _required_gain(laplace: PricedBatch, account: Budget | None) -> float:
+def _required_error_ratio(laplace: PricedBatch, account: Budget | None) -> float:
     """Return the factor by which Gaussian noise must lower the error, or the price, to be chosen."""
     stays_pure = account is not None and "pure" in account.remaining and account.affords(laplace.curve)
     return 2.0 if stays_pure else 1.0
 
 
-def _log_noise(batch: PricedBatch) -> float:
+def _mean_log_half_width(batch: PricedBatch) -> float:
     """Return the mean logarithm of all half-widths."""
     widths = [width for question in batch.prepared for width in question.half_widths()]
     return sum(math.log(float(max(width, Fraction(1, 10**9)))) for width in widths) / max(1, len(widths))
@@ -252,11 +256,11 @@ class BatchMeasurements:
 class BatchRelease:
     """Several release strategies as one: their measurements form one batch."""
 
-    kinds: tuple[ReleaseStrategy[NoisyMeasurements], ...]
+    strategies: tuple[ReleaseStrategy[NoisyMeasurements], ...]
 
     @cached_property
     def batch(self) -> Batch:
-        return Batch(tuple(measurement for kind in self.kinds for measurement in kind.batch.measurements))
+        return Batch(tuple(measurement for kind in self.strategies for measurement in kind.batch.measurements))
 
     @cached_property
     def combined_readings(self) -> tuple[CombinedReading, ...]:
@@ -265,7 +269,7 @@ class BatchRelease:
 
     @property
     def _all_readings(self) -> Sequence[PlanReading[Any]]:
-        return [reading for kind in self.kinds for reading in kind.readings]
+        return [reading for kind in self.strategies for reading in kind.readings]
 
     @property
     def readings(self) -> Sequence[PlanReading[Any]]:
@@ -288,7 +292,7 @@ class BatchRelease:
                 return read(reading)
             return totals[reading]
 
-        return BatchMeasurements(tuple(kind.draw(read_shared) for kind in self.kinds))
+        return BatchMeasurements(tuple(kind.draw(read_shared) for kind in self.strategies))
 
-    def dry_run_result(self) -> BatchMeasurements:
-        return BatchMeasurements(tuple(kind.dry_run_result() for kind in self.kinds))
+    def result_at_extreme_totals(self) -> BatchMeasurements:
+        return BatchMeasurements(tuple(kind.result_at_extreme_totals() for kind in self.strategies))

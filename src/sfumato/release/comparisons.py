@@ -92,13 +92,13 @@ class ThresholdComparison:
     """A release of one question of an open session."""
 
     reading: GroupTotals
-    compared: SteppedTotal
+    compared_total: SteppedTotal
     mechanism: AboveThreshold
     session: Session = field(repr=False)
 
     @property
     def batch(self) -> Batch:
-        return Batch((Measurement(self.compared, self.mechanism),))
+        return Batch((Measurement(self.compared_total, self.mechanism),))
 
     @property
     def required_accuracy(self) -> Mapping[str, Number]:
@@ -109,22 +109,22 @@ class ThresholdComparison:
         return (self.reading,)
 
     def draw(self, read: Read) -> ThresholdAnswer:
-        exact_steps = int(self.compared.extract(read(self.reading))[0, 0])
+        exact_steps = int(self.compared_total.extract(read(self.reading))[0, 0])
         try:
             above = self.session.ask(exact_steps)
-            return self._answer(above, self.session.value)
+            return self._build_answer(above, self.session.value)
         except BaseException:  # the answer may have been counted or not, so the session ends
             self.session.close()
             raise
 
-    def dry_run_result(self) -> ThresholdAnswer:
-        return self._answer(True, LARGEST_INTEGER)
+    def result_at_extreme_totals(self) -> ThresholdAnswer:
+        return self._build_answer(True, LARGEST_INTEGER)
 
-    def _answer(self, above: bool, value: int | None) -> ThresholdAnswer:
+    def _build_answer(self, above: bool, value: int | None) -> ThresholdAnswer:
         if not above or self.mechanism.values_epsilon is None or value is None:
             return ThresholdAnswer(above)
-        noise, step = Laplace(self.mechanism.scales[2]), self.compared.grid
-        return ThresholdAnswer(above, value * step, noise, step, self.compared.rounding)
+        noise, step = Laplace(self.mechanism.scales[2]), self.compared_total.grid
+        return ThresholdAnswer(above, value * step, noise, step, self.compared_total.rounding)
 
 
 T = TypeVar("T", covariant=True)
@@ -149,6 +149,6 @@ class GroupTotalsRelease(ABC, Generic[T]):
     def draw(self, read: Read) -> T:
         return self.draw_from(read(self.reading))
 
-    def dry_run_result(self) -> T:
+    def result_at_extreme_totals(self) -> T:
         """Return the result for the largest possible totals."""
         return self.draw_from(np.full(self.reading.shape, LARGEST_INTEGER, np.int64))

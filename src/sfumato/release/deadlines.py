@@ -34,7 +34,7 @@ class Deadline:
         """Whether the clock is past the end; the waiting thread may not have woken yet."""
         return time.monotonic() >= self.end
 
-    def enforce(self) -> None:
+    def interrupt_until_cancelled(self) -> None:
         """Interrupt the statement again and again until the deadline is cancelled."""
         while self._interrupt():
             time.sleep(_INTERRUPT_INTERVAL)
@@ -77,18 +77,18 @@ class DeadlineWatch:
     def _wait(self) -> None:
         while True:
             self._wake_time = math.inf  # set first: a deadline added meanwhile wakes this thread
-            self._enforce_passed()
+            self._interrupt_passed()
             self._wake_time = min((deadline.end for deadline in list(self._pending.values())), default=math.inf)
             pause = max(_INTERRUPT_INTERVAL, self._wake_time - time.monotonic())
             with suppress(Empty):
                 self._woken.get(timeout=min(pause, TIMEOUT_MAX))
 
-    def _enforce_passed(self) -> None:
+    def _interrupt_passed(self) -> None:
         """Enforce each passed deadline in its own thread, so that no engine waits for another to be interrupted."""
         for deadline in list(self._pending.values()):
             if deadline.has_passed and self._pending.pop(id(deadline), None) is not None:
                 try:
-                    Thread(target=deadline.enforce, daemon=True).start()
+                    Thread(target=deadline.interrupt_until_cancelled, daemon=True).start()
                 except RuntimeError:  # no thread can be started now: try again
                     self._pending[id(deadline)] = deadline
 
@@ -97,5 +97,5 @@ _watches: dict[int, DeadlineWatch] = {}
 """By process id: a forked child does not inherit the waiting thread."""
 
 
-def watch() -> DeadlineWatch:
+def process_deadline_watch() -> DeadlineWatch:
     return _watches.setdefault(os.getpid(), DeadlineWatch())

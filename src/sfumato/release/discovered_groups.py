@@ -27,9 +27,9 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.release.measured import (
     MAX_NUMBERS,
     NoisyMeasurements,
-    draw_numbers,
-    dry_run_numbers,
+    draw_noisy_numbers,
     noisy_measurements,
+    numbers_at_extreme_totals,
     required_accuracy,
 )
 from sfumato.release.measurement import Batch
@@ -79,25 +79,25 @@ class DiscoveredGroupsRelease:
         keys = discovered.key_values(selected)
         order = sorted(range(len(keys)), key=lambda index: sort_key(keys[index]))[: self._max_keys]
         totals = discovered.totals_for(selected[order], len(self.reading.declared_groups))
-        groups, group_order = cross_with_declared([keys[index] for index in order], self.reading)
+        groups, group_order = cross_with_declared_values([keys[index] for index in order], self.reading)
 
         def read_selected(reading: PlanReading[Any]) -> Any:
             return totals[group_order] if isinstance(reading, GroupTotals) else read(reading)
 
-        return self._measured(draw_numbers(self.prepared, tuple(groups), read_selected), groups)
+        return self._noisy_measurements(draw_noisy_numbers(self.prepared, tuple(groups), read_selected), groups)
 
-    def dry_run_result(self) -> NoisyMeasurements:
+    def result_at_extreme_totals(self) -> NoisyMeasurements:
         """Return the result for totals at the ends of their ranges, in a group whose keys are NULL."""
-        numbers = dry_run_numbers(self.prepared)
-        return self._measured(numbers, [(None,) * len(self.batch.bounded.plan.keys)] * len(numbers))
+        numbers = numbers_at_extreme_totals(self.prepared)
+        return self._noisy_measurements(numbers, [(None,) * len(self.batch.bounded.plan.keys)] * len(numbers))
 
-    def _measured(self, numbers: Integers, groups: Sequence[GroupKey]) -> NoisyMeasurements:
+    def _noisy_measurements(self, numbers: Integers, groups: Sequence[GroupKey]) -> NoisyMeasurements:
         measured = noisy_measurements(self.prepared, self.requests, numbers, groups, self.version)
         return replace(measured, selection=self._threshold)
 
     @property
     def _max_keys(self) -> int:
-        return max_answer_keys(self.reading, self.prepared.others)
+        return max_keys_in_answer(self.reading, self.prepared.others)
 
     @property
     def _threshold(self) -> KeyThreshold:
@@ -105,17 +105,17 @@ class DiscoveredGroupsRelease:
         return self.prepared.selection
 
 
-def max_answer_keys(reading: DiscoveredTotals, beside: Sequence[OtherPart] = ()) -> int:
+def max_keys_in_answer(reading: DiscoveredTotals, other_parts: Sequence[OtherPart] = ()) -> int:
     """Return the most keys that an answer may have, from the policy alone: it must fit its ledger line, and the cells
-    of the parts ``beside`` totals must fit in memory.
+    of the parts ``other_parts`` totals must fit in memory.
     """
     plan, others = reading.bounded.plan, len(reading.declared_groups)
-    numbers = max(1, len(reading.bounded.noisy_measures) + sum(part.numbers_per_group for part in beside))
+    numbers = max(1, len(reading.bounded.noisy_measures) + sum(part.numbers_per_group for part in other_parts))
     letters = max(1, sum(plan.keys[index].domain.max_letters for index in reading.discovered_keys))
     return max(1, min(MAX_GROUPS // others, MAX_NUMBERS // (numbers * others), _MAX_KEY_LETTERS // letters))
 
 
-def cross_with_declared(keys: Sequence[GroupKey], reading: DiscoveredTotals) -> tuple[list[GroupKey], Indices]:
+def cross_with_declared_values(keys: Sequence[GroupKey], reading: DiscoveredTotals) -> tuple[list[GroupKey], Indices]:
     """Cross every key with all declared values of the other columns, sorted by the columns in GROUP BY order (by value,
     or as declared); return the groups, and for each its position in key-by-key order.
     """
@@ -123,17 +123,17 @@ def cross_with_declared(keys: Sequence[GroupKey], reading: DiscoveredTotals) -> 
     for number, index in enumerate(reading.discovered_keys):
         values = [key[number] for key in keys]
         ordered = [value for (value,) in sorted(((value,) for value in set(values)), key=sort_key)]
-        columns[index] = ordered, np.repeat(_codes(values, ordered), len(reading.declared_groups))
+        columns[index] = ordered, np.repeat(_positions_in_order(values, ordered), len(reading.declared_groups))
     for number, index in enumerate(reading.declared_keys):
         values = [key[number] for key in reading.declared_groups]
         ordered = list(dict.fromkeys(values))
-        columns[index] = ordered, np.tile(_codes(values, ordered), len(keys))
+        columns[index] = ordered, np.tile(_positions_in_order(values, ordered), len(keys))
     sorted_columns = [columns[index] for index in sorted(columns)]
     group_order = np.lexsort([codes for _, codes in reversed(sorted_columns)])
     column_values = [map(ordered.__getitem__, codes[group_order].tolist()) for ordered, codes in sorted_columns]
     return list(zip(*column_values, strict=True)), group_order
 
 
-def _codes(values: Iterable[Value | None], ordered: Sequence[Value | None]) -> Indices:
+def _positions_in_order(values: Iterable[Value | None], ordered: Sequence[Value | None]) -> Indices:
     code_by_value = {value: code for code, value in enumerate(ordered)}
     return np.array([code_by_value[value] for value in values], np.intp)

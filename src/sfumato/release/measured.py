@@ -32,7 +32,7 @@ from sfumato.release.noisy_rows.key_functions import AnswerRows
 from sfumato.release.noisy_rows.noise_forms import IndependentNoises, LinearEstimate, NoiseForm
 from sfumato.release.parts.question_parts import EXTREME_TOTALS
 from sfumato.release.parts.scales import ONE_GROUP, FrequentValueScale, GroupKeys, NoiseScale, NoisyScale
-from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
+from sfumato.release.payers import NOT_BOUGHT, PurchaseTerms, purchase_terms
 from sfumato.release.pricing import PricedRelease
 from sfumato.release.releasing import Read
 
@@ -66,7 +66,7 @@ class NoisyMeasurements:
     columns: tuple[tuple[int, ...], ...]
     """The columns of all scales in turn: a number for each group."""
     keys: GroupKeys = ONE_GROUP
-    purchase: Purchase = NOT_BOUGHT
+    purchase: PurchaseTerms = NOT_BOUGHT
     selection: KeyThreshold | None = None
     """The mechanism that selected the groups, where they were discovered in the data."""
 
@@ -96,33 +96,39 @@ class DeclaredGroupsRelease:
 
     def draw(self, read: Read) -> NoisyMeasurements:
         return noisy_measurements(
-            self.prepared, self.requests, draw_numbers(self.prepared, self.groups, read), self.groups, self.version
+            self.prepared,
+            self.requests,
+            draw_noisy_numbers(self.prepared, self.groups, read),
+            self.groups,
+            self.version,
         )
 
-    def dry_run_result(self) -> NoisyMeasurements:
+    def result_at_extreme_totals(self) -> NoisyMeasurements:
         """Return the result for totals at the ends of their ranges, under the first group's key."""
         groups = self.groups[:1] * len(EXTREME_TOTALS)
-        return noisy_measurements(self.prepared, self.requests, dry_run_numbers(self.prepared), groups, self.version)
+        return noisy_measurements(
+            self.prepared, self.requests, numbers_at_extreme_totals(self.prepared), groups, self.version
+        )
 
 
 def required_accuracy(prepared: PricedRelease) -> dict[str, Number]:
     """Return the numbers by which stored answers are compared with this release: a stored one is as good if no
     half-width is larger, no selection is weaker, and no bought interval misses more often.
     """
-    accuracy: dict[str, Number] = {f"m{index}": width for index, width in enumerate(prepared.accuracy)}
+    accuracy: dict[str, Number] = {f"m{index}": width for index, width in enumerate(prepared.compared_half_widths)}
     for index, (part, measurements) in enumerate(zip(prepared.others, prepared.measurements[1:], strict=True)):
         accuracy |= {f"{name} {index}": number for name, number in part.required_accuracy(measurements).items()}
     return accuracy
 
 
-def draw_numbers(prepared: PricedRelease, groups: tuple[GroupKey, ...], read: Read) -> Integers:
+def draw_noisy_numbers(prepared: PricedRelease, groups: tuple[GroupKey, ...], read: Read) -> Integers:
     """Draw the noisy numbers of every part, a row for each group; a part without measurements is not read."""
     parts = zip(prepared.parts, prepared.measurements, strict=True)
     part_numbers = [part.draw(measurements, read(part.reading(groups))) for part, measurements in parts if measurements]
     return np.hstack([np.zeros((len(groups), 0), np.int64), *part_numbers])
 
 
-def dry_run_numbers(prepared: PricedRelease) -> Integers:
+def numbers_at_extreme_totals(prepared: PricedRelease) -> Integers:
     """Draw noisy numbers for three groups without data, from totals at the ends of their ranges."""
     parts = zip(prepared.parts, prepared.measurements, strict=True)
     return np.hstack([part.draw_at_extremes(measurements) for part, measurements in parts])
@@ -137,17 +143,17 @@ def noisy_measurements(
 ) -> NoisyMeasurements:
     """Combine the noisy numbers of these groups with everything needed to estimate results from them."""
     keys = GroupKeys.of(groups, [key.domain.type for key in prepared.bounded.plan.keys])
-    terms = purchase([part.bounded for part in prepared.parts], prepared.price, version)
+    terms = purchase_terms([part.bounded for part in prepared.parts], prepared.price, version)
     columns = tuple(map(tuple, numbers.T.tolist()))
-    return NoisyMeasurements(scales(prepared), results(prepared, requests), columns, keys, terms)
+    return NoisyMeasurements(scales_of_all_parts(prepared), result_estimators(prepared, requests), columns, keys, terms)
 
 
-def scales(prepared: PricedRelease) -> tuple[NoiseScale, ...]:
+def scales_of_all_parts(prepared: PricedRelease) -> tuple[NoiseScale, ...]:
     """Return the scales of all parts in turn."""
     return tuple(chain.from_iterable(prepared.scales))
 
 
-def results(prepared: PricedRelease, requests: Sequence[MeasuredRequest]) -> tuple[ResultEstimator, ...]:
+def result_estimators(prepared: PricedRelease, requests: Sequence[MeasuredRequest]) -> tuple[ResultEstimator, ...]:
     """Return for each requested aggregate its estimator and the scales that it reads."""
     scale_counts = [len(part_scales) for part_scales in prepared.scales]
     derived = []
@@ -173,11 +179,11 @@ def selection_notes(measured: NoisyMeasurements, confidence: Number) -> tuple[st
     )
 
 
-def column_notes(query: Query, said: Sequence[T | None]) -> dict[str, T]:
+def notes_by_column(query: Query, result_notes: Sequence[T | None]) -> dict[str, T]:
     """Map the notes on results to the answer's columns that show a result unchanged."""
     outputs = [(output.name, output.expression) for output in query.outputs if not query.outer]
     references = [(name, expression.reference) for name, expression in outputs if isinstance(expression, Column)]
-    notes = {name: said[reference.index] for name, reference in references if type(reference) is Result}
+    notes = {name: result_notes[reference.index] for name, reference in references if type(reference) is Result}
     return {name: note for name, note in notes.items() if note is not None}
 
 
@@ -191,7 +197,7 @@ class _ScaledColumns:
     """The number of the first noise of its first column."""
 
 
-def independent_noises(
+def noises_and_first_indices(
     released: Sequence[NoisyMeasurements], confidence: Number
 ) -> tuple[IndependentNoises, tuple[int, ...]]:
     """Return the noises of several releases, and the number of the first noise of each."""
@@ -206,21 +212,22 @@ def independent_noises(
     return IndependentNoises(tuple(blocks), exact(confidence, "confidence")), tuple(first_noises)
 
 
-def estimator(
+def group_estimator(
     measured: NoisyMeasurements,
     confidence: Number,
     rows: AnswerRows | None = None,
-    noises: tuple[IndependentNoises, int] | None = None,
+    noises_and_first_index: tuple[IndependentNoises, int] | None = None,
 ) -> Callable[[int], list[GroupEstimate]]:
     """Return a function from ``parts`` to the estimates of all results, with intervals that hold for so many noise
     draws at once.
 
-    ``noises`` are those of several releases that are read together, with the number of the first one of this release.
+    ``noises_and_first_index`` are those of several releases that are read together, with the number of the first one of
+    this release.
     """
-    if noises is None:
-        all_noises, (first_noise,) = independent_noises([measured], confidence)
+    if noises_and_first_index is None:
+        all_noises, (first_noise,) = noises_and_first_indices([measured], confidence)
     else:
-        all_noises, first_noise = noises
+        all_noises, first_noise = noises_and_first_index
     scaled = _scaled_columns(measured, first_noise)
     inputs = [(derived.estimator, [scaled[index] for index in derived.scales]) for derived in measured.results]
     estimates_by_parts: dict[int, list[GroupEstimate]] = {}
@@ -230,8 +237,8 @@ def estimator(
             estimates_by_parts[parts] = [
                 _linear_estimate(estimator, columns, rows, all_noises, parts)
                 if _is_linear(estimator, columns)
-                else _estimate_sums(estimator, columns, rows, confidence, parts)
-                if rows is not None and rows.sums
+                else _estimate_summed_rows(estimator, columns, rows, confidence, parts)
+                if rows is not None and rows.has_sums
                 else _estimate_groups(estimator, columns, confidence, parts)
                 for estimator, columns in inputs
             ]
@@ -279,12 +286,12 @@ def _linear_estimate(
     groups, form = len(estimate.value), NoiseForm.zero(len(estimate.value))
     first_noises = [columns.first_noise + index * groups for columns in scaled for index in range(len(columns.columns))]
     for first_noise, factor in zip(first_noises, linear_factors(estimator), strict=True):
-        block = NoiseForm.single(first_noise + np.arange(groups))
+        block = NoiseForm.one_noise_each(first_noise + np.arange(groups))
         form = form.plus(block.scaled(np.full(groups, float(factor))))
     value, centre = estimate.value, estimate.low
-    if rows is not None and rows.sums:
-        form = form.take(rows.groups).summed(rows.rows, len(rows.keys))
-        value, centre = rows.summed(value), rows.summed(centre)
+    if rows is not None and rows.has_sums:
+        form = form.take(rows.groups).sum_by_group(rows.rows, len(rows.keys))
+        value, centre = rows.sum_groups(value), rows.sum_groups(centre)
     widths = noises.widths(form, parts)
     low, high = np.minimum(centre - widths, value), np.maximum(centre + widths, value)
     return LinearEstimate(value, low, high, centre=centre, widths=widths, form=form, noises=noises)
@@ -314,21 +321,21 @@ def _count_statements(estimator: Estimator, parts: int) -> int:
     return parts
 
 
-def _estimate_sums(
+def _estimate_summed_rows(
     estimator: Estimator, scaled: Sequence[_ScaledColumns], rows: AnswerRows, confidence: Number, parts: int
 ) -> GroupEstimate:
     """Estimate rows that are sums of groups, of a result that is not linear."""
-    term_counts, count_index = np.unique(rows.terms, return_inverse=True)
+    term_counts, count_index = np.unique(rows.groups_per_row, return_inverse=True)
     totals = [column for columns in scaled for column in columns.columns]
     widths: list[Width] = []
     for columns in scaled:
         statements = _count_statements(estimator, parts)
         sum_widths = [columns.scale.sum_width(int(terms), confidence, statements) for terms in term_counts]
         widths += [np.array(sum_widths)[count_index]] * len(columns.columns)
-    estimate = estimator.estimate([rows.summed(column) for column in totals], widths)
+    estimate = estimator.estimate([rows.sum_groups(column) for column in totals], widths)
     if not estimator.adds_up:
         return estimate
-    value = rows.summed(estimator.estimate(totals, [0.0] * len(totals)).value)
+    value = rows.sum_groups(estimator.estimate(totals, [0.0] * len(totals)).value)
     return GroupEstimate(value, np.minimum(estimate.low, value), np.maximum(estimate.high, value))
 
 

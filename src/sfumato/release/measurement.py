@@ -113,16 +113,16 @@ class Measurement:
 
     def __post_init__(self) -> None:
         if isinstance(self.reading, (LinearScores, CountDistances, ColumnSetDistances)):
-            _require_covered(self.reading, self.mechanism)
+            _require_covered_spread(self.reading, self.mechanism)
         elif isinstance(self.reading, KeyHolders):
-            _require_every_key(self.reading, self.mechanism)
+            _require_covered_keys(self.reading, self.mechanism)
         elif isinstance(self.reading, (Ranks, Frequencies)):
             lacks_groups = isinstance(self.mechanism, Quantiles) and not self.mechanism.grouped
-            _require_every_row(self.reading, self.mechanism, bool(self.reading.bounded.plan.keys) and lacks_groups)
+            _require_covered_rows(self.reading, self.mechanism, bool(self.reading.bounded.plan.keys) and lacks_groups)
         elif isinstance(self.reading, CellRanks):  # keys are the cells themselves: all rows are in one group
-            _require_every_row(self.reading, self.mechanism, self.mechanism.bounds != self.reading.ends)
+            _require_covered_rows(self.reading, self.mechanism, self.mechanism.bounds != self.reading.ends)
         elif isinstance(self.reading, SteppedTotal):
-            _require_within(self.reading, self.mechanism)
+            _require_session_sensitivity(self.reading, self.mechanism)
 
     @property
     def sensitivity(self) -> Sensitivity | None:
@@ -191,7 +191,7 @@ def add_noise(mechanism: Additive, exact: Integers) -> Integers:
     return mechanism.apply(exact)
 
 
-def _require_covered(
+def _require_covered_spread(
     reading: LinearScores | CountDistances | ColumnSetDistances, mechanism: CalibratedSelection
 ) -> None:
     """Require that a selection's ε covers the spread that the reading proves, and its grid keeps integer scores."""
@@ -203,7 +203,7 @@ def _require_covered(
         raise InvalidParameter("mechanism", repr(mechanism), allowed)
 
 
-def _require_every_key(reading: KeyHolders, mechanism: KeyThreshold) -> None:
+def _require_covered_keys(reading: KeyHolders, mechanism: KeyThreshold) -> None:
     """Require that a threshold covers as many keys as one unit can hold, under the neighbours of the policy."""
     covers_keys = mechanism.max_groups >= reading.max_keys and mechanism.weighted >= reading.weighted
     if not covers_keys or mechanism.neighbours is not reading.neighbours:
@@ -211,7 +211,7 @@ def _require_every_key(reading: KeyHolders, mechanism: KeyThreshold) -> None:
         raise InvalidParameter("mechanism", repr(mechanism), rule)
 
 
-def _require_every_row(
+def _require_covered_rows(
     reading: Ranks | CellRanks | Frequencies, mechanism: Quantiles | FrequentValues, is_unfit: bool
 ) -> None:
     """Require that a selection by ranks covers as many rows as one unit has, under the neighbours of the policy."""
@@ -220,7 +220,7 @@ def _require_every_row(
         raise InvalidParameter("mechanism", repr(mechanism), rule)
 
 
-def _require_within(reading: SteppedTotal, mechanism: AboveThreshold) -> None:
+def _require_session_sensitivity(reading: SteppedTotal, mechanism: AboveThreshold) -> None:
     """Require that a question is within the sensitivity that the session was charged for, and monotone if it was."""
     if mechanism.neighbours is not reading.neighbours:
         rule = f"made for the policy's neighbours, {reading.neighbours.value}"

@@ -3,7 +3,7 @@
 Both have one interface: a release is charged when it begins, unless a stored answer is found; it ends with an answer,
 or with a notice that none will come.
 
-A ``Purchase`` holds the terms of a stored answer, so that it can be shown with a receipt years later.
+A ``PurchaseTerms`` holds the terms of a stored answer, so that it can be shown with a receipt years later.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ class BatchPayer:
 
 @codec.serialisable("purchase")
 @dataclass(frozen=True)
-class Purchase:
+class PurchaseTerms:
     """The terms on which an answer was bought; a later reader gets this guarantee, not the one of their own request."""
 
     price: str = ""
@@ -247,24 +247,24 @@ class Purchase:
     """The share of the units that was read, as a secret sample; empty where all were."""
 
     @property
-    def public(self) -> Purchase:
+    def without_salt(self) -> PurchaseTerms:
         """The terms without the salt, for display: with the salt, guesses of the line's content could be tested against
         its hash.
         """
         return replace(self, salt="")
 
 
-NOT_BOUGHT = Purchase()
+NOT_BOUGHT = PurchaseTerms()
 """The terms of a value that was never bought, such as a forecast."""
 
 
-def purchase(bounded: Sequence[BoundedPlan], price: Price, version: str) -> Purchase:
+def purchase_terms(bounded: Sequence[BoundedPlan], price: Price, version: str) -> PurchaseTerms:
     """Return the terms of a new release, measured under these bounded plans."""
     from sfumato.mechanisms import bits  # imported here: reading a purchase needs no randomness
 
     measured_plans = [plan for plan in bounded if plan.measures]
     bound_texts = (descriptions.describe_bounds(scaled) for plan in measured_plans for scaled in plan.measures)
-    return Purchase(
+    return PurchaseTerms(
         str(price),
         _join_distinct(plan.strategy.value for plan in measured_plans),
         _join_distinct(descriptions.describe_enforced_limits(plan) for plan in measured_plans),

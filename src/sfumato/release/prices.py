@@ -68,11 +68,11 @@ class Price:
     def allows_gaussian(self) -> bool:
         return self.rho is not None or bool(self.delta)
 
-    def kept_by(self, curve: Curve) -> bool:
+    def is_satisfied_by(self, curve: Curve) -> bool:
         """Return whether a release with this privacy curve certainly satisfies the price."""
-        return self.shortfall(curve) <= 0
+        return self.log_excess(curve) <= 0
 
-    def shortfall(self, curve: Curve) -> float:
+    def log_excess(self, curve: Curve) -> float:
         """Return by how much a curve exceeds the price, as a logarithm: at most 0 where it satisfies it."""
         if self.rho is not None:
             return math.inf if curve.failure else log_excess(curve.rho(), self.rho)
@@ -85,7 +85,7 @@ class Price:
         return f"{formatted_epsilon}, δ = {float(self.delta):.3g}" if self.delta else formatted_epsilon
 
 
-def rounded_up(epsilon: Fraction) -> Fraction:
+def rounded_up_to_4_digits(epsilon: Fraction) -> Fraction:
     """Round a price up to four significant digits."""
     power = Fraction(10) ** (4 - math.ceil(math.log10(epsilon)))
     return Fraction(math.ceil(epsilon * power)) / power
@@ -110,19 +110,19 @@ def _four_digit_position(size: float) -> int:
     return decade * _NUMBERS_OF_A_DECADE + min(9000, max(0, round(size / 10.0**decade * 1000) - 1000))
 
 
-def least_in_four_digits(short: Callable[[Fraction], float]) -> Fraction:
-    """Return the least price of four significant digits at which ``short`` is at most 0, having checked it.
+def least_four_digit_price(log_excess_at: Callable[[Fraction], float]) -> Fraction:
+    """Return the least price of four significant digits at which ``log_excess_at`` is at most 0, having checked it.
 
-    ``short`` is ln(error / goal), and most errors are inverse to the price: the first one shows where to look. A
-    half-width of whole numbers is a step function, so the rest is found by doubling strides, then by bisection.
+    ``log_excess_at`` is ln(error / goal), and most errors are inverse to the price: the first one shows where to look.
+    A half-width of whole numbers is a step function, so the rest is found by doubling strides, then by bisection.
     """
 
     def enough(position: int) -> bool:
         if abs(position) > _LARGEST_POSITION:
             raise InvalidParameter("price", _four_digit_number(position), "a price from 1e-60 to 1e60")
-        return short(_four_digit_number(position)) <= 0
+        return log_excess_at(_four_digit_number(position)) <= 0
 
-    first = min(_LARGEST_GUESS, max(-_LARGEST_GUESS, short(Fraction(1))))
+    first = min(_LARGEST_GUESS, max(-_LARGEST_GUESS, log_excess_at(Fraction(1))))
     position = _four_digit_position(math.exp(first))
     is_enough = enough(position)
     for stride in _STRIDES:
@@ -133,11 +133,13 @@ def least_in_four_digits(short: Callable[[Fraction], float]) -> Fraction:
     return _four_digit_number(between[0] + bisect.bisect_left(between, True, key=enough))
 
 
-def least_epsilon(error: Callable[[Fraction], float], within: Number) -> float:
+def least_epsilon(error_at: Callable[[Fraction], float], within: Number) -> float:
     """Return the least ε, rounded up, at which an error is within a limit; the error must not grow with ε."""
     error_limit = exact(within, "within", POSITIVE)
     return float(
-        rounded_up(least_parameter(lambda epsilon: error(epsilon) <= error_limit, "within", Fraction(1, 2**14)))
+        rounded_up_to_4_digits(
+            least_parameter(lambda epsilon: error_at(epsilon) <= error_limit, "within", Fraction(1, 2**14))
+        )
     )
 
 
@@ -182,7 +184,7 @@ def warn_caller(reason: str) -> None:
 MAX_PRICES = 1_000_000
 
 
-def price_list(prices: Any) -> tuple[tuple[Fraction, ...], int]:
+def parse_prices_and_denominator(prices: Any) -> tuple[tuple[Fraction, ...], int]:
     """Parse public prices: return them sorted without duplicates, and the factor that makes all of them integers."""
     if isinstance(prices, (str, bytes)) or not isinstance(prices, (Sequence, np.ndarray, range)) or not len(prices):
         raise InvalidParameter("prices", prices, "a list of at least one price")
@@ -195,7 +197,7 @@ def price_list(prices: Any) -> tuple[tuple[Fraction, ...], int]:
     return sorted_prices, denominator
 
 
-def evenly_spaced_prices(top: Number, steps: int) -> list[Fraction]:
+def evenly_spaced_prices(max_price: Number, steps: int) -> list[Fraction]:
     """Return evenly spaced prices up to a highest one, which must be chosen without looking at the bids."""
-    highest = exact(top, "top", POSITIVE)
+    highest = exact(max_price, "top", POSITIVE)
     return [highest * step / steps for step in range(1, steps + 1)]

@@ -37,9 +37,9 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.parts.question_parts import Family, NoiseStrength, NoisyTotals, OtherPart, QuestionPart
 from sfumato.release.parts.scales import NoiseScale, NoisyScale, SampledScale
-from sfumato.release.parts.shares import PriceSplit, WeightedRequest, split_price
+from sfumato.release.parts.shares import PriceSplit, WeightedRequests, split_price
 from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price
-from sfumato.release.sampled_prices import price_on_sample
+from sfumato.release.sampled_prices import price_before_sampling
 
 _PRECISION = Fraction(1, 2**16)
 """The relative precision of the calibrated noise; a finer one would take three times the search steps."""
@@ -87,7 +87,7 @@ class PricedRelease:
         return tuple(plans or [self.bounded])
 
     @property
-    def strategies(self) -> str:
+    def strategy_names(self) -> str:
         """The bounding strategies of all parts that have measurements, in words."""
         return "; ".join(dict.fromkeys(bounded.strategy.value for bounded in self.measured_plans))
 
@@ -117,7 +117,7 @@ class PricedRelease:
         return tuple(scale for part in self.scales for scale in part if isinstance(scale, (NoisyScale, SampledScale)))
 
     @cached_property
-    def accuracy(self) -> tuple[Fraction, ...]:
+    def compared_half_widths(self) -> tuple[Fraction, ...]:
         """The half-widths at 95 % confidence, by which stored answers are compared."""
         parts = zip(self.others, self.measurements[1:], strict=True)
         scales = chain(self.scales[0], *(part.compared_scales(measurements) for part, measurements in parts))
@@ -151,7 +151,7 @@ def price_release(
     price: Price,
     *,
     others: tuple[OtherPart, ...] = (),
-    requests: WeightedRequest | None = None,
+    requests: WeightedRequests | None = None,
     account: Budget | None = None,
     family: Family | None = None,
     sample: Fraction | None = None,
@@ -169,15 +169,15 @@ def price_release(
     only_selections = not options[0].noisy_measures and not any(part.noisy for part in others)
     if only_selections:  # pure ε pays for them
         families = [*FAMILIES[:1]]
-    noise_price = price if sample is None else price_on_sample(price, sample)
+    noise_price = price if sample is None else price_before_sampling(price, sample)
     candidates = [
         _least_noise_release(options, others, requests, noise_price, candidate_family).on_sample(price, sample)
         for candidate_family in families
         if _compatible_options(options, candidate_family)
     ]
     if not candidates:
-        raise _incompatible_strategy(options[0].strategy)
-    least_noise = min(candidates, key=_log_noise)
+        raise _incompatible_strategy_refusal(options[0].strategy)
+    least_noise = min(candidates, key=_sum_log_half_widths)
     chosen = least_noise if family is not None or least_noise.pure else _prefer_pure(candidates, least_noise, account)
     if not chosen.pure or chosen.selection is not None or not price.delta:  # discovered groups use the δ
         return chosen
@@ -200,7 +200,7 @@ def _explain_unused_delta(chosen: PricedRelease, candidates: Sequence[PricedRele
     gaussian = next((candidate for candidate in candidates if not candidate.pure), None)
     if gaussian is None:
         return "the noise is paid for with ε alone"
-    error_ratio = math.exp((_log_noise(gaussian) - _log_noise(chosen)) / len(chosen.noisy_scales))
+    error_ratio = math.exp((_sum_log_half_widths(gaussian) - _sum_log_half_widths(chosen)) / len(chosen.noisy_scales))
     if error_ratio >= 1:
         return f"Laplace noise needs no δ, and Gaussian noise would have {error_ratio:.3g} times its error"
     comparison = f"Gaussian noise would have {error_ratio:.2g} times the error"
@@ -218,7 +218,7 @@ def _compatible_options(options: Sequence[BoundedPlan], family: Family) -> list[
     return [bounded for bounded in options if bounded.strategy.order in (None, family.order)]
 
 
-def _incompatible_strategy(strategy: Strategy) -> InvalidParameter:
+def _incompatible_strategy_refusal(strategy: Strategy) -> InvalidParameter:
     noise_name, advice = (
         ("Gaussian", "a delta or a rho") if strategy is Strategy.CLIP_L2 else ("Laplace", "mechanism=sf.Laplace")
     )
@@ -244,7 +244,7 @@ def _prefer_pure(candidates: list[PricedRelease], gaussian: PricedRelease, accou
     if laplace is None or account is None or "pure" not in account.remaining or not account.affords(laplace.curve):
         return gaussian
     affordable = account.affords(gaussian.curve)
-    gain = math.exp((_log_noise(laplace) - _log_noise(gaussian)) / len(gaussian.noisy_scales))
+    gain = math.exp((_sum_log_half_widths(laplace) - _sum_log_half_widths(gaussian)) / len(gaussian.noisy_scales))
     if affordable and gain >= 2:
         return gaussian
     comparison = f"Gaussian noise would have {1 / gain:.2g} times the error but end {PURE_TOTAL}"
@@ -254,7 +254,7 @@ def _prefer_pure(candidates: list[PricedRelease], gaussian: PricedRelease, accou
 def _least_noise_release(
     options: Sequence[BoundedPlan],
     others: tuple[OtherPart, ...],
-    asked: WeightedRequest | None,
+    requests: WeightedRequests | None,
     price: Price,
     family: Family,
 ) -> PricedRelease:
@@ -274,7 +274,7 @@ def _least_noise_release(
         [bounded.strategy.value for bounded in compatible if bounded is not chosen] if chosen.noisy_measures else []
     )
     totals = NoisyTotals(chosen)
-    split = split_price((totals, *others), asked, family)
+    split = split_price((totals, *others), requests, family)
     calibrated = _calibrate_to_price(PricedRelease(totals, others, (), (), split, price, ""), family)
     described = (
         chosen if chosen.noisy_measures or not others else calibrated.others[0].bounded
@@ -292,7 +292,7 @@ def _log_sensitivity(bounded: BoundedPlan, family: Family) -> float:
     return sum(math.log(family.norm(scaled.sensitivity) * scaled.unit_value) for scaled in bounded.noisy_measures)
 
 
-def _log_noise(prepared: PricedRelease) -> float:
+def _sum_log_half_widths(prepared: PricedRelease) -> float:
     """Return the sum of the logarithms of all half-widths, by which families of noise are compared."""
     return sum(math.log(float(max(width, Fraction(1, 10**9)))) for width in prepared.half_widths())
 
@@ -323,7 +323,7 @@ def _calibrate_to_price(planned: PricedRelease, family: Family) -> PricedRelease
         return at_strength(NoiseStrength(family, size_without_price=factor))
 
     return scaled_by(
-        least_parameter_by(lambda factor: price.shortfall(scaled_by(factor).curve), str(price), _PRECISION)
+        least_parameter_by(lambda factor: price.log_excess(scaled_by(factor).curve), str(price), _PRECISION)
     )
 
 

@@ -30,7 +30,7 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.release import releasing
 from sfumato.release.answers.receipts import Receipt, describe_charged_periods, describe_period_guarantee
 from sfumato.release.measurement import Batch
-from sfumato.release.payers import AccountPayer, Purchase
+from sfumato.release.payers import AccountPayer, PurchaseTerms
 from sfumato.release.prices import Price, warn_if_weak
 from sfumato.release.releasing import Progress, ReleaseRequest, ReleaseStrategy, StoredResult
 from sfumato.version import __version__
@@ -197,7 +197,7 @@ def release_or_find(
 
     ``skip_dry_run`` says that the caller has done it already; it reads no data, so once is enough.
     """
-    _require_paid(kind.batch, context)
+    _require_charged_periods(kind.batch, context)
     data = context.engine.identity()
     request = ReleaseRequest(question, plan.current, data, context.analyst, call.request_id, plan.former)
     result, lookup = releasing.find_stored(kind, request, context.account, fresh=call.fresh)
@@ -249,7 +249,7 @@ def check_dry_run(
 
 def make_receipt(
     result: StoredResult[Any],
-    bought: Purchase,
+    bought: PurchaseTerms,
     mechanisms: tuple[str, ...],
     *,
     question: str,
@@ -296,9 +296,9 @@ def remaining_budget_text(statement: AccountStatement) -> str:
     return statement.analyst_budget.remaining_words_with(statement.budget)
 
 
-def _require_paid(batch: Batch, here: ReleaseContext) -> None:
+def _require_charged_periods(batch: Batch, context: ReleaseContext) -> None:
     """Refuse to read periods other than those whose accounts are charged, where every period has its own account."""
-    policy, account = here.policy, here.account
+    policy, account = context.policy, context.account
     if policy.per is None:
         return
     periods = account_periods.parse_periods(account.periods, policy.per)

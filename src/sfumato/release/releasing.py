@@ -73,7 +73,7 @@ class ReleaseStrategy(Protocol[T]):
         """
         ...
 
-    def dry_run_result(self) -> T:
+    def result_at_extreme_totals(self) -> T:
         """Return what ``draw`` returns for totals at the ends of their ranges, without data."""
         ...
 
@@ -141,7 +141,9 @@ def find_stored(
         former_plan=request.former_plan,
     )
     stored_answer = lookup.answer
-    return None if stored_answer is None else replace(_decode(stored_answer), statement=lookup.statement), lookup
+    return None if stored_answer is None else replace(
+        _decode_stored_answer(stored_answer), statement=lookup.statement
+    ), lookup
 
 
 def dry_run(kind: ReleaseStrategy[T], statement: AccountStatement | None = None) -> StoredResult[T]:
@@ -149,7 +151,7 @@ def dry_run(kind: ReleaseStrategy[T], statement: AccountStatement | None = None)
     back is refused here, before the charge.
     """
     entries.write_widths(entries.checked_widths(_written_accuracy(kind)))
-    body = codec.dumps(kind.dry_run_result())
+    body = codec.dumps(kind.result_at_extreme_totals())
     if len(body) > entries.MAX_BODY_LENGTH:
         rule = (
             f"the answer is too large to store: {len(body):,} characters of JSON, and at most "
@@ -177,12 +179,14 @@ def release(
     """
     progress("checking")
     with _bind(engine, kind.readings, seconds) as opened:
-        return _buy(kind, request, payer, engine, opened, fresh=fresh, seconds=seconds, progress=progress)
+        return _charge_read_and_store(
+            kind, request, payer, engine, opened, fresh=fresh, seconds=seconds, progress=progress
+        )
 
 
-def _buy(
+def _charge_read_and_store(
     kind: ReleaseStrategy[T],
-    asked: ReleaseRequest,
+    request: ReleaseRequest,
     payer: Payer,
     engine: Reader,
     opened: OpenReading,
@@ -193,26 +197,26 @@ def _buy(
 ) -> StoredResult[T]:
     """Charge the bound readings, read them, draw the noise and store the result."""
     progress("charging")
-    paying = payer.ask(asked.entry(kind.batch), kind.required_accuracy, fresh=fresh)
+    payment = payer.ask(request.entry(kind.batch), kind.required_accuracy, fresh=fresh)
     try:
-        stored_answer = paying.begin(seconds, lambda: progress("waiting for the answer to the same question"))
+        stored_answer = payment.begin(seconds, lambda: progress("waiting for the answer to the same question"))
         if stored_answer is not None:
-            return _decode(stored_answer)
-        drawn = kind.draw(_reader(engine, opened, seconds, progress))
+            return _decode_stored_answer(stored_answer)
+        drawn = kind.draw(_timed_reader(engine, opened, seconds, progress))
         body = codec.dumps(drawn)
         progress("writing down")
-        line = payer.answer(paying.line, body, _written_accuracy(kind))
+        line = payer.answer(payment.line, body, _written_accuracy(kind))
         return StoredResult(drawn, line.number, line.time, line.hash, free=False)
     except BaseException as error:
         # One fixed refusal for any failure after the charge, Ctrl-C included: the cause may depend on private rows.
-        if not paying.is_charged():
+        if not payment.is_charged():
             raise
         with suppress(Exception):
             progress("stopping")
-        paying.stop()
-        if isinstance(error, LedgerInDoubt) and error.first <= paying.line.number <= error.last:
+        payment.stop()
+        if isinstance(error, LedgerInDoubt) and error.first <= payment.line.number <= error.last:
             raise  # no row was read
-        raise Unanswered(paying.line.number) from None
+        raise Unanswered(payment.line.number) from None
 
 
 def _bind(engine: Reader, readings: Sequence[PlanReading[Any]], seconds: float | None) -> OpenReading:
@@ -239,7 +243,7 @@ def _bind(engine: Reader, readings: Sequence[PlanReading[Any]], seconds: float |
     return opened
 
 
-def _reader(engine: Reader, opened: OpenReading, seconds: float | None, progress: Progress) -> Read:
+def _timed_reader(engine: Reader, opened: OpenReading, seconds: float | None, progress: Progress) -> Read:
     """Return a function that executes readings within the time that is left, each with a fresh key for its rows; all
     of them read the same secret sample of units, where their plans read one.
     """
@@ -258,7 +262,7 @@ def _reader(engine: Reader, opened: OpenReading, seconds: float | None, progress
     return read
 
 
-def _decode(stored_answer: StoredAnswer) -> StoredResult[T]:
+def _decode_stored_answer(stored_answer: StoredAnswer) -> StoredResult[T]:
     body = stored_answer.body
     value = cast("T", codec.loads(body, longest=len(body)))  # from our own ledger line, so any length is trusted
     return StoredResult(value, stored_answer.number, stored_answer.time, stored_answer.hash, free=True)
@@ -270,7 +274,7 @@ def interrupt_after(engine: Reader, seconds: float | None) -> Iterator[None]:
     if seconds is None:
         yield
         return
-    deadline, watch = Deadline(engine, seconds), deadlines.watch()
+    deadline, watch = Deadline(engine, seconds), deadlines.process_deadline_watch()
     try:
         watch.add(deadline)
         yield

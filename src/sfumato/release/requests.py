@@ -75,7 +75,7 @@ class PriceRequest:
         if self.weights is not None and not isinstance(self.weights, Mapping):
             raise InvalidParameter("weights", self.weights, 'a mapping from columns to numbers, such as {"visits": 2}')
 
-    def result_weights(self, finish: Finish, results: int) -> tuple[Fraction, ...]:
+    def result_weights(self, finish: Finish, result_count: int) -> tuple[Fraction, ...]:
         """Return the weight of each result: that of the heaviest column computed from it."""
         column_weights = self.weights or {}
         results_by_column = {output.name: _result_indices(output.expression, finish) for output in finish.outputs}
@@ -88,7 +88,7 @@ class PriceRequest:
         weights = {name: exact(weight, f"weights {name}", POSITIVE) for name, weight in column_weights.items()}
         return tuple(
             max([weights[name] for name in weights if index in results_by_column[name]], default=Fraction(1))
-            for index in range(results)
+            for index in range(result_count)
         )
 
     @property
@@ -173,9 +173,9 @@ class RequestedSeries:
         try:
             opened = self.open(hold, seconds=0)
         except AnswerPending:
-            raise refuse_second_session() from None
+            raise second_session_refusal() from None
         if isinstance(opened, StoredAnswer):
-            raise refuse_second_session()
+            raise second_session_refusal()
         return opened
 
     def finish(self, tab: Tab, result: WrittenSeries) -> None:
@@ -206,7 +206,7 @@ def require_same_ranges(receipts: Sequence[Receipt], confidence: Number, *, join
         raise InvalidParameter("joint", joint, rule, fix="ask with the same joint")
 
 
-def refuse_second_session() -> RequestDiffers:
+def second_session_refusal() -> RequestDiffers:
     """Return the refusal to open a session again: its secret state is in the process that opened it."""
     return RequestDiffers(
         "this request id has already opened a session, and only the process that opened it can ask it questions",

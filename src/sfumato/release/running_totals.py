@@ -29,11 +29,11 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
-from sfumato.release.answers.answer_pictures import caption_lines, key_column, line_chart, notes
+from sfumato.release.answers.answer_pictures import altair_line_chart, caption_lines, key_column, mark_notes
 from sfumato.release.comparisons import GroupTotalsRelease
 from sfumato.release.measurement import Batch
 from sfumato.release.parts.scales import ONE_GROUP, GroupKeys
-from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
+from sfumato.release.payers import NOT_BOUGHT, PurchaseTerms, purchase_terms
 from sfumato.release.prices import Price
 
 Floats = NDArray[np.float64]
@@ -96,14 +96,14 @@ def _unit_scale_widths(factorisation: Factorisation, failure_probability: float)
 
 @codec.serialisable("running-measured")
 @dataclass(frozen=True)
-class RunningMeasured:
+class NoisyRunningTotals:
     """Noisy running totals with the keys of their rows, and the terms of their purchase."""
 
     noise: RunningNoise
     totals: tuple[float, ...]
     """In the measure's own unit: one series after the other, each in the order of its periods."""
     keys: GroupKeys = ONE_GROUP
-    purchase: Purchase = NOT_BOUGHT
+    purchase: PurchaseTerms = NOT_BOUGHT
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "totals", tuple(codec.parse_float(total, "totals") for total in self.totals))
@@ -111,12 +111,12 @@ class RunningMeasured:
             raise InvalidParameter("totals", len(self.totals), "a number for each period of each series")
 
     @property
-    def series(self) -> int:
+    def series_count(self) -> int:
         return len(self.totals) // len(self.noise.lengths)
 
 
 @dataclass(frozen=True)
-class RunningDraw(GroupTotalsRelease[RunningMeasured]):
+class RunningTotalsRelease(GroupTotalsRelease[NoisyRunningTotals]):
     """The release of running totals: discrete noise on encoded totals, decoded per period."""
 
     batch: Batch
@@ -124,7 +124,7 @@ class RunningDraw(GroupTotalsRelease[RunningMeasured]):
     groups: tuple[GroupKey, ...]
     """One series after the other, each in the order of its periods."""
     types: tuple[Type, ...]
-    total: Price
+    price: Price
     version: str
     reason: str
 
@@ -138,13 +138,13 @@ class RunningDraw(GroupTotalsRelease[RunningMeasured]):
         widths = self.noise.widths()
         return {"worst": _format_width(widths.max()), "typical": _format_width(np.sqrt((widths**2).mean()))}
 
-    def draw_from(self, totals: Integers) -> RunningMeasured:
+    def draw_from(self, totals: Integers) -> NoisyRunningTotals:
         (measurement,) = self.batch.measurements
         noisy_encoded = measurement.draw(measurement.reading.extract(totals)).astype(np.float64)
         decoder = self.noise.factorisation.decoder
         running_totals = noisy_encoded.reshape(-1, decoder.shape[1]) @ decoder.T * float(self.noise.unit_value)
-        terms = purchase([self.batch.bounded], self.total, self.version)
-        return RunningMeasured(self.noise, tuple(running_totals.reshape(-1).tolist()), self._keys, terms)
+        terms = purchase_terms([self.batch.bounded], self.price, self.version)
+        return NoisyRunningTotals(self.noise, tuple(running_totals.reshape(-1).tolist()), self._keys, terms)
 
     @property
     def _keys(self) -> GroupKeys:
@@ -173,14 +173,14 @@ class RunningAnswer(Answer):
         periods = key_column(self.period, self.column(self.period))
         charts = [self.chart_data(column)]
         return save_if_path(
-            draw_lines(charts, periods, series_keys, caption_lines(self.receipt), notes(charts, self.above)), path
+            draw_lines(charts, periods, series_keys, caption_lines(self.receipt), mark_notes(charts, self.above)), path
         )
 
     def to_altair(self) -> Any:
         """Return the lines and their bands as an Altair chart."""
         (column,) = self.intervals
         axis_type = "Q" if self.types[self.columns.index(self.period)] is Type.INTEGER else "T"
-        return line_chart([*self._series_charts(column)], axis_type)
+        return altair_line_chart([*self._series_charts(column)], axis_type)
 
     def _series_charts(self, column: str) -> list[ChartData]:
         all_rows = self.chart_data(column)

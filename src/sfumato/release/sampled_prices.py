@@ -26,14 +26,14 @@ import math
 from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
-from sfumato.release.parts.question_parts import rounded_down
+from sfumato.release.parts.question_parts import rounded_down_to_13_digits
 from sfumato.release.prices import Price
 
 _MAX_EPSILON = 400
 """Beyond this a loss on a sample is not told from a failure."""
 
 
-def price_on_sample(price: Price, rate: Fraction) -> Price:
+def price_before_sampling(price: Price, rate: Fraction) -> Price:
     """Return the price that a release over all units may have, so that on the sample it has this one.
 
     ε is rounded down by more than the logarithms err.
@@ -43,8 +43,8 @@ def price_on_sample(price: Price, rate: Fraction) -> Price:
     if price.epsilon > _MAX_EPSILON:
         rule = f"at most {_MAX_EPSILON} for a release on a sample"
         raise InvalidParameter("epsilon", float(price.epsilon), rule, fix="leave out sample (--sample)")
-    epsilon = rounded_down(
-        Fraction(_log_amplified_growth(float(price.epsilon), float(rate))) * (1 - Fraction(1, 10**12))
+    epsilon = rounded_down_to_13_digits(
+        Fraction(_epsilon_before_sampling(float(price.epsilon), float(rate))) * (1 - Fraction(1, 10**12))
     )
     delta = price.delta / rate
     if delta >= 1:
@@ -53,6 +53,6 @@ def price_on_sample(price: Price, rate: Fraction) -> Price:
     return Price(epsilon, delta)
 
 
-def _log_amplified_growth(epsilon: float, rate: float) -> float:
+def _epsilon_before_sampling(epsilon: float, rate: float) -> float:
     """Compute ln(1 + (e^ε − 1)/q)."""
     return math.log1p(math.expm1(epsilon) / rate)

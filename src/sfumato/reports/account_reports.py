@@ -54,14 +54,28 @@ from sfumato.publish.marginals.measuring import PublishedMarginals, noise_words
 from sfumato.publish.synopsis import Synopsis
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
-from sfumato.release.answers.answer_pages import answer_parts, render_attacker, render_limitations, render_protection
+from sfumato.release.answers.answer_pages import (
+    render_answer_sections,
+    render_belief_changes,
+    render_limitations,
+    render_protection,
+)
 from sfumato.release.answers.receipts import describe_period_guarantee
-from sfumato.release.answers.web_pages import HtmlPage, block, bullet_list, escape, facts, figure, paragraph, table
+from sfumato.release.answers.web_pages import (
+    HtmlPage,
+    bullet_list,
+    escape_html,
+    fact_boxes,
+    figure,
+    paragraph,
+    preformatted_block,
+    table,
+)
 from sfumato.release.measured import NoisyMeasurements
-from sfumato.release.payers import Purchase
+from sfumato.release.payers import PurchaseTerms
 from sfumato.release.proposal import make_receipt
 from sfumato.release.releasing import StoredResult, ignore_progress
-from sfumato.release.running_totals import RunningMeasured
+from sfumato.release.running_totals import NoisyRunningTotals
 from sfumato.version import __version__
 
 T = TypeVar("T")
@@ -90,7 +104,7 @@ class Rebuilder:
         if measured is not None:
             proposal = self._asked(question, line.plan, measured.value.purchase, lambda parsed: parsed)
             return None if proposal is None else proposal.build_answer(measured, DEFAULT_CONFIDENCE, joint=False)
-        running = self._read_result(line, RunningMeasured)
+        running = self._read_result(line, NoisyRunningTotals)
         if running is None:
             return None
         totals = self._asked(
@@ -119,7 +133,7 @@ class Rebuilder:
         bounds = self._read_result(line, Bounds)
         if bounds is not None:
             return f"Private bounds: {bounds.value.words()}."
-        if self._read_result(line, NoisyMeasurements) is None and self._read_result(line, RunningMeasured) is None:
+        if self._read_result(line, NoisyMeasurements) is None and self._read_result(line, NoisyRunningTotals) is None:
             return STEP_OF_RELEASE
         return POLICY_CHANGED
 
@@ -131,7 +145,7 @@ class Rebuilder:
         value = codec.loads_as(kind, body, longest=len(body))
         return StoredResult(value, line.number, line.time, line.hash, free=False)
 
-    def _asked(self, text: str, plan: str, purchase: Purchase, propose: Callable[[Question], P]) -> P | None:
+    def _asked(self, text: str, plan: str, purchase: PurchaseTerms, propose: Callable[[Question], P]) -> P | None:
         """Parse the question with the limits it was bought under; return the proposal whose plan hash is the line's."""
         try:
             query = parse(text, self.catalog)
@@ -470,7 +484,7 @@ def report_page(account_report: AccountReport, title: str | None = None) -> Html
     name = title or f"What was asked about {_plural(account_report.unit.name)}, and what it could reveal"
     protection = render_protection(str(account_report.unit), account_report.neighbours.value)
     sections = [
-        f"<h1>{escape(name)}</h1>{_summary_facts(account_report)}",
+        f"<h1>{escape_html(name)}</h1>{_summary_facts(account_report)}",
         f"<h2>Who is protected</h2>{protection}{_period_paragraph(account_report)}",
         f"<h2>What was asked, and the answers</h2>{''.join(_question_section(account_report))}",
         f"<h2>What it cost</h2>{''.join(_cost_section(account_report))}",
@@ -490,7 +504,7 @@ def _plural(name: str) -> str:
 def _summary_facts(account: AccountReport) -> str:
     answered = sum(each.answer_line is not None for each in account.questions)
     delta = f", δ = {format_probability(account.lifetime_guarantee.delta)}" if account.lifetime_guarantee.delta else ""
-    return facts(
+    return fact_boxes(
         [
             (str(account.unit), "is protected"),
             (
@@ -541,22 +555,22 @@ def _question_section(account: AccountReport) -> Iterator[str]:
 
 
 def _question_card(question: ReportedQuestion) -> str:
-    heading = f"<h3>Line {question.number}, {question.day}: {escape(question.cost)}</h3>"
+    heading = f"<h3>Line {question.number}, {question.day}: {escape_html(question.cost)}</h3>"
     if question.answer is not None:
-        rendered = "".join(answer_parts(question.answer))
+        rendered = "".join(render_answer_sections(question.answer))
     elif question.synopsis is not None:
         rendered = "".join(_synopsis_section(question.synopsis))
     elif question.answer_line is not None:
         rendered = paragraph(question.note)
     else:
         rendered = paragraph("This line has no answer of its own.", "quiet")
-    text_block = block(cleandoc(question.question or ""))
+    text_block = preformatted_block(cleandoc(question.question or ""))
     return f'<section class="card">{heading}{text_block}{rendered}{_salt_paragraph(question)}</section>'
 
 
 def _salt_paragraph(question: ReportedQuestion) -> str:
     words = f"salt {question.salt}; SHA-256 of the salt, a NUL and the question as the bundle has it: {question.hash}"
-    return f'<p class="quiet hash">{escape(words)}</p>'
+    return f'<p class="quiet hash">{escape_html(words)}</p>'
 
 
 def _steps_card(steps: list[ReportedQuestion]) -> str:
@@ -564,7 +578,7 @@ def _steps_card(steps: list[ReportedQuestion]) -> str:
     first, last = steps[0].number, steps[-1].number
     heading = f"<h3>Lines {first} to {last}, {steps[0].day}: {len(steps):,} steps</h3>"
     if len(steps) == 1:
-        heading = f"<h3>Line {first}, {steps[0].day}: {escape(steps[0].cost)}</h3>"
+        heading = f"<h3>Line {first}, {steps[0].day}: {escape_html(steps[0].cost)}</h3>"
     step_list = "".join(
         paragraph(f"Line {step.number}, {step.cost}: {step.question}") + _salt_paragraph(step) for step in steps
     )
@@ -587,7 +601,7 @@ def _hidden_list(hidden: list[ReportedQuestion]) -> Iterator[str]:
     for question in hidden:
         noun = _KINDS[question.kind]
         status = "" if question.answer_line or question.kind == "tab-open" else ", not answered"
-        words = escape(f"Line {question.number}, {question.day}: {noun}{status}, {question.cost}")
+        words = escape_html(f"Line {question.number}, {question.day}: {noun}{status}, {question.cost}")
         yield f"<li>{words}<br><code class=hash>{question.hash}</code></li>"
     yield "</ul>"
 
@@ -624,7 +638,7 @@ def _spending_history(account: AccountReport) -> list[SpendingPoint]:
 
 def _attacker_section(account: AccountReport) -> str:
     scope = "everything that this account has answered and will ever answer"
-    return render_attacker(account.lifetime_guarantee, account.neighbours.value, scope)
+    return render_belief_changes(account.lifetime_guarantee, account.neighbours.value, scope)
 
 
 def _verification_section(account: AccountReport) -> str:
@@ -646,9 +660,9 @@ def _verification_section(account: AccountReport) -> str:
             ],
             ordered=True,
         )
-        + block("sfumato verify bundle.zip --key owner.key.pub")
+        + preformatted_block("sfumato verify bundle.zip --key owner.key.pub")
         + paragraph("It reports what is proved and what is not. An auditor with access to the ledger can check more:")
-        + block("sfumato ledger verify sfumato.ledger\nsfumato verify bundle.zip --policy policy.toml")
+        + preformatted_block("sfumato ledger verify sfumato.ledger\nsfumato verify bundle.zip --policy policy.toml")
         + table(
             ("on this page", "is proved by"),
             [

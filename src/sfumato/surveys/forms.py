@@ -502,7 +502,7 @@ class FormManifest:
 
 def form_bytes(form: Form) -> bytes:
     """Return the bytes of a form's file."""
-    return sealed_files.to_bytes(FormManifest(_FORMAT, sealed_files.hashes(), form))
+    return sealed_files.to_bytes(FormManifest(_FORMAT, sealed_files.member_hashes(), form))
 
 
 def form(path: str | os.PathLike[str]) -> Form:

@@ -22,7 +22,7 @@ from sfumato.curator.proposals.marginals import MarginalsProposal
 from sfumato.errors import InvalidParameter, LedgerDamaged, Unsupported
 from sfumato.ledger import Account, Publication
 from sfumato.plan.canonical import PlanKey
-from sfumato.publish.marginals.measuring import MarginalsDraw
+from sfumato.publish.marginals.measuring import MarginalsRelease
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
 
@@ -414,7 +414,7 @@ def test_lines_are_read_once_by_a_process(curator: sf.Curator, monkeypatch: pyte
 def test_old_lines_without_columns_answer_too(curator: sf.Curator, monkeypatch: pytest.MonkeyPatch) -> None:
     proposal = curator.marginals("people", SETS)
     former = PlanKey(proposal.plan_key.former, "")
-    monkeypatch.setattr(MarginalsDraw, "written_accuracy", property(lambda self: self.required_accuracy))
+    monkeypatch.setattr(MarginalsRelease, "written_accuracy", property(lambda self: self.required_accuracy))
     monkeypatch.setattr(MarginalsProposal, "plan_key", former)
     best = proposal.release(rho=RHO)
     monkeypatch.undo()

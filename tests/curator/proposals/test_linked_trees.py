@@ -176,7 +176,9 @@ def test_an_edited_file_of_several_tables_is_refused(hospital: sf.SyntheticTable
         path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         with pytest.raises(SynopsisDamaged):
             sf.synopsis(path)
-    manifest = TablesManifest(1, sealed_files.hashes({"models.zip": b""}), hospital.links, Price(1), hospital.receipt)
+    manifest = TablesManifest(
+        1, sealed_files.member_hashes({"models.zip": b""}), hospital.links, Price(1), hospital.receipt
+    )
     path.write_bytes(sealed_files.to_bytes(manifest, {"models.zip": b""}))
     with pytest.raises(SynopsisDamaged, match="a model of each table"):
         sf.synopsis(path)

@@ -221,7 +221,7 @@ def test_samples_do_not_refute_the_promise_and_refute_noise_for_a_release_of_eac
 def test_what_is_charged_keeps_the_price(clinic: sf.Curator, price: Any) -> None:
     for family in (None, sf.Gaussian) if "delta" in price else (None,):
         draw = clinic.running(VISITS)._strategy_at(_price(price), family)
-        assert draw.total.kept_by(draw.batch.curve)
+        assert draw.price.is_satisfied_by(draw.batch.curve)
     less = clinic.running(VISITS)._strategy_at(
         _price({k: v if k == "delta" else float(v) / 2 for k, v in price.items()}), None
     )

@@ -41,7 +41,7 @@ from sfumato.publish.marginals.measuring import encode_integers
 from sfumato.publish.synthesis.candidates import NoisyCells
 from sfumato.publish.synthesis.released import ReleasedSynthesis
 from sfumato.publish.synthesis.state import SynthesisState
-from sfumato.publish.tab_steps import Choice, ChooseStep, MeasureStep
+from sfumato.publish.tab_steps import ChooseStep, ChosenCandidate, MeasureStep
 from sfumato.release.prices import Price
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
@@ -369,9 +369,9 @@ def test_on_neighbours_the_same_noise_takes_the_same_course(
         read.append(int(counts.sum()))
         return NoisyCells(encode_integers(np.arange(counts.size, dtype=np.int64) * 31 % 17))
 
-    def chosen(step: ChooseStep, reading: Any) -> Choice:
+    def chosen(step: ChooseStep, reading: Any) -> ChosenCandidate:
         scores = step.scores.extract(reading(step.readings[0]))
-        return Choice(7 * len(step.scores.views) // 11 if scores.size else -1)
+        return ChosenCandidate(7 * len(step.scores.views) // 11 if scores.size else -1)
 
     monkeypatch.setattr(MeasureStep, "draw", measured)
     monkeypatch.setattr(ChooseStep, "draw", chosen)

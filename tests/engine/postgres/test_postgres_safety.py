@@ -56,7 +56,10 @@ def test_found_keys_of_neighbours_differ_by_at_most_the_claim(server: Place, uni
 def test_across_tables_there_is_one_outcome(server: Place, how: str, tmp_path: Path) -> None:
     relation, *every = how.split()
     town = towns.town(Random(5), *every)
-    chosen = {"one person": town.added["random"], **{name: town.tables()[name] for name in ("", "many rows", "nulls")}}
+    chosen = {
+        "one person": town.added["random"],
+        **{name: town.tables()[name] for name in ("", "many rows", "nulls")},
+    }
     curators = [
         Curator(server.moved(towns.policy(rows, relation, *every)), tmp_path / f"{index}.ledger")
         for index, rows in enumerate(chosen.values())

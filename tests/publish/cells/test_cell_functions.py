@@ -17,7 +17,7 @@ from sfumato.errors import Unsupported
 from sfumato.plan.values.expressions import columns
 from sfumato.plan.values.functions import FUNCTIONS
 from sfumato.policy import Type
-from sfumato.publish.cells.cell_functions import _FUNCTIONS, evaluate
+from sfumato.publish.cells.cell_functions import _FUNCTIONS, evaluate_on_cells
 from sfumato.publish.cells.cell_values import CellOutcomes, CellTexts, PossibleTruths, ValueRanges, enclosing_doubles
 
 NUMBERS = [
@@ -135,7 +135,7 @@ def names_of(text: str) -> list[str]:
 def evaluated(text: str, pairs: list[dict[str, tuple[Any, Any]]]) -> CellOutcomes:
     expression = read(text)
     given = {each: cells(each.name, [row[each.name] for row in pairs]) for each in columns(expression)}  # type: ignore[union-attr]
-    return evaluate(expression, given, 1)
+    return evaluate_on_cells(expression, given, 1)
 
 
 def number(value: Any) -> float:

@@ -30,7 +30,7 @@ ATTRIBUTES = (attribute("a", 2), attribute("b", 3), attribute("c", 4))
 def whole(place: int, *, nullable: bool = False) -> GroupKeyCells:
     size = ATTRIBUTES[place].size
     codes = np.where(np.arange(size) < size - (not nullable), np.arange(size), -1)
-    return GroupKeyCells((place,), codes, tuple(f"{place}{code}" for code in range(size)), whole=True)
+    return GroupKeyCells((place,), codes, tuple(f"{place}{code}" for code in range(size)), is_whole_attribute=True)
 
 
 def joined(axes: tuple[int, ...], codes: Any, values: str, undecided: Any = None) -> GroupKeyCells:
@@ -109,13 +109,13 @@ def test_a_column_has_its_cells_as_values() -> None:
     for nullable, codes in ((False, [0, -1]), (True, [0, 1])):
         key = column(Domain("text", values=("a0",), nullable=nullable))
         found = evaluate_group_key(key, (0,), cells, ATTRIBUTES[0])
-        assert (found.codes.tolist(), found.values, found.whole) == (codes, ("a0", None), True)
+        assert (found.codes.tolist(), found.values, found.is_whole_attribute) == (codes, ("a0", None), True)
 
 
 def test_values_of_a_key_in_cells() -> None:
     texts = CellTexts(np.array(["q", "p", None, "q"], object), np.zeros(4, bool))
     found = evaluate_group_key(call("UPPER", TEXT), (2,), texts, None)
-    assert (found.values, found.codes.tolist(), found.whole, found.undecided) == (
+    assert (found.values, found.codes.tolist(), found.is_whole_attribute, found.undecided) == (
         ("q", "p", None),
         [0, 1, -1, 0],
         False,
@@ -162,14 +162,14 @@ def test_labels_of_cells() -> None:
     numbers = Attribute(
         "n", "integer", (ListedCell(0), ListedCell(1), RangeCell(0, 10), RangeCell(10, 12, True), OtherCell())
     )
-    assert groups._cell_labels(numbers) == [0, 1, 2, 10, None]
+    assert groups._cell_key_values(numbers) == [0, 1, 2, 10, None]
     taken = Attribute(
         "n", "integer", (ListedCell(10), ListedCell(11), ListedCell(12), RangeCell(10, 12, True), OtherCell())
     )
-    assert groups._cell_labels(taken)[3] == 12
+    assert groups._cell_key_values(taken)[3] == 12
     texts = Attribute("t", "text", (ListedCell("x"), GroupCell(("y", "z")), OtherCell()))
-    assert groups._cell_labels(texts)[0] == "x"
-    assert str(groups._cell_labels(texts)[1]).startswith("one of")
+    assert groups._cell_key_values(texts)[0] == "x"
+    assert str(groups._cell_key_values(texts)[1]).startswith("one of")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from sfumato.errors import SynopsisDamaged
 from sfumato.ledger import Charged
 from sfumato.mechanisms import Gaussian
 from sfumato.publish.files import model_files
-from sfumato.publish.files.sealed_files import MANIFEST, build_zip, digest, iterate_members, seal_manifest
+from sfumato.publish.files.sealed_files import MANIFEST, build_zip, iterate_members, seal_manifest, sha256_hex
 from sfumato.publish.synthetic import Synthetic
 from sfumato.release.prices import Price
 
@@ -79,7 +79,7 @@ def rewritten(change: Any, potentials: Any = None) -> bytes:
     change(manifest)
     written = model_files._POTENTIALS.to_bytes
     numbers = members["potentials.arrow"] if potentials is None else written(np.array(potentials, float))
-    manifest["members"] = {"potentials.arrow": digest(numbers), MANIFEST: ""}
+    manifest["members"] = {"potentials.arrow": sha256_hex(numbers), MANIFEST: ""}
     text = seal_manifest(json.dumps(manifest, separators=(",", ":")))
     return build_zip({MANIFEST: text.encode(), "potentials.arrow": numbers})
 

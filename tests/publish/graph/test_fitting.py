@@ -163,12 +163,12 @@ def test_zeros_that_leave_nothing_are_refused(zeros: list[tuple[tuple[int, ...],
     with pytest.raises(InvalidParameter, match="at least one combination possible"):
         fit_model([], SIZES, TOTAL, zeros=zeros)
     with pytest.raises(InvalidParameter, match="at least one combination possible"):
-        fitting.check_zeros(zeros, SIZES)
+        fitting.require_some_possible_cell(zeros, SIZES)
 
 
 def test_zeros_that_leave_something_are_accepted() -> None:
     zeros = [((0,), np.array([True, True, False]))]
-    fitting.check_zeros(zeros, SIZES)
+    fitting.require_some_possible_cell(zeros, SIZES)
     whole = joint(fit_model([], SIZES, TOTAL, zeros=zeros))
     assert whole[:2].sum() == 0
     assert whole[2].sum() == pytest.approx(TOTAL)

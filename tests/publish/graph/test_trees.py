@@ -42,7 +42,7 @@ def test_the_predicted_size_is_that_of_the_tree(world: tuple[tuple[int, ...], li
     sizes, sets = world
     tree = JunctionTree.of(sets, sizes)
     cells = sum(math.prod(sizes[place] for place in clique) for clique in tree.cliques)
-    assert predicted_cells(sets, sizes) == tree.cells(sizes) == cells
+    assert predicted_cells(sets, sizes) == tree.cell_count(sizes) == cells
     assert predicted_bytes(sets, sizes) >= 8 * cells
 
 

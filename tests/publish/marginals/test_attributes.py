@@ -81,7 +81,7 @@ def test_a_difference_gives_back_what_it_was_made_of() -> None:
     """Counts are the sum over levels of what is spread, whatever the parts."""
     rng = np.random.default_rng(2)
     for own in leveled():
-        chain = own.chain
+        chain = own.hierarchy
         counts = rng.integers(0, 100, own.size)
         found = counts.sum() * chain.shares
         for each in chain.differences:

@@ -21,7 +21,7 @@ WORLDS = [attributes(sizes) for sizes in SIZES] + [leveled()[1:3], leveled()[:2]
 
 def matrix(block: Block, own: Attributes, grid: int = 1) -> np.ndarray:
     """What is measured, column by column: of one row in each cell."""
-    sizes = [own[place].size for place in blocks.places(block)]
+    sizes = [own[place].size for place in blocks.block_places(block)]
     found = []
     for cell in np.ndindex(*sizes):
         marginal = np.zeros(sizes, np.int64)
@@ -38,12 +38,12 @@ def every_block(own: Attributes) -> list[Block]:
 def test_without_levels_a_block_is_the_projection_times_its_scale(sizes: tuple[int, ...]) -> None:
     own = attributes(sizes)
     for block in every_block(own):
-        s = blocks.scale(block, own)
-        assert s == math.prod(sizes[place] for place in blocks.places(block))
+        s = blocks.block_scale(block, own)
+        assert s == math.prod(sizes[place] for place in blocks.block_places(block))
         exact = matrix(block, own)
-        assert np.allclose(exact.astype(float), s * average(sizes, blocks.places(block)), atol=1e-9)
-        p = math.prod((1 - Fraction(1, sizes[place]) for place in blocks.places(block)), start=Fraction(1))
-        assert blocks.squared_length(block, own) == p
+        assert np.allclose(exact.astype(float), s * average(sizes, blocks.block_places(block)), atol=1e-9)
+        p = math.prod((1 - Fraction(1, sizes[place]) for place in blocks.block_places(block)), start=Fraction(1))
+        assert blocks.squared_row_change(block, own) == p
         assert {sum(each**2 for each in column) for column in exact.T} == {p * s**2}
 
 
@@ -58,12 +58,12 @@ def test_no_unit_moves_a_block_by_more_than_its_sensitivity(own: Attributes, gri
     most = 5
     for block in every_block(own):
         columns = matrix(block, own, grid).T * most
-        added = blocks.sensitivity(block, own, most, grid)
+        added = blocks.block_sensitivity(block, own, most, grid)
         assert max(sum(map(abs, each)) for each in columns) <= added.total
         assert max(max(map(abs, each)) for each in columns) == added.per_group
         assert max(sum(each**2) for each in columns) == added.squares
-        assert added.groups == math.prod(blocks.shape(block, own))
-        moved = blocks.sensitivity(block, own, most, grid, "replace")
+        assert added.groups == math.prod(blocks.block_shape(block, own))
+        moved = blocks.block_sensitivity(block, own, most, grid, "replace")
         assert moved.neighbours is Neighbours.REPLACE
         pairs = [one - other for one, other in itertools.combinations(columns, 2)] + list(columns)
         mixed = (columns[0] + columns[-1]) / 2 - columns[len(columns) // 2]
@@ -80,24 +80,24 @@ def test_the_bound_under_replacement_is_attained_without_levels(sizes: tuple[int
     for block in every_block(own)[1:]:
         columns = matrix(block, own).T
         most = max(sum((one - other) ** 2) for one, other in itertools.combinations(columns, 2))
-        assert blocks.sensitivity(block, own, 1, 1, "replace").squares == most
+        assert blocks.block_sensitivity(block, own, 1, 1, "replace").squares == most
 
 
 def test_the_total_moves_by_a_whole_unit_or_not_at_all() -> None:
     own = attributes((2, 3))
-    assert blocks.sensitivity((), own, 7, 2, "replace").squares == 14**2
-    assert blocks.sensitivity((), own, 7, 2, "replace", fixed_total=True).squares == 0
-    assert blocks.sensitivity((), own, 7, 2, fixed_total=True).squares == 14**2
-    assert blocks.sensitivity(((0, 1),), own, 7, 1, "replace", fixed_total=True).squares > 0
+    assert blocks.block_sensitivity((), own, 7, 2, "replace").squares == 14**2
+    assert blocks.block_sensitivity((), own, 7, 2, "replace", fixed_total=True).squares == 0
+    assert blocks.block_sensitivity((), own, 7, 2, fixed_total=True).squares == 14**2
+    assert blocks.block_sensitivity(((0, 1),), own, 7, 1, "replace", fixed_total=True).squares > 0
 
 
 @pytest.mark.parametrize("own", WORLDS)
 def test_the_largest_counts_do_not_wrap(own: Attributes) -> None:
     """Cells at both ends of 64 bits give what whole numbers of any size give for the counts that are cut."""
     for block in every_block(own):
-        sizes = [own[place].size for place in blocks.places(block)]
-        parts = blocks.differences(block, own)
-        if any(each.parts < each.size for each in parts):
+        sizes = [own[place].size for place in blocks.block_places(block)]
+        parts = blocks.level_differences(block, own)
+        if any(each.part_count < each.size for each in parts):
             continue
         for grid in (1, 4097):
             cut = blocks.max_unclipped_count(block, own, grid)
@@ -108,7 +108,7 @@ def test_the_largest_counts_do_not_wrap(own: Attributes) -> None:
             )
             assert [int(each) for each in found.reshape(-1)] == list(exact)
             assert max(map(abs, exact)) < 2**62
-            assert cut * grid * math.prod(2 * s for s in blocks.shape(block, own)) >= 2**61 or len(block) == 0
+            assert cut * grid * math.prod(2 * s for s in blocks.block_shape(block, own)) >= 2**61 or len(block) == 0
 
 
 def test_counts_of_real_tables_are_never_cut() -> None:
@@ -121,9 +121,9 @@ def test_a_block_knows_nothing_of_smaller_marginals() -> None:
     own = leveled()
     rng = np.random.default_rng(1)
     for block in every_block(own[:3]):
-        sizes = [own[place].size for place in blocks.places(block)]
+        sizes = [own[place].size for place in blocks.block_places(block)]
         for axis, (place, level) in enumerate(block):
-            chain = own[place].chain
+            chain = own[place].hierarchy
             shares = np.rint(chain.shares * 360).astype(np.int64)
             assert np.allclose(shares / 360, chain.shares)
             flat = rng.integers(0, 50, [*sizes[:axis], 1, *sizes[axis + 1 :]])
@@ -133,13 +133,13 @@ def test_a_block_knows_nothing_of_smaller_marginals() -> None:
 
 def test_marginals_add_up_to_smaller_ones() -> None:
     table = np.arange(24).reshape(2, 3, 4)
-    assert (blocks.sum_to(table, (0, 1, 2), (1,)) == table.sum((0, 2))).all()
-    assert blocks.sum_to(table, (0, 1, 2), (0, 1, 2)) is table
+    assert (blocks.sum_marginal_to(table, (0, 1, 2), (1,)) == table.sum((0, 2))).all()
+    assert blocks.sum_marginal_to(table, (0, 1, 2), (0, 1, 2)) is table
 
 
 def test_maximal_sets_are_within_no_other() -> None:
-    assert blocks.maximal([(0,), (0, 1, 2), (2,), (1, 3), (), (0, 2), (1, 3)]) == ((0, 1, 2), (1, 3))
-    assert blocks.maximal([()]) == ((),)
+    assert blocks.maximal_sets([(0,), (0, 1, 2), (2,), (1, 3), (), (0, 2), (1, 3)]) == ((0, 1, 2), (1, 3))
+    assert blocks.maximal_sets([()]) == ((),)
 
 
 @pytest.mark.parametrize("wrong", [3, ((0, 0),), ((0, 2),), ((1, 1), (0, 1)), ((0, 1), (0, 1)), ((9, 1),), ((0,),)])
@@ -157,7 +157,7 @@ def test_a_marginal_of_another_shape_is_refused() -> None:
 
 def test_many_different_numbers_of_children_have_a_moderate_scale() -> None:
     """Siblings by 2, 3, 5, 7, 11 and 13: their least common multiple is 30,030; entries stay near 64 · 13."""
-    fine = rounded().chain.differences[1]
+    fine = rounded().hierarchy.differences[1]
     assert fine.scale == 64 * 13
     assert int(fine.steps.max()) <= 1.01 * fine.scale
     assert int(fine.steps.min()) >= 0.99 * fine.scale

@@ -65,13 +65,15 @@ def test_bounds_hold_the_totals_of_exact_marginals(sets: Any, keys: tuple[int, .
         found = bound_totals(known(table, sets), weights, AXES, keys)
         summed = tuple(axis for axis in AXES if axis not in keys)
         least, greatest = ((end * table).sum(summed, keepdims=True) for end in (weights.low, weights.high))
-        for value, _ in found.lowers:
+        for value, _ in found.lower_bounds_with_errors:
             assert (value <= least + 1e-6).all()
-        for value, _ in found.uppers:
+        for value, _ in found.upper_bounds_with_errors:
             assert (value >= greatest - 1e-6).all()
         assert found.nonnegative == bool((weights.low >= 0).all())
         assert not found.measured.any()
-        tightest = min(tightest, float((found.uppers[-1][0] - found.lowers[0][0]).min()))
+        tightest = min(
+            tightest, float((found.upper_bounds_with_errors[-1][0] - found.lower_bounds_with_errors[0][0]).min())
+        )
     assert np.isfinite(tightest)
 
 
@@ -82,14 +84,14 @@ def test_a_conjunction_is_bounded_from_below_and_an_alternative_by_more_than_its
     both = np.zeros(SIZES)
     both[0, 0, 0] = 1
     found = bound_totals(estimates, CellWeights(both, both), AXES, ())
-    assert [round(float(value.item()), 6) for value, _ in found.lowers] == [23 + 24 - 27]
-    assert sorted(round(float(value.item()), 6) for value, _ in found.uppers) == [23, 24, 77]
+    assert [round(float(value.item()), 6) for value, _ in found.lower_bounds_with_errors] == [23 + 24 - 27]
+    assert sorted(round(float(value.item()), 6) for value, _ in found.upper_bounds_with_errors) == [23, 24, 77]
     either = np.zeros(SIZES)
     either[0, 0, :] = either[0, :, 0] = 1
     found = bound_totals(estimates, CellWeights(either, either), AXES, ())
-    lowers = sorted(round(float(value.item()), 6) for value, _ in found.lowers)
+    lowers = sorted(round(float(value.item()), 6) for value, _ in found.lower_bounds_with_errors)
     assert lowers == [23, 24]  # no row of the other kind is known to be apart
-    assert min(float(value.item()) for value, _ in found.uppers) == pytest.approx(27)
+    assert min(float(value.item()) for value, _ in found.upper_bounds_with_errors) == pytest.approx(27)
 
 
 def test_what_was_measured_is_its_own_bound() -> None:
@@ -145,7 +147,10 @@ def test_bounds_that_might_have_been_are_counted() -> None:
     one[0, 0, 0] = 1
     estimates = known(table, ((0, 1), (0, 2)))
     plain = bound_totals(estimates, CellWeights(one, one), AXES, ())
-    assert (plain.bound_count, plain.share) == (len(plain.lowers) + len(plain.uppers), 1.0)
+    assert (plain.bound_count, plain.share) == (
+        len(plain.lower_bounds_with_errors) + len(plain.upper_bounds_with_errors),
+        1.0,
+    )
     adaptive = known(table, ((0, 1), (0, 2)), prior_precisions=dict.fromkeys(estimates.estimates.parts, 1.0))
     found = bound_totals(adaptive, CellWeights(one, one), AXES, ())
     assert found.bound_count == 2 * 7 + len(

@@ -20,7 +20,7 @@ CASES: dict[str, Attribute] = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_cells_variance_is_the_sum_of_squared_coefficients(name: str) -> None:
     """Noise of deviation s in one entry of y reaches cells through r = y/(a·k), centred and spread."""
-    for each in CASES[name].chain.differences:
+    for each in CASES[name].hierarchy.differences:
         unit = np.eye(each.parts) / each.steps[:, None]
         reached = each.distribute_to_cells(each.centred(unit, 0), 0)  # cells × entries of noise
         assert np.allclose(each.variances, (reached**2).sum(1) * each.scale**2, rtol=1e-12, atol=0)

@@ -34,7 +34,7 @@ from sfumato.publish.marginals.attributes import (
     RangeCell,
     code_columns,
     coded_attribute,
-    coded_names,
+    measurable_column_names,
 )
 
 COLUMNS: dict[str, Any] = {
@@ -153,7 +153,7 @@ def test_what_has_no_cells_is_refused(name: str, code: str) -> None:
     with pytest.raises(Unsupported) as refused:
         code_columns(table, [name], lambda *_: pytest.fail("nothing is resolved"))
     assert (refused.value.code, bool(refused.value.fix)) == (code, True)
-    assert coded_names(table) == ["age"]
+    assert measurable_column_names(table) == ["age"]
 
 
 @pytest.mark.parametrize(

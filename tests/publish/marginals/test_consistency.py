@@ -14,28 +14,28 @@ from sfumato.publish.marginals.attributes import Attributes
 from sfumato.publish.marginals.blocks import Block
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.consistency import make_consistent
-from sfumato.publish.marginals.estimating import Estimates, MeasuredMarginal, least_squares
+from sfumato.publish.marginals.estimating import BlockEstimates, MeasuredMarginal, least_squares
 from sfumato.publish.marginals.planning import MarginalWorkload, plan_gaussian
 
 RNG = np.random.default_rng(8)
 PAIRS = ((0, 1), (0, 2), (1, 2))
 
 
-def noisy(own: Attributes, table: np.ndarray, rho: str) -> tuple[Estimates, Estimates]:
+def noisy(own: Attributes, table: np.ndarray, rho: str) -> tuple[BlockEstimates, BlockEstimates]:
     plan = plan_gaussian(MarginalWorkload(PAIRS), own, rho=rho)
     found, exact = (least_squares(own, measured(plan, table, noisy=each)) for each in (True, False))
     return found, exact
 
 
-def distance(one: Estimates, parts: dict[Block, Floats], other: Estimates) -> float:
+def distance(one: BlockEstimates, parts: dict[Block, Floats], other: BlockEstimates) -> float:
     return sum(float(((parts[b] - other.parts[b]) ** 2).sum()) / one.variances[b] for b in one.parts)
 
 
-def noiseless(own: Attributes, table: np.ndarray) -> Estimates:
+def noiseless(own: Attributes, table: np.ndarray) -> BlockEstimates:
     return least_squares(own, measured(plan_gaussian(MarginalWorkload(PAIRS), own), table, noisy=False))
 
 
-def inner(found: Estimates, parts: dict[Block, Floats], other: Estimates) -> float:
+def inner(found: BlockEstimates, parts: dict[Block, Floats], other: BlockEstimates) -> float:
     """⟨r̂ − r, x − r⟩ in the metric: at the nearest r it is ≤ 0 for every x that a table could have."""
     return sum(
         float(((found.parts[b] - parts[b]) * (other.parts[b] - parts[b])).sum()) / found.variances[b]
@@ -48,10 +48,10 @@ def test_projections_are_what_a_table_could_have(own: Attributes) -> None:
     table = RNG.integers(0, 3, [each.size for each in own]) * RNG.integers(0, 2, [each.size for each in own])
     zeros = {(0, 1): marginal(table, (0, 1)) == 0, (2,): np.zeros(own[2].size, bool)}
     found, exact = noisy(own, table, "0.05")
-    assert min(found.marginal(each)[0].min() for each in PAIRS) < 0
+    assert min(found.marginal_and_variances(each)[0].min() for each in PAIRS) < 0
     projected = make_consistent(found, PAIRS, zeros)
     total = projected.marginal(()).item()
-    assert projected.gap <= 1e-6 * max(1, total)
+    assert projected.largest_shortfall <= 1e-6 * max(1, total)
     for places in subsets(range(3))[:-1]:
         values = projected.marginal(places)
         assert (values >= 0).all()

@@ -17,7 +17,7 @@ from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.publish.marginals import blocks
 from sfumato.publish.marginals.attributes import Attributes
 from sfumato.publish.marginals.blocks import AttributeSet, block_coefficients
-from sfumato.publish.marginals.estimating import Estimates, MeasuredBlock, MeasuredMarginal, least_squares
+from sfumato.publish.marginals.estimating import BlockEstimates, MeasuredBlock, MeasuredMarginal, least_squares
 from sfumato.publish.marginals.planning import MarginalWorkload, NoisePlan, plan_gaussian, plan_laplace
 
 RNG = np.random.default_rng(7)
@@ -29,13 +29,13 @@ def sizes_of(own: Attributes) -> tuple[int, ...]:
 
 
 def marginal(table: np.ndarray, places: AttributeSet) -> np.ndarray:
-    return blocks.sum_to(table, tuple(range(table.ndim)), places)
+    return blocks.sum_marginal_to(table, tuple(range(table.ndim)), places)
 
 
 def measured(plan: NoisePlan, table: np.ndarray, noisy: bool) -> list[MeasuredBlock]:
     found = []
     for each in plan.blocks:
-        counts = marginal(table, blocks.places(each.block)) * int(1 / plan.unit_value)
+        counts = marginal(table, blocks.block_places(each.block)) * int(1 / plan.unit_value)
         exact = blocks.scaled_residual(counts, each.block, plan.attributes, each.grid)
         values = Gaussian(each.deviation).apply(exact) if noisy else exact
         found.append(MeasuredBlock(each.block, np.asarray(values), each.deviation, each.grid, plan.unit_value))
@@ -49,13 +49,13 @@ def test_without_noise_every_marginal_comes_back(own: Attributes, unit_value: Fr
     plan = plan_gaussian(MarginalWorkload.ways(len(own), len(own)), own, unit_value=unit_value)
     found = least_squares(own, measured(plan, table, noisy=False))
     for places in subsets(range(len(own))):
-        values, variances = found.marginal(places)
+        values, variances = found.marginal_and_variances(places)
         exact = marginal(table, places)
         assert values == pytest.approx(exact, abs=1e-6)
         assert variances.shape == values.shape
         assert variances == pytest.approx(plan.cell_variances(places))
         query = RNG.normal(size=values.shape)
-        value, variance = found.linear(query, places)
+        value, variance = found.linear_estimate_and_variance(query, places)
         assert value == pytest.approx(float((query * exact).sum()), abs=1e-6)
         assert variance == pytest.approx(plan.query_variance(query, places))
 
@@ -68,10 +68,10 @@ def test_marginals_measured_whole_equal_the_vector() -> None:
         for each, v in precisions.items()
     ]
     found = least_squares(own, (), whole)
-    assert found.marginal((0, 1))[1].max() == pytest.approx(1.0862563440, rel=1e-9)
-    assert found.marginal((1, 2))[1].max() == pytest.approx(2.7439199148, rel=1e-9)
-    assert found.marginal((0, 2))[1].max() == pytest.approx(0.6588764961, rel=1e-9)
-    assert found.marginal(())[1] == pytest.approx(3.3802816901, rel=1e-9)
+    assert found.marginal_and_variances((0, 1))[1].max() == pytest.approx(1.0862563440, rel=1e-9)
+    assert found.marginal_and_variances((1, 2))[1].max() == pytest.approx(2.7439199148, rel=1e-9)
+    assert found.marginal_and_variances((0, 2))[1].max() == pytest.approx(0.6588764961, rel=1e-9)
+    assert found.marginal_and_variances(())[1] == pytest.approx(3.3802816901, rel=1e-9)
 
 
 @pytest.mark.parametrize("sizes", SIZES)
@@ -89,11 +89,11 @@ def test_any_measurements_are_combined_as_the_pseudo_inverse_does(sizes: tuple[i
         weights.append(np.full(math.prod(shape), 1 / whole[-1].variance))
     own_blocks = []
     for block in [*blocks.blocks_within(tuple(range(len(sizes))), own)][:5]:
-        shape = blocks.shape(block, own)
+        shape = blocks.block_shape(block, own)
         own_blocks.append(MeasuredBlock(block, RNG.integers(-5000, 5000, shape), Fraction(4100), 2))
-        projection = average(sizes, blocks.places(block)) @ summing(sizes, blocks.places(block))
+        projection = average(sizes, blocks.block_places(block)) @ summing(sizes, blocks.block_places(block))
         rows.append(projection)
-        values.append(own_blocks[-1].values.reshape(-1) / (2 * blocks.scale(block, own)))
+        values.append(own_blocks[-1].values.reshape(-1) / (2 * blocks.block_scale(block, own)))
         weights.append(np.full(math.prod(shape), 1 / own_blocks[-1].variance(own)))
     stacked, seen, trust = np.vstack(rows), np.concatenate(values), np.concatenate(weights)
     covariance = np.linalg.pinv(stacked.T @ (trust[:, None] * stacked), hermitian=True)
@@ -102,7 +102,7 @@ def test_any_measurements_are_combined_as_the_pseudo_inverse_does(sizes: tuple[i
     for places in sets:
         query = RNG.normal(size=[sizes[place] for place in places])
         full = query.reshape(-1) @ summing(sizes, places)
-        value, variance = found.linear(query, places)
+        value, variance = found.linear_estimate_and_variance(query, places)
         assert value == pytest.approx(full @ solution, rel=1e-9, abs=1e-9)
         assert variance == pytest.approx(full @ covariance @ full, rel=1e-9)
     assert stacked.shape[1] == cells
@@ -111,7 +111,7 @@ def test_any_measurements_are_combined_as_the_pseudo_inverse_does(sizes: tuple[i
 def test_two_measurements_of_one_block_are_weighed_by_precision() -> None:
     own = leveled()
     block = ((1, 3), (2, 1))
-    shape = blocks.shape(block, own)
+    shape = blocks.block_shape(block, own)
     one = MeasuredBlock(block, RNG.integers(-99, 99, shape), Fraction(5000), 3)
     other = MeasuredBlock(block, RNG.integers(-99, 99, shape), Fraction(9000), 1)
     both = least_squares(own, [one, other])
@@ -128,20 +128,22 @@ def test_variances_are_those_of_the_noise_under_uneven_levels(own: Attributes) -
     query = RNG.normal(size=sizes_of(own))
     exact = 0.0
     for each in plan.blocks:
-        shape = blocks.shape(each.block, own)
+        shape = blocks.block_shape(each.block, own)
         coefficients = []
         for cell in np.ndindex(*shape):
             values = np.zeros(shape, np.int64)
             values[cell] = 1
-            zero = {one.block: MeasuredBlock(one.block, np.zeros(blocks.shape(one.block, own), np.int64),
+            zero = {one.block: MeasuredBlock(one.block, np.zeros(blocks.block_shape(one.block, own), np.int64),
                                              one.deviation, one.grid) for one in plan.blocks}  # fmt: skip
             zero[each.block] = MeasuredBlock(each.block, values, each.deviation, each.grid)
-            coefficients.append(least_squares(own, zero.values()).linear(query, (0, 1))[0])
+            coefficients.append(least_squares(own, zero.values()).linear_estimate_and_variance(query, (0, 1))[0])
         exact += float(each.deviation) ** 2 * float(np.square(coefficients).sum())
     assert plan.query_variance(query, (0, 1)) == pytest.approx(exact, rel=1e-9)
 
 
-def missed(found: Estimates, truth: np.ndarray, estimate: Callable[[np.ndarray, AttributeSet], np.ndarray]) -> float:
+def missed(
+    found: BlockEstimates, truth: np.ndarray, estimate: Callable[[np.ndarray, AttributeSet], np.ndarray]
+) -> float:
     """The part of draws × queries whose error is beyond the half-width; ``estimate`` gives all draws of one query."""
     sets, parts = [(0, 1), (0, 2), (1, 2)], []
     for index in range(QUERIES):
@@ -150,7 +152,7 @@ def missed(found: Estimates, truth: np.ndarray, estimate: Callable[[np.ndarray, 
         query.reshape(-1)[0] = 1
         exact = float((query * marginal(truth, places)).sum())
         values = estimate(query, places)
-        assert values[0] == pytest.approx(found.linear(query, places)[0])
+        assert values[0] == pytest.approx(found.linear_estimate_and_variance(query, places)[0])
         parts.append(float((np.abs(values - exact) > found.half_width(query, places, BETA)).mean()))
     return sum(parts) / QUERIES
 
@@ -163,10 +165,10 @@ def test_planned_intervals_hold_for_the_real_sampler() -> None:
     plan = plan_gaussian(MarginalWorkload.ways(3, 2), own)
     drawn, first = {}, []
     for each in plan.blocks:
-        counts = marginal(table, blocks.places(each.block))
+        counts = marginal(table, blocks.block_places(each.block))
         exact = blocks.scaled_residual(counts, each.block, own, each.grid)
         values = Gaussian(each.deviation).apply(np.broadcast_to(exact, (DRAWS, *exact.shape)).copy())
-        drawn[each.block] = values.reshape(DRAWS, -1) / (each.grid * blocks.scale(each.block, own))
+        drawn[each.block] = values.reshape(DRAWS, -1) / (each.grid * blocks.block_scale(each.block, own))
         first.append(MeasuredBlock(each.block, values[0], each.deviation, each.grid))
 
     def estimate(query: np.ndarray, places: AttributeSet) -> np.ndarray:
@@ -187,7 +189,7 @@ def test_laplace_intervals_hold_for_the_real_sampler() -> None:
     first = least_squares(own, (), [MeasuredMarginal(p.places, v[0], p.scale, laplace=True) for p, v in pairs])
 
     def estimate(query: np.ndarray, places: AttributeSet) -> np.ndarray:
-        noises = [first._coefficients(query, places, each).reshape(-1) for each in first.laplace]
+        noises = [first._noise_coefficients(query, places, each).reshape(-1) for each in first.laplace_marginals]
         return sum(v.reshape(DRAWS, -1) @ noise for v, noise in zip(drawn, noises, strict=True))
 
     assert missed(first, table, estimate) <= BETA + 4 * math.sqrt(BETA * (1 - BETA) / DRAWS)
@@ -201,8 +203,8 @@ def test_laplace_coefficients_give_the_variance() -> None:
              for i, each in enumerate(itertools.combinations(range(3), 2))]  # fmt: skip
     found = least_squares(own, (), whole)
     query = RNG.normal(size=(2, 3))
-    value, variance = found.linear(query, (0, 1))
-    coefficients = [found._coefficients(query, (0, 1), each) for each in whole]
+    value, variance = found.linear_estimate_and_variance(query, (0, 1))
+    coefficients = [found._noise_coefficients(query, (0, 1), each) for each in whole]
     assert value == pytest.approx(sum(float((c * m.values).sum()) for c, m in zip(coefficients, whole, strict=True)))
     assert variance == pytest.approx(
         sum(float((c**2).sum()) * m.variance for c, m in zip(coefficients, whole, strict=True))
@@ -230,7 +232,7 @@ def test_a_marginal_of_millions_of_cells_is_made_at_once() -> None:
     own = attributes((100, 100, 100))
     plan = plan_gaussian(MarginalWorkload(((0, 1, 2),)), own)
     table = RNG.integers(0, 5, (100, 100, 100))
-    values, variances = least_squares(own, measured(plan, table, noisy=False)).marginal((0, 1, 2))
+    values, variances = least_squares(own, measured(plan, table, noisy=False)).marginal_and_variances((0, 1, 2))
     assert np.abs(values - table).max() < 1e-6
     assert variances.strides == (0, 0, 0)
 
@@ -242,9 +244,9 @@ def test_what_was_not_measured_is_refused() -> None:
     assert not found.covers((2,))
     for places in ((2,), (0, 2), (1, 0), (7,)):
         with pytest.raises(InvalidParameter):
-            found.marginal(places)
+            found.marginal_and_variances(places)
     with pytest.raises(InvalidParameter):
-        found.linear(np.zeros((3, 2)), (0, 1))
+        found.linear_estimate_and_variance(np.zeros((3, 2)), (0, 1))
     with pytest.raises(InvalidParameter):
         least_squares(own, [MeasuredBlock(((0, 1),), np.zeros(3, np.int64), Fraction(1))])
     with pytest.raises(InvalidParameter):
@@ -263,4 +265,4 @@ def test_noise_that_is_next_to_nothing_can_still_be_weighed(laplace: bool) -> No
     one = MeasuredMarginal((0,), np.array([3, 4]), Fraction(1, 10**200), laplace)
     assert 0 < one.variance <= 1e-12
     found = least_squares(attributes((2,)), [], [one])
-    assert found.marginal((0,))[0] == pytest.approx([3, 4])
+    assert found.marginal_and_variances((0,))[0] == pytest.approx([3, 4])

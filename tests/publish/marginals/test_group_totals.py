@@ -12,7 +12,7 @@ from publish.worlds import attributes, leveled
 from sfumato.publish.marginals.attributes import Attributes
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
-from sfumato.publish.marginals.half_widths import adaptive_half_width, half_width
+from sfumato.publish.marginals.half_widths import adaptive_half_width, gaussian_half_width
 from sfumato.publish.marginals.planning import MarginalWorkload, plan_gaussian, plan_laplace
 from sfumato.publish.synopsis import Synopsis
 
@@ -47,13 +47,13 @@ def test_totals_are_queries(world: str, keys: AttributeSet, laplace: bool, long:
     for flat in shapes if long else shapes[::3]:  # each axis is flat in one of three and full in another
         shape = [1 if one else size for one, size in zip(flat, sizes, strict=True)]
         weights = np.random.default_rng(2).normal(size=shape)
-        values, noise = known.totals(weights, places, places, keys)
+        values, noise = known.totals_and_errors(weights, places, places, keys)
         widths = noise.width(0.1, 3)
         for group in itertools.product(*(range(sizes[axis]) for axis in keys)):
             query = _query(weights, own, keys, group)
             index = [dict(zip(keys, group, strict=True)).get(axis, 0) for axis in range(3)]
             at = tuple(min(place, size - 1) for place, size in zip(index, np.shape(widths), strict=True))
-            assert values[tuple(index)] == pytest.approx(found.linear(query, places)[0], abs=1e-6)
+            assert values[tuple(index)] == pytest.approx(found.linear_estimate_and_variance(query, places)[0], abs=1e-6)
             assert widths[at] == pytest.approx(found.half_width(query, places, 0.1, 3), rel=1e-9)
 
 
@@ -61,10 +61,10 @@ def test_axes_outside_the_marginal_stay() -> None:
     own = WORLDS["plain"]
     found = SynopsisEstimates(_synopsis(own, laplace=False).estimates, ((0, 1, 2),))
     weights = np.random.default_rng(3).normal(size=(2, 3, 4))
-    values, noise = found.totals(weights, (0, 1, 2), (0, 2), (0, 1))
+    values, noise = found.totals_and_errors(weights, (0, 1, 2), (0, 2), (0, 1))
     assert values.shape == (2, 3, 1)
     for cell in range(3):
-        one, alone = found.totals(weights[:, cell, :], (0, 2), (0, 2), (0,))
+        one, alone = found.totals_and_errors(weights[:, cell, :], (0, 2), (0, 2), (0,))
         assert values[:, cell] == pytest.approx(one)
         assert np.broadcast_to(noise.width(0.1, 1), (2, 3, 1))[:, cell] == pytest.approx(alone.width(0.1, 1))
 
@@ -75,4 +75,4 @@ def test_sums_of_releases_have_ranges_that_hold_however_the_second_was_chosen() 
     low, high = (one + other).sql("SELECT COUNT(*) AS n FROM people").intervals["n"][0]  # type: ignore[misc]
     precision = 1 / one.estimates.variances[()]
     assert (high - low) / 2 == pytest.approx(adaptive_half_width([(1, 2 * precision)], 0.05, precision))
-    assert (high - low) / 2 > half_width(1 / (2 * precision), 0.05)
+    assert (high - low) / 2 > gaussian_half_width(1 / (2 * precision), 0.05)

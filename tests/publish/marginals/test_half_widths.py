@@ -13,8 +13,8 @@ from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.publish.marginals.half_widths import (
     MIN_STEPS,
     adaptive_half_width,
-    coarse_half_width,
-    half_width,
+    coarse_gaussian_half_width,
+    gaussian_half_width,
     laplace_half_width,
 )
 
@@ -30,15 +30,15 @@ def law(sigma: float) -> tuple[np.ndarray, np.ndarray]:
 
 def test_the_factor_equals_its_vector() -> None:
     """The vector takes the normal part with its own variance, σ² − 9, which is 5e-7 less."""
-    assert half_width(1, 0.05) == pytest.approx(1.9637632, abs=6e-7)
-    assert half_width(4, 0.05) == 2 * half_width(1, 0.05)
-    assert half_width(1, 0.05, cells=10) == half_width(1, 0.005)
+    assert gaussian_half_width(1, 0.05) == pytest.approx(1.9637632, abs=6e-7)
+    assert gaussian_half_width(4, 0.05) == 2 * gaussian_half_width(1, 0.05)
+    assert gaussian_half_width(1, 0.05, cells=10) == gaussian_half_width(1, 0.005)
 
 
 @pytest.mark.parametrize("beta", [0.5, 0.05, 1e-3, 1e-9])
 def test_one_noise_of_enough_steps_is_within(beta: float) -> None:
     x, weight = law(MIN_STEPS)
-    width = half_width(MIN_STEPS**2, beta)
+    width = gaussian_half_width(MIN_STEPS**2, beta)
     missed = weight[np.abs(x) > width].sum()
     assert missed <= beta
     assert missed >= 0.9 * beta
@@ -48,8 +48,8 @@ def test_on_a_coarse_grid_the_normal_quantile_misses() -> None:
     """The broken twin, a deviation of one step, misses .1171 at β = .05; the bound by moments holds."""
     x, weight = law(1)
     assert weight[np.abs(x) > 1.959964].sum() == pytest.approx(0.1171, abs=1e-4)
-    assert weight[np.abs(x) > half_width(1, 0.05)].sum() > 0.1
-    assert weight[np.abs(x) > coarse_half_width(1, 0.05)].sum() <= 0.05
+    assert weight[np.abs(x) > gaussian_half_width(1, 0.05)].sum() > 0.1
+    assert weight[np.abs(x) > coarse_gaussian_half_width(1, 0.05)].sum() <= 0.05
 
 
 def test_adaptive_widths_equal_their_vector() -> None:
@@ -123,7 +123,7 @@ def test_many_different_coefficients_are_rounded_up() -> None:
 def test_gaussian_noise_beside_laplace_noise_widens() -> None:
     one = (np.ones(1), 3.0)
     assert laplace_half_width([one], 0.05) < laplace_half_width([one], 0.05, variance=4)
-    assert laplace_half_width([(np.zeros(2), 3.0)], 0.05, variance=4) == coarse_half_width(4, 0.05)
+    assert laplace_half_width([(np.zeros(2), 3.0)], 0.05, variance=4) == coarse_gaussian_half_width(4, 0.05)
     assert laplace_half_width([], 0.05) == 0
 
 
@@ -138,7 +138,7 @@ def test_laplace_widths_hold_for_the_real_sampler() -> None:
 @pytest.mark.parametrize("beta", [0, 1, -1, 2, math.nan])
 def test_impossible_chances_are_refused(beta: float) -> None:
     with pytest.raises(InvalidParameter):
-        half_width(1, beta)
+        gaussian_half_width(1, beta)
     with pytest.raises(InvalidParameter):
         adaptive_half_width([(1, 1)], beta, 1)
 

@@ -34,10 +34,10 @@ from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.dense_readings import MAX_CELLS
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit, codec
-from sfumato.publish.marginals.blocks import max_unclipped_count, sensitivity
+from sfumato.publish.marginals.blocks import block_sensitivity, max_unclipped_count
 from sfumato.publish.marginals.measuring import (
     MAX_NUMBERS,
-    MarginalsDraw,
+    MarginalsRelease,
     PublishedMarginals,
     largest_sets,
     largest_variance,
@@ -91,7 +91,7 @@ def proposal(policy: Policy, engine: DuckDB, ways: Any = SETS, **more: Any) -> M
     return propose_marginals(context, engine.catalog(), "people", ways, **more)
 
 
-Blocks = tuple[MarginalsDraw, list[np.ndarray]]
+Blocks = tuple[MarginalsRelease, list[np.ndarray]]
 
 
 def exact_blocks(policy: Policy, price: Price, **more: Any) -> Blocks:
@@ -265,7 +265,7 @@ def test_without_noise_marginals_are_exact(
         for row in counted:
             weight = (3 * steps) // max(3, held[row[0]]) / steps if units else 1.0
             wanted[tuple(_places(row)[axis] for axis in axes)] += weight
-        assert np.allclose(made.estimates.marginal(made.attribute_indices(columns))[0], wanted, atol=1e-6)
+        assert np.allclose(made.estimates.marginal_and_variances(made.attribute_indices(columns))[0], wanted, atol=1e-6)
 
 
 ALIKE = [
@@ -329,7 +329,7 @@ def test_any_table_is_published(tmp_path: Path, found: list[Row]) -> None:
     with curator(policy_of(found, units=True), tmp_path) as opened:
         for price in PRICES:
             made = opened.marginals("people", 1).release(**price, fresh=True)
-            values, variances = made.estimates.marginal(made.attribute_indices(["sex"]))
+            values, variances = made.estimates.marginal_and_variances(made.attribute_indices(["sex"]))
             assert np.abs(values - truth).max() <= 12 * math.sqrt(variances.max())  # Laplace noise: e^-16 for each cell
 
 
@@ -342,7 +342,7 @@ def test_a_column_of_one_cell_is_published(tmp_path: Path, price: dict[str, Any]
     with curator(policy_of(found, units=False, relation=relation, **single), tmp_path) as opened:
         made = opened.marginals("people", [["sex", "age"]]).release(**price)
     assert [each.size for each in made.attributes] == [2, 2]
-    values, variances = made.estimates.marginal((0, 1))
+    values, variances = made.estimates.marginal_and_variances((0, 1))
     assert np.abs(values - [[1, 0], [0, 1]]).max() <= 8 * math.sqrt(variances.max()) + 40 * ("delta" not in price)
 
 
@@ -374,7 +374,9 @@ def test_sensitivities_of_blocks_hold_for_their_grid() -> None:
     draw, _ = exact_blocks(policy_of(rows(1), units=False), Price(rho="0.5"))
     for measurement, own in zip(draw.batch.measurements, draw.plan.blocks, strict=True):
         assert measurement.mechanism.sigma == own.deviation >= 4096
-        assert measurement.sensitivity == sensitivity(own.block, draw.plan.attributes, 1, own.grid, fixed_total=True)
+        assert measurement.sensitivity == block_sensitivity(
+            own.block, draw.plan.attributes, 1, own.grid, fixed_total=True
+        )
 
 
 def test_a_unit_of_a_million_rows_counts_as_little_as_any() -> None:
@@ -468,7 +470,8 @@ def test_widths_are_those_of_the_synopsis(tmp_path: Path) -> None:
         for places in made.plan.workload.sets:
             names = [made.attributes[place].name for place in places]
             assert np.isclose(
-                made.estimates.marginal(made.attribute_indices(names))[1].max(), largest_variance(made.plan, places)
+                made.estimates.marginal_and_variances(made.attribute_indices(names))[1].max(),
+                largest_variance(made.plan, places),
             )
 
 
@@ -496,7 +499,7 @@ def test_what_was_released_is_read_back(tmp_path: Path) -> None:
         with pytest.raises(sf.InvalidParameter):
             PublishedMarginals(made.plan, broken)
     with pytest.raises(sf.InvalidParameter, match="base64"):
-        PublishedMarginals(made.plan, (*made.values[:-1], "!" * len(made.values[-1]))).blocks  # noqa: B018
+        PublishedMarginals(made.plan, (*made.values[:-1], "!" * len(made.values[-1]))).gaussian_blocks  # noqa: B018
 
 
 BIG = {"type": "integer", "bounds": [0, 9_999], "bins": 10_000}
@@ -599,8 +602,8 @@ def test_large_plans_are_rehearsed_in_part(price: dict[str, Any], most: int, mon
     policy = policy_of(rows(1), units=True)
     with closing(DuckDB(policy)) as engine:
         draw = proposal(policy, engine)._strategy_at(Price(**price), None)
-    tried = draw.dry_run_result()
-    numbers = [each.values for each in (*tried.blocks, *tried.marginals)]
+    tried = draw.result_at_extreme_totals()
+    numbers = [each.values for each in (*tried.gaussian_blocks, *tried.laplace_marginals)]
     assert sum(each.size for each in numbers) <= max(1, most)
     assert all((each == 2**62).all() for each in numbers)
     assert codec.loads(codec.dumps(tried)).values == tried.values
@@ -622,7 +625,7 @@ def test_a_price_is_kept_by_what_is_run(monkeypatch: pytest.MonkeyPatch) -> None
     with closing(DuckDB(policy)) as engine:
         for price in PRICES:
             draw = proposal(policy, engine)._strategy_at(Price(**price), None)
-            assert Price(**price).kept_by(draw.batch.curve)
+            assert Price(**price).is_satisfied_by(draw.batch.curve)
         monkeypatch.setattr("sfumato.curator.proposals.marginals.price_in_rho", lambda _: Fraction(1))
         with pytest.raises(sf.InvalidParameter, match="for noise on this many numbers"):
             proposal(policy, engine)._strategy_at(Price(rho="0.5"), None)

@@ -77,7 +77,7 @@ def test_every_cell_attains_the_price(sizes: tuple[int, ...]) -> None:
     plan = plan_gaussian(MarginalWorkload.ways(len(sizes), 2), attributes(sizes))
     spent = np.zeros(math.prod(sizes))
     for block, variance in plan.block_variances.items():
-        maker = average(sizes, blocks.places(block)) @ summing(sizes, blocks.places(block))
+        maker = average(sizes, blocks.block_places(block)) @ summing(sizes, blocks.block_places(block))
         spent += (maker**2).sum(axis=0) / variance
     assert spent == pytest.approx(np.ones_like(spent), rel=1e-8)
 
@@ -89,7 +89,7 @@ def test_cell_variances_are_those_of_brute_force(sizes: tuple[int, ...]) -> None
     plan = plan_gaussian(workload, attributes(sizes))
     precision = np.zeros((math.prod(sizes), math.prod(sizes)))
     for block, variance in plan.block_variances.items():
-        maker = average(sizes, blocks.places(block)) @ summing(sizes, blocks.places(block))
+        maker = average(sizes, blocks.block_places(block)) @ summing(sizes, blocks.block_places(block))
         precision += maker.T @ maker / variance
     covariance = np.linalg.pinv(precision, hermitian=True)
     for places in [each for k in (0, 1, 2) for each in itertools.combinations(range(len(sizes)), k)]:
@@ -105,7 +105,7 @@ def test_no_other_split_of_the_price_does_better(own: Attributes, objective: str
     workload = MarginalWorkload(((0, 1), (0, 2), (1, 2)), (2, 1, "1/3"))
     plan = plan_gaussian(workload, own, objective=objective)
     weights = np.array([float(each) for each in workload.weights])
-    costs = np.array([float(blocks.squared_length(each.block, own)) for each in plan.blocks])
+    costs = np.array([float(blocks.squared_row_change(each.block, own)) for each in plan.blocks])
     units = []
     for each in plan.blocks:
         one = dict.fromkeys(plan.block_variances, 0.0) | {each.block: 1.0}
@@ -140,7 +140,7 @@ def test_the_charge_is_recomputed_from_the_stored_plan(own: Attributes, rho: str
     assert again == plan
     spent = Fraction(0)
     for each in again.blocks:
-        change = blocks.sensitivity(each.block, own, 24, each.grid, neighbours)
+        change = blocks.block_sensitivity(each.block, own, 24, each.grid, neighbours)
         part = change.squares / (2 * each.deviation**2)
         assert plan.block_rho(each) == part
         assert Gaussian(each.deviation).curve(change).rho() == pytest.approx(float(part), rel=1e-12)
@@ -160,7 +160,7 @@ def test_under_replacement_a_plan_weighs_the_total_less() -> None:
     assert fixed.block_variances[()] < 1e-4
     assert total(fixed) < total(replaced)
     assert Gaussian(fixed.blocks[0].deviation).curve(fixed.sensitivity(fixed.blocks[0])).rho() == 0
-    assert fixed.scaled("1e-6").blocks[0] == fixed.blocks[0]
+    assert fixed.at_price("1e-6").blocks[0] == fixed.blocks[0]
 
 
 def test_every_deviation_has_enough_steps_and_the_least_grid() -> None:
@@ -187,7 +187,7 @@ def test_rows_and_prices_only_scale_a_plan() -> None:
     own = attributes((2, 3, 4))
     plan = plan_gaussian(PAIRS, own)
     assert total(plan_gaussian(PAIRS, own, 5, rho=2)) == pytest.approx(25 / 4 * total(plan), rel=1e-7)
-    scaled = plan.scaled(2)
+    scaled = plan.at_price(2)
     assert total(scaled) == pytest.approx(total(plan) / 4, rel=1e-7)
     assert Fraction("1.9999999") < scaled.rho <= 2
     fine = plan_gaussian(PAIRS, own, unit_value="1/1024")
@@ -209,7 +209,7 @@ def test_all_ranges_have_the_variances_of_the_vectors() -> None:
     for levels, vector in (([2**k for k in range(1, 8)], 11.80886), ([4, 16, 64], 12.66880), ([], 48.19779)):
         chain = CellHierarchy.of(256, [np.arange(256) // width for width in levels])
         counted = np.array(range_factors(chain, 256))
-        costs = np.array([1.0, *(each.squares / each.scale**2 for each in chain.differences)])
+        costs = np.array([1.0, *(each.max_squared_change / each.scale**2 for each in chain.differences)])
         mean = np.sqrt(counted * costs).sum() ** 2 / (256 * 257 / 2)
         assert mean == pytest.approx(vector, rel=1e-6)
 
@@ -223,7 +223,7 @@ def test_ranges_are_added_up_as_brute_force_does() -> None:
         query = np.zeros(own[0].size)
         query[low:high] = 1
         variances.append(plan.query_variance(query, (0,)))
-    factors = range_factors(own[0].chain, cells)
+    factors = range_factors(own[0].hierarchy, cells)
     expected = sum(plan.block_variances[((0, level),) if level else ()] * each for level, each in enumerate(factors))
     assert sum(variances) == pytest.approx(expected, rel=1e-9)
 
@@ -298,7 +298,7 @@ def test_independent_noise_is_the_best_split_of_it() -> None:
 
 def test_a_closure_has_every_subset_and_level() -> None:
     own = attributes((2, 3, 4))
-    assert {blocks.places(each) for each in blocks_of_marginals(PAIRS.sets, own)} == {
+    assert {blocks.block_places(each) for each in blocks_of_marginals(PAIRS.sets, own)} == {
         e for e in subsets(range(3)) if len(e) < 3
     }
     assert len(blocks_of_marginals([(0, 1)], leveled())) == 2 * 4
@@ -349,7 +349,7 @@ def test_noise_before_the_projection_costs_more_than_is_charged() -> None:
     """The broken twin: noise on the marginal itself, charged as the block's p_B, is 1/p_B dearer: 4 for two flags."""
     own = attributes((2, 2))
     block = ((0, 1), (1, 1))
-    charged = blocks.sensitivity(block, own, 1).squares / blocks.scale(block, own) ** 2
+    charged = blocks.block_sensitivity(block, own, 1).squares / blocks.block_scale(block, own) ** 2
     assert 1 / charged == 4
     assert Gaussian(10).curve(1).rho() == pytest.approx(4 * float(charged) / 200)
 
@@ -367,7 +367,7 @@ def test_scaled_plans_cost_the_price_to_the_last_step() -> None:
     assert pure.epsilon == Fraction(sum(math.ceil(Fraction(10**30, 2**power)) for power in (41, 42)), 10**30)
     for price in (Fraction(1, 2**40), Fraction(1, 3)):
         growth = pure.epsilon / price * (1 + Fraction(1, 2**40))
-        scaled = pure.scaled(price)
+        scaled = pure.at_price(price)
         assert [each.scale for each in scaled.marginals] == [
             Fraction(math.ceil(each.scale * growth * 2**20), 2**20) for each in marginals
         ]
@@ -376,7 +376,7 @@ def test_scaled_plans_cost_the_price_to_the_last_step() -> None:
     plan = NoisePlan(own, MarginalWorkload(((0,),)), blocks_)
     for price in (plan.rho * 4, plan.rho / 9):
         growth = Fraction(math.sqrt(plan.rho / price) * (1 + 1e-12))
-        scaled = plan.scaled(price)
+        scaled = plan.at_price(price)
         assert scaled.rho <= price
         for each in scaled.blocks:
             assert each.grid == max(1, math.ceil(4096 / (2500 * growth)))

@@ -93,8 +93,8 @@ def test_half_the_noise_costs_four_times_in_rho_and_twice_in_epsilon() -> None:
     one = Sensitivity(1, 1)
     for own, factor in ((Concentrated(Fraction(1)), 4), (Pure(Fraction(1)), 2)):
         amounts = RoundAmounts.of_round(Fraction(1, 1000))
-        sizes = [own.noise(each.measurement, one).error("0.95") for each in (amounts, amounts.halved(own))]
-        assert amounts.halved(own).total == factor * amounts.total
+        sizes = [own.noise(each.measurement, one).error("0.95") for each in (amounts, amounts.with_half_noise(own))]
+        assert amounts.with_half_noise(own).total == factor * amounts.total
         assert float(sizes[1] / sizes[0]) == pytest.approx(0.5, abs=0.05)
 
 
@@ -103,8 +103,8 @@ def test_a_promise_in_epsilon_and_delta_is_kept_by_all_of_rho(epsilon: Any, delt
     """By any release that is ρ-zCDP: steps are chosen adaptively, so nothing tighter may be used."""
     own = amount_in_currency(Price(epsilon, delta))
     assert isinstance(own, Concentrated)
-    assert Price(epsilon, delta).kept_by(Curve.concentrated(own.rho))
-    assert not Price(epsilon, delta).kept_by(Curve.concentrated(own.rho * Fraction(101, 100)))
+    assert Price(epsilon, delta).is_satisfied_by(Curve.concentrated(own.rho))
+    assert not Price(epsilon, delta).is_satisfied_by(Curve.concentrated(own.rho * Fraction(101, 100)))
 
 
 def test_what_is_spent_never_passes_what_there_is() -> None:

@@ -11,7 +11,7 @@ import pytest
 from sfumato.plan.readings.cell_rows import MAX_WEIGHT
 from sfumato.publish.graph.models import GraphicalModel, Potential
 from sfumato.publish.synthesis.candidates import (
-    affordable,
+    candidates_within_cells,
     integer_weights,
     subset_index_arrays,
     subsets_with_largest_weight,
@@ -65,7 +65,7 @@ def test_what_makes_the_model_too_large_is_left_out_and_what_is_within_it_never(
     sizes = (10, 10, 10, 2)
     model = GraphicalModel.of(sizes, [Potential((0, 1), np.zeros((10, 10)))], 1.0)
     sets = [(0,), (0, 1), (1, 2), (0, 1, 2), (2, 3)]
-    assert affordable(sets, model, [(0, 1)], 0) == [(0,), (0, 1)]
-    assert affordable(sets, model, [(0, 1)], 100) == [(0,), (0, 1), (2, 3)]
-    assert affordable(sets, model, [(0, 1)], 300) == [(0,), (0, 1), (1, 2), (2, 3)]
-    assert affordable(sets, model, [(0, 1)], 1000) == sets
+    assert candidates_within_cells(sets, model, [(0, 1)], 0) == [(0,), (0, 1)]
+    assert candidates_within_cells(sets, model, [(0, 1)], 100) == [(0,), (0, 1), (2, 3)]
+    assert candidates_within_cells(sets, model, [(0, 1)], 300) == [(0,), (0, 1), (1, 2), (2, 3)]
+    assert candidates_within_cells(sets, model, [(0, 1)], 1000) == sets

@@ -21,7 +21,7 @@ from sfumato.mechanisms import bits
 from sfumato.publish.synthesis import forecasting
 from sfumato.publish.synthesis.candidates import subset_index_arrays
 from sfumato.publish.synthesis.forecasting import (
-    Speed,
+    MachineSpeed,
     SynthesisForecast,
     _nearest_in_size,
     expected_run,
@@ -31,7 +31,7 @@ from sfumato.publish.synthesis.forecasting import (
 )
 from sfumato.release.prices import Price
 
-SPEED = Speed(6e-5, 2e-8, 5e-9)
+SPEED = MachineSpeed(6e-5, 2e-8, 5e-9)
 CODED = {"type": "integer", "values": list(range(6))}
 
 
@@ -126,7 +126,7 @@ def test_a_forecast_of_a_wide_table_is_quick(tmp_path: Path) -> None:
 
 def test_a_machine_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     own = measure_speed()
-    assert min(own.per_table, own.per_cell, own.per_row) > 0
+    assert min(own.seconds_per_table, own.seconds_per_cell, own.seconds_per_row) > 0
     monkeypatch.setattr(forecasting, "_fit_chain", lambda *_: pytest.fail("it was measured again"))
     assert measure_speed() is own
 

@@ -27,7 +27,7 @@ from sfumato.publish.synthesis import private_cells
 from sfumato.publish.synthesis.budget import Concentrated, Currency, Pure
 from sfumato.publish.synthesis.candidates import NoisyCells
 from sfumato.publish.synthesis.private_cells import MAX_BINS, MAX_OWN_CELLS, QuantileBins, ValueGroups, fine_codings
-from sfumato.publish.tab_steps import ChooseCellsStep, ChosenCells, MeasureStep
+from sfumato.publish.tab_steps import ChooseQuantileCellsStep, MeasureStep, QuantileCells
 from sfumato.release.measurement import Measurement
 from sfumato.release.prices import Price
 
@@ -102,14 +102,14 @@ def test_selected_edges_leak_no_more_than_they_cost_by_enumeration(relation: str
         totals = [int(ranks.extract(rows).sum()) for _, rows in found]
         assert max(abs(one - other) for one, other in pairs(relation, totals)) == ranks.rows_per_unit
 
-    def laws_of(step: ChooseCellsStep) -> list[Law]:
+    def laws_of(step: ChooseQuantileCellsStep) -> list[Law]:
         return [law(lambda rows=rows: list(step.draw(lambda _: rows).cells)) for _, rows in found]
 
     pure, concentrated = Pure(Fraction(1)), Concentrated(Fraction(1, 8))
-    step = ChooseCellsStep(ranks, pure.quantiles(pure.total, ranks, CHANCES))
+    step = ChooseQuantileCellsStep(ranks, pure.quantiles(pure.total, ranks, CHANCES))
     assert pure.quantiles_cost(step.mechanism) == 1
     assert 0.1 < _widest_loss(relation, laws_of(step)) <= 1 + 1e-9
-    step = ChooseCellsStep(ranks, concentrated.quantiles(concentrated.total, ranks, CHANCES))
+    step = ChooseQuantileCellsStep(ranks, concentrated.quantiles(concentrated.total, ranks, CHANCES))
     rho = float(concentrated.quantiles_cost(step.mechanism))
     assert 0.99 * 0.125 <= rho <= 0.125
     for one, other in pairs(relation, laws_of(step)):
@@ -204,7 +204,7 @@ FINE = Attribute(
 def test_edges_wherever_they_are_give_bins(cells: Any, starts: list[int]) -> None:
     """At most as many as planned; a value that is selected several times is a bin by itself."""
     bins = QuantileBins(FINE)
-    merged = bins.merge(bins.joined_cells_from(None, ChosenCells(tuple(cells))))  # type: ignore[arg-type]
+    merged = bins.merge(bins.joined_cells_from(None, QuantileCells(tuple(cells))))  # type: ignore[arg-type]
     assert [cell.low for cell in merged.cells[:-1]] == starts  # type: ignore[union-attr]
     assert merged.cells[-2].high == 39  # type: ignore[union-attr]
     assert merged.size <= MAX_BINS + 1 == bins.merge(bins.planned_joined_cells).size

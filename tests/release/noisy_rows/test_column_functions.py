@@ -25,16 +25,16 @@ from sfumato.release.noisy_rows.noisy_columns import (
     NumberColumn,
     TruthColumn,
     are_nulls_sure,
+    are_values_sure,
     as_linear,
+    as_numbers,
+    as_truths,
     confidence_statements,
     count_statements,
     evaluate_on,
-    is_sure,
     null_mask,
-    numbers,
-    objects,
-    over_rows,
-    truths,
+    object_array,
+    statements_over_rows,
     with_statements,
 )
 from sfumato.release.parts.scales import NoisyScale
@@ -217,19 +217,19 @@ def test_a_comparison_is_sure_where_all_pairs_compare_alike(function: str) -> No
 
 
 def test_keys_are_compared_as_they_are() -> None:
-    left, right = ExactColumn(objects(["a", "b", None, "c"])), ExactColumn(objects(["b", "b", "x", None]))
+    left, right = ExactColumn(object_array(["a", "b", None, "c"])), ExactColumn(object_array(["b", "b", "x", None]))
     found = called("<", left, right, domain=BOOLEAN)
     assert (found.true.tolist(), found.known.tolist()) == ([True, False, False, False], [True, True, False, False])
     assert found.sure.all()
     for chosen in ((True, False), (False, True)):
         pair = [ExactColumn(column.value, by_noise) for column, by_noise in zip((left, right), chosen, strict=True)]
         assert not called("=", *pair, domain=BOOLEAN).sure.any()
-    mixed = called("<", ExactColumn(objects([1, 3])), boxed([(2, 2), (2, 2)]), domain=BOOLEAN)
+    mixed = called("<", ExactColumn(object_array([1, 3])), boxed([(2, 2), (2, 2)]), domain=BOOLEAN)
     assert (mixed.true.tolist(), mixed.sure.tolist()) == ([True, False], [True, True])
-    mixed = called("<", boxed([(2, 2), (2, 2)]), ExactColumn(objects([1, 3])), domain=BOOLEAN)
+    mixed = called("<", boxed([(2, 2), (2, 2)]), ExactColumn(object_array([1, 3])), domain=BOOLEAN)
     assert (mixed.true.tolist(), mixed.sure.tolist()) == ([False, True], [True, True])
     truth = TruthColumn(*(np.array(part, bool) for part in ((1, 0, 0), (1, 1, 0), (1, 0, 1))))
-    equal = called("=", truth, ExactColumn(objects([True, True, True])), domain=BOOLEAN)
+    equal = called("=", truth, ExactColumn(object_array([True, True, True])), domain=BOOLEAN)
     assert (equal.true.tolist(), equal.known.tolist(), equal.sure.tolist()) == (
         [True, False, False], [True, True, False], [True, False, True])  # fmt: skip
 
@@ -291,7 +291,7 @@ def test_is_null_is_as_sure_as_it_is_stated() -> None:
     assert unstated.sure.tolist() == [True, False]
     decided = called("IS NULL", truth_column([(True, False), (None, True)]), domain=BOOLEAN)
     assert (decided.true.tolist(), decided.sure.tolist()) == ([False, True], [False, True])
-    chosen = called("IS NULL", ExactColumn(objects(["x", None]), chosen_by_noise=True), domain=BOOLEAN)
+    chosen = called("IS NULL", ExactColumn(object_array(["x", None]), chosen_by_noise=True), domain=BOOLEAN)
     assert (chosen.true.tolist(), chosen.sure.tolist()) == ([False, True], [False, False])
 
 
@@ -320,7 +320,7 @@ def test_a_case_covers_its_branches() -> None:
 
 def test_a_case_takes_the_first_test_that_is_true() -> None:
     first, second = truth_column([(True, True), (False, True), (None, True)]), truth_column([(True, True)] * 3)
-    one, two, three = (ExactColumn(objects([text] * 3)) for text in ("one", "two", "three"))
+    one, two, three = (ExactColumn(object_array([text] * 3)) for text in ("one", "two", "three"))
     for noises in (0, 1, 2):
         found = called("CASE", first, one, second, two, three, domain=TEXT, noises=noises)
         assert found.value.tolist() == ["one", "two", "two"]
@@ -355,7 +355,7 @@ def test_coalesce_and_nullif_say_where_null_is_sure() -> None:
     for row, value in enumerate(called("COALESCE", a, b, third).value):
         assert value == next(cell for cell in (a.value[row], b.value[row], 7.0) if not math.isnan(cell))
     assert found.statements == nulled.statements == frozenset(ABOUT[:2])
-    shown = called("NULLIF", *(ExactColumn(objects(cells)) for cells in (["a", "b"], ["b", "b"])), domain=TEXT)
+    shown = called("NULLIF", *(ExactColumn(object_array(cells)) for cells in (["a", "b"], ["b", "b"])), domain=TEXT)
     assert shown.value.tolist() == ["a", None]
 
 
@@ -372,7 +372,7 @@ def test_casts_round_and_a_truth_that_noise_decided_may_be_either() -> None:
         np.testing.assert_equal(noisy.value, [1, 0, NAN])
         np.testing.assert_equal(public.value, [1, 0, NAN])
         assert public.low[:2].tolist() == public.high[:2].tolist() == [1, 0]
-    texts = ExactColumn(objects(["x"]))
+    texts = ExactColumn(object_array(["x"]))
     assert called("CAST", texts, domain=TEXT) is texts
     assert called("CAST", truth, domain=BOOLEAN) is truth
 
@@ -422,22 +422,22 @@ def test_statements_are_counted_once_each() -> None:
     assert count_statements([first, again, other], jointly=False) == 5 + 2
     assert count_statements([first, again, other], jointly=True) == 12 + 4
     assert count_statements([ConfidenceStatement(9, 0, 0)], jointly=True) == 0
-    assert over_rows(frozenset([first])) == {ConfidenceStatement(7, 12, 12)}
+    assert statements_over_rows(frozenset([first])) == {ConfidenceStatement(7, 12, 12)}
     about = ConfidenceStatement.about(5, 3)
     assert (about.per_cell, about.total) == (3, 15)
     assert ConfidenceStatement.about(5).per_cell == 1
     assert about.identity != ConfidenceStatement.about(5, 3).identity
     column = boxed([(1, 2)])
     assert with_statements(column, frozenset([ABOUT[0]])) is column
-    assert numbers(with_statements(column, frozenset([ABOUT[1]]))).statements == frozenset(ABOUT[:2])
-    exact = ExactColumn(objects(["x"]))
+    assert as_numbers(with_statements(column, frozenset([ABOUT[1]]))).statements == frozenset(ABOUT[:2])
+    exact = ExactColumn(object_array(["x"]))
     assert with_statements(exact, frozenset(ABOUT)) is exact
     assert confidence_statements(column, None, exact, boxed([(1, 2)], 1)) == frozenset(ABOUT[:2])
 
 
 def linear(values: Sequence[float], first_noise: int = 0, shift: float = 0.25) -> LinearColumn:
     value = np.array(values, float)
-    form = NoiseForm.single(first_noise + np.arange(len(values)))
+    form = NoiseForm.one_noise_each(first_noise + np.arange(len(values)))
     return LinearColumn(value, value + shift, form, NOISES, 1, ConfidenceStatement.about(len(values)))
 
 
@@ -446,7 +446,7 @@ NOISES = IndependentNoises(((NoisyScale(1, sf.Laplace(7)), 12),), Fraction("0.95
 
 def dense(form: NoiseForm) -> Any:
     matrix = np.zeros((len(form), 12))
-    np.add.at(matrix, (form.rows, form.noises), form.weights)
+    np.add.at(matrix, (form.row_of_weight, form.noises), form.weights)
     return matrix
 
 
@@ -515,7 +515,7 @@ def test_linear_cases_have_the_noise_of_the_branch_of_each_row() -> None:
     open_ended = called("CASE", tests[1], n, tests[0], s, tests[2], linear([7.0, 8.0, 9.0], 6))
     assert_linear(open_ended, [10, NAN, 9], [9.5, NAN, 9.25], rows_of({3: 1}, {1: 1}, {8: 1}))
     assert_linear(called("COALESCE", n, s), [4, 6, 1], [4.25, 5.5, 1.25], rows_of({0: 1}, {4: 1}, {2: 1}))
-    nothing = ExactColumn(objects([None, None, Fraction(1, 2)]))
+    nothing = ExactColumn(object_array([None, None, Fraction(1, 2)]))
     assert_linear(called("COALESCE", nothing, n, s), [4, 6, 0.5], [4.25, 5.5, 0.5], rows_of({0: 1}, {4: 1}, {}))
     assert_linear(called("COALESCE", n, nothing), [4, NAN, 1], [4.25, NAN, 1.25], rows_of({0: 1}, {}, {2: 1}))
 
@@ -524,18 +524,18 @@ def test_what_is_linear_has_a_number_without_noise() -> None:
     like = linear([1.0, 2.0])
     assert as_linear(like, linear([3.0, 4.0])) is like
     for column, value in (
-        (ExactColumn(objects([1, None])), [1, NAN]),
-        (ExactColumn(objects([0.5, Fraction(1, 4)])), [0.5, 0.25]),
+        (ExactColumn(object_array([1, None])), [1, NAN]),
+        (ExactColumn(object_array([0.5, Fraction(1, 4)])), [0.5, 0.25]),
         (NumberColumn(*(np.array([1.0, NAN]),) * 3), [1, NAN]),
     ):
         made = as_linear(column, like)
         assert made is not None
         assert_linear(made, value, value, rows_of({}, {}))
     for column in (
-        ExactColumn(objects(["x", 1])),
-        ExactColumn(objects([True, 1])),
-        ExactColumn(objects([1, None]), chosen_by_noise=True),
-        ExactColumn(objects([1, 2]), chosen_by_noise=True),
+        ExactColumn(object_array(["x", 1])),
+        ExactColumn(object_array([True, 1])),
+        ExactColumn(object_array([1, None]), chosen_by_noise=True),
+        ExactColumn(object_array([1, 2]), chosen_by_noise=True),
         truth_column([(True, True)] * 2),
         boxed([(1, 1), (1, 2)]),
     ):
@@ -553,7 +553,7 @@ def test_linear_numbers_beyond_the_reals_of_rows_are_null_or_zero() -> None:
 
 
 def test_ranges_of_linear_numbers_reach_what_was_rounded_out_of_them() -> None:
-    width = NOISES.widths(NoiseForm.single(np.arange(1)), 1)[0]
+    width = NOISES.widths(NoiseForm.one_noise_each(np.arange(1)), 1)[0]
     for shift in (0.25, -0.5, 3 * width, -3 * width):
         ranged = linear([4.0], shift=shift).ranged
         assert ranged.low[0] == min(4.0, 4 + shift - width)
@@ -562,7 +562,7 @@ def test_ranges_of_linear_numbers_reach_what_was_rounded_out_of_them() -> None:
         assert ranged.nulls_sure.all()
     column = linear([4.0, 5.0])
     assert column.ranged.statements == {column.statement}
-    exact = as_linear(ExactColumn(objects([1])), column)
+    exact = as_linear(ExactColumn(object_array([1])), column)
     assert exact is not None
     assert exact.ranged.statements == frozenset()
     derived = column.take(np.array([1, -1, 0]))
@@ -575,7 +575,7 @@ def test_ranges_of_linear_numbers_reach_what_was_rounded_out_of_them() -> None:
 def test_what_is_sure_and_what_is_null() -> None:
     column = linear([4.0, NAN])
     assert are_nulls_sure(column).tolist() == [True, True]
-    assert is_sure(column).tolist() == [False, False]
+    assert are_values_sure(column).tolist() == [False, False]
     assert null_mask(column).tolist() == [False, True]
     unstated = NumberColumn(
         np.array([1.0, NAN, NAN, NAN]), np.array([0.0, 1.0, 0.0, NAN]), np.array([2.0, 1.0, 2.0, NAN])
@@ -584,7 +584,7 @@ def test_what_is_sure_and_what_is_null() -> None:
     truth = truth_column([(True, False), (None, True), (None, False)])
     assert are_nulls_sure(truth).tolist() == [True, True, False]
     assert null_mask(truth).tolist() == [False, True, True]
-    texts = objects(["x", None])
+    texts = object_array(["x", None])
     assert are_nulls_sure(ExactColumn(texts)).tolist() == [True, True]
     assert are_nulls_sure(ExactColumn(texts, chosen_by_noise=True)).tolist() == [True, False]
     assert are_nulls_sure(ExactColumn(texts, nulls_sure=np.array([False, True]))).tolist() == [False, True]
@@ -592,17 +592,17 @@ def test_what_is_sure_and_what_is_null() -> None:
 
 def test_other_columns_as_numbers_and_as_truths() -> None:
     truth = truth_column([(True, True), (False, True), (None, True)])
-    np.testing.assert_equal([numbers(truth).value, numbers(truth).low, numbers(truth).high], [[1, 0, NAN]] * 3)
-    exact = numbers(ExactColumn(objects([2, None, Fraction(1, 2)])))
+    np.testing.assert_equal([as_numbers(truth).value, as_numbers(truth).low, as_numbers(truth).high], [[1, 0, NAN]] * 3)
+    exact = as_numbers(ExactColumn(object_array([2, None, Fraction(1, 2)])))
     np.testing.assert_equal([exact.value, exact.low, exact.high], [[2, NAN, 0.5]] * 3)
     sure = np.array([True, False])
-    chosen = numbers(ExactColumn(objects([2, None]), chosen_by_noise=True, nulls_sure=sure))
+    chosen = as_numbers(ExactColumn(object_array([2, None]), chosen_by_noise=True, nulls_sure=sure))
     np.testing.assert_equal(chosen.value, [2, NAN])
     assert (chosen.low.tolist(), chosen.high.tolist()) == ([-INFINITY] * 2, [INFINITY] * 2)
     assert chosen.nulls_sure is sure
-    made = truths(ExactColumn(objects([True, False, None])))
-    unknown = truths(ExactColumn(np.array([None, None], object)))
+    made = as_truths(ExactColumn(object_array([True, False, None])))
+    unknown = as_truths(ExactColumn(np.array([None, None], object)))
     assert not unknown.true.any()
     assert (made.true.tolist(), made.known.tolist()) == ([True, False, False], [True, True, False])
     assert made.sure.all()
-    assert truths(truth) is truth
+    assert as_truths(truth) is truth

@@ -17,7 +17,7 @@ from sfumato.plan.noisy_rows import NoisyJoin, NoisySource, NoisyUnion, WithScal
 from sfumato.plan.values.expressions import Column, NoisyColumn
 from sfumato.policy import Domain, Type
 from sfumato.release.noisy_rows.combining import evaluate_relation
-from sfumato.release.noisy_rows.finishing import Finished
+from sfumato.release.noisy_rows.finishing import FinishedRows
 from sfumato.release.noisy_rows.noise_forms import IndependentNoises, NoiseForm
 from sfumato.release.noisy_rows.noisy_columns import (
     ConfidenceStatement,
@@ -26,10 +26,10 @@ from sfumato.release.noisy_rows.noisy_columns import (
     LinearColumn,
     NumberColumn,
     TruthColumn,
-    objects,
-    over_rows,
+    object_array,
+    statements_over_rows,
 )
-from sfumato.release.noisy_rows.row_selection import ranks, select_rows, stack_columns, take_rows
+from sfumato.release.noisy_rows.row_selection import dense_sort_ranks, select_rows, stack_columns, take_rows
 from sfumato.release.parts.scales import NoisyScale
 
 NAN = math.nan
@@ -46,7 +46,7 @@ def number(cells: Sequence[float], width: float = 1.0, about: int = 0, sure: Seq
 
 def linear(values: Sequence[float], first_noise: int = 0) -> LinearColumn:
     value = np.array(values, float)
-    form = NoiseForm.single(first_noise + np.arange(len(values)))
+    form = NoiseForm.one_noise_each(first_noise + np.arange(len(values)))
     return LinearColumn(value, value + 0.25, form, NOISES, 1, ConfidenceStatement.about(len(values)))
 
 
@@ -56,12 +56,12 @@ def truth(cells: Sequence[bool | None], sure: Sequence[bool], about: int = 0) ->
 
 
 def texts(cells: Sequence[object], *, chosen: bool = False, sure: Sequence[bool] | None = None) -> ExactColumn:
-    return ExactColumn(objects(cells), chosen, None if sure is None else np.array(sure))
+    return ExactColumn(object_array(cells), chosen, None if sure is None else np.array(sure))
 
 
 def dense(form: NoiseForm) -> Any:
     matrix = np.zeros((len(form), 12))
-    np.add.at(matrix, (form.rows, form.noises), form.weights)
+    np.add.at(matrix, (form.row_of_weight, form.noises), form.weights)
     return matrix.tolist()
 
 
@@ -159,12 +159,12 @@ def test_ranks_order_values_and_put_null_at_one_end(descending: bool, nulls_firs
     cells = [3, None, 1, 3, Fraction(5, 2), None]
     values = sorted({cell for cell in cells if cell is not None}, reverse=descending)
     expected = [(-1 if nulls_first else len(values)) if cell is None else values.index(cell) for cell in cells]
-    assert ranks(texts(cells), descending, nulls_first).tolist() == expected
+    assert dense_sort_ranks(texts(cells), descending, nulls_first).tolist() == expected
     floats = [NAN if cell is None else float(cell) for cell in cells]
-    assert ranks(number(floats), descending, nulls_first).tolist() == expected
-    assert ranks(texts([5, None]), descending, nulls_first).tolist() == [0, -1 if nulls_first else 1]
-    assert ranks(texts([]), descending, nulls_first).tolist() == []
-    told = ranks(truth([True, None, False], [True] * 3), descending, nulls_first).tolist()
+    assert dense_sort_ranks(number(floats), descending, nulls_first).tolist() == expected
+    assert dense_sort_ranks(texts([5, None]), descending, nulls_first).tolist() == [0, -1 if nulls_first else 1]
+    assert dense_sort_ranks(texts([]), descending, nulls_first).tolist() == []
+    told = dense_sort_ranks(truth([True, None, False], [True] * 3), descending, nulls_first).tolist()
     assert told == [0 if descending else 1, -1 if nulls_first else 2, 1 if descending else 0]
 
 
@@ -172,14 +172,16 @@ def column(index: int) -> Column:
     return Column(NoisyColumn(index), TEXT)
 
 
-def source(columns: Sequence[Evaluated], shown: Sequence[int], about: int = 0) -> Finished:
+def source(columns: Sequence[Evaluated], shown: Sequence[int], about: int = 0) -> FinishedRows:
     first = columns[0]
     count = len(first.true if isinstance(first, TruthColumn) else first.value)
     sure = np.arange(count) % 2 == 0
-    return Finished(tuple(columns), np.array(shown, np.intp), sure, frozenset([ABOUT[about]]))
+    return FinishedRows(tuple(columns), np.array(shown, np.intp), sure, frozenset([ABOUT[about]]))
 
 
-def joined(left: Finished, right: Finished, pairs: Sequence[tuple[int, int]], keep_left: bool, keep_right: bool) -> Any:
+def joined(
+    left: FinishedRows, right: FinishedRows, pairs: Sequence[tuple[int, int]], keep_left: bool, keep_right: bool
+) -> Any:
     join = NoisyJoin(
         NoisySource(0), NoisySource(1), tuple((column(a), column(b)) for a, b in pairs), keep_left, keep_right
     )
@@ -253,7 +255,7 @@ def test_a_side_without_groups_is_null() -> None:
     assert [*found.columns[1].value] == [None, None]
 
 
-def united(members: Sequence[Finished], distinct: bool) -> Any:
+def united(members: Sequence[FinishedRows], distinct: bool) -> Any:
     union = NoisyUnion(tuple(NoisySource(index) for index in range(len(members))), distinct)
     return evaluate_relation(union, members)
 
@@ -296,7 +298,7 @@ def test_scalars_are_the_first_row_of_theirs() -> None:
     scalars = [source([number([4.0, 6.0], about=1)], [1, 0], 2), source([texts([])], [], 1)]
     found: Any = evaluate_relation(WithScalars(NoisySource(0), (NoisySource(1), NoisySource(2))), [rows, *scalars])
     assert found.columns[1].value.tolist() == [6, 6]
-    assert found.columns[1].statements == {ABOUT[1]} | over_rows(frozenset([ABOUT[2]]))
+    assert found.columns[1].statements == {ABOUT[1]} | statements_over_rows(frozenset([ABOUT[2]]))
     assert [*found.columns[2].value] == [None, None]
     assert found.shown.tolist() == [1, 0]
     absent = source([number([4.0])], [], 2)

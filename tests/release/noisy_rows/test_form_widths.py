@@ -15,10 +15,10 @@ from sfumato.mechanisms import noise_sums
 from sfumato.plan.aggregates.measures import GroupEstimate
 from sfumato.plan.sql.statements import parse
 from sfumato.release.noisy_rows.finishing import (
-    Finished,
+    FinishedRows,
+    count_jointly_held_ranges,
     count_noises_behind_answer,
     finish,
-    jointly_held_ranges,
     selects_by_noise,
     with_intervals,
 )
@@ -110,7 +110,7 @@ def test_a_total_that_was_rounded_adds_its_rounding() -> None:
 def test_lengths_are_rounded_up_only_where_there_are_many() -> None:
     noises = IndependentNoises(((NoisyScale(1, sf.Laplace(50)), 300),), Fraction("0.95"))
     few, many = (
-        NoiseForm.single(np.arange(300)).over_ranges(np.zeros(count, int), np.arange(1, count + 1))
+        NoiseForm.one_noise_each(np.arange(300)).sum_over_ranges(np.zeros(count, int), np.arange(1, count + 1))
         for count in (64, 200)
     )
     assert few is not None
@@ -130,7 +130,7 @@ def test_lengths_are_rounded_up_only_where_there_are_many() -> None:
 def test_lengths_of_few_kinds_stay_as_they_are() -> None:
     noises = IndependentNoises(((NoisyScale(1, sf.Laplace(50)), 300),), Fraction("0.95"))
     ends = np.resize([101, 67, 203], 200)
-    made = NoiseForm.single(np.arange(300)).over_ranges(np.zeros(200, int), ends)
+    made = NoiseForm.one_noise_each(np.arange(300)).sum_over_ranges(np.zeros(200, int), ends)
     assert made is not None
     scale = noises.blocks[0][0]
     assert scale is not None
@@ -150,7 +150,7 @@ def test_equal_rows_are_taken_and_ranged() -> None:
     assert (taken.starts.tolist(), taken.noises.tolist()) == ([0, 2, 2, 3, 5], [1, 2, 0, 1, 2])
     assert taken.weights.tolist() == [2, 3, 1, 2, 3]
     assert NoiseForm.zero(0).take(np.array([-1, -1])).starts.tolist() == [0, 0, 0]
-    summed = made.over_ranges(np.array([0, 2, 3]), np.array([3, 1, 3]))
+    summed = made.sum_over_ranges(np.array([0, 2, 3]), np.array([3, 1, 3]))
     assert summed is not None
     assert (summed.starts.tolist(), summed.noises.tolist()) == ([0, 3, 3, 3], [0, 1, 2])
 
@@ -184,15 +184,15 @@ def test_ranges_that_hold_at_once_are_counted(text: str, selecting: bool, ranges
     asked = query(text)
     assert selects_by_noise(asked) == selecting
     assert count_noises_behind_answer(asked, 7) == draws
-    assert jointly_held_ranges(asked, lambda: 7, False) == ranges
-    assert jointly_held_ranges(asked, lambda: 7, True) == max(1, draws)
+    assert count_jointly_held_ranges(asked, lambda: 7, False) == ranges
+    assert count_jointly_held_ranges(asked, lambda: 7, True) == max(1, draws)
 
 
 def test_the_number_of_groups_is_asked_for_only_where_it_matters() -> None:
     def refuse() -> int:
         raise AssertionError
 
-    assert jointly_held_ranges(query(INNER), refuse, False) == 2
+    assert count_jointly_held_ranges(query(INNER), refuse, False) == 2
 
 
 def statements(*counts: tuple[int, int]) -> Any:
@@ -202,12 +202,12 @@ def statements(*counts: tuple[int, int]) -> Any:
 def test_intervals_are_made_for_as_many_statements_as_each_column_needs() -> None:
     asked: list[int] = []
 
-    def finished_for(draws: int) -> Finished:
+    def finished_for(draws: int) -> FinishedRows:
         asked.append(draws)
         cells = np.full(2, float(draws))
         first = NumberColumn(cells, cells, cells, statements((1, 2)))
         second = NumberColumn(cells, cells, cells, statements((1, 2), (3, 6)))
-        return Finished((first, second), np.arange(2), np.ones(2, bool), statements((1, 2), (3, 6), (5, 11)))
+        return FinishedRows((first, second), np.arange(2), np.ones(2, bool), statements((1, 2), (3, 6), (5, 11)))
 
     apart = with_intervals(finished_for, joint=False, combined=True)
     assert [column.value[0] for column in apart.columns] == [1, 4]  # type: ignore[union-attr]
@@ -236,11 +236,11 @@ def test_rows_of_grouping_sets_sum_their_groups() -> None:
     rows = answer_rows(((0,), (), (0, 1)), KEYS)
     assert list(rows.keys) == [("a", None), ("b", None), (None, None), (None, None), *KEYS]
     assert rows.summed_over.tolist() == [[False, True]] * 3 + [[True, True]] + [[False, False]] * 4
-    assert rows.summed(np.array([1.0, 10.0, 100.0, 1000.0])).tolist() == [101, 10, 1000, 1111, 1, 10, 100, 1000]
-    assert (rows.terms.tolist(), rows.sums, rows.width) == ([2, 1, 1, 4, 1, 1, 1, 1], True, 2)
+    assert rows.sum_groups(np.array([1.0, 10.0, 100.0, 1000.0])).tolist() == [101, 10, 1000, 1111, 1, 10, 100, 1000]
+    assert (rows.groups_per_row.tolist(), rows.has_sums, rows.width) == ([2, 1, 1, 4, 1, 1, 1, 1], True, 2)
     plain = answer_rows((), KEYS)
-    assert (list(plain.keys), plain.sums, plain.width) == (list(KEYS), False, 2)
-    assert plain.summed(np.array([1.0, 10.0, 100.0, 1000.0])).tolist() == [1, 10, 100, 1000]
+    assert (list(plain.keys), plain.has_sums, plain.width) == (list(KEYS), False, 2)
+    assert plain.sum_groups(np.array([1.0, 10.0, 100.0, 1000.0])).tolist() == [1, 10, 100, 1000]
     assert not plain.summed_over.any()
     empty = answer_rows((), (), 3)
     assert (len(empty.keys), empty.width, empty.summed_over.shape) == (0, 3, (0, 3))
@@ -249,12 +249,12 @@ def test_rows_of_grouping_sets_sum_their_groups() -> None:
 def test_a_forecast_has_one_row_for_the_longest_sum_of_each_set() -> None:
     rows = one_row_per_set(((0,), (), (0, 1)), KEYS)
     assert list(rows.keys) == [(None, None)] * 3
-    assert rows.terms.tolist() == [2, 4, 1]
+    assert rows.groups_per_row.tolist() == [2, 4, 1]
     assert rows.groups.tolist() == [0, 1, 0, 1, 2, 3, 0]
     assert rows.summed_over.tolist() == [[False, True], [True, True], [False, False]]
-    assert (rows.sums, rows.width) == (True, 2)
+    assert (rows.has_sums, rows.width) == (True, 2)
     plain = one_row_per_set((), KEYS)
-    assert (list(plain.keys), plain.sums, plain.width) == ([(None, None)], False, 2)
+    assert (list(plain.keys), plain.has_sums, plain.width) == ([(None, None)], False, 2)
 
 
 def test_a_limit_is_certain_only_in_a_public_order() -> None:

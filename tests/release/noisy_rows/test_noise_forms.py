@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.release.noisy_rows.noise_forms import IndependentNoises, NoiseForm, stack
+from sfumato.release.noisy_rows.noise_forms import IndependentNoises, NoiseForm, stack_forms
 from sfumato.release.noisy_rows.noisy_columns import ConfidenceStatement, LinearColumn, NumberColumn, count_statements
 from sfumato.release.noisy_rows.row_totals import Presence, correlation_or_slope
 from sfumato.release.parts.scales import NoisyScale
@@ -64,7 +64,7 @@ def test_equal_noises_are_not_far_off_the_exact_half_width() -> None:
 
 def dense(form: NoiseForm, noises: int) -> np.ndarray:
     matrix = np.zeros((len(form), noises))
-    np.add.at(matrix, (form.rows, form.noises), form.weights)
+    np.add.at(matrix, (form.row_of_weight, form.noises), form.weights)
     return matrix
 
 
@@ -79,12 +79,12 @@ def test_forms_are_sparse_matrices() -> None:
     taken = dense(a.take(rows), 9)
     assert (taken == np.where(rows[:, None] >= 0, left[rows], 0)).all()
     codes = np.array([0, 1, -1, 1, 0, 2, 1])
-    assert (dense(a.summed(codes, 4), 9) == [left[codes == code].sum(axis=0) for code in range(4)]).all()
+    assert (dense(a.sum_by_group(codes, 4), 9) == [left[codes == code].sum(axis=0) for code in range(4)]).all()
     first, end = np.array([0, 2, 5, 3]), np.array([7, 4, 5, 2])
-    framed = a.over_ranges(first, end)
+    framed = a.sum_over_ranges(first, end)
     assert framed is not None
     assert (dense(framed, 9) == [left[i:j].sum(axis=0) for i, j in zip(first, end, strict=True)]).all()
-    assert (dense(stack([a, b]), 9) == np.vstack([left, right])).all()
+    assert (dense(stack_forms([a, b]), 9) == np.vstack([left, right])).all()
     assert len(a.plus(a.scaled(-np.ones(7))).weights) == 0  # what cancels is not kept
 
 
@@ -107,7 +107,7 @@ def test_rows_that_a_join_repeats_are_counted_as_often() -> None:
     """All of twelve differences from one total hold at once: twelve statements, not one."""
     noises = IndependentNoises(((NoisyScale(1, sf.Laplace(30)), 1),), Fraction("0.95"))
     total = LinearColumn(
-        np.ones(1), np.ones(1), NoiseForm.single(np.arange(1)), noises, 1, ConfidenceStatement.about(1)
+        np.ones(1), np.ones(1), NoiseForm.one_noise_each(np.arange(1)), noises, 1, ConfidenceStatement.about(1)
     )
     repeated = total.take(np.zeros(12, int))
     assert count_statements(repeated.ranged.statements, jointly=True) == 12
@@ -118,7 +118,9 @@ def test_a_slope_over_noisy_numbers_has_no_range() -> None:
     """Over exact numbers it is linear in the other column; over noisy ones nothing bounds it."""
     noises = IndependentNoises(((NoisyScale(1, sf.Laplace(30)), 8),), Fraction("0.95"))
     y, x = (
-        LinearColumn(np.arange(4.0), np.arange(4.0), NoiseForm.single(4 * part + np.arange(4)), noises, 1, about)
+        LinearColumn(
+            np.arange(4.0), np.arange(4.0), NoiseForm.one_noise_each(4 * part + np.arange(4)), noises, 1, about
+        )
         for part, about in enumerate((ConfidenceStatement.about(4), ConfidenceStatement.about(4)))
     )
     everywhere, codes = Presence.everywhere(4), np.zeros(4, int)
@@ -131,7 +133,7 @@ def test_a_slope_over_noisy_numbers_has_no_range() -> None:
 def test_long_sums_are_rounded_up_to_few_lengths() -> None:
     """200 running totals: no half-width is below its own, or more than 2 % above."""
     noises = IndependentNoises(((NoisyScale(1, sf.Gaussian(50)), 200),), Fraction("0.95"))
-    form = NoiseForm.single(np.arange(200)).over_ranges(np.zeros(200, int), np.arange(1, 201))
+    form = NoiseForm.one_noise_each(np.arange(200)).sum_over_ranges(np.zeros(200, int), np.arange(1, 201))
     assert form is not None
     widths = noises.widths(form, 1)
     least = 1.95996 * 50 * np.sqrt(np.arange(1, 201))

@@ -12,9 +12,9 @@ import pytest
 import sfumato as sf
 from sfumato.plan.noisy_rows import Finish, NoisyWindow
 from sfumato.plan.values.expressions import Column, Expression, walk
-from sfumato.release.noisy_rows.noisy_columns import Evaluated, NumberColumn, are_nulls_sure, evaluate_on, numbers
-from sfumato.release.noisy_rows.row_totals import Presence, row_total
-from sfumato.release.noisy_rows.window_functions import window
+from sfumato.release.noisy_rows.noisy_columns import Evaluated, NumberColumn, are_nulls_sure, as_numbers, evaluate_on
+from sfumato.release.noisy_rows.row_totals import Presence, aggregate_groups
+from sfumato.release.noisy_rows.window_functions import evaluate_window
 
 POLICY = """
 [unit]
@@ -79,7 +79,7 @@ def _outer(curator: sf.Curator, select: str) -> Finish | Any:
 
 
 def _assert_held(noisy: Evaluated, exact: Evaluated, text: str) -> None:
-    ranged, truth = numbers(noisy), numbers(exact).value
+    ranged, truth = as_numbers(noisy), as_numbers(exact).value
     is_null = np.isnan(truth)
     with np.errstate(invalid="ignore"):
         held = (ranged.low - 1e-9 <= truth) & (truth <= ranged.high + 1e-9)
@@ -100,7 +100,9 @@ def test_totals_hold_whatever_is_null(clinic: sf.Curator, decided: str) -> None:
             rows = len(worlds[0].value)
             codes, everywhere = np.arange(rows) // 3, Presence.everywhere(rows)
             results = [
-                row_total(function, evaluate_on(argument, _names(column, argument), rows), everywhere, codes, rows // 3)
+                aggregate_groups(
+                    function, evaluate_on(argument, _names(column, argument), rows), everywhere, codes, rows // 3
+                )
                 for column in worlds
             ]
             _assert_held(results[0], results[1], f"{function}({decided})")
@@ -120,7 +122,7 @@ def test_windows_hold_whatever_is_null(clinic: sf.Curator, decided: str) -> None
             for column in worlds:
                 names = _names(column, over.argument) | _names(wards, order[0])  # type: ignore[arg-type]
                 results.append(
-                    window(
+                    evaluate_window(
                         over,
                         lambda each, names=names, rows=rows: evaluate_on(each, names, rows),
                         Presence.everywhere(rows),

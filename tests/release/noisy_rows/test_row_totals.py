@@ -20,10 +20,10 @@ from sfumato.release.noisy_rows.noisy_columns import (
     LinearColumn,
     NumberColumn,
     TruthColumn,
-    objects,
-    over_rows,
+    object_array,
+    statements_over_rows,
 )
-from sfumato.release.noisy_rows.row_totals import Presence, correlation_or_slope, group_codes, row_total
+from sfumato.release.noisy_rows.row_totals import Presence, aggregate_groups, correlation_or_slope, group_codes_and_rows
 from sfumato.release.parts.scales import NoisyScale
 
 NAN = math.nan
@@ -80,7 +80,7 @@ def test_a_total_has_the_range_of_all_sets_of_rows_that_may_be_there(function: s
     for seed in range(12):
         made = rows(f"{seed}")
         argument, present, codes = columns(made)
-        found = row_total(function, argument, present, codes, GROUPS)
+        found = aggregate_groups(function, argument, present, codes, GROUPS)
         assert isinstance(found, NumberColumn)
         for group in range(GROUPS):
             sets = list(worlds(made, group))
@@ -99,30 +99,30 @@ def test_a_total_has_the_range_of_all_sets_of_rows_that_may_be_there(function: s
             if possible[0]:
                 assert found.low[group] == pytest.approx(min(possible[0]))
                 assert found.high[group] == pytest.approx(max(possible[1]))
-        assert found.statements == over_rows(frozenset([ABOUT, ABOUT_ROWS]))
+        assert found.statements == statements_over_rows(frozenset([ABOUT, ABOUT_ROWS]))
 
 
 def test_counted_rows_rely_on_what_selected_them() -> None:
     _, present, codes = columns(rows("counted"))
-    found = row_total("COUNT", None, present, codes, GROUPS)
+    found = aggregate_groups("COUNT", None, present, codes, GROUPS)
     assert isinstance(found, NumberColumn)
     for group in range(GROUPS):
         here = [row for row in rows("counted") if row[0] == group]
         assert found.value[group] == sum(row[1] for row in here)
         assert found.low[group] == sum(row[1] and row[2] for row in here)
         assert found.high[group] == sum(row[1] or not row[2] for row in here)
-    assert found.statements == over_rows(frozenset([ABOUT_ROWS]))
+    assert found.statements == statements_over_rows(frozenset([ABOUT_ROWS]))
 
 
 def linear(values: Sequence[float], about: ConfidenceStatement = ABOUT) -> LinearColumn:
     noises = IndependentNoises(((NoisyScale(1, sf.Laplace(7)), ROWS),), Fraction("0.95"))
     value = np.array(values, float)
-    return LinearColumn(value, value + 0.25, NoiseForm.single(np.arange(len(values))), noises, 1, about)
+    return LinearColumn(value, value + 0.25, NoiseForm.one_noise_each(np.arange(len(values))), noises, 1, about)
 
 
 def dense(form: NoiseForm) -> Any:
     matrix = np.zeros((len(form), ROWS))
-    np.add.at(matrix, (form.rows, form.noises), form.weights)
+    np.add.at(matrix, (form.row_of_weight, form.noises), form.weights)
     return matrix
 
 
@@ -133,7 +133,7 @@ def test_a_total_of_rows_that_are_sure_adds_up_their_noises(function: str) -> No
         values = [NAN if row[3] else float(row[5]) for row in made]
         codes = np.array([row[0] for row in made])
         present = Presence(np.arange(ROWS) % 5 != 1, np.ones(ROWS, bool))
-        found = row_total(function, linear(values), present, codes, GROUPS)
+        found = aggregate_groups(function, linear(values), present, codes, GROUPS)
         assert isinstance(found, LinearColumn)
         for group in range(GROUPS):
             added = [r for r in range(ROWS) if codes[r] == group and r % 5 != 1 and not math.isnan(values[r])]
@@ -148,17 +148,17 @@ def test_linear_rows_that_noise_selected_have_their_own_range_where_a_group_is_s
     values, codes = [3.0, 5.0, -2.0, 8.0], np.array([0, 0, 1, 1])
     present = Presence(np.array([True, True, True, True]), np.array([True, True, True, False]), frozenset([ABOUT_ROWS]))
     column = linear(values)
-    found = row_total("SUM", column, present, codes, 2)
-    exact = row_total("SUM", column, Presence.everywhere(4), codes, 2)
+    found = aggregate_groups("SUM", column, present, codes, 2)
+    exact = aggregate_groups("SUM", column, Presence.everywhere(4), codes, 2)
     assert isinstance(found, NumberColumn)
     assert isinstance(exact, LinearColumn)
     assert (found.low[0], found.high[0]) == (exact.ranged.low[0], exact.ranged.high[0])
     widths = column.ranged
     assert found.low[1] == pytest.approx(widths.low[2] + min(widths.low[3], 0))
     assert found.high[1] == pytest.approx(widths.high[2] + max(widths.high[3], 0))
-    assert found.statements >= over_rows(frozenset([ABOUT_ROWS]) | column.ranged.statements)
+    assert found.statements >= statements_over_rows(frozenset([ABOUT_ROWS]) | column.ranged.statements)
     assert len(found.statements) == 3  # of its own sums too
-    smallest = row_total("MIN", column, Presence.everywhere(4), codes, 2)
+    smallest = aggregate_groups("MIN", column, Presence.everywhere(4), codes, 2)
     assert isinstance(smallest, NumberColumn)
     assert smallest.low.tolist() == [min(widths.low[:2]), min(widths.low[2:])]
 
@@ -198,7 +198,7 @@ def test_correlations_and_slopes_are_those_of_the_rows_with_both(function: str) 
     if function == "CORR":
         assert isinstance(found, NumberColumn)
         assert (found.low.tolist(), found.high.tolist()) == ([-1] * 3, [1] * 3)
-        assert found.statements == over_rows(linear(y).ranged.statements)
+        assert found.statements == statements_over_rows(linear(y).ranged.statements)
 
 
 @pytest.mark.parametrize("spoilt", ["absent", "ranged"])
@@ -210,7 +210,7 @@ def test_a_slope_is_bounded_only_where_all_rows_and_their_x_are_exact(spoilt: st
     found = correlation_or_slope("REGR_SLOPE", y, column, Presence(np.ones(4, bool), sure), np.zeros(4, int), 1)
     assert isinstance(found, NumberColumn)
     assert (found.low.tolist(), found.high.tolist()) == ([-math.inf], [math.inf])
-    assert found.statements == over_rows(y.ranged.statements)
+    assert found.statements == statements_over_rows(y.ranged.statements)
     beside = Presence(np.array([True, True, True, False]), np.ones(4, bool))
     assert isinstance(correlation_or_slope("REGR_SLOPE", y, column, beside, np.zeros(4, int), 1), LinearColumn)
 
@@ -230,8 +230,8 @@ def test_rows_that_satisfy_a_predicate_too() -> None:
         }
         assert found.present.tolist() == [present and true and known]
         assert found.sure.tolist() == [len(outcomes) == 1]
-        assert found.surely.tolist() == [outcomes == {True}]
-        assert found.possibly.tolist() == [True in outcomes]
+        assert found.surely_present.tolist() == [outcomes == {True}]
+        assert found.possibly_present.tolist() == [True in outcomes]
         assert found.statements == frozenset([ABOUT, ABOUT_ROWS])
 
 
@@ -261,7 +261,7 @@ def test_a_group_is_there_if_one_of_its_rows_is() -> None:
             outcomes = {any(world) for world in worlds}
             assert found.present[group] == any(here for here, _ in members)
             assert found.sure[group] == (outcomes == {bool(found.present[group])}), (cells, group)
-        assert found.statements == over_rows(frozenset([ABOUT_ROWS]))
+        assert found.statements == statements_over_rows(frozenset([ABOUT_ROWS]))
     taken = Presence(np.array([True, False]), np.array([False, True]), frozenset([ABOUT])).take(np.array([1, 1, 0]))
     assert (taken.present.tolist(), taken.sure.tolist()) == ([False, False, True], [True, True, False])
     assert taken.statements == frozenset([ABOUT])
@@ -274,14 +274,14 @@ def test_groups_are_numbered_by_their_first_row_the_present_ones_first() -> None
         first = [random.choice(["x", "y", None]) for _ in range(count)]
         second = [random.choice([1.0, 2.0, NAN]) for _ in range(count)]
         present = [random.random() < 0.6 for _ in range(count)]
-        keys = [ExactColumn(objects(first)), NumberColumn(*(np.array(second),) * 3)]
-        codes, members = group_codes(keys, Presence(np.array(present), np.ones(count, bool)))
+        keys = [ExactColumn(object_array(first)), NumberColumn(*(np.array(second),) * 3)]
+        codes, members = group_codes_and_rows(keys, Presence(np.array(present), np.ones(count, bool)))
         pairs = [(a, None if math.isnan(b) else b) for a, b in zip(first, second, strict=True)]
         order = sorted(range(count), key=lambda row: (not present[row], row))
         numbered = {pair: number for number, pair in enumerate(dict.fromkeys(pairs[row] for row in order))}
         assert codes.tolist() == [numbered[pair] for pair in pairs]
         assert members.tolist() == [next(row for row in order if pairs[row] == pair) for pair in numbered]
-    codes, members = group_codes([], Presence.everywhere(3))
+    codes, members = group_codes_and_rows([], Presence.everywhere(3))
     assert (codes.tolist(), members.tolist()) == ([0, 0, 0], [0])
-    codes, members = group_codes([], Presence.everywhere(0))
+    codes, members = group_codes_and_rows([], Presence.everywhere(0))
     assert (codes.tolist(), members.tolist()) == ([], [0])

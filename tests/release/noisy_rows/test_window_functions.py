@@ -16,8 +16,8 @@ from release.by_hand import stored
 from sfumato.plan.aggregates.measures import GroupEstimate, TotalEstimate
 from sfumato.plan.nodes import Query
 from sfumato.plan.sql.statements import parse
-from sfumato.release.measured import estimator
-from sfumato.release.noisy_rows.finishing import Finished, finish, finish_with_draws
+from sfumato.release.measured import group_estimator
+from sfumato.release.noisy_rows.finishing import FinishedRows, finish, finish_with_draws
 from sfumato.release.noisy_rows.key_functions import answer_rows
 from sfumato.release.noisy_rows.noisy_columns import LinearColumn, NumberColumn
 
@@ -61,7 +61,7 @@ def _parsed(text: str) -> Query:
     return parse(text, CATALOG)
 
 
-def _finished(text: str, counts: list[int], sums: list[int], width: float = 0.0) -> Finished:
+def _finished(text: str, counts: list[int], sums: list[int], width: float = 0.0) -> FinishedRows:
     query = _parsed(text)
     given = {"Count": np.array(counts, float), "Sum": np.array(sums, float)}
     found = [given[type(measure).__name__] for measure in query.plan.measures]
@@ -69,13 +69,13 @@ def _finished(text: str, counts: list[int], sums: list[int], width: float = 0.0)
     return finish(query, answer_rows((), GROUPS), lambda _: estimates, joint=False)
 
 
-def _released(text: str, counts: list[int], sums: list[int], noise: sf.Laplace | sf.Gaussian) -> Finished:
+def _released(text: str, counts: list[int], sums: list[int], noise: sf.Laplace | sf.Gaussian) -> FinishedRows:
     query = _parsed(text)
     given = {"Count": counts, "Sum": sums}
     columns = [tuple(given[type(measure).__name__]) for measure in query.plan.measures]
     scale = ("1", noise, TotalEstimate(whole=True))
     return finish(
-        query, answer_rows((), GROUPS), estimator(stored([scale] * len(columns), columns), "0.95"), joint=False
+        query, answer_rows((), GROUPS), group_estimator(stored([scale] * len(columns), columns), "0.95"), joint=False
     )
 
 
@@ -86,7 +86,7 @@ def _by_duckdb(text: str, counts: list[int], sums: list[int]) -> list[float | No
     return [None if row[2] is None else round(float(row[2]), 9) for row in rows]
 
 
-def _shown(found: Finished) -> list[float | None]:
+def _shown(found: FinishedRows) -> list[float | None]:
     column = found.columns[2]
     values = [float("nan") if value is None else float(value) for value in column.value[found.shown]]  # type: ignore[union-attr]
     return [None if math.isnan(value) else round(value, 9) for value in values]
@@ -208,11 +208,11 @@ def test_at_least_94_of_100_draws_are_covered(window: str, noise: sf.Laplace | s
     query = _parsed(_question(window))
     count = len(query.plan.measures)
     columns = [(0,) * len(GROUPS)] * count
-    estimated = estimator(stored([("1", noise, TotalEstimate(whole=True))] * count, columns), "0.95")
+    estimated = group_estimator(stored([("1", noise, TotalEstimate(whole=True))] * count, columns), "0.95")
     column = finish_with_draws(query, answer_rows((), GROUPS), estimated, 1).columns[2]
     assert isinstance(column, LinearColumn)
     matrix = np.zeros((len(column.form), count * len(GROUPS)))
-    matrix[column.form.rows, column.form.noises] = column.form.weights
+    matrix[column.form.row_of_weight, column.form.noises] = column.form.weights
     moved = np.asarray(noise.apply(np.zeros((2000, count * len(GROUPS)), np.int64))) @ matrix.T
     widths = column.ranged.high - column.ranged.value
     covered = (np.abs(moved) <= widths + 1e-9).mean(axis=0)[~np.isnan(column.value)]

@@ -25,11 +25,11 @@ from sfumato.release.noisy_rows.noisy_columns import (
     LinearColumn,
     NumberColumn,
     TruthColumn,
-    objects,
-    over_rows,
+    object_array,
+    statements_over_rows,
 )
 from sfumato.release.noisy_rows.row_totals import Presence
-from sfumato.release.noisy_rows.window_functions import window
+from sfumato.release.noisy_rows.window_functions import evaluate_window
 from sfumato.release.parts.scales import NoisyScale
 
 NAN, INFINITY = math.nan, math.inf
@@ -95,7 +95,7 @@ def world(seed: str, *, exact_key: bool, certain: bool, rows: int = 9) -> World:
     )  # fmt: skip
     key_columns = numbers(made.key, statements=frozenset() if exact_key else frozenset([ABOUT_KEYS]))
     made.columns = {
-        PARTITION: ExactColumn(objects(made.partition)),
+        PARTITION: ExactColumn(object_array(made.partition)),
         KEY: key_columns,
         ARGUMENT: numbers(made.argument, made.null_sure, frozenset([ABOUT])),
     }
@@ -121,7 +121,7 @@ def asked(function: str, *, noisy: bool = False, descending: bool = False, **opt
 
 
 def found(over: NoisyWindow, made: World) -> Any:
-    return window(over, lambda expression: made.columns[expression.reference.index], made.presence)  # type: ignore[union-attr]
+    return evaluate_window(over, lambda expression: made.columns[expression.reference.index], made.presence)  # type: ignore[union-attr]
 
 
 def assert_equal(made: Evaluated, expected: Sequence[Triple], statements: Any, nulls_sure: Any = None) -> None:
@@ -171,7 +171,9 @@ def test_totals_of_frames_are_those_of_their_rows(frame: Frame | None) -> None:
         totals = [total(function, made, made.frame(row, frame)) for row in range(made.rows)]
         over = asked(function, argument=column(ARGUMENT), frame=frame)
         expected = [cells for cells, _ in totals]
-        assert_equal(found(over, made), expected, over_rows(frozenset([ABOUT])), [is_sure for _, is_sure in totals])
+        assert_equal(
+            found(over, made), expected, statements_over_rows(frozenset([ABOUT])), [is_sure for _, is_sure in totals]
+        )
         rows = [(float(len(made.frame(row, frame))),) * 3 for row in range(made.rows)]
         counted = asked("COUNT", frame=frame)
         assert_equal(found(counted, made), rows, frozenset())  # type: ignore[arg-type]
@@ -216,17 +218,19 @@ def test_other_totals_of_linear_numbers_have_their_ranges() -> None:
     for function in ("MIN", "MAX", "COUNT"):
         expected = [total(function, made, made.frame(row, frame))[0] for row in range(made.rows)]
         assert_equal(found(asked(function, argument=column(ARGUMENT), frame=frame), made), expected,
-                     over_rows(argument.ranged.statements), [True] * made.rows)  # fmt: skip
+                     statements_over_rows(argument.ranged.statements), [True] * made.rows)  # fmt: skip
 
 
 def test_a_running_total_of_too_many_rows_has_the_sum_of_their_ranges() -> None:
     """4,000 rows would have more than eight million weights."""
     rows, one = 4000, np.arange(4000.0)
     noises = IndependentNoises(((NoisyScale(1, sf.Laplace(7)), rows),), Fraction("0.95"))
-    argument = LinearColumn(one, one, NoiseForm.single(np.arange(rows)), noises, 1, ConfidenceStatement.about(rows))
+    argument = LinearColumn(
+        one, one, NoiseForm.one_noise_each(np.arange(rows)), noises, 1, ConfidenceStatement.about(rows)
+    )
     order = NumberColumn(one, one, one)
     over = NoisyWindow("SUM", column(ARGUMENT), order=(Order(column(KEY), False, False),))
-    result: Any = window(over, lambda each: {KEY: order, ARGUMENT: argument}[each.reference.index],  # type: ignore[union-attr]
+    result: Any = evaluate_window(over, lambda each: {KEY: order, ARGUMENT: argument}[each.reference.index],  # type: ignore[union-attr]
                          Presence.everywhere(rows))  # fmt: skip
     assert isinstance(result, NumberColumn)
     np.testing.assert_allclose(result.low, np.cumsum(argument.ranged.low))
@@ -238,7 +242,7 @@ def test_an_infinite_end_is_one_of_the_sums_that_hold_it_alone() -> None:
     made.partition, made.key = ["a"] * 9, [(float(r),) * 3 for r in range(9)]  # type: ignore[misc]
     made.argument = [(1.0, -INFINITY if r == 3 else 0.0, INFINITY if r == 5 else 2.0) for r in range(9)]
     made.null_sure = [True] * 9
-    made.columns = {PARTITION: ExactColumn(objects(made.partition)), KEY: numbers(made.key),
+    made.columns = {PARTITION: ExactColumn(object_array(made.partition)), KEY: numbers(made.key),
                     ARGUMENT: numbers(made.argument, made.null_sure)}  # fmt: skip
     for function, frame in itertools.product(TOTALS, (Frame(-1, 1), Frame(None, 0))):
         expected = [total(function, made, made.frame(row, frame))[0] for row in range(9)]
@@ -275,7 +279,7 @@ def test_frames_that_noise_decided_may_hold_any_rows(frame: Frame | None, noisy:
                   for row in range(made.rows)]  # fmt: skip
         expected = [any_total(function, made, row, value) for row, value in enumerate(values)]
         relied = frozenset([ABOUT, ABOUT_ROWS, *([ABOUT_KEYS] if noisy else [])])
-        assert_equal(found(over, made), expected, over_rows(relied))
+        assert_equal(found(over, made), expected, statements_over_rows(relied))
 
 
 def test_counted_rows_in_an_order_of_noise_may_be_all() -> None:
@@ -288,13 +292,13 @@ def test_counted_rows_in_an_order_of_noise_may_be_all() -> None:
 def linear(values: Sequence[float], first_noise: int = 0) -> LinearColumn:
     noises = IndependentNoises(((NoisyScale(1, sf.Laplace(7)), 20),), Fraction("0.95"))
     value = np.array(values, float)
-    form = NoiseForm.single(first_noise + np.arange(len(values)))
+    form = NoiseForm.one_noise_each(first_noise + np.arange(len(values)))
     return LinearColumn(value, value + 0.25, form, noises, 1, ConfidenceStatement.about(len(values)))
 
 
 def dense(form: NoiseForm) -> Any:
     matrix = np.zeros((len(form), 20))
-    np.add.at(matrix, (form.rows, form.noises), form.weights)
+    np.add.at(matrix, (form.row_of_weight, form.noises), form.weights)
     return matrix
 
 
@@ -336,7 +340,7 @@ def test_values_of_other_rows_are_theirs(function: str, number: int | None) -> N
     for seed, (place, frame) in itertools.product(range(2), enumerate(FRAMES)):
         made = world(f"picked {place} {seed}", exact_key=True, certain=True)
         made.columns[DEFAULT] = numbers([(9.0, 8.0, 11.0)] * made.rows)
-        texts = objects([f"row {r}" for r in range(made.rows)])
+        texts = object_array([f"row {r}" for r in range(made.rows)])
         for with_default in (False, True):
             default = column(DEFAULT) if with_default else None
             over = asked(function, argument=column(ARGUMENT), number=number, frame=frame, default=default)
@@ -354,13 +358,13 @@ def test_values_of_other_rows_are_theirs(function: str, number: int | None) -> N
 def test_a_row_picked_by_noise_may_be_any_other() -> None:
     made = world("any other", exact_key=False, certain=True)
     over = asked("LAG", argument=column(ARGUMENT), noisy=True)
-    made.columns[ARGUMENT] = ExactColumn(objects(["x"] * made.rows))
+    made.columns[ARGUMENT] = ExactColumn(object_array(["x"] * made.rows))
     assert found(over, made).chosen_by_noise
     everywhere = np.ones(made.rows, bool)
     made.columns[ARGUMENT] = TruthColumn(everywhere, everywhere, everywhere)
     truth = found(over, made)
     assert not truth.sure.any()
-    assert truth.statements == over_rows(frozenset([ABOUT_KEYS, ABOUT_ROWS]))
+    assert truth.statements == statements_over_rows(frozenset([ABOUT_KEYS, ABOUT_ROWS]))
 
 
 def rank(function: str, made: World, row: int, *, descending: bool) -> int:
@@ -389,7 +393,7 @@ def test_ranks_and_the_ranks_that_ranges_allow(function: str, descending: bool) 
             possibly = sum((made.present[r] or not made.sure[r]) and ends[r][0] <= high for r in ends if r != row)
             least = 1 if function == "DENSE_RANK" else 1 + surely
             expected.append((float(rank(function, made, row, descending=descending)), least, 1 + possibly))
-        assert_equal(result, expected, over_rows(frozenset([ABOUT_ROWS, ABOUT_KEYS])))
+        assert_equal(result, expected, statements_over_rows(frozenset([ABOUT_ROWS, ABOUT_KEYS])))
 
 
 @pytest.mark.parametrize("function", ["RANK", "DENSE_RANK", "ROW_NUMBER"])
@@ -411,20 +415,20 @@ def test_ranks_by_two_keys_are_exact_or_any(function: str) -> None:
             size = sum(made.present[r] or not made.sure[r]
                        for r in range(made.rows) if made.partition[r] == made.partition[row])  # fmt: skip
             expected.append((value, value, value) if all(made.sure) and not noisy else (value, 1.0, max(size, 1)))
-        assert_equal(result, expected, over_rows(frozenset([ABOUT_ROWS])))
+        assert_equal(result, expected, statements_over_rows(frozenset([ABOUT_ROWS])))
 
 
 @pytest.mark.parametrize("nulls_first", [True, False])
 def test_keys_that_are_null_are_peers_at_one_end(nulls_first: bool) -> None:
     first, second = ["b", None, "a", "b", None, "b"], [1, None, None, None, 2, 2]
     made = world("nulls", exact_key=True, certain=True, rows=6)
-    made.columns |= {KEY: ExactColumn(objects(first)), SECOND_KEY: ExactColumn(objects(second))}
+    made.columns |= {KEY: ExactColumn(object_array(first)), SECOND_KEY: ExactColumn(object_array(second))}
     over = NoisyWindow("RANK", order=tuple(Order(column(key), False, nulls_first) for key in (KEY, SECOND_KEY)))
     end = -1 if nulls_first else 9
     keys = [(end if a is None else ord(a[0]) - ord("a"), end if b is None else b)
             for a, b in zip(first, second, strict=True)]  # fmt: skip
     expected = [1 + sum(other < key for other in keys) for key in keys]
-    assert_equal(found(over, made), [(rank,) * 3 for rank in expected], over_rows(frozenset([ABOUT_ROWS])))  # type: ignore[misc]
+    assert_equal(found(over, made), [(rank,) * 3 for rank in expected], statements_over_rows(frozenset([ABOUT_ROWS])))  # type: ignore[misc]
     single = NoisyWindow("RANK", order=(Order(column(KEY), False, nulls_first),))
     assert found(single, made).low.tolist() == [1 + sum(other[0] < key[0] for other in keys) for key in keys]
 
@@ -439,14 +443,14 @@ def test_ranks_by_linear_numbers_have_the_ranges_of_these() -> None:
     highs = [sum(other[1] <= key[2] for other in made.key) for key in made.key]
     assert (result.low.tolist(), result.high.tolist()) == (lows, highs)
     assert lows != highs
-    assert result.statements == over_rows(ranged.statements | {ABOUT_ROWS})
+    assert result.statements == statements_over_rows(ranged.statements | {ABOUT_ROWS})
 
 
 def test_a_rank_in_a_partition_that_may_be_empty_is_one() -> None:
     made = world("empty", exact_key=True, certain=True, rows=3)
     made.partition, made.present, made.sure = ["a", "b", "b"], [False, True, True], [True, True, False]
-    made.columns[PARTITION] = ExactColumn(objects(made.partition))
-    made.columns[KEY] = ExactColumn(objects([1, 2, 3]))
+    made.columns[PARTITION] = ExactColumn(object_array(made.partition))
+    made.columns[KEY] = ExactColumn(object_array([1, 2, 3]))
     result = found(asked("RANK"), made)
     assert (result.low.tolist(), result.high.tolist()) == ([1, 1, 1], [1, 2, 2])
 
@@ -454,7 +458,7 @@ def test_a_rank_in_a_partition_that_may_be_empty_is_one() -> None:
 def test_a_rank_by_a_number_that_may_be_null_may_be_any() -> None:
     made = world("null keys", exact_key=False, certain=True)
     made.partition = ["a"] * made.rows
-    made.columns[PARTITION] = ExactColumn(objects(made.partition))
+    made.columns[PARTITION] = ExactColumn(object_array(made.partition))
     for index, unknown in enumerate([(NAN, NAN, NAN), (2.0, NAN, 2.0), (2.0, 2.0, NAN)]):
         cells = [*made.key[:index], unknown, *made.key[index + 1 :]]
         made.columns[KEY] = numbers(cells)
@@ -486,22 +490,22 @@ def test_shares_are_exact_where_the_order_is(function: str, number: int | None) 
             made = world(f"share {seed}", exact_key=exact_key, certain=certain)
             if seed % 2:
                 made.partition = ["a"] * made.rows
-                made.columns[PARTITION] = ExactColumn(objects(made.partition))
+                made.columns[PARTITION] = ExactColumn(object_array(made.partition))
             values = [share(function, number or 1, made, row) if made.present[row] else NAN
                       for row in range(made.rows)]  # fmt: skip
             ends = (1.0, float(number)) if number else (0.0, 1.0)
             is_exact = exact_key and all(made.sure)
             expected = [(value, value, value) if is_exact else (value, *ends) for value in values]
             relied = [ABOUT_ROWS, *([] if exact_key else [ABOUT_KEYS])]
-            assert_equal(found(asked(function, number=number), made), expected, over_rows(frozenset(relied)))
+            assert_equal(found(asked(function, number=number), made), expected, statements_over_rows(frozenset(relied)))
 
 
 def test_a_share_in_an_order_that_was_chosen_by_noise_may_be_any() -> None:
     made = world("chosen", exact_key=True, certain=True)
-    made.columns[KEY] = ExactColumn(objects([key[0] for key in made.key]))
+    made.columns[KEY] = ExactColumn(object_array([key[0] for key in made.key]))
     exact = found(asked("CUME_DIST"), made)
     assert exact.low.tolist() == exact.high.tolist() == [share("CUME_DIST", 1, made, row) for row in range(made.rows)]
-    made.columns[KEY] = ExactColumn(objects([key[0] for key in made.key]), chosen_by_noise=True)
+    made.columns[KEY] = ExactColumn(object_array([key[0] for key in made.key]), chosen_by_noise=True)
     for function, ends in (("CUME_DIST", (0.0, 1.0)), ("PERCENT_RANK", (0.0, 1.0))):
         result = found(asked(function), made)
         assert (set(result.low.tolist()), set(result.high.tolist())) == ({ends[0]}, {ends[1]})
@@ -510,7 +514,7 @@ def test_a_share_in_an_order_that_was_chosen_by_noise_may_be_any() -> None:
 def test_windows_over_no_rows_have_none() -> None:
     empty = World(0, [], [], [], [], [], [])
     none = NumberColumn(np.zeros(0), np.zeros(0), np.zeros(0))
-    empty.columns = {PARTITION: ExactColumn(objects([])), KEY: none, ARGUMENT: none}
+    empty.columns = {PARTITION: ExactColumn(object_array([])), KEY: none, ARGUMENT: none}
     for function in (*TOTALS, "CUME_DIST", "LAG"):
         over = asked(function, argument=column(ARGUMENT), frame=None)
         assert len(found(over, empty).value) == 0

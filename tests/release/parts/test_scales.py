@@ -16,7 +16,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.release.parts.scales import GroupKeys, KeyColumn, NoisyScale, SampledScale
-from sfumato.release.parts.shares import PriceSplit, SplitResult, error_ratio, even, split
+from sfumato.release.parts.shares import PriceSplit, WantedResult, error_ratio, even_shares, split_for_least_error
 
 
 def test_keys_are_stored_once_each_and_read_in_their_order() -> None:
@@ -104,31 +104,31 @@ def test_the_range_of_a_sampled_total_ends_where_the_divergence_does(rate: str) 
 def test_shares_are_those_of_the_theorem() -> None:
     """f_j ∝ C_j^{k/(k+1)}, C_j = Σ_i w_i·c_ij/u_i, to the sixteen-millionth part of the largest; none is below 2⁻¹⁰."""
     sizes = [3.0, 0.5, 20.0, 1e-9]
-    results = [SplitResult({0: 2.0, 1: 1.0}, "1.5"), SplitResult({2: 0.25}, 4), SplitResult({1: 3.0, 3: 1.0})]
+    results = [WantedResult({0: 2.0, 1: 1.0}, "1.5"), WantedResult({2: 0.25}, 4), WantedResult({1: 3.0, 3: 1.0})]
     for order in (1, 2):
         power = order / (order + 1)
         costs = [0.0] * 4
         alone = []
         for result in results:
-            error = sum((effect * sizes[j]) ** power for j, effect in result.effects.items()) ** (1 / power)
+            error = sum((effect * sizes[j]) ** power for j, effect in result.effect_by_total.items()) ** (1 / power)
             alone.append(error)
-            for j, effect in result.effects.items():
+            for j, effect in result.effect_by_total.items():
                 costs[j] += float(result.weight) * effect * sizes[j] / error
         optimal = [cost**power for cost in costs]
         units = [max(2**14, round(2**24 * each / max(optimal))) for each in optimal]
-        shares = split(sizes, results, order)
+        shares = split_for_least_error(sizes, results, order)
         assert shares == tuple(Fraction(each, sum(units)) for each in units)
         assert units[3] == 2**14
         for result, error in zip(results, alone, strict=True):
-            shared = sum(e * sizes[j] / float(shares[j]) ** (1 / order) for j, e in result.effects.items())
+            shared = sum(e * sizes[j] / float(shares[j]) ** (1 / order) for j, e in result.effect_by_total.items())
             assert error_ratio(sizes, result, shares, order) == pytest.approx(shared / error)
-    assert split([1.0, 2.0], [SplitResult({0: 0.0})], 1) == even(2) == (Fraction(1, 2),) * 2
-    assert error_ratio([1.0], SplitResult({0: 0.0}), even(1), 1) == 1.0
+    assert split_for_least_error([1.0, 2.0], [WantedResult({0: 0.0})], 1) == even_shares(2) == (Fraction(1, 2),) * 2
+    assert error_ratio([1.0], WantedResult({0: 0.0}), even_shares(1), 1) == 1.0
     for wrong in ({}, {0: -1.0}, {0: math.inf}, {0: math.nan}):
         with pytest.raises(InvalidParameter):
-            SplitResult(wrong)
+            WantedResult(wrong)
     with pytest.raises(InvalidParameter):
-        SplitResult({0: 1.0}, 0)
+        WantedResult({0: 1.0}, 0)
 
 
 def test_a_split_is_even_where_all_shares_are_equal() -> None:

@@ -16,8 +16,8 @@ from sfumato.release.parts.question_parts import (
     NoiseStrength,
     calibrated_noise,
     noise_family,
-    rounded_down,
-    rounded_up,
+    rounded_down_to_13_digits,
+    rounded_up_to_13_digits,
 )
 from sfumato.release.prices import Price
 
@@ -28,11 +28,11 @@ THIRD = Fraction(1, 3)
 def test_sizes_are_rounded_to_thirteen_digits(decade: int) -> None:
     ten = Fraction(10) ** decade
     for size in (THIRD * ten, Fraction(2, 7) * ten, ten * Fraction(10**13 - 1, 10**13) + ten / 10**14):
-        down, up = rounded_down(size), rounded_up(size)
+        down, up = rounded_down_to_13_digits(size), rounded_up_to_13_digits(size)
         unit = Fraction(10) ** (math.ceil(math.log10(size)) - 13)
         assert down < size < up == down + unit
         assert (down / unit).denominator == 1
-    assert rounded_down(ten) == rounded_up(ten) == ten
+    assert rounded_down_to_13_digits(ten) == rounded_up_to_13_digits(ten) == ten
 
 
 @pytest.mark.parametrize("share", [Fraction(1), THIRD, Fraction(1, 50)])
@@ -49,7 +49,7 @@ def test_a_share_of_a_price_buys_the_noise_of_its_closed_form(share: Fraction) -
     noise = calibrated_noise(gaussian, change, share)
     assert isinstance(noise, sf.Gaussian)
     (size,) = noise.sizes
-    assert size == rounded_up(size)
+    assert size == rounded_up_to_13_digits(size)
     assert 1 <= float(size) / (3 * exact) <= 1 + 3e-12
 
 
@@ -60,8 +60,10 @@ def test_without_a_price_noise_is_relative_to_that_of_the_whole(share: Fraction)
     for family, divisor, factor in ((sf.Laplace, share, 1), (sf.Gaussian, Fraction(math.sqrt(share)), 2)):
         strength = NoiseStrength(family, size_without_price=size)
         assert strength.size(share) == size / divisor
-        assert strength.epsilon(share) == rounded_down(factor * divisor / size)
-        assert calibrated_noise(strength, Sensitivity.of(2), share).sizes == (rounded_up(2 * size / divisor),)
+        assert strength.epsilon(share) == rounded_down_to_13_digits(factor * divisor / size)
+        assert calibrated_noise(strength, Sensitivity.of(2), share).sizes == (
+            rounded_up_to_13_digits(2 * size / divisor),
+        )
 
 
 def test_noise_that_is_too_large_is_refused_and_too_small_is_raised() -> None:

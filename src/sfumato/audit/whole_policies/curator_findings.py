@@ -15,7 +15,14 @@ from sfumato.audit.whole_policies.shared_noise import NoiseComparison
 from sfumato.notebook_html import paragraphs, table
 from sfumato.privacy.numbers import format_number, format_percent
 from sfumato.quick_dataclass import dataclass
-from sfumato.release.answers.web_pages import HtmlPage, bullet_list, escape, facts, paragraph, table as html_table
+from sfumato.release.answers.web_pages import (
+    HtmlPage,
+    bullet_list,
+    escape_html,
+    fact_boxes,
+    paragraph,
+    table as html_table,
+)
 from sfumato.version import __version__
 
 TEMPLATE, OWNER, RANDOM = "template", "the owner's", "drawn"
@@ -236,7 +243,7 @@ def page(audit: CuratorAudit) -> HtmlPage:
     """Return the report page."""
     name = f"An audit of {audit.policy}"
     sections = [
-        f"<h1>{escape(name)}</h1>{_summary_section(audit)}",
+        f"<h1>{escape_html(name)}</h1>{_summary_section(audit)}",
         f"<h2>Findings</h2>{''.join(_doubts_section(audit))}",
         f"<h2>Planted faults</h2>{_faults_section(audit)}",
         f"<h2>Tests by question</h2>{_results_section(audit)}",
@@ -249,7 +256,7 @@ def page(audit: CuratorAudit) -> HtmlPage:
 
 def _summary_section(audit: CuratorAudit) -> str:
     answered = sum(result.answered for result in audit.tried)
-    return facts(
+    return fact_boxes(
         [
             (audit.doubt_summary, "about the privacy promise or about this audit"),
             (audit.protects, f"is protected, {audit.neighbours} neighbours"),

@@ -342,9 +342,9 @@ def _check_outputs(values: Mapping[str, Any]) -> None:
 
         check_picture_path(values["plot"])
     if values["output"] is not None:
-        from sfumato.release.answers.answer_pages import check_file
+        from sfumato.release.answers.answer_pages import checked_answer_path
 
-        check_file(values["output"], excel=values["excel"] is not None)
+        checked_answer_path(values["output"], excel=values["excel"] is not None)
     if values["flag_above"] is not None:
         from sfumato.release.answers.answer_pictures import parse_noise_limit
 

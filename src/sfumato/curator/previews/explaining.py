@@ -308,7 +308,7 @@ def explain_release(
     for scaled, mechanism, share in zip(
         prepared.bounded.noisy_measures, prepared.totals_mechanisms, shares[0], strict=False
     ):
-        shown_rows = len(rows.keys) if rows.sums else max_groups
+        shown_rows = len(rows.keys) if rows.has_sums else max_groups
         results_draws = max(member.coordinates for member in scaled.members(0))
         joint_draws = max(1, count_noises_behind_answer(query, shown_rows) if selects_rows else results_draws)
         width = mechanism.error(confidence, joint_draws) * scaled.unit_value + scaled.rounding
@@ -494,9 +494,9 @@ def _explain_subtotals(
     scaled: ScaledMeasure, mechanism: Additive, rows: AnswerRows, confidence: Number, joint_draws: int
 ) -> list[PlanStep]:
     """Explain subtotals: their noise is the sum of their groups' noise."""
-    if not rows.sums:
+    if not rows.has_sums:
         return []
-    longest_sum = int(rows.terms.max())
+    longest_sum = int(rows.groups_per_row.max())
     width = (
         mechanism.sum_error(longest_sum, confidence, joint_draws) * scaled.unit_value + longest_sum * scaled.rounding
     )

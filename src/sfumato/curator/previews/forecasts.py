@@ -44,13 +44,20 @@ from sfumato.privacy.numbers import (
 )
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.formatting import round_half_width_up
-from sfumato.release.measured import NoisyMeasurements, column_notes, estimator, rank_errors, results, scales
-from sfumato.release.noisy_rows.finishing import Finished, finish, selects_by_noise
+from sfumato.release.measured import (
+    NoisyMeasurements,
+    group_estimator,
+    notes_by_column,
+    rank_errors,
+    result_estimators,
+    scales_of_all_parts,
+)
+from sfumato.release.noisy_rows.finishing import FinishedRows, finish, selects_by_noise
 from sfumato.release.noisy_rows.key_functions import answer_rows, extract_key_functions, one_row_per_set
 from sfumato.release.noisy_rows.noisy_columns import NumberColumn
 from sfumato.release.noisy_rows.window_functions import RANK_FUNCTIONS, RANK_NOTE
 from sfumato.release.parts.scales import NoisyScale
-from sfumato.release.prices import least_in_four_digits
+from sfumato.release.prices import least_four_digit_price
 from sfumato.release.pricing import PricedRelease
 from sfumato.release.requests import Within
 from sfumato.untrusted import escape_unprintable
@@ -204,7 +211,7 @@ def half_widths(
     widths_by_size = [
         _widths_at_size(query, prepared, results, groups, max_groups, level, group_size, joint) for group_size in sizes
     ]
-    ranks = column_notes(query, forecast_rank_errors(prepared, results, level))
+    ranks = notes_by_column(query, forecast_rank_errors(prepared, results, level))
     columns = merge_widths_of_sizes(sizes, widths_by_size)
     return columns | {name: rows for name, rows in ranks.items() if name in columns}
 
@@ -239,16 +246,18 @@ def noiseless_measurements_of_groups(
     prepared: PricedRelease, shared_results: Sequence[MeasuredRequest], group_size: int, group_count: int
 ) -> NoisyMeasurements:
     """Return the numbers of so many groups of so many rows each, without noise."""
-    numbers = (number for part in prepared.parts for number in part.hypothetical_group(group_size))
+    numbers = (number for part in prepared.parts for number in part.numbers_of_hypothetical_group(group_size))
     totals = tuple((number,) * group_count for number in numbers)
-    return NoisyMeasurements(scales(prepared), results(prepared, shared_results), totals)
+    return NoisyMeasurements(scales_of_all_parts(prepared), result_estimators(prepared, shared_results), totals)
 
 
 def forecast_rank_errors(
     prepared: PricedRelease, shared_results: Sequence[MeasuredRequest], confidence: Number
 ) -> tuple[float | None, ...]:
     """Bound the rank error of every result; None where nothing is selected by rank."""
-    return rank_errors(NoisyMeasurements(scales(prepared), results(prepared, shared_results), ()), confidence)
+    return rank_errors(
+        NoisyMeasurements(scales_of_all_parts(prepared), result_estimators(prepared, shared_results), ()), confidence
+    )
 
 
 def _widths_at_size(
@@ -273,14 +282,14 @@ def _widths_at_size(
     count = int(rows.groups.max(initial=0)) + 1 if is_rowwise else len(groups)
     measured = noiseless_measurements_of_groups(prepared, shared_results, size, count)
     row_count = len(answer_rows(sets, groups, width).keys) if sets else max_groups
-    estimates = estimator(measured, level, rows)
+    estimates = group_estimator(measured, level, rows)
     rewritten, parts = extract_key_functions(
         replace(query, finish=Finish(query.finish.outputs)) if is_rowwise else query
     )
     rows = replace(rows, keys=[(*key, *(None,) * len(parts)) for key in rows.keys], width=width + len(parts))
     is_joint = joint or selects_by_noise(query)
     finished = finish(rewritten, rows, estimates, joint=is_joint, candidates=row_count if is_rowwise else None)
-    largest_sum = int(rows.terms.max() if is_rowwise else 1 + len(rows.keys))
+    largest_sum = int(rows.groups_per_row.max() if is_rowwise else 1 + len(rows.keys))
     return {
         # what has no noise, such as a rank of keys, is not rounded
         name: width
@@ -302,7 +311,7 @@ def _is_plain_result(query: Query, expression: Expression) -> bool:
 
 
 def expression_and_width_by_column(
-    outputs: Sequence[Output], finished: Finished
+    outputs: Sequence[Output], finished: FinishedRows
 ) -> dict[str, tuple[Expression, float]]:
     """Return each column of numbers with the largest half-width of its rows."""
     return {
@@ -455,8 +464,8 @@ def least_price(within: Within | None, names: Collection[str], widths: Widths) -
 
     # A price that suffices for every group size suffices for one: the least for one is the least if it does for all.
     try:
-        price = least_in_four_digits(lambda price: excess(price, SIZES[0]))
-        return price if excess(price) <= 0 else least_in_four_digits(excess)
+        price = least_four_digit_price(lambda price: excess(price, SIZES[0]))
+        return price if excess(price) <= 0 else least_four_digit_price(excess)
     except InvalidParameter as refusal:
         if refusal.place not in ("guarantee", "price"):
             raise

@@ -13,7 +13,7 @@ from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, POSITIVE, Number, exact,
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
-from sfumato.release.payers import NOT_BOUGHT, Purchase
+from sfumato.release.payers import NOT_BOUGHT, PurchaseTerms
 
 
 @codec.serialisable("sold")
@@ -27,7 +27,7 @@ class AuctionOutcome:
     """The mechanism that selected the price."""
     counter: Laplace | None = field(default=None, repr=False)
     """The noise on the count."""
-    purchase: Purchase = field(default=NOT_BOUGHT, repr=False)
+    purchase: PurchaseTerms = field(default=NOT_BOUGHT, repr=False)
     receipt: Receipt | None = field(default=None, repr=False, compare=False)
     """What it cost and whom it protects; not stored with the price, since it quotes the current remaining budget."""
 

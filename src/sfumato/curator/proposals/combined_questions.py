@@ -35,19 +35,19 @@ from sfumato.plan.nodes import CombinedRows, GroupKey, Query
 from sfumato.plan.noisy_rows import unchanged_source_columns
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact
 from sfumato.quick_dataclass import dataclass
-from sfumato.release.answers.answer import Answer, answer
+from sfumato.release.answers.answer import Answer, build_answer
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.batch_prices import PricedBatch
 from sfumato.release.measured import (
     NoisyMeasurements,
-    column_notes,
-    estimator,
-    independent_noises,
+    group_estimator,
+    noises_and_first_indices,
+    notes_by_column,
     rank_errors,
     selection_notes,
 )
 from sfumato.release.noisy_rows.combining import SourceRows, finish_combined
-from sfumato.release.noisy_rows.finishing import Finished, finish_with_draws
+from sfumato.release.noisy_rows.finishing import FinishedRows, finish_with_draws
 from sfumato.release.noisy_rows.key_functions import (
     AnswerRows,
     answer_rows,
@@ -248,7 +248,7 @@ class CombinedQuestion(Question):
             )
         told = replace(receipt, question=self.text)
         annotations = *self._rank_errors_and_notes(measured, confidence), self._caveats(measured)
-        return answer(self.query, finished, told, self.warnings, *annotations).with_clipped(self.clipped)
+        return build_answer(self.query, finished, told, self.warnings, *annotations).with_clipped(self.clipped)
 
     def _rank_errors_and_notes(
         self, measured: Mapping[str, NoisyMeasurements], confidence: Number
@@ -258,8 +258,8 @@ class CombinedQuestion(Question):
         """
         ranks, notes = {}, {}
         releases = [(part.query, measured[part.identity]) for part in self.parts]
-        source_ranks = [column_notes(query, rank_errors(release, confidence)) for query, release in releases]
-        source_notes = [column_notes(query, selection_notes(release, confidence)) for query, release in releases]
+        source_ranks = [notes_by_column(query, rank_errors(release, confidence)) for query, release in releases]
+        source_notes = [notes_by_column(query, selection_notes(release, confidence)) for query, release in releases]
         names = [[output.name for output in query.outputs] for query, _ in releases]
         copied = unchanged_source_columns(self.combined.rows, [*map(len, names)])
         for output, columns in zip(self.query.outputs, copied, strict=True):
@@ -301,14 +301,14 @@ class CombinedQuestion(Question):
         query_and_rows_by_part: list[tuple[Query, AnswerRows]],
         confidence: Number,
         joint: bool,
-    ) -> Finished:
+    ) -> FinishedRows:
         """Finish the rows of every SELECT, and then the SELECT over them; equal measurements share their noises."""
-        noises, first_noises = independent_noises(list(measured.values()), confidence)
+        noises, first_noises = noises_and_first_indices(list(measured.values()), confidence)
         first_noise = dict(zip(measured, first_noises, strict=True))
 
         def source(part: Question, query: Query, rows: AnswerRows) -> SourceRows:
             identity = part.identity
-            estimates = estimator(measured[identity], confidence, rows, (noises, first_noise[identity]))
+            estimates = group_estimator(measured[identity], confidence, rows, (noises, first_noise[identity]))
             return lambda draws: finish_with_draws(query, rows, estimates, draws)
 
         sources = [source(part, *pair) for part, pair in zip(self.parts, query_and_rows_by_part, strict=True)]

@@ -37,8 +37,8 @@ from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
 from sfumato.release.comparisons import GroupTotalsRelease
 from sfumato.release.measurement import Batch, Measurement
-from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
-from sfumato.release.prices import Price, rounded_up
+from sfumato.release.payers import NOT_BOUGHT, PurchaseTerms, purchase_terms
+from sfumato.release.prices import Price, rounded_up_to_4_digits
 from sfumato.release.proposal import make_receipt
 from sfumato.release.releasing import StoredResult
 
@@ -53,7 +53,7 @@ class Degrees:
 
     counts: tuple[int, ...]
     noise: Laplace | None = field(default=None, repr=False)
-    purchase: Purchase = field(default=NOT_BOUGHT, repr=False)
+    purchase: PurchaseTerms = field(default=NOT_BOUGHT, repr=False)
     receipt: Receipt | None = field(default=None, repr=False, compare=False)
     """What it cost and whom it protects; not stored with the counts, since it quotes the current remaining budget."""
 
@@ -136,7 +136,7 @@ class _DegreesRelease(GroupTotalsRelease[Degrees]):
     def draw_from(self, totals: Integers) -> Degrees:
         (measurement,) = self.batch.measurements
         noisy_counts = measurement.draw(measurement.reading.extract(totals))
-        terms = purchase([self.batch.bounded], self.total, self.version)
+        terms = purchase_terms([self.batch.bounded], self.total, self.version)
         return Degrees(tuple(int(count) for count in noisy_counts), self.noise, terms)
 
 
@@ -210,7 +210,9 @@ class DegreesProposal(EpsilonPricedProposal[Degrees]):
         """Find the least ε at which each number has at most this half-width. This is free."""
         error_limit = exact(within, "within", POSITIVE)
         return float(
-            rounded_up(least_parameter(lambda epsilon: self.error(epsilon, confidence) <= error_limit, "within"))
+            rounded_up_to_4_digits(
+                least_parameter(lambda epsilon: self.error(epsilon, confidence) <= error_limit, "within")
+            )
         )
 
     def _strategy_at(self, epsilon: Number) -> _DegreesRelease:
@@ -224,7 +226,7 @@ class DegreesProposal(EpsilonPricedProposal[Degrees]):
         histogram_receipt = make_receipt(
             result, histogram.purchase, words, question=question_text, context=context, confidence=confidence
         )
-        return replace(histogram, purchase=histogram.purchase.public, receipt=histogram_receipt)
+        return replace(histogram, purchase=histogram.purchase.without_salt, receipt=histogram_receipt)
 
 
 def propose_degrees(

@@ -28,7 +28,7 @@ from sfumato.plan.canonical import PlanKey
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import Columns
-from sfumato.release.measured import noisy_measurements, scales
+from sfumato.release.measured import noisy_measurements, scales_of_all_parts
 from sfumato.release.parts.question_parts import NamedNoise
 from sfumato.release.proposal import StoredProposal
 from sfumato.release.releasing import Progress
@@ -175,7 +175,7 @@ class TestProposal(PreviewedByOldName, StoredProposal):
         """Return an answer of zeros with the noise of this price, from the policy alone."""
         question = self.question
         prepared = question.price_release(request)
-        columns = sum(scale.columns for scale in scales(prepared))
+        columns = sum(scale.columns for scale in scales_of_all_parts(prepared))
         zeros = np.zeros((len(question.groups), columns), np.int64)
         measured = noisy_measurements(prepared, question.shared_parts.requests, zeros, question.groups, "")
         return ReleasedNumbers.of(question.query, measured, max_rows_of_one_unit(question))

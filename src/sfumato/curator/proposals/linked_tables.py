@@ -43,8 +43,8 @@ from sfumato.publish.synthesis.state import SynthesisState
 from sfumato.publish.synthetic import Synthetic
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import Columns
-from sfumato.release.payers import Purchase, purchase
-from sfumato.release.prices import Price, rounded_up
+from sfumato.release.payers import PurchaseTerms, purchase_terms
+from sfumato.release.prices import Price, rounded_up_to_4_digits
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, warn_of_weak_price
 from sfumato.release.releasing import Progress, StoredResult, ignore_progress
 from sfumato.release.requests import RequestedSeries, repeated_receipt
@@ -146,9 +146,9 @@ class LinkedTablesProposal(StoredProposal):
 
         least_amount = least_parameter(is_within, "within", Fraction(1, 2**14))
         if pure:
-            return float(rounded_up(least_amount))
+            return float(rounded_up_to_4_digits(least_amount))
         curve = Concentrated(least_amount).total_curve(self._context.policy.neighbours)
-        return float(rounded_up(Fraction(curve.epsilon(delta))))
+        return float(rounded_up_to_4_digits(Fraction(curve.epsilon(delta))))
 
     def forecast(
         self,
@@ -293,7 +293,7 @@ class LinkedTablesProposal(StoredProposal):
     def _receipt(self, price: Price, state: LinkedState, tab: Tab | None, paid: tuple[Charged, ...]) -> Any:
         context = replace(self._context, is_preview=tab is None)
         bounded = [part_state.setting.reading.bounded for part_state in state.states.values()]
-        terms = Purchase() if tab is None else purchase(bounded, price, context.version)
+        terms = PurchaseTerms() if tab is None else purchase_terms(bounded, price, context.version)
         if tab is None:
             line: StoredResult[None] = StoredResult(None, 0, datetime.now(UTC), "", free=True)
         else:

@@ -53,8 +53,8 @@ from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, POSITIVE, Nu
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.receipts import Receipt
-from sfumato.release.payers import purchase
-from sfumato.release.prices import Price, rounded_up
+from sfumato.release.payers import purchase_terms
+from sfumato.release.prices import Price, rounded_up_to_4_digits
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt
 from sfumato.release.releasing import Progress, StoredResult
 from sfumato.renamed import PreviewedByOldName
@@ -192,7 +192,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
                 return False
             return all(forecast[name] <= limit for name, limit in limits.items())
 
-        return float(rounded_up(least_parameter(is_within, "within", Fraction(1, 2**10))))
+        return float(rounded_up_to_4_digits(least_parameter(is_within, "within", Fraction(1, 2**10))))
 
     def _forecast(self, price: Price, confidence: Number) -> RegressionForecast:
         """Forecast the last scan's noise at coefficients of 0, where every row has the curvature of 1/4."""
@@ -307,7 +307,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
     def _receipt(self, result: StoredResult[Any], price: Price, confidence: Number) -> Receipt:
         bounds = tuple(column.bounds for column in self.logistic.design.columns if column.bounds)
         bounded = self._first_step(self._scan_noise(price)).batch.bounded
-        terms = replace(purchase([bounded], price, self._context.version), bounds=bounds)
+        terms = replace(purchase_terms([bounded], price, self._context.version), bounds=bounds)
         first, *_, last = (format_number(sigma, 4) for sigma in self._gradient_deviations(self._scan_noise(price)))
         words = (f"discrete Gaussian, σ from {first} to {last}, on gradients of columns in [−1, 1]",)
         return make_receipt(

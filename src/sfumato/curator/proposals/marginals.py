@@ -42,11 +42,11 @@ from sfumato.privacy import Curve, Sensitivity
 from sfumato.privacy.calibration import calibrate, least_parameter
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, POSITIVE, Number, exact, format_number
 from sfumato.publish.marginals import blocks as block_algebra
-from sfumato.publish.marginals.attributes import Attributes, CodedColumn, code_columns, coded_names
+from sfumato.publish.marginals.attributes import Attributes, CodedColumn, code_columns, measurable_column_names
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.faces import PublicTableFacts
 from sfumato.publish.marginals.measuring import (
-    MarginalsDraw,
+    MarginalsRelease,
     PublishedMarginals,
     cell_half_width,
     has_fixed_total,
@@ -54,7 +54,7 @@ from sfumato.publish.marginals.measuring import (
     measured_sets,
     measurement_batch,
     noise_words,
-    shares,
+    price_share_by_set,
 )
 from sfumato.publish.marginals.planning import (
     LARGEST_COUNT,
@@ -67,10 +67,10 @@ from sfumato.publish.marginals.planning import (
 )
 from sfumato.publish.synopsis import Synopsis, key_type
 from sfumato.quick_dataclass import dataclass
-from sfumato.release.answers.answer_columns import AnswerColumn, Columns, with_counts
+from sfumato.release.answers.answer_columns import AnswerColumn, Columns, with_count_column
 from sfumato.release.measurement import Batch
 from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
-from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price, rounded_up
+from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price, rounded_up_to_4_digits
 from sfumato.release.proposal import ReleaseCall, StoredProposal, is_stored, make_receipt, release_or_find
 from sfumato.release.releasing import Progress, StoredResult
 from sfumato.renamed import PreviewedByOldName
@@ -109,7 +109,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
     @property
     def columns(self) -> Columns:
         """The published columns with their types: the cells' columns, and the count."""
-        return with_counts(AnswerColumn(attribute.name, key_type(attribute)) for attribute in self.attributes)
+        return with_count_column(AnswerColumn(attribute.name, key_type(attribute)) for attribute in self.attributes)
 
     @property
     def sets(self) -> tuple[tuple[str, ...], ...]:
@@ -173,7 +173,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         )
         notes = self._context.epsilon_total_warnings(draw.batch.curve)
         return Explanation(
-            self.question, str(draw.total), operators, f"{noise_text}, for {self._describe_objective(draw.plan)}", notes
+            self.question, str(draw.price), operators, f"{noise_text}, for {self._describe_objective(draw.plan)}", notes
         )
 
     def _describe_objective(self, plan: NoisePlan) -> str:
@@ -188,7 +188,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
 
     def _explain_measurements(self, plan: NoisePlan, confidence: float) -> list[PlanStep]:
         """Describe what is measured, its cost and error, and the error of noise on each marginal."""
-        price_shares = shares(plan)
+        price_shares = price_share_by_set(plan)
         independent_widths = self._widths_if_independent(plan, confidence)
         by_share = sorted(price_shares, key=lambda indices: -price_shares[indices])
         operators = [
@@ -241,7 +241,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
             tuple(self._cell_half_width(draw.plan, indices, confidence_level, joint) for indices in self.workload.sets),
             confidence_level,
             joint,
-            str(draw.total),
+            str(draw.price),
             all(budget.affords(draw.batch.curve) for budget in self._context.budgets),
             stored,
             describe_dropped_rows([draw.reading.bounded]),
@@ -269,7 +269,9 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
                 * (self._cell_half_width(base_plan, widest, confidence_level, joint) / error_limit) ** 2
             )
             return float(
-                rounded_up(Fraction(Curve.gaussian(f"{_SPENT_FACTOR / math.sqrt(2 * rho):.17g}").epsilon(delta)))
+                rounded_up_to_4_digits(
+                    Fraction(Curve.gaussian(f"{_SPENT_FACTOR / math.sqrt(2 * rho):.17g}").epsilon(delta))
+                )
             )
 
         def is_within(epsilon: Fraction) -> bool:
@@ -278,7 +280,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
                 <= error_limit
             )
 
-        return float(rounded_up(least_parameter(is_within, "within", Fraction(1, 2**14))))
+        return float(rounded_up_to_4_digits(least_parameter(is_within, "within", Fraction(1, 2**14))))
 
     def _requested_or_all_sets(self, columns: Sequence[str] | None, *, pure: bool) -> tuple[AttributeSet, ...]:
         """Parse which marginal is meant: a requested one, or where blocks are measured, a subset of one."""
@@ -313,7 +315,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         draw = self._strategy_at(Price(epsilon, delta, rho), mechanism)
         return release_or_find(
             draw,
-            draw.total,
+            draw.price,
             self._to_synopsis,
             question=self.question,
             plan=self.plan_key,
@@ -351,7 +353,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
 
     # ── planning at a price ────────────────────────────────────────────────────────────
 
-    def _strategy_at(self, price: Price, mechanism: NamedNoise | None) -> MarginalsDraw:
+    def _strategy_at(self, price: Price, mechanism: NamedNoise | None) -> MarginalsRelease:
         family = noise_family(mechanism)
         price = _price_for_noise_family(price, family)
         if price not in self._cached_draws:
@@ -359,26 +361,26 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         return self._cached_draws[price]
 
     @cached_property
-    def _cached_draws(self) -> dict[Price, MarginalsDraw]:
+    def _cached_draws(self) -> dict[Price, MarginalsRelease]:
         """The planned release at each price."""
         return {}
 
-    def _prepare_strategy(self, price: Price) -> MarginalsDraw:
+    def _prepare_strategy(self, price: Price) -> MarginalsRelease:
         """Prepare the release that spends nearly all of the price, and certainly no more."""
         for held_back in _HELD_BACK:
             plan = self._scaled_plan(price, held_back)
             reading = self._reading(plan)
             batch = measurement_batch(plan, reading)
-            if price.kept_by(batch.curve):
+            if price.is_satisfied_by(batch.curve):
                 return self.planned_draw(plan, reading, batch, price)
         rule = "high enough for noise on this many numbers"
         raise InvalidParameter("price", str(price), rule, fix="ask for fewer marginals, or pay more")
 
-    def planned_draw(self, plan: NoisePlan, reading: Marginals, batch: Batch, price: Price) -> MarginalsDraw:
+    def planned_draw(self, plan: NoisePlan, reading: Marginals, batch: Batch, price: Price) -> MarginalsRelease:
         """Return the release of a plan: the batch, over its reading."""
         table = self.query.plan.table
         terms = plan, reading, batch, price, self._context.version, table, self.condition
-        return MarginalsDraw(*terms, self.face)
+        return MarginalsRelease(*terms, self.face)
 
     def plan_and_reading_of_joint_table(self, rho: Fraction) -> tuple[NoisePlan, Marginals]:
         """Return the best blocks for this ρ, with all columns read as one contingency table."""
@@ -410,7 +412,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
             (1 - held_back) * (_require_epsilon(price) if pure else price_in_rho(price)),
         )
         bits = self._weight_bits(base_plan, spent)
-        return replace(base_plan, unit_value=Fraction(1, 2**bits)).scaled(spent)
+        return replace(base_plan, unit_value=Fraction(1, 2**bits)).at_price(spent)
 
     def _base_plan(self, pure: bool) -> NoisePlan:
         """Return the best plan in whole rows, which is the same at every price up to its scale."""
@@ -582,7 +584,7 @@ def _parse_names_and_sets(
 ) -> tuple[list[str], tuple[AttributeSet, ...]]:
     """Parse the measured columns, in the order of the policy, and the sets of their indices."""
     if type(ways) is int:
-        names = coded_names(table) if columns is None else _validated_names(columns, "columns")
+        names = measurable_column_names(table) if columns is None else _validated_names(columns, "columns")
         _refuse_repeated_names(names, "columns")
         if not 1 <= ways <= len(names):
             range_rule = f"a whole number from 1 to {len(names)}, the number of columns with listed values or bins"

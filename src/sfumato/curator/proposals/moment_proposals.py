@@ -36,7 +36,7 @@ from sfumato.privacy.calibration import least_parameter
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, NONNEGATIVE, Number, exact, format_number
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import Receipt
-from sfumato.release.prices import Price, rounded_up
+from sfumato.release.prices import Price, rounded_up_to_4_digits
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, release_or_find
 from sfumato.release.releasing import Progress, StoredResult
 from sfumato.renamed import PreviewedByOldName
@@ -144,7 +144,7 @@ class MomentsProposal(PreviewedByOldName, StoredProposal, Generic[T]):
             except InvalidParameter:
                 return False
 
-        return float(rounded_up(least_parameter(is_enough, "within", Fraction(1, 2**14))))
+        return float(rounded_up_to_4_digits(least_parameter(is_enough, "within", Fraction(1, 2**14))))
 
     def _strategy_at(self, price: Price) -> MomentsRelease:
         return MomentsRelease.of(self.moments, self.design, price, self._context.version)

@@ -56,7 +56,7 @@ from sfumato.publish.tab_steps import ChooseStep, MeasureStep
 from sfumato.quick_dataclass import dataclass
 from sfumato.release import releasing
 from sfumato.release.answers.answer_columns import Columns
-from sfumato.release.payers import purchase
+from sfumato.release.payers import purchase_terms
 from sfumato.release.prices import Price, least_epsilon
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, warn_of_weak_price
 from sfumato.release.releasing import Progress, ReleaseStrategy, StoredResult
@@ -293,7 +293,7 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
         opening = StoredResult(None, line.number, line.time, line.hash, free=False)
         step = bounded.measures[0].unit_value
         words = (steps.row_count_step.noise.words(step), steps.selection.words(), steps.noise.words(step))
-        terms = purchase([bounded], price, context.version)
+        terms = purchase_terms([bounded], price, context.version)
         model_receipt = make_receipt(
             opening, terms, words, question=self.question, context=context, confidence=DEFAULT_CONFIDENCE
         )
@@ -377,7 +377,7 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
         rho = price_in_rho(price)
         for held_back in _HELD_BACK:
             steps = self._steps_for_rho(price, rho * (1 - held_back))
-            if price.kept_by(steps.curve):
+            if price.is_satisfied_by(steps.curve):
                 return steps
         raise InvalidParameter(
             "price", str(price), "high enough for this many rounds", fix="give a higher price, or fewer rounds"
@@ -455,7 +455,7 @@ class _MwemSeries:
         return model
 
     def _run_round(self, model: MwemModel) -> MwemRound:
-        scores = self.candidates.scores(model.predicted)
+        scores = self.candidates.scores(model.predicted_counts)
         selected = self._release_step(ChooseStep(scores, self.steps.selection), "a choice")
         view = self.candidates.view(selected.place)
         return MwemRound(

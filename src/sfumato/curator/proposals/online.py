@@ -48,7 +48,7 @@ from sfumato.publish.online import (
     GatedCounts,
     Hypothesis,
     IntegerWeightedMeasure,
-    OnlineDraw,
+    OnlineSessionRelease,
     SessionBatch,
     build_gate,
     close_score_bound,
@@ -64,7 +64,7 @@ from sfumato.release.answers.receipts import Receipt
 from sfumato.release.prices import Price, least_epsilon
 from sfumato.release.proposal import ReleaseCall, make_receipt, release_or_find
 from sfumato.release.releasing import Progress, StoredResult
-from sfumato.release.requests import refuse_second_session
+from sfumato.release.requests import second_session_refusal
 from sfumato.renamed import PreviewedByOldName
 
 _SHARES = Fraction(1, 2), Fraction(2, 5), Fraction(1, 10)
@@ -181,9 +181,9 @@ class OnlineProposal(PreviewedByOldName):
             call=ReleaseCall(True, request_id, seconds, progress),
         )
         if synopsis.receipt.free:
-            raise refuse_second_session()
+            raise second_session_refusal()
         hypothesis = first_hypothesis(synopsis.face.estimates, textbook=self.textbook)
-        return OnlineSession(self, synopsis, GatedCounts(draw.batch, draw.secret.pop()), draw.batch, hypothesis)
+        return OnlineSession(self, synopsis, GatedCounts(draw.batch, draw.exact_counts.pop()), draw.batch, hypothesis)
 
     def preview(
         self,
@@ -215,7 +215,7 @@ class OnlineProposal(PreviewedByOldName):
         )
         return Synopsis(result.value, synopsis_receipt)
 
-    def _strategy_at(self, price: Price) -> OnlineDraw:
+    def _strategy_at(self, price: Price) -> OnlineSessionRelease:
         """Prepare the session that spends nearly all of the price, and certainly no more."""
         if not price.allows_gaussian:
             rule = "stated with a delta, or in ρ: an online session uses Gaussian noise"
@@ -223,12 +223,12 @@ class OnlineProposal(PreviewedByOldName):
         rho = price_in_rho(price)
         for share in _SPENT_SHARES:
             draw = self._prepare_strategy(price, rho * share * (1 - Fraction(1, 10**6)))
-            if price.kept_by(draw.batch.curve):
+            if price.is_satisfied_by(draw.batch.curve):
                 return draw
         rule = "high enough for this many rounds"
         raise InvalidParameter("price", str(price), rule, fix="pay more, or use fewer rounds")
 
-    def _prepare_strategy(self, price: Price, rho: Fraction) -> OnlineDraw:
+    def _prepare_strategy(self, price: Price, rho: Fraction) -> OnlineSessionRelease:
         synopsis_rho, gates_rho, answers_rho = (
             share * rho for share in (_TEXTBOOK_SHARES if self.textbook else _SHARES)
         )
@@ -240,7 +240,7 @@ class OnlineProposal(PreviewedByOldName):
         sensitivity = Marginal(reading, 0).sensitivity
         noise = Gaussian(1 / _square_root_rounded_down(2 * answers_rho / self.rounds / sensitivity.squares))
         batch = SessionBatch(measurement_batch(plan, reading).measurements, reading, gate, noise, self.rounds)
-        return OnlineDraw(self._marginals.planned_draw(plan, reading, batch, price))
+        return OnlineSessionRelease(self._marginals.planned_draw(plan, reading, batch, price))
 
     def __repr__(self) -> str:
         return f"<OnlineProposal {self.description}: .explain() .error() .price() are free, .release() opens it>"

@@ -35,7 +35,7 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.comparisons import GroupTotalsRelease
 from sfumato.release.measurement import Batch
-from sfumato.release.payers import purchase
+from sfumato.release.payers import purchase_terms
 from sfumato.release.prices import Price
 from sfumato.release.proposal import make_receipt
 from sfumato.release.releasing import StoredResult
@@ -68,7 +68,7 @@ class _BoundsRelease(GroupTotalsRelease[Bounds]):
     def draw_from(self, totals: Integers) -> Bounds:
         step_counts = self.search.draw(totals)
         low, high = (None, None) if step_counts.span is None else self.ladder.bounds_of(step_counts.span)
-        terms = purchase([self.batch.bounded], self.total, self.version)
+        terms = purchase_terms([self.batch.bounded], self.total, self.version)
         return Bounds(self.column, self.ladder.type, low, high, step_counts, terms)
 
 
@@ -176,7 +176,7 @@ class BoundsProposal(EpsilonPricedProposal[Bounds]):
         bounds_receipt = make_receipt(
             result, bounds.purchase, words, question=self.text, context=context, confidence=confidence
         )
-        return replace(bounds, purchase=bounds.purchase.public, receipt=bounds_receipt)
+        return replace(bounds, purchase=bounds.purchase.without_salt, receipt=bounds_receipt)
 
 
 def propose_bounds(context: Context, table: str, column: str, cover: Number) -> BoundsProposal:

@@ -37,7 +37,7 @@ from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
 from sfumato.release.comparisons import GroupTotalsRelease
 from sfumato.release.measurement import Batch
-from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
+from sfumato.release.payers import NOT_BOUGHT, PurchaseTerms, purchase_terms
 from sfumato.release.prices import Price
 from sfumato.release.proposal import make_receipt
 from sfumato.release.releasing import StoredResult
@@ -56,7 +56,7 @@ class UnitLimits:
     rows: StepCounts = field(repr=False)
     """The noisy numbers of units by rows, and the number of units above the limit."""
     groups: StepCounts | None = field(default=None, repr=False)
-    purchase: Purchase = field(default=NOT_BOUGHT, repr=False)
+    purchase: PurchaseTerms = field(default=NOT_BOUGHT, repr=False)
     receipt: Receipt | None = field(default=None, repr=False, compare=False)
     """What it cost and whom it protects; not stored with the limits, since it quotes the current remaining budget."""
 
@@ -145,7 +145,7 @@ class _LimitsRelease(GroupTotalsRelease[UnitLimits]):
     def draw_from(self, totals: Integers) -> UnitLimits:
         step_counts = [search.draw(totals) for search in self.searches]
         rows, groups = step_counts[0], step_counts[1] if len(step_counts) > 1 else None
-        terms = purchase([self.batch.bounded], self.total, self.version)
+        terms = purchase_terms([self.batch.bounded], self.total, self.version)
         return UnitLimits(self._limit_from_counts(rows), self._limit_from_counts(groups), rows, groups, terms)
 
     def _limit_from_counts(self, step_counts: StepCounts | None) -> int | None:
@@ -281,7 +281,7 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
         limits_receipt = make_receipt(
             result, limits.purchase, words, question=self.text, context=context, confidence=confidence
         )
-        return replace(limits, purchase=limits.purchase.public, receipt=limits_receipt)
+        return replace(limits, purchase=limits.purchase.without_salt, receipt=limits_receipt)
 
 
 def propose_limits(context: Context, table: str, by: str | Sequence[str], share: Number) -> LimitsProposal:

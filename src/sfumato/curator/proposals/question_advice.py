@@ -20,7 +20,7 @@ from sfumato.errors import InvalidParameter, SfumatoError, Unsupported
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import Query
 from sfumato.release.answers.answer import Answer, possible_ranges
-from sfumato.release.measured import column_notes
+from sfumato.release.measured import notes_by_column
 from sfumato.release.pricing import PricedRelease
 from sfumato.release.requests import PriceRequest
 from sfumato.untrusted import escape_unprintable
@@ -60,7 +60,7 @@ def question_tips(
         widths: Mapping[str, Width] = changed.widths(changed.price_release_at(price, request), request)
         return widths
 
-    ranks = column_notes(query, forecast_rank_errors(prepared, question.shared_parts.requests, request.confidence))
+    ranks = notes_by_column(query, forecast_rank_errors(prepared, question.shared_parts.requests, request.confidence))
     return find_tips(
         query,
         question.limits,

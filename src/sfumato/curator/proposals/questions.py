@@ -87,24 +87,24 @@ from sfumato.plots.picture import Picture, save_if_path
 from sfumato.policy import Table, Type, Value
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number, exact
 from sfumato.quick_dataclass import dataclass
-from sfumato.release.answers.answer import Answer, answer
+from sfumato.release.answers.answer import Answer, build_answer
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.sampling_errors import parse_sampled_fraction
-from sfumato.release.discovered_groups import DiscoveredGroupsRelease, max_answer_keys
+from sfumato.release.discovered_groups import DiscoveredGroupsRelease, max_keys_in_answer
 from sfumato.release.measured import (
     MAX_NUMBERS,
     DeclaredGroupsRelease,
     NoisyMeasurements,
-    column_notes,
-    estimator,
+    group_estimator,
+    notes_by_column,
     rank_errors,
     selection_notes,
 )
-from sfumato.release.noisy_rows.finishing import finish, jointly_held_ranges
+from sfumato.release.noisy_rows.finishing import count_jointly_held_ranges, finish
 from sfumato.release.noisy_rows.key_functions import answer_rows, with_key_functions
-from sfumato.release.parts.other_parts import other_part
+from sfumato.release.parts.other_parts import build_other_part
 from sfumato.release.parts.question_parts import NamedNoise, OtherPart
-from sfumato.release.parts.shares import WeightedRequest
+from sfumato.release.parts.shares import WeightedRequests
 from sfumato.release.prices import Price
 from sfumato.release.pricing import PricedRelease, price_release
 from sfumato.release.proposal import ReleaseCall, StoredProposal, is_stored, make_receipt, release_or_find
@@ -194,7 +194,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
                 limits = pair_limits(limits, cast("DistinctValues", part.requests[0]).value)
             max_steps = ranked_steps(policy, group_count) if part.reads is ReadingKind.RANKS else None
             bounded = for_neighbours(whole_bounding(part.plan, limits, max_groups, max_steps), policy.neighbours)
-            parts.append(other_part(bounded, part, self._candidate_values, matches=matches))
+            parts.append(build_other_part(bounded, part, self._candidate_values, use_matching=matches))
             refusals.require_few_cells(len(self.groups), parts[-1].numbers_per_group)
         return tuple(parts)
 
@@ -545,7 +545,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         declared_groups = len(self.groups)
         if not self.discovered_keys:
             return declared_groups
-        return declared_groups * max_answer_keys(
+        return declared_groups * max_keys_in_answer(
             DiscoveredTotals(self.bounding_options[0], self.discovered_keys, self.groups), self.other_parts
         )
 
@@ -571,10 +571,10 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         """Build the answer from the drawn totals."""
         measured = result.value
         rows = answer_rows(self.query.finish.sets, measured.keys.groups, len(self.query.plan.keys))
-        estimates = estimator(measured, confidence, rows)
+        estimates = group_estimator(measured, confidence, rows)
         query, rows = with_key_functions(self.query, rows, self._context.engine.values)
         finished = finish(query, rows, estimates, joint=joint)
-        ranks = column_notes(self.query, rank_errors(measured, confidence))
+        ranks = notes_by_column(self.query, rank_errors(measured, confidence))
         noise_words = tuple(dict.fromkeys(scale.words() for scale in measured.scales))
         warnings = self.warnings
         if measured.selection is not None:
@@ -584,9 +584,9 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         answer_receipt = make_receipt(
             result, terms, noise_words, question=self.text, context=context, confidence=confidence, joint=joint
         )
-        selected = column_notes(self.query, selection_notes(measured, confidence))
+        selected = notes_by_column(self.query, selection_notes(measured, confidence))
         annotations = ranks, selected, self.caveats(terms.strategy)
-        built = answer(self.query, finished, answer_receipt, warnings, *annotations).with_clipped(self.clipped)
+        built = build_answer(self.query, finished, answer_receipt, warnings, *annotations).with_clipped(self.clipped)
         return built.with_tests(answer_tester(self, measured, answer_receipt))
 
     def caveats(self, strategies: str) -> dict[str, str]:
@@ -646,9 +646,9 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         refusals.refuse_range_of_time_quantiles(self.query, request.range)
         self.require_delta(price.delta, price.epsilon)
         weights = request.result_weights(self.query.finish, len(self.shared_parts.requests))
-        weighted_request, family = WeightedRequest(self.shared_parts.requests, weights), request.family
+        weighted_request, family = WeightedRequests(self.shared_parts.requests, weights), request.family
         range_miss = request.interval_confidence(
-            jointly_held_ranges(self.query, lambda: self._max_groups, request.joint)
+            count_jointly_held_ranges(self.query, lambda: self._max_groups, request.joint)
         )
         others = tuple(part.with_ranges_if_sold(range_miss) for part in self.other_parts)
         # the choice between Laplace and Gaussian noise depends on what the account can keep open
@@ -675,12 +675,14 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         widths, warnings = self.widths(prepared, request), (*self.warnings, *even_spread_note(self.query))
         if prepared.selection is not None:
             warnings += discovery_notes(prepared.selection, 1, self._max_groups + 1, self.query)
-        ranks = tuple(column_notes(self.query, forecast_rank_errors(prepared, self.shared_parts.requests, confidence)))
+        ranks = tuple(
+            notes_by_column(self.query, forecast_rank_errors(prepared, self.shared_parts.requests, confidence))
+        )
         quality = quality_of_selected_columns(self.query, prepared, self.shared_parts.requests, widths, confidence)
         warnings = (*warnings, *([prepared.unused_delta_reason] if prepared.unused_delta_reason else []))
         level, price = exact(confidence, "confidence"), price_and_accounts_phrase(prepared.price, self._context)
         counted, whole = describe_dropped_rows(prepared.measured_plans), self.integer_columns
-        lines, facts = self.caveats(prepared.strategies), (widths, level, price, accepted, warnings)
+        lines, facts = self.caveats(prepared.strategy_names), (widths, level, price, accepted, warnings)
         caveats = {name: line if name in widths else without_coverage_note(line) for name, line in lines.items()}
         return Forecast(*facts, ranks=ranks, chosen=quality, counted=counted, whole=whole, caveats=caveats)
 

@@ -16,7 +16,7 @@ from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exac
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
-from sfumato.release.payers import NOT_BOUGHT, Purchase
+from sfumato.release.payers import NOT_BOUGHT, PurchaseTerms
 
 
 @codec.serialisable("bounds")
@@ -30,7 +30,7 @@ class Bounds:
     high: Value | None
     steps: StepCounts
     """The noisy step counts, and the numbers of values inside and outside the bounds."""
-    purchase: Purchase = NOT_BOUGHT
+    purchase: PurchaseTerms = NOT_BOUGHT
     receipt: Receipt | None = field(default=None, compare=False)
     """What it cost and whom it protects; not stored with the bounds, since it quotes the current remaining budget."""
 

@@ -192,7 +192,7 @@ class RobustProposal(RegressionProposal):
 
     def _dry_run_answer(self, result: StoredResult[NoisyMoments], price: Price, confidence: Number) -> RegressionAnswer:
         meat = self._meat_release(*self._coefficients_and_clamp(self._fit(result.value)), price)
-        return self._robust_answer(result, meat.dry_run_result(), confidence)
+        return self._robust_answer(result, meat.result_at_extreme_totals(), confidence)
 
     def _fit(self, noisy: NoisyMoments) -> LinearFit:
         return LinearFit(self.design, MomentEstimates.of(noisy, self.design), self.one_row_per_unit)

@@ -51,10 +51,10 @@ from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
 from sfumato.release.parts.scales import KeyColumn
-from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price, rounded_up
+from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price, rounded_up_to_4_digits
 from sfumato.release.proposal import ReleaseCall, StoredProposal, is_stored, make_receipt, release_or_find
 from sfumato.release.releasing import Progress, StoredResult
-from sfumato.release.running_totals import RunningAnswer, RunningDraw, RunningMeasured, RunningNoise
+from sfumato.release.running_totals import NoisyRunningTotals, RunningAnswer, RunningNoise, RunningTotalsRelease
 from sfumato.renamed import PreviewedByOldName
 
 _MAX_MATRIX_BITS, _MIN_MATRIX_BITS, _MAX_TOTAL_BITS = 10, 6, 33
@@ -211,7 +211,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
             *explain_period_charges(self._context),
         )
         notes = (*self.question.warnings, *self._context.epsilon_total_warnings(draw.batch.curve))
-        return Explanation(self.question.text, str(draw.total), operators, draw.reason, notes)
+        return Explanation(self.question.text, str(draw.price), operators, draw.reason, notes)
 
     def error(
         self,
@@ -234,7 +234,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
             tuple(self._half_widths(draw, confidence, joint).tolist()),
             exact(confidence, "confidence"),
             joint,
-            price_and_accounts_phrase(draw.total, self._context),
+            price_and_accounts_phrase(draw.price, self._context),
             all(budget.affords(draw.batch.curve) for budget in self._context.budgets),
             stored,
             (*self.question.warnings, *closing_notes),
@@ -256,7 +256,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         if error_limit <= self._rounding_error:
             rule = f"a number above {format_number(self._rounding_error)}: the totals are rounded to whole numbers"
             raise InvalidParameter("within", within, rule)
-        return float(rounded_up(least_parameter(is_within, "within", Fraction(1, 2**14))))
+        return float(rounded_up_to_4_digits(least_parameter(is_within, "within", Fraction(1, 2**14))))
 
     def release(
         self,
@@ -281,7 +281,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         draw = self._strategy_at(Price(epsilon, delta, rho), mechanism)
         return release_or_find(
             draw,
-            draw.total,
+            draw.price,
             lambda result: self.build_answer(result, confidence, joint),
             question=self.question.text,
             plan=self.plan_key,
@@ -324,12 +324,12 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         """The error by rounding to whole numbers: up to a half."""
         return 0.5 if self._is_integer else 0.0
 
-    def _half_widths(self, draw: RunningDraw, confidence: Number, joint: bool) -> Any:
+    def _half_widths(self, draw: RunningTotalsRelease, confidence: Number, joint: bool) -> Any:
         return (
             draw.noise.widths(confidence, len(self._groups_by_series_and_period) if joint else 1) + self._rounding_error
         )
 
-    def _strategy_at(self, price: Price, mechanism: NamedNoise | None) -> RunningDraw:
+    def _strategy_at(self, price: Price, mechanism: NamedNoise | None) -> RunningTotalsRelease:
         family = noise_family(mechanism)
         if family is Gaussian and not price.allows_gaussian:
             raise InvalidParameter("mechanism", "Gaussian", GAUSSIAN_NEEDS, fix=GIVE_DELTA)
@@ -345,7 +345,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
             return laplace_draws[0]
         return _choose_noise(laplace_draws, self._best_draw(price, Gaussian), self._context.account.budget)
 
-    def _best_draw(self, price: Price, family: Family) -> RunningDraw:
+    def _best_draw(self, price: Price, family: Family) -> RunningTotalsRelease:
         """Prepare the release with this noise family, with the smallest error in the worst period."""
         strategies = self._factored_strategies(family)
         best = min(strategies, key=lambda strategy: round(strategy.error_at_unit_noise, 9))
@@ -361,7 +361,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
             reason += f": adding up noisy periods would give {times} times the error"
         types = tuple(key.domain.type for key in self.query.plan.keys)
         batch = Batch((Measurement(best.reading, mechanism),))
-        return RunningDraw(
+        return RunningTotalsRelease(
             batch, noise, self._groups_by_series_and_period, types, spent_price, self._context.version, reason
         )
 
@@ -380,11 +380,11 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         """The compared strategies by noise family; they are the same at every price."""
         return {}
 
-    def build_answer(self, result: StoredResult[RunningMeasured], confidence: Number, joint: bool) -> RunningAnswer:
+    def build_answer(self, result: StoredResult[NoisyRunningTotals], confidence: Number, joint: bool) -> RunningAnswer:
         """Build the answer from the drawn totals."""
         measured_totals, context = result.value, self._context
         widths = measured_totals.noise.widths(confidence, len(measured_totals.totals) if joint else 1)
-        totals, half_widths = np.array(measured_totals.totals), np.tile(widths, measured_totals.series)
+        totals, half_widths = np.array(measured_totals.totals), np.tile(widths, measured_totals.series_count)
         ranges = tuple(zip((totals - half_widths).tolist(), (totals + half_widths).tolist(), strict=True))
         values = measured_totals.totals
         numbers = [round(total) for total in values] if self._is_integer else list(values)
@@ -455,7 +455,9 @@ def _mechanism_of_size(family: Family, size: Fraction, price: Price) -> Additive
     return family.of_size(max(size, LEAST_STEPS))
 
 
-def _choose_noise(laplace_draws: list[RunningDraw], gaussian: RunningDraw, account: Budget) -> RunningDraw:
+def _choose_noise(
+    laplace_draws: list[RunningTotalsRelease], gaussian: RunningTotalsRelease, account: Budget
+) -> RunningTotalsRelease:
     """Return the draw with less error; Gaussian noise must halve it if it would close the account's pure ε total."""
     if not laplace_draws:
         return gaussian

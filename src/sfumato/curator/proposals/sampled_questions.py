@@ -18,7 +18,7 @@ from sfumato.policy import Policy
 from sfumato.privacy.numbers import Number, format_percent
 from sfumato.release.pricing import PricedRelease
 from sfumato.release.requests import PriceRequest
-from sfumato.release.sampled_prices import price_on_sample
+from sfumato.release.sampled_prices import price_before_sampling
 
 _RULE = "sampled-question"
 _ASK_ALL = "leave out sample (--sample): the answer then reads all units"
@@ -102,7 +102,7 @@ def steps_with_sample(operators: Sequence[PlanStep], prepared: PricedRelease, un
     rate = prepared.bounded.sample
     if rate is None:
         return tuple(operators)
-    noise_price = price_on_sample(prepared.price, rate)
+    noise_price = price_before_sampling(prepared.price, rate)
     known = "" if noise_price.epsilon is None else f"; known, it would protect by ε = {float(noise_price.epsilon):.3g}"
     sample = PlanStep(
         "sample",

@@ -48,7 +48,7 @@ from sfumato.publish.marginals.measuring import has_fixed_total
 from sfumato.publish.scoring import (
     BEST,
     CandidateScore,
-    ScoreDraw,
+    ScoreRelease,
     SetDistance,
     candidate_digest,
     code_candidate,
@@ -217,7 +217,7 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
         draw = self._strategy_at(Price(epsilon, delta, rho))
         return release_or_find(
             draw,
-            draw.total,
+            draw.price,
             self._to_score,
             question=self.question,
             plan=self.plan_key,
@@ -243,17 +243,17 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
             context=context,
             confidence=DEFAULT_CONFIDENCE,
         )
-        return replace(candidate_score, purchase=candidate_score.purchase.public, receipt=score_receipt)
+        return replace(candidate_score, purchase=candidate_score.purchase.without_salt, receipt=score_receipt)
 
     # ── measurements at a price ────────────────────────────────────────────────────────────
 
-    def _distance_step(self, draw: ScoreDraw) -> Fraction:
+    def _distance_step(self, draw: ScoreRelease) -> Fraction:
         return distance_step(draw.unit_value, draw.view.grid, 1 if self.worst else len(self.sets))
 
-    def _distance_half_width(self, draw: ScoreDraw, confidence: Fraction) -> float:
+    def _distance_half_width(self, draw: ScoreRelease, confidence: Fraction) -> float:
         return float(draw.noise.error(confidence) * self._distance_step(draw))
 
-    def _score_width(self, draw: ScoreDraw, confidence: Fraction, rows: Number | None) -> float:
+    def _score_width(self, draw: ScoreRelease, confidence: Fraction, rows: Number | None) -> float:
         row_count = self._public_row_count or self.candidate_rows if rows is None else exact(rows, "rows", POSITIVE)
         return min(float(BEST), BEST * self._distance_half_width(draw, confidence) / float(row_count))
 
@@ -274,20 +274,20 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
         bounded = weighted_bounding(self._coded.query.plan, self._coded.limits, cells, bits)
         return for_neighbours(bounded, self._context.policy.neighbours)
 
-    def _strategy_at(self, price: Price) -> ScoreDraw:
+    def _strategy_at(self, price: Price) -> ScoreRelease:
         if not price.allows_gaussian:
             assert price.epsilon is not None
             return self._prepare_strategy(price, price.epsilon)
         rho = price_in_rho(price)
         for held_back in _HELD_BACK:
             draw = self._prepare_strategy(price, rho * (1 - held_back))
-            if price.kept_by(draw.batch.curve):
+            if price.is_satisfied_by(draw.batch.curve):
                 return draw
         raise InvalidParameter(
             "price", str(price), "high enough for the two numbers of a score", fix="give a larger epsilon or rho"
         )
 
-    def _prepare_strategy(self, price: Price, amount: Fraction) -> ScoreDraw:
+    def _prepare_strategy(self, price: Price, amount: Fraction) -> ScoreRelease:
         """Prepare the release that spends this ε, or ρ; all on the distance if the number of rows is public.
 
         The first part is rounded to fifteen decimals and the other is the rest, so that both add up: the ledger rounds
@@ -305,7 +305,7 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
             (measure,) = view.bounded.measures
             view = replace(view, total=round(public_rows / measure.unit_value))
         terms = self.compared_columns, self.k, view, noise, rows_noise, price, self._context.version
-        return ScoreDraw(*terms, assumed=self.total is not None)
+        return ScoreRelease(*terms, assumed=self.total is not None)
 
     def _distance_on_finest_grid(self, amount: Fraction, gaussian: bool) -> SetDistance:
         """Choose the finest grid at which the noise can be drawn exactly, independent of the data."""

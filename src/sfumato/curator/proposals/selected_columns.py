@@ -44,15 +44,15 @@ from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.policy.codings import CELLS_RULE, Coding
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact
 from sfumato.publish.cells import answering
-from sfumato.publish.marginals.attributes import Attributes, CodedColumn, coded_attribute, coded_names
+from sfumato.publish.marginals.attributes import Attributes, CodedColumn, coded_attribute, measurable_column_names
 from sfumato.publish.marginals.faces import BARE, PublicTableFacts
 from sfumato.publish.synthesis.implications import Zeros, require_possible_rows, zeros_from_policy
 from sfumato.publish.synthesis.released import ImpliedColumn
 from sfumato.quick_dataclass import dataclass
-from sfumato.release.answers.answer import Answer, answer
+from sfumato.release.answers.answer import Answer, build_answer
 from sfumato.release.noisy_rows.finishing import finish
 from sfumato.release.noisy_rows.key_functions import answer_rows, with_key_functions
-from sfumato.release.payers import Purchase
+from sfumato.release.payers import PurchaseTerms
 from sfumato.release.proposal import make_receipt
 from sfumato.release.releasing import StoredResult
 
@@ -281,11 +281,11 @@ class DeclaredValues(Question):
         query, rows = with_key_functions(self.query, rows, self._context.engine.values)
         finished = finish(query, rows, lambda _: [], joint=False)
         result = StoredResult(None, 0, datetime.now(UTC), "", free=False)
-        terms = Purchase(_FREE_PRICE, "none", "none: no row counts", data=self._context.version)
+        terms = PurchaseTerms(_FREE_PRICE, "none", "none: no row counts", data=self._context.version)
         answer_receipt = make_receipt(
             result, terms, ("none",), question=self.text, context=self._context, confidence=confidence
         )
-        return answer(self.query, finished, answer_receipt, self.warnings)
+        return build_answer(self.query, finished, answer_receipt, self.warnings)
 
 
 _MAX_LISTED = 20
@@ -296,7 +296,7 @@ def require_all_coded(table: Table, keys: Collection[str] = ()) -> None:
     """Refuse a table with a column without cells: it would silently be missing from the synthetic one. ``keys`` are
     columns that need none.
     """
-    coded_columns = {*coded_names(table), *keys}
+    coded_columns = {*measurable_column_names(table), *keys}
     missing = [name for name in table.columns if name not in coded_columns and not _is_unit_id(table, name)]
     if missing:
         more = f" and {len(missing) - _MAX_LISTED} more" if len(missing) > _MAX_LISTED else ""

@@ -62,8 +62,8 @@ from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.comparisons import ThresholdAnswer, ThresholdComparison
 from sfumato.release.measurement import Measurement
-from sfumato.release.payers import PrepaidTabPayer, Purchase
-from sfumato.release.prices import Price, rounded_up, weak_price_warnings
+from sfumato.release.payers import PrepaidTabPayer, PurchaseTerms
+from sfumato.release.prices import Price, rounded_up_to_4_digits, weak_price_warnings
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, warn_of_weak_price
 from sfumato.release.releasing import Progress, ReleaseRequest, StoredResult
 from sfumato.release.requests import RequestedSeries
@@ -160,7 +160,7 @@ class SessionProposal(PreviewedByOldName, StoredProposal):
         def is_within(epsilon: Fraction) -> bool:
             return self.error(epsilon, questions=questions, confidence=confidence) <= error_limit
 
-        return float(rounded_up(least_parameter(is_within, "within")))
+        return float(rounded_up_to_4_digits(least_parameter(is_within, "within")))
 
     def release(
         self,
@@ -368,7 +368,7 @@ class ThresholdSession(SecretSession):
         context, line, proposal = self._context, self._tab.opening, self.proposal
         sensitivity_text = f"one unit changes each question by at most {format_exact(proposal.sensitivity)}"
         weak_reasons = weak_price_warnings(self._price)
-        purchase = Purchase(
+        purchase = PurchaseTerms(
             str(self._price), "chosen for each question", sensitivity_text, (), context.version, weak_reasons
         )
         opening = StoredResult(None, line.number, line.time, line.hash, free=False)

@@ -230,7 +230,7 @@ class SurvivalProposal(PreviewedByOldName, StoredProposal):
             self._counts_by_group_and_period(counts, happened=False),
             scale,
             exact(confidence, "confidence"),
-            measured.purchase.public,
+            measured.purchase.without_salt,
             receipt,
         )
 

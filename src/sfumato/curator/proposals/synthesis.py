@@ -88,8 +88,8 @@ from sfumato.publish.synthetic import Synthetic
 from sfumato.quick_dataclass import dataclass
 from sfumato.release import releasing
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
-from sfumato.release.payers import Purchase, purchase
-from sfumato.release.prices import Price, rounded_up
+from sfumato.release.payers import PurchaseTerms, purchase_terms
+from sfumato.release.prices import Price, rounded_up_to_4_digits
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, warn_of_weak_price
 from sfumato.release.releasing import Progress, StoredResult
 from sfumato.release.requests import RequestedSeries, repeated_receipt
@@ -284,8 +284,10 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
 
         least_amount = least_parameter(is_within, "within", Fraction(1, 2**14))
         if pure:
-            return float(rounded_up(least_amount))
-        return float(rounded_up(Fraction(Concentrated(least_amount).total_curve(_ADD_REMOVE).epsilon(delta))))
+            return float(rounded_up_to_4_digits(least_amount))
+        return float(
+            rounded_up_to_4_digits(Fraction(Concentrated(least_amount).total_curve(_ADD_REMOVE).epsilon(delta)))
+        )
 
     def preview(
         self,
@@ -417,7 +419,9 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         self, state: SynthesisState, price: Price, *, complete: bool, is_purchase: bool
     ) -> ReleasedSynthesis:
         context, coded = self._context, self._coded
-        terms = purchase([state.setting.reading.bounded], price, context.version) if is_purchase else Purchase()
+        terms = (
+            purchase_terms([state.setting.reading.bounded], price, context.version) if is_purchase else PurchaseTerms()
+        )
         table = coded.query.plan.table
         return ReleasedSynthesis(
             self.method,

@@ -18,7 +18,7 @@ from sfumato.plan.readings.cell_rows import MAX_COLUMN_CELLS
 from sfumato.policy import Table
 from sfumato.policy.table_sources import is_on_server
 from sfumato.privacy.numbers import Number
-from sfumato.publish.marginals.attributes import Attributes, coded_names
+from sfumato.publish.marginals.attributes import Attributes, measurable_column_names
 from sfumato.publish.synthesis.implications import implied_column, implied_columns
 from sfumato.publish.synthesis.private_cells import CellPlan, fine_codings, has_many_values, plan_cells
 from sfumato.publish.synthesis.released import ImpliedColumn
@@ -84,7 +84,7 @@ def code_table(context: Context, catalog: Catalog, spec: SynthesisOptions) -> Co
         require_all_coded(fine_table)
     determined = {} if fine_table is None else _source_and_mapping_by_determined_column(fine_table, columns, spec.ways)
     if fine_table is not None and determined:
-        columns = [name for name in columns or coded_names(fine_table) if name not in determined]
+        columns = [name for name in columns or measurable_column_names(fine_table) if name not in determined]
     coded = propose_marginals(
         context,
         catalog,
@@ -127,7 +127,7 @@ def _source_and_mapping_by_determined_column(
     workload_names = (
         set() if isinstance(ways, int) else {str(name).lower() for column_set in ways for name in column_set}
     )
-    implied = implied_columns(table, list(columns or coded_names(table))) if is_list else {}
+    implied = implied_columns(table, list(columns or measurable_column_names(table))) if is_list else {}
     return {
         name: source
         for name, source in implied.items()

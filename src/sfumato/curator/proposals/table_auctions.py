@@ -46,8 +46,8 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.comparisons import GroupTotalsRelease
 from sfumato.release.measurement import Batch, Measurement
-from sfumato.release.payers import purchase
-from sfumato.release.prices import Price, price_list, rounded_up
+from sfumato.release.payers import purchase_terms
+from sfumato.release.prices import Price, parse_prices_and_denominator, rounded_up_to_4_digits
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, release_or_find
 from sfumato.release.releasing import Progress, StoredResult
 from sfumato.renamed import PreviewedByOldName
@@ -91,7 +91,7 @@ class AuctionRelease(GroupTotalsRelease[AuctionOutcome]):
         sold = AuctionOutcome(
             self.prices[price_index],
             selection=selection.mechanism,
-            purchase=purchase([self.batch.bounded], self.total, self.version),
+            purchase=purchase_terms([self.batch.bounded], self.total, self.version),
         )
         if counter is None:
             return sold
@@ -161,7 +161,7 @@ class AuctionProposal(PreviewedByOldName, StoredProposal):
         """Find the least ε at which the revenue is within this of the best. This is free."""
         error_limit = exact(within, "within", POSITIVE)
         return float(
-            rounded_up(
+            rounded_up_to_4_digits(
                 least_parameter(lambda epsilon: self.error(epsilon, counting, confidence) <= error_limit, "within")
             )
         )
@@ -232,14 +232,14 @@ class AuctionProposal(PreviewedByOldName, StoredProposal):
         sale_receipt = make_receipt(
             result, sold.purchase, words, question=question_text, context=context, confidence=confidence
         )
-        return replace(sold, purchase=sold.purchase.public, receipt=sale_receipt)
+        return replace(sold, purchase=sold.purchase.without_salt, receipt=sale_receipt)
 
 
 def propose_auction(
     context: Context, table: str | None, column: str | None, prices: Sequence[Number]
 ) -> AuctionProposal:
     """Propose to sell a digital good at one of these public prices to the bidders in a table's column."""
-    price_levels, unit = price_list(prices)
+    price_levels, unit = parse_prices_and_denominator(prices)
     bid_table, name = _bid_table_and_column(context.policy, table, column)
     domain, bid = bid_table.columns[name], Field(0, bid_table.name, name)
     reached = _count_of_reached_prices_expression(Column(bid, domain), price_levels, 0, len(price_levels))

@@ -18,7 +18,7 @@ from sfumato.plan.sql.text_positions import suggest_name
 from sfumato.policy import Policy, Table
 from sfumato.policy.policies import Via
 from sfumato.publish.linked.links import TableLink, child_count_bands, link_to_parent, links_to_children
-from sfumato.publish.marginals.attributes import coded_names
+from sfumato.publish.marginals.attributes import measurable_column_names
 from sfumato.quick_dataclass import dataclass
 
 MAX_GIVEN_CELLS = 1 << 17
@@ -92,7 +92,7 @@ class LinkedTables:
             return named
         keys = {key.lower() for key in self.key_columns(table)}
         require_all_coded(table, [name for name in table.columns if name.lower() in keys])
-        return tuple(name for name in coded_names(table) if name.lower() not in keys)
+        return tuple(name for name in measurable_column_names(table) if name.lower() not in keys)
 
     def require_known_columns(self, chosen: Any) -> None:
         """Refuse names that are no columns of the tables."""

@@ -16,8 +16,8 @@ from sfumato.plots.picture import Picture, save_if_path
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import NONNEGATIVE, exact
 from sfumato.quick_dataclass import dataclass
-from sfumato.release.answers.answer import Answer, as_table
-from sfumato.release.answers.answer_pictures import caption_lines, notes, wrap_notes
+from sfumato.release.answers.answer import Answer, format_as_table
+from sfumato.release.answers.answer_pictures import caption_lines, mark_notes, wrap_notes
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.answers.stacked_answers import stack_answers
 from sfumato.untrusted import escape_unprintable
@@ -91,7 +91,7 @@ class Answers:
         ]
         caption = caption_lines(self._joint_or_latest_receipt)
         caveats = dict.fromkeys(line for answer in self.answers for line in answer.caveat_lines())
-        chart_notes = [*notes(charts), *wrap_notes(list(caveats))]
+        chart_notes = [*mark_notes(charts), *wrap_notes(list(caveats))]
         return save_if_path(draw_panels(charts, "Answers to each question", caption, chart_notes), path)
 
     def to_json(self) -> str:
@@ -104,7 +104,7 @@ class Answers:
         return codec.loads_as(cls, source)
 
     def __repr__(self) -> str:
-        tables = [f"{name}\n{as_table(answer)}" for name, answer in self.items()]
+        tables = [f"{name}\n{format_as_table(answer)}" for name, answer in self.items()]
         return "\n\n".join(tables) + (f"\n\n{self.short_receipt()}" if self.receipt is not None else "")
 
     def short_receipt(self) -> str:

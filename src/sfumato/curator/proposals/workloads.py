@@ -43,15 +43,15 @@ from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.batch_prices import (
     BatchMeasurements,
-    BatchQuestionPrice,
+    BatchQuestionOffer,
     BatchRelease,
     PricedBatch,
     price_batch,
     price_batch_within as priced_within,
 )
 from sfumato.release.measured import NoisyMeasurements
-from sfumato.release.parts.question_parts import Family, NamedNoise, rounded_down
-from sfumato.release.payers import BatchPayer, BatchQuestion, Purchase
+from sfumato.release.parts.question_parts import Family, NamedNoise, rounded_down_to_13_digits
+from sfumato.release.payers import BatchPayer, BatchQuestion, PurchaseTerms
 from sfumato.release.prices import GIVE_ONE_PRICE, ONLY_ONE_PRICE, Price, weak_price_warnings
 from sfumato.release.pricing import PricedRelease
 from sfumato.release.proposal import (
@@ -126,7 +126,8 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         saving_text = (
             ""
             if batch.pure
-            else f"; bought separately they would cost about ε = {format_number(batch.separate_epsilon, 3)} in total"
+            else f"; bought separately they would cost about ε = "
+            f"{format_number(batch.separate_laplace_epsilon, 3)} in total"
         )
         operators.append(PlanStep("together", reading_text, f"{batch.price}, {coverage}{saving_text}"))
         notes = (*self._warnings, *self._price_notes(stated, batch))
@@ -172,7 +173,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         request = stated.with_default_delta(self.assumed_delta)
         batch = self._price_batch(request, within, weights)
         new_indices = self._unstored_indices(batch, fresh)
-        unbought = batch.only(new_indices)
+        unbought = batch.restricted_to(new_indices)
         accepted = not new_indices or all(budget.affords(unbought.curve) for budget in self._context.budgets)
         stored = {identity for index, identity in enumerate(self.measured_questions) if index not in new_indices}
         return WorkloadForecast(
@@ -249,7 +250,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
             batch, [index for index in range(len(self.measured_questions)) if index not in new_indices]
         )
         purchase = (
-            self._buy_unstored(batch.only(new_indices), new_indices, requested, confidence, joint)
+            self._buy_unstored(batch.restricted_to(new_indices), new_indices, requested, confidence, joint)
             if new_indices
             else _NO_PURCHASE
         )
@@ -333,7 +334,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         self._require_delta(price.delta)
         return price_batch(offers, price, request.family, budget)
 
-    def _question_offers(self, weights: Mapping[str, Number] | None, request: PriceRequest) -> list[BatchQuestionPrice]:
+    def _question_offers(self, weights: Mapping[str, Number] | None, request: PriceRequest) -> list[BatchQuestionOffer]:
         """Return the offer of each question, with a share by its number of measurements times its weight."""
         question_weights = self._parse_weights(weights or {})
         terms = PriceRequest(confidence=request.confidence, joint=request.joint)
@@ -343,7 +344,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         }
         total = sum(unscaled_shares.values(), Fraction(0))
         return [
-            BatchQuestionPrice(
+            BatchQuestionOffer(
                 _release_pricer(question, terms), unscaled_shares[identity] / total, bool(question.discovered_keys)
             )
             for identity, question in self.measured_questions.items()
@@ -365,7 +366,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
                 largest[question.identity] = max(weight, largest.get(question.identity, weight))
         return largest
 
-    def _price_within(self, offers: list[BatchQuestionPrice], request: PriceRequest, within: Goals) -> PricedBatch:
+    def _price_within(self, offers: list[BatchQuestionOffer], request: PriceRequest, within: Goals) -> PricedBatch:
         goals, delta = self._goals_by_identity(within), exact(request.delta, "delta")
         self._require_delta(delta)
 
@@ -392,7 +393,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
 
         def price_of(amount: Fraction) -> Price:
             if family is Gaussian and not question.discovered_keys:
-                return Price(rho=rounded_down(amount))
+                return Price(rho=rounded_down_to_13_digits(amount))
             return Price(amount, delta if question.discovered_keys else 0)
 
         shape = error_cache_key(question)
@@ -483,12 +484,12 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         questions = [self.measured_questions[identity] for identity in identities]
         priced = zip(questions, batch.prepared, strict=True)
         combined = BatchRelease(tuple(question.release_strategy(prepared) for question, prepared in priced))
-        for question, strategy in _one_per_error_cache_key(questions, combined.kinds):
+        for question, strategy in _one_per_error_cache_key(questions, combined.strategies):
             check_dry_run(strategy, partial(question.build_answer, confidence=confidence, joint=joint))
         warn_of_weak_price(batch.price, context)
         paid_questions = [
             BatchQuestion(question.text, identity, strategy.required_accuracy)
-            for identity, question, strategy in zip(identities, questions, combined.kinds, strict=True)
+            for identity, question, strategy in zip(identities, questions, combined.strategies, strict=True)
         ]
         has_request_id = call.request_id is not None
         payer = BatchPayer(
@@ -519,7 +520,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         measured = [result.value for result in batch_purchase.result_by_identity.values()]
         terms = [question.purchase for question in measured]
         mechanism_words = dict.fromkeys(scale.words() for question in measured for scale in question.scales)
-        combined = Purchase(
+        combined = PurchaseTerms(
             str(batch_purchase.batch.price),
             _join_distinct(purchase.strategy for purchase in terms),
             _join_distinct(purchase.limits for purchase in terms),

@@ -40,7 +40,7 @@ from sfumato.plan.values.expressions import Column, Expression, Field, Reference
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import MAX_LETTERS
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact, format_exact as written
-from sfumato.publish.cells.cell_functions import evaluate
+from sfumato.publish.cells.cell_functions import evaluate_on_cells
 from sfumato.publish.cells.cell_labels import describe_cell, level_labels
 from sfumato.publish.cells.cell_values import (
     Bools,
@@ -59,7 +59,7 @@ from sfumato.publish.marginals.bounds import BoundedTotals, CellWeights, bound_t
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
 from sfumato.quick_dataclass import dataclass
-from sfumato.release.answers.answer import BOUGHT, BOUNDED, HYPOTHESIS, MEASURED, UNVERIFIED, Answer, answer
+from sfumato.release.answers.answer import BOUGHT, BOUNDED, HYPOTHESIS, MEASURED, UNVERIFIED, Answer, build_answer
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.noisy_rows.finishing import finish
 from sfumato.release.noisy_rows.key_functions import AnswerRows, extract_key_functions
@@ -84,7 +84,7 @@ class QueryableTable:
     estimates: SynopsisEstimates
     receipt: Receipt
     where: str = ""
-    decided: Mapping[str, tuple[int, tuple[str | None, ...]]] = field(default_factory=dict)
+    deciding_index_and_labels_by_column: Mapping[str, tuple[int, tuple[str | None, ...]]] = field(default_factory=dict)
     """Columns decided by another one: the index of the deciding attribute, and the text for each of its cells."""
 
     @cached_property
@@ -94,18 +94,18 @@ class QueryableTable:
             attribute.name: domain for attribute, domain in zip(self.attributes, self.domains, strict=True)
         }
         for name, (place, level) in self.attribute_and_level_by_column.items():
-            labels = tuple(dict.fromkeys(filter(None, self._labels(place, level))))
+            labels = tuple(dict.fromkeys(filter(None, self._level_labels(place, level))))
             domains_by_name[name] = Domain(Type.TEXT, values=labels, nullable=self.domains[place].nullable)
-        for name, (place, texts) in self.decided.items():
+        for name, (place, texts) in self.deciding_index_and_labels_by_column.items():
             values = tuple(dict.fromkeys(filter(None, texts)))
             domains_by_name[name] = Domain(Type.TEXT, values=values, nullable=self.domains[place].nullable)
         return Catalog({self.table: CatalogTable(self.table, domains_by_name, public=False)}, _refuse_join)
 
-    def _labels(self, place: int, level: int) -> list[str | None]:
+    def _level_labels(self, place: int, level: int) -> list[str | None]:
         return level_labels(self.attributes[place], level)
 
     @cached_property
-    def cells(self) -> tuple[CellOutcomes, ...]:
+    def outcomes_by_attribute(self) -> tuple[CellOutcomes, ...]:
         """What the column of every attribute can be in each of its cells."""
         return tuple(column_outcomes(*pair) for pair in zip(self.attributes, self.domains, strict=True))
 
@@ -121,7 +121,7 @@ class QueryableTable:
             for level in range(1, len(attribute.levels) + 1)
         }
         longest_labels = {
-            name: max(map(len, filter(None, self._labels(*attribute_level))), default=0)
+            name: max(map(len, filter(None, self._level_labels(*attribute_level))), default=0)
             for name, attribute_level in candidates.items()
         }
         return {
@@ -166,17 +166,17 @@ def answer_query(
     ``groups`` returns the groups of the question elsewhere; a question with other groups here is refused.
     """
     confidence_level = exact(confidence, "confidence", CONFIDENCE)
-    _check_finish(query)
+    _require_supported_finish(query)
     evaluator = _QuestionEvaluator(face, query, _where_conditions(query.plan.source), 1 - float(confidence_level))
     if groups is not None:
-        evaluator.check_groups(groups())
+        evaluator.require_same_groups(groups())
     if resolve_totals is not None:
         evaluator.resolve_bounded_totals(resolve_totals)
-    finished = finish(query, evaluator.rows, evaluator.estimates, joint=together)
+    finished = finish(query, evaluator.answer_rows, evaluator.estimates, joint=together)
     receipt = replace(face.receipt, question=text, free=True, confidence=written(confidence_level), joint=together)
-    basis = evaluator.basis(finished.shown.tolist())
+    basis = evaluator.basis_by_column(finished.shown.tolist())
     caveats = published_caveats(query, "" if receipt.strategy == Strategy.WHOLE.value else receipt.limits)
-    unlabelled = answer(query, finished, receipt, tuple(evaluator.notes()), caveats=caveats)
+    unlabelled = build_answer(query, finished, receipt, tuple(evaluator.notes()), caveats=caveats)
     return replace(unlabelled, basis={name: bases for name, bases in basis.items() if name in unlabelled.intervals})
 
 
@@ -238,8 +238,8 @@ def parse_condition(face: QueryableTable, text: str) -> CellCondition:
     assert measure.where is not None
     evaluator = _QuestionEvaluator(face, replace(query, plan=replace(query.plan, measures=())), (), 0.05)
     axes = evaluator.checked_axes(evaluator.attributes_read([measure.where]))
-    sizes = evaluator.sizes(axes)
-    possible = as_truths(evaluator.cells(measure.where, axes))
+    sizes = evaluator.axis_sizes(axes)
+    possible = as_truths(evaluator.possible_outcomes(measure.where, axes))
     truths_per_cell = PossibleTruths(
         *(np.broadcast_to(truth_cells, sizes) for truth_cells in (possible.true, possible.false, possible.null))
     )
@@ -252,7 +252,7 @@ def certain_cells(face: QueryableTable, text: str) -> tuple[AttributeSet, Bools]
     return parsed.axes, parsed.certain_cells
 
 
-def _check_finish(query: Query) -> None:
+def _require_supported_finish(query: Query) -> None:
     if query.combined is not None:
         rule = "a synopsis answers one SELECT at a time, and this question combines several"
         raise Unsupported(
@@ -289,7 +289,7 @@ class GroupedTotals:
     def sum_by_group(self, table: NDArray[N]) -> NDArray[N]:
         """Sum a table over the axes, group by group, by the least weights."""
         summed_axes = tuple(axis for axis, place in enumerate(self.axes) if place not in self.groups.axes)
-        return self._grid(
+        return self._values_of_shown_groups(
             [
                 (table * cell_weights.low.astype(table.dtype)).sum(summed_axes, keepdims=True)
                 for cell_weights in self.weights
@@ -306,7 +306,7 @@ class GroupedTotals:
         return np.asarray(sum(spread_parts, start=np.zeros((1,) * len(self.axes))))
 
     @property
-    def cut(self) -> bool:
+    def has_ambiguous_cells(self) -> bool:
         """Whether rows of one cell count differently."""
         return any(bool(cell_weights.ambiguous_cells.any()) for cell_weights in self.weights)
 
@@ -316,7 +316,7 @@ class GroupedTotals:
         size_by_axis = dict(zip(self.groups.axes, self.groups.sizes, strict=True))
         return tuple(size_by_axis.get(place, 1) for place in self.axes)
 
-    def _grid(self, totals: Sequence[NDArray[N]]) -> NDArray[N]:
+    def _values_of_shown_groups(self, totals: Sequence[NDArray[N]]) -> NDArray[N]:
         """Lay totals out on the grid of groups, and take those that are shown."""
         key_axes = [axis for axis, place in enumerate(self.axes) if place in self.groups.axes]
         flat = [
@@ -331,11 +331,15 @@ class GroupedTotals:
         """Return numbers and their lower and upper ends, which hold for so many totals at once."""
         ends = [total.ends(beta, cells) for total in self.totals]
         values = [total.estimate(*end) for total, end in zip(self.totals, ends, strict=True)]
-        return self._grid(values), self._grid([low for low, _ in ends]), self._grid([high for _, high in ends])
+        return (
+            self._values_of_shown_groups(values),
+            self._values_of_shown_groups([low for low, _ in ends]),
+            self._values_of_shown_groups([high for _, high in ends]),
+        )
 
     @property
     def measured(self) -> Bools:
-        return self._grid([total.measured.astype(float) for total in self.totals]) > 0
+        return self._values_of_shown_groups([total.measured.astype(float) for total in self.totals]) > 0
 
     @property
     def evidence_ranks(self) -> Codes:
@@ -381,7 +385,7 @@ class _QuestionEvaluator:
         self.decided: set[str] = set()
         self._estimates: dict[int, list[GroupEstimate]] = {}
         sets = query.finish.sets or (tuple(range(len(query.plan.keys))),)
-        self.groupings = [self._groups(grouping_set) for grouping_set in sets]
+        self.groupings = [self._cell_groups(grouping_set) for grouping_set in sets]
         self.quantities: list[list[tuple[GroupedTotals | ResolvedTotals, ...]]] = [
             [
                 self._measure_totals(measure, *grouping)
@@ -396,7 +400,9 @@ class _QuestionEvaluator:
         for by_grouping in self.quantities:
             for index, totals in enumerate(by_grouping):
                 bounded_totals = tuple(total for total in totals if isinstance(total, GroupedTotals))
-                if all(total.measured.all() for total in bounded_totals) or any(total.cut for total in bounded_totals):
+                if all(total.measured.all() for total in bounded_totals) or any(
+                    total.has_ambiguous_cells for total in bounded_totals
+                ):
                     continue
                 settled = settle(bounded_totals, len(bounded_totals) / total_count)
                 by_grouping[index] = totals if settled is None else settled
@@ -423,28 +429,29 @@ class _QuestionEvaluator:
     def _attribute_and_level(self, reference: Reference) -> tuple[int, int | None]:
         """Return the attribute of a column, and its level."""
         assert isinstance(reference, Field)
-        if reference.name in self.face.decided:
+        if reference.name in self.face.deciding_index_and_labels_by_column:
             self.decided.add(reference.name)
-            return self.face.decided[reference.name][0], DECIDED
+            return self.face.deciding_index_and_labels_by_column[reference.name][0], DECIDED
         levels = self.face.attribute_and_level_by_column
         if reference.name in levels:
             return levels[reference.name]
         return self.places[reference.name.lower()], None
 
-    def cells(self, expression: Expression, axes: AttributeSet) -> CellOutcomes:
+    def possible_outcomes(self, expression: Expression, axes: AttributeSet) -> CellOutcomes:
         """Return what an expression can be, along these axes."""
-        column_cells = {reference: self._column(reference, axes) for reference in columns(expression)}
-        return evaluate(expression, column_cells, len(axes))
+        column_cells = {reference: self._column_outcomes(reference, axes) for reference in columns(expression)}
+        return evaluate_on_cells(expression, column_cells, len(axes))
 
-    def _column(self, reference: Reference, axes: AttributeSet) -> CellOutcomes:
+    def _column_outcomes(self, reference: Reference, axes: AttributeSet) -> CellOutcomes:
         place, level = self._attribute_and_level(reference)
         attribute = self.face.attributes[place]
         if level is None:
-            cells = self.face.cells[place]
+            cells = self.face.outcomes_by_attribute[place]
         else:
             labels = np.empty(attribute.size, dtype=object)
             is_decided = isinstance(reference, Field) and level == DECIDED
-            labels[:] = self.face.decided[reference.name][1] if is_decided else level_labels(attribute, level)  # type: ignore[union-attr]
+            decided = self.face.deciding_index_and_labels_by_column
+            labels[:] = decided[reference.name][1] if is_decided else level_labels(attribute, level)  # type: ignore[union-attr]
             # missing or unlisted values decide nothing: such rows may have any value of the decided column
             cells = CellTexts(labels, (np.arange(attribute.size) == attribute.size - 1) & is_decided)
         shape = tuple(attribute.size if axis_place == place else 1 for axis_place in axes)
@@ -452,23 +459,23 @@ class _QuestionEvaluator:
 
     # Groups
 
-    def _groups(self, key_indices: Sequence[int]) -> CellGroups:
+    def _cell_groups(self, key_indices: Sequence[int]) -> CellGroups:
         keys = [self.query.plan.keys[index] for index in key_indices]
         group_keys = []
         for key in keys:
             axes = self.attributes_read([key])
             column = isinstance(key, Column) and self._attribute_and_level(key.reference)
             attribute = self.face.attributes[axes[0]] if column and column[1] is None else None
-            group_keys.append(evaluate_group_key(key, axes, self.cells(key, axes), attribute))
+            group_keys.append(evaluate_group_key(key, axes, self.possible_outcomes(key, axes), attribute))
         groups = group_cells(group_keys, self.face.attributes)
         return self._possible_groups(groups)
 
-    def check_groups(self, wanted: Sequence[GroupKey]) -> None:
+    def require_same_groups(self, expected_keys: Sequence[GroupKey]) -> None:
         """Refuse a question that has other groups elsewhere."""
         width = len(self.query.plan.keys)
         sets = self.query.finish.sets or (tuple(range(width)),)
         for key_indices, groups in zip(sets, self.groupings, strict=True):
-            if len(key_indices) == width and {*groups.keys} != {*wanted}:
+            if len(key_indices) == width and {*groups.keys} != {*expected_keys}:
                 rule = "the synopsis's cells do not form the groups of the question"
                 raise Unsupported("other-groups", rule, fix="group by columns whose values are listed in the policy")
 
@@ -478,7 +485,7 @@ class _QuestionEvaluator:
         if not set(condition_axes) & {*groups.axes, *groups.joined_axes}:
             return groups
         axes = self.checked_axes(tuple(sorted({*condition_axes, *groups.axes, *groups.joined_axes})))
-        possible_cells = np.broadcast_to(self._condition(self.conditions, axes).true, self.sizes(axes))
+        possible_cells = np.broadcast_to(self._truths_of_all(self.conditions, axes).true, self.axis_sizes(axes))
         summed_axes = tuple(axis for axis, place in enumerate(axes) if place not in groups.axes)
         masks = [possible_cells & self._may_be_in_group(groups, axes, index) for index in range(groups.count)]
         grid = np.stack([mask.any(summed_axes) for mask in masks], axis=-1).ravel()
@@ -497,12 +504,12 @@ class _QuestionEvaluator:
         shape = tuple(self.face.attributes[place].size if place in groups.joined_axes else 1 for place in axes)
         return groups.members_of(index).reshape(shape)
 
-    def sizes(self, axes: AttributeSet) -> tuple[int, ...]:
+    def axis_sizes(self, axes: AttributeSet) -> tuple[int, ...]:
         return tuple(self.face.attributes[place].size for place in axes)
 
     def checked_axes(self, axes: AttributeSet, times: int = 1) -> AttributeSet:
         """Refuse to read more cells together than can be held."""
-        cells = math.prod(self.sizes(axes))
+        cells = math.prod(self.axis_sizes(axes))
         if cells > MAX_CELLS or cells * times > _MAX_CELL_VISITS:
             largest = sorted(axes, key=lambda place: -self.face.attributes[place].size)[:3]
             names = ", ".join(self.face.attributes[place].name for place in largest)
@@ -512,12 +519,12 @@ class _QuestionEvaluator:
 
     # Measures
 
-    def _condition(self, conditions: Iterable[Expression], axes: AttributeSet) -> PossibleTruths:
+    def _truths_of_all(self, conditions: Iterable[Expression], axes: AttributeSet) -> PossibleTruths:
         """Return which cells may have rows that count, and which may have rows that do not."""
         shape = (1,) * len(axes)
         true, untrue = np.ones(shape, bool), np.zeros(shape, bool)
         for predicate in conditions:
-            possible = as_truths(self.cells(predicate, axes))
+            possible = as_truths(self.possible_outcomes(predicate, axes))
             true, untrue = true & possible.true, untrue | possible.false | possible.null
         return PossibleTruths(true, untrue, np.zeros(shape, bool))
 
@@ -541,14 +548,14 @@ class _QuestionEvaluator:
         values = [] if measure.value is None else [measure.value]
         axes = tuple(sorted({*self.attributes_read([*conditions, *values]), *groups.axes, *groups.joined_axes}))
         self.checked_axes(axes, groups.count)
-        counted = self._condition(conditions, axes)
+        counted = self._truths_of_all(conditions, axes)
         weights_of_totals = self._sum_weights(measure, counted, axes) if values else [_count_weights(counted)]
         self._record_cut_bins(weights_of_totals, axes)
         return tuple(self._grouped_totals(weights, axes, groups) for weights in weights_of_totals)
 
     def _sum_weights(self, measure: AggregateRequest, counted: PossibleTruths, axes: AttributeSet) -> list[CellWeights]:
         assert measure.value is not None
-        value = as_ranges(self.cells(measure.value, axes))
+        value = as_ranges(self.possible_outcomes(measure.value, axes))
         if isinstance(measure, Mean):
             low, high = map(float, value_range(measure.value))
             above = ValueRanges(value.low - low, value.high - low, value.may_have_value, value.null)
@@ -582,7 +589,7 @@ class _QuestionEvaluator:
     # The answer
 
     @property
-    def rows(self) -> AnswerRows:
+    def answer_rows(self) -> AnswerRows:
         """The keys of the answer's rows: those of every grouping set in turn."""
         width = len(self.query.plan.keys)
         sets = self.query.finish.sets or (tuple(range(width)),)
@@ -594,20 +601,28 @@ class _QuestionEvaluator:
                 is_rolled_up.append([index not in values_by_key for index in range(width)])
         row_index = np.arange(len(keys))
         return AnswerRows(
-            keys, np.array(is_rolled_up, bool).reshape(len(keys), width), row_index, row_index, sums=False, width=width
+            keys,
+            np.array(is_rolled_up, bool).reshape(len(keys), width),
+            row_index,
+            row_index,
+            has_sums=False,
+            width=width,
         )
 
     def estimates(self, noises: int) -> list[GroupEstimate]:
         """Return every measure, with ranges that hold for so many noises at once."""
         if noises not in self._estimates:
             measures = zip(self.query.plan.measures, self.quantities, strict=True)
-            self._estimates[noises] = [_estimate(measure, totals, self.beta, noises) for measure, totals in measures]
+            self._estimates[noises] = [
+                _estimate_measure(measure, totals, self.beta, noises) for measure, totals in measures
+            ]
         return self._estimates[noises]
 
-    def basis(self, row_indices: Sequence[int]) -> dict[str, tuple[str, ...]]:
+    def basis_by_column(self, row_indices: Sequence[int]) -> dict[str, tuple[str, ...]]:
         """Return the basis of every number: the weakest of all that it is computed from."""
         measure_bases = [
-            np.concatenate([_weakest_basis(totals) for totals in by_grouping]) for by_grouping in self.quantities
+            np.concatenate([_weakest_evidence_ranks(totals) for totals in by_grouping])
+            for by_grouping in self.quantities
         ]
         outputs = self.query.outputs
         if self.query.outer or self.query.finish.windows:  # computed from several rows
@@ -638,7 +653,7 @@ class _QuestionEvaluator:
             reason = "were not published together" if len(axes) > 1 else "was not published"
             yield f"{names} {reason}: numbers that need them are two bounds, with a model's estimate between them"
         for name in sorted(self.decided):
-            deciding = self.face.attributes[self.face.decided[name][0]].name
+            deciding = self.face.attributes[self.face.deciding_index_and_labels_by_column[name][0]].name
             yield f"{name}: rows without a listed {deciding} may have any {name}, so such numbers are two bounds"
         for place, cells in sorted(self.cuts.items()):
             if cells:
@@ -653,7 +668,7 @@ class _QuestionEvaluator:
         return level is None and self.face.attributes[place].has_bins
 
 
-def _weakest_basis(totals: tuple[GroupedTotals | ResolvedTotals, ...]) -> Codes:
+def _weakest_evidence_ranks(totals: tuple[GroupedTotals | ResolvedTotals, ...]) -> Codes:
     return np.asarray(np.maximum.reduce([total.evidence_ranks for total in totals]))
 
 
@@ -671,7 +686,7 @@ def _value_weights(counted: PossibleTruths, value: ValueRanges, possible: tuple[
     return CellWeights(least, greatest)
 
 
-def _estimate(
+def _estimate_measure(
     measure: AggregateRequest,
     by_grouping: Sequence[tuple[GroupedTotals | ResolvedTotals, ...]],
     beta: float,
@@ -690,11 +705,11 @@ def _estimate(
         return GroupEstimate(constant, constant, constant)
     ratio = MeanEstimate(low_end, high_end)
     zeros = np.zeros(len(joined[0][0]))
-    middles, halves = ([op(low, high) / 2 for _, low, high in joined] for op in (np.add, _difference))
+    middles, halves = ([op(low, high) / 2 for _, low, high in joined] for op in (np.add, _high_minus_low))
     bounds = ratio.estimate(middles, halves)
     value = ratio.estimate([value for value, _, _ in joined], [zeros, zeros]).value
     return GroupEstimate(np.clip(value, bounds.low, bounds.high), bounds.low, bounds.high)
 
 
-def _difference(low: Floats, high: Floats) -> Floats:
+def _high_minus_low(low: Floats, high: Floats) -> Floats:
     return high - low

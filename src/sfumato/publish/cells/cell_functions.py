@@ -19,7 +19,7 @@ from sfumato.plan.values.expressions import Call, Column, Expression, Literal, R
 from sfumato.plan.values.grammars import FALSE, GRAMMARS, TRUE, ZERO
 from sfumato.policy import Type
 from sfumato.policy.domains import SMALLEST_REAL
-from sfumato.publish.cells.cell_numbers import DATE_FUNCTIONS, NUMBER_FUNCTIONS, moment, monotone
+from sfumato.publish.cells.cell_numbers import DATE_FUNCTIONS, NUMBER_FUNCTIONS, lift_nondecreasing, moment_from_number
 from sfumato.publish.cells.cell_texts import TEXT_FUNCTIONS
 from sfumato.publish.cells.cell_values import (
     LARGEST,
@@ -32,14 +32,14 @@ from sfumato.publish.cells.cell_values import (
     ValueRanges,
     as_ranges,
     as_truths,
-    constant,
+    constant_outcomes,
     enclosing_doubles,
     null_ranges,
     ranges_with_overflow,
 )
 
 
-def _compare(operate: Callable[[Any, Any], Any]) -> CellFunction:
+def _comparison_evaluator(operate: Callable[[Any, Any], Any]) -> CellFunction:
     def evaluation(_: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
         return _compare_cells(arguments[0], arguments[1], operate)
 
@@ -122,7 +122,7 @@ def _is_null(_: Call, arguments: list[CellOutcomes]) -> PossibleTruths:
     return PossibleTruths(argument.null, there, np.zeros(there.shape, bool))
 
 
-def _is(truth: bool) -> CellFunction:
+def _truth_test_evaluator(truth: bool) -> CellFunction:
     def evaluation(call: Call, arguments: list[CellOutcomes]) -> PossibleTruths:
         condition = as_truths(arguments[0]) if truth else _not(call, arguments)
         return PossibleTruths(condition.true, condition.false | condition.null, np.zeros(condition.true.shape, bool))
@@ -201,20 +201,20 @@ def _unite_texts(branches: list[tuple[Bools, CellOutcomes]]) -> CellTexts:
 
 
 CONDITION_FUNCTIONS: dict[str, CellFunction] = {
-    "=": _compare(operator.eq),
-    "<>": _compare(operator.ne),
-    "<": _compare(operator.lt),
-    "<=": _compare(operator.le),
-    ">": _compare(operator.gt),
-    ">=": _compare(operator.ge),
+    "=": _comparison_evaluator(operator.eq),
+    "<>": _comparison_evaluator(operator.ne),
+    "<": _comparison_evaluator(operator.lt),
+    "<=": _comparison_evaluator(operator.le),
+    ">": _comparison_evaluator(operator.gt),
+    ">=": _comparison_evaluator(operator.ge),
     "AND": _and,
     "OR": _or,
     "NOT": _not,
     "BETWEEN": _between,
     "IN": _in,
     "IS NULL": _is_null,
-    "IS TRUE": _is(truth=True),
-    "IS FALSE": _is(truth=False),
+    "IS TRUE": _truth_test_evaluator(truth=True),
+    "IS FALSE": _truth_test_evaluator(truth=False),
     "CASE": _case,
     "COALESCE": _coalesce,
     "NULLIF": _nullif,
@@ -226,18 +226,18 @@ _LARGEST_INTEGER_DOUBLE = 2.0**63 - 1024
 """The largest double that fits a signed 64-bit integer."""
 
 
-def evaluate(expression: Expression, columns: Mapping[Reference, CellOutcomes], axes: int) -> CellOutcomes:
+def evaluate_on_cells(expression: Expression, columns: Mapping[Reference, CellOutcomes], axes: int) -> CellOutcomes:
     """Return what an expression can be in each combination of cells; every column has so many axes."""
     if isinstance(expression, Column):
         return columns[expression.reference]
     if isinstance(expression, Literal):
-        return constant(expression, (1,) * axes)
+        return constant_outcomes(expression, (1,) * axes)
     if expression.function not in _FUNCTIONS:
         supported = ", ".join(sorted(_FUNCTIONS))
         rule = f"{expression.function} cannot be computed from the cells of a synopsis"
         raise Unsupported("function", rule, fix=f"use one of these functions: {supported}")
     return _FUNCTIONS[expression.function](
-        expression, [evaluate(argument, columns, axes) for argument in expression.arguments]
+        expression, [evaluate_on_cells(argument, columns, axes) for argument in expression.arguments]
     )
 
 
@@ -259,7 +259,7 @@ def _cast(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     if kind is Type.TIMESTAMP and source is Type.DATE:
         return ranges_with_overflow(numbers.low * _DAY, numbers.high * _DAY, numbers.may_have_value, numbers.null)
     if kind is Type.DATE and source is Type.TIMESTAMP:
-        return monotone(lambda x: np.floor(x / _DAY))(call, [numbers])
+        return lift_nondecreasing(lambda x: np.floor(x / _DAY))(call, [numbers])
     if kind is Type.INTEGER and source is Type.REAL:
         return _round_to_integer(numbers)
     return numbers
@@ -294,8 +294,8 @@ def _format_value(number: float, kind: Type) -> str:
     if kind is Type.INTEGER:
         return str(int(number))
     if kind is Type.DATE:
-        return str(moment(number, kind).isoformat())
-    formatted = moment(number, kind).isoformat(" ", "microseconds")
+        return str(moment_from_number(number, kind).isoformat())
+    formatted = moment_from_number(number, kind).isoformat(" ", "microseconds")
     return str(formatted.rstrip("0").rstrip("."))
 
 

@@ -42,7 +42,7 @@ _LEAST_LOGARITHM = -347.0
 _SMALLEST = float(SMALLEST_REAL)
 
 
-def _corners(operate: Callable[[Any, Any], Any]) -> CellFunction:
+def _lift_corner_operation(operate: Callable[[Any, Any], Any]) -> CellFunction:
     def evaluation(_: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
         left, right = map(as_ranges, arguments)
         with np.errstate(all="ignore"):
@@ -57,7 +57,7 @@ def _divide(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     left, right = map(as_ranges, arguments)
     may_be_zero = (right.low <= 0) & (right.high >= 0)
     is_zero = (right.low == 0) & (right.high == 0)
-    quotient = as_ranges(_corners(np.divide)(call, [left, right]))
+    quotient = as_ranges(_lift_corner_operation(np.divide)(call, [left, right]))
     low, high = np.where(may_be_zero, -np.inf, quotient.low), np.where(may_be_zero, np.inf, quotient.high)
     return ranges_with_overflow(
         low, high, quotient.may_have_value & ~is_zero, quotient.null | (may_be_zero & right.may_have_value)
@@ -65,7 +65,7 @@ def _divide(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
 
 
 def _divide_whole(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
-    return monotone(np.trunc)(call, [_divide(call, arguments)])
+    return lift_nondecreasing(np.trunc)(call, [_divide(call, arguments)])
 
 
 def _modulo(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
@@ -86,7 +86,7 @@ def _modulo(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     )
 
 
-def monotone(operate: Callable[[Floats], Floats]) -> CellFunction:
+def lift_nondecreasing(operate: Callable[[Floats], Floats]) -> CellFunction:
     """Lift a nondecreasing function of one number to ranges."""
 
     def evaluation(_: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
@@ -114,7 +114,7 @@ def _round(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
         whole = np.trunc(size) + (size - np.trunc(size) >= 0.5)
         return np.copysign(whole / power if count >= 0 else whole * power, x)
 
-    return monotone(rounded)(call, arguments[:1])
+    return lift_nondecreasing(rounded)(call, arguments[:1])
 
 
 def _sqrt(_: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
@@ -168,14 +168,14 @@ def _apply_scalar(function: Callable[..., float], *ends: Floats) -> Floats:
         return np.asarray(np.vectorize(function, otypes=[float])(*ends))
 
 
-def _round_to_real(value: float) -> float:
+def _flush_or_nan(value: float) -> float:
     """Round a computed real as the engine does: NULL above 2^500, 0 below 2^-500."""
     if abs(value) > LARGEST:
         return math.nan
     return 0.0 if abs(value) < _SMALLEST else value
 
 
-def _widen(low: Floats, high: Floats) -> tuple[Floats, Floats]:
+def _widen_by_rounding_error(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Widen ranges, not single values, by the error of logarithms and powers."""
     is_range = low != high
     for _ in range(2):
@@ -192,25 +192,25 @@ def _ln(_: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
         positive, _apply_scalar(lambda x: math.log(x) if x > 0 else math.nan, argument.low), _LEAST_LOGARITHM
     )
     high = _apply_scalar(lambda x: math.log(x) if 0 < x < math.inf else math.inf, argument.high)
-    low, high = _widen(low, high)
+    low, high = _widen_by_rounding_error(low, high)
     return ranges_with_overflow(low, high, there, argument.null | (argument.may_have_value & ~positive))
 
 
-def _exp_of(x: float) -> float:
+def _exp_or_nan(x: float) -> float:
     if math.isnan(x) or abs(x) <= _FARTHEST_EXPONENT:
-        return _round_to_real(math.exp(x))
+        return _flush_or_nan(math.exp(x))
     return 0.0 if x < 0 else math.nan
 
 
 def _exp(_: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     argument = as_ranges(arguments[0])
-    low, high = _apply_scalar(_exp_of, argument.low), _apply_scalar(_exp_of, argument.high)
+    low, high = _apply_scalar(_exp_or_nan, argument.low), _apply_scalar(_exp_or_nan, argument.high)
     there, null = argument.may_have_value & ~np.isnan(low), argument.null | (argument.may_have_value & np.isnan(high))
-    low, high = _widen(low, np.where(np.isnan(high), LARGEST, high))
+    low, high = _widen_by_rounding_error(low, np.where(np.isnan(high), LARGEST, high))
     return ranges_with_overflow(np.maximum(low, 0.0), high, there, null)
 
 
-def _power_of(x: float, y: float) -> float:
+def _power_or_nan(x: float, y: float) -> float:
     """Return x^y as the engine does: special rules for 0, and negative x only with an integer y."""
     if math.isnan(x) or math.isnan(y):
         return math.nan
@@ -221,7 +221,7 @@ def _power_of(x: float, y: float) -> float:
     exponent = y * math.log(abs(x))
     if abs(exponent) > _FARTHEST_EXPONENT:
         return 0.0 if exponent < 0 else math.nan
-    return _round_to_real(math.pow(x, y))
+    return _flush_or_nan(math.pow(x, y))
 
 
 def _pow(_: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
@@ -232,10 +232,10 @@ def _pow(_: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     is_integer_power = (y.low == y.high) & (y.low == np.floor(y.low))
     may_be_zero = (x.low <= 0) & (x.high >= 0)
     is_monotone = is_single | (finite & np.where(x.low > 0, True, is_integer_power & ~(may_be_zero & (y.low < 0))))
-    ends = [_apply_scalar(_power_of, *np.broadcast_arrays(a, b)) for a in (x.low, x.high) for b in (y.low, y.high)]
+    ends = [_apply_scalar(_power_or_nan, *np.broadcast_arrays(a, b)) for a in (x.low, x.high) for b in (y.low, y.high)]
     ends += [np.where(may_be_zero & is_integer_power & (y.low > 0), 0.0, ends[0])]
     undefined = reduce(np.logical_or, [np.isnan(value) for value in ends])
-    low, high = _widen(reduce(np.fmin, ends), reduce(np.fmax, ends))
+    low, high = _widen_by_rounding_error(reduce(np.fmin, ends), reduce(np.fmax, ends))
     low, high = (np.where(is_monotone & ~undefined, end, side) for end, side in ((low, -np.inf), (high, np.inf)))
     both_there = x.may_have_value & y.may_have_value
     return ranges_with_overflow(
@@ -251,23 +251,23 @@ def _width_bucket(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
         bucket = np.minimum(count, np.trunc((x - low) / (high - low) * count) + 1)
         return np.where(x < low, 0.0, np.where(x >= high, count + 1, bucket))
 
-    return monotone(bucket_of)(call, arguments[:1])
+    return lift_nondecreasing(bucket_of)(call, arguments[:1])
 
 
 NUMBER_FUNCTIONS: dict[str, CellFunction] = {
-    "+": _corners(np.add),
-    "-": _corners(np.subtract),
-    "*": _corners(np.multiply),
+    "+": _lift_corner_operation(np.add),
+    "-": _lift_corner_operation(np.subtract),
+    "*": _lift_corner_operation(np.multiply),
     "/": _divide,
     "//": _divide_whole,
     "%": _modulo,
     "NEGATE": _negate,
     "ABS": _abs,
     "ROUND": _round,
-    "FLOOR": monotone(np.floor),
-    "CEIL": monotone(np.ceil),
-    "TRUNC": monotone(np.trunc),
-    "SIGN": monotone(np.sign),
+    "FLOOR": lift_nondecreasing(np.floor),
+    "CEIL": lift_nondecreasing(np.ceil),
+    "TRUNC": lift_nondecreasing(np.trunc),
+    "SIGN": lift_nondecreasing(np.sign),
     "SQRT": _sqrt,
     "LN": _ln,
     "EXP": _exp,
@@ -281,7 +281,7 @@ NUMBER_FUNCTIONS: dict[str, CellFunction] = {
 _MAX_DAYS = 366
 
 
-def moment(number: float, kind: Type) -> Any:
+def moment_from_number(number: float, kind: Type) -> Any:
     """Return the date or timestamp that a number of days or microseconds stands for."""
     if kind is Type.DATE:
         return EPOCH + dt.timedelta(days=int(number))
@@ -292,13 +292,13 @@ def _apply_at_ends(range_: ValueRanges, kind: Type, function: Callable[[Any], fl
     """Apply a nondecreasing function to the moments at both ends; NaN for an end outside the calendar."""
 
     def at_end(number: float) -> float:
-        return math.nan if not math.isfinite(number) else function(moment(number, kind))
+        return math.nan if not math.isfinite(number) else function(moment_from_number(number, kind))
 
     apply = np.vectorize(at_end, otypes=[float])
     return (apply(range_.low), apply(range_.high)) if range_.low.size else (range_.low, range_.high)
 
 
-def _trunc(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
+def _date_trunc(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     unit, argument, kind = _literal_text(call, 0), as_ranges(arguments[1]), call.domain.type
     ends = _apply_at_ends(argument, kind, lambda moment: enclosing_doubles(calendar.truncate(unit, moment))[0])
     return ranges_with_overflow(*ends, argument.may_have_value, argument.null)
@@ -315,7 +315,7 @@ def _time_bucket(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     return ranges_with_overflow(*_apply_at_ends(argument, kind, start), argument.may_have_value, argument.null)
 
 
-def _extract(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
+def _extract_date_part(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     part, argument, kind = _literal_text(call, 0), as_ranges(arguments[1]), call.arguments[1].domain.type
     ends = [
         _part_extremes(part, low, high, kind)
@@ -330,11 +330,11 @@ def _part_extremes(part: str, low: float, high: float, kind: Type) -> tuple[floa
     if not (math.isfinite(low) and math.isfinite(high)):
         return (-math.inf, math.inf) if part == "year" else PARTS[part]
     if low == high:
-        value = _date_part(part, moment(low, kind))
+        value = _date_part(part, moment_from_number(low, kind))
         return value, value
     if part in calendar.CLOCK:
         return PARTS[part]
-    first, last = moment(low, kind), moment(high, kind)
+    first, last = moment_from_number(low, kind), moment_from_number(high, kind)
     if part == "year":
         return first.year, last.year
     days = (last.toordinal() - first.toordinal()) + 1
@@ -387,7 +387,7 @@ def _literal_text(call: Call, index: int) -> str:
     return str(literal.value)
 
 
-def _diff(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
+def _date_diff(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     """Count units between two moments: rises with the end, falls with the start."""
     unit, start, end = _literal_text(call, 0), as_ranges(arguments[1]), as_ranges(arguments[2])
     kind = call.arguments[1].domain.type
@@ -395,14 +395,14 @@ def _diff(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     def count_units(first: float, last: float) -> float:
         if not (math.isfinite(first) and math.isfinite(last)):
             return math.nan
-        return calendar.periods_between(unit, moment(first, kind), moment(last, kind))
+        return calendar.periods_between(unit, moment_from_number(first, kind), moment_from_number(last, kind))
 
     apply = np.vectorize(count_units, otypes=[float])
     low, high = apply(start.high, end.low), apply(start.low, end.high)
     return ranges_with_overflow(low, high, start.may_have_value & end.may_have_value, start.null | end.null)
 
 
-def _add(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
+def _date_add(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     argument, kind, unit = as_ranges(arguments[0]), call.domain.type, _literal_text(call, 2)
     amount = call.arguments[1]
     assert isinstance(amount, Literal)
@@ -447,11 +447,11 @@ def _formatted_text(pieces: tuple[str | calendar.FormatCode, ...], low: float, h
 
 
 DATE_FUNCTIONS: dict[str, CellFunction] = {
-    "DATE_TRUNC": _trunc,
+    "DATE_TRUNC": _date_trunc,
     "TIME_BUCKET": _time_bucket,
     "MAKE_DATE": _make_date,
-    "EXTRACT": _extract,
-    "DATE_DIFF": _diff,
-    "DATE_ADD": _add,
+    "EXTRACT": _extract_date_part,
+    "DATE_DIFF": _date_diff,
+    "DATE_ADD": _date_add,
     "STRFTIME": _strftime,
 }

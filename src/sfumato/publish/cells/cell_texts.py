@@ -53,7 +53,7 @@ def _test_texts(argument: CellOutcomes, test: Callable[[str], bool]) -> Possible
     )
 
 
-def _cell_arguments(argument: CellOutcomes) -> tuple[Any, Any]:
+def _values_and_unknown_mask(argument: CellOutcomes) -> tuple[Any, Any]:
     """Return the value of an argument in each cell, None for NULL, and where it is unknown."""
     if isinstance(argument, CellTexts):
         return argument.value, argument.unknown
@@ -67,7 +67,7 @@ def _cell_arguments(argument: CellOutcomes) -> tuple[Any, Any]:
 
 def _apply_per_cell(function: ScalarFunction, arguments: list[CellOutcomes]) -> tuple[Any, Any]:
     """Apply a function cell by cell; NULL where an argument is NULL, and unknown where one is unknown."""
-    columns = [_cell_arguments(argument) for argument in arguments]
+    columns = [_values_and_unknown_mask(argument) for argument in arguments]
     arrays = np.broadcast_arrays(*(values for values, _ in columns))
     open_ = np.broadcast_to(
         np.logical_or.reduce(np.broadcast_arrays(*(unknown for _, unknown in columns))), arrays[0].shape
@@ -83,11 +83,11 @@ def _apply_per_cell(function: ScalarFunction, arguments: list[CellOutcomes]) -> 
     return results, open_
 
 
-def _text_function(function: ScalarFunction) -> CellFunction:
+def _lift_text_function(function: ScalarFunction) -> CellFunction:
     return lambda _, arguments: CellTexts(*_apply_per_cell(function, arguments))
 
 
-def _length(call: Call, arguments: list[CellOutcomes]) -> ValueRanges:
+def _text_length(call: Call, arguments: list[CellOutcomes]) -> ValueRanges:
     lengths, open_ = _apply_per_cell(len, arguments)
     low, high = (float(bound) for bound in call.domain.bounds or (0, LONGEST))  # type: ignore[arg-type]
     there = np.asarray(lengths != None)  # noqa: E711 - cell by cell
@@ -109,7 +109,7 @@ def _concat(_: Call, arguments: list[CellOutcomes]) -> CellTexts:
 
 
 def _null_as_empty(argument: CellOutcomes) -> CellOutcomes:
-    values, open_ = _cell_arguments(argument)
+    values, open_ = _values_and_unknown_mask(argument)
     filled = values.copy()
     filled[values == None] = ""  # noqa: E711 - cell by cell
     return CellTexts(filled, open_)
@@ -142,17 +142,17 @@ TEXT_FUNCTIONS: dict[str, CellFunction] = {
     "LIKE": _like,
     "ILIKE": _like,
     "REGEXP_MATCHES": _regexp_matches,
-    "LOWER": _text_function(grammars.lower),
-    "UPPER": _text_function(grammars.upper),
-    "TRIM": _text_function(lambda text, trimmed=" ": text.strip(trimmed)),
-    "LTRIM": _text_function(lambda text, trimmed=" ": text.lstrip(trimmed)),
-    "RTRIM": _text_function(lambda text, trimmed=" ": text.rstrip(trimmed)),
-    "SUBSTR": _text_function(_substr),
-    "LEFT": _text_function(_left),
-    "RIGHT": _text_function(_right),
-    "LENGTH": _length,
+    "LOWER": _lift_text_function(grammars.lower),
+    "UPPER": _lift_text_function(grammars.upper),
+    "TRIM": _lift_text_function(lambda text, trimmed=" ": text.strip(trimmed)),
+    "LTRIM": _lift_text_function(lambda text, trimmed=" ": text.lstrip(trimmed)),
+    "RTRIM": _lift_text_function(lambda text, trimmed=" ": text.rstrip(trimmed)),
+    "SUBSTR": _lift_text_function(_substr),
+    "LEFT": _lift_text_function(_left),
+    "RIGHT": _lift_text_function(_right),
+    "LENGTH": _text_length,
     "CONCAT": _concat,
-    "||": _text_function(lambda *texts: "".join(texts)[:LONGEST]),
-    "REPLACE": _text_function(_replace),
+    "||": _lift_text_function(lambda *texts: "".join(texts)[:LONGEST]),
+    "REPLACE": _lift_text_function(_replace),
     "STARTS_WITH": _starts_with,
 }

@@ -122,7 +122,7 @@ def column_outcomes(attribute: Attribute, domain: Domain) -> CellOutcomes:
         true, false = (np.array([cell_value is truth for cell_value in cell_values], bool) for truth in (True, False))
         return PossibleTruths(true, false, ~(true | false))
     own_cells = {enclosing_doubles(cell_value) for cell_value in cell_values if cell_value is not None}
-    intervals = [_interval(cell, kind, own_cells) for cell in attribute.cells[:-1]] + [
+    intervals = [_cell_interval(cell, kind, own_cells) for cell in attribute.cells[:-1]] + [
         _uncovered_range(attribute, domain)
     ]
     low, high = (np.array([interval[end] for interval in intervals], float) for end in (0, 1))
@@ -131,17 +131,17 @@ def column_outcomes(attribute: Attribute, domain: Domain) -> CellOutcomes:
     return ValueRanges(low, high, ~np.isnan(low), null)
 
 
-def _interval(cell: Any, kind: Type, own_cells: Container[tuple[float, float]]) -> tuple[float, float]:
+def _cell_interval(cell: Any, kind: Type, own_cells: Container[tuple[float, float]]) -> tuple[float, float]:
     """Return the least and the greatest value of a cell; values with cells of their own are not in a bin."""
     if isinstance(cell, ListedCell):
         return enclosing_doubles(cell.value)
     low, high = enclosing_doubles(cell.low)[0], enclosing_doubles(cell.high)[1]
     if not cell.closed:
-        high = _adjacent(high, kind, -1)
+        high = _adjacent_number(high, kind, -1)
     while low < high and (low, low) in own_cells:
-        low = _adjacent(low, kind, 1)
+        low = _adjacent_number(low, kind, 1)
     while low < high and (high, high) in own_cells:
-        high = _adjacent(high, kind, -1)
+        high = _adjacent_number(high, kind, -1)
     return low, high
 
 
@@ -159,11 +159,11 @@ def _uncovered_range(attribute: Attribute, domain: Domain) -> tuple[float, float
     if at_low and at_high:
         return math.nan, math.nan
     if at_low:
-        return _adjacent(enclosing_doubles(bins[-1].high)[0], attribute.type, 1), high
-    return (low, _adjacent(enclosing_doubles(bins[0].low)[1], attribute.type, -1)) if at_high else (low, high)
+        return _adjacent_number(enclosing_doubles(bins[-1].high)[0], attribute.type, 1), high
+    return (low, _adjacent_number(enclosing_doubles(bins[0].low)[1], attribute.type, -1)) if at_high else (low, high)
 
 
-def _adjacent(number: float, kind: Type, step: int) -> float:
+def _adjacent_number(number: float, kind: Type, step: int) -> float:
     """Return the adjacent number in a column of this type; ``step`` is 1 or -1."""
     return math.nextafter(number, step * math.inf) if kind is Type.REAL else number + step
 
@@ -174,7 +174,7 @@ def _object_array(values: Sequence[Any]) -> NDArray[Any]:
     return array
 
 
-def constant(literal: Literal, shape: tuple[int, ...]) -> CellOutcomes:
+def constant_outcomes(literal: Literal, shape: tuple[int, ...]) -> CellOutcomes:
     value, yes, no = literal.value, np.ones(shape, bool), np.zeros(shape, bool)
     if literal.domain.type is Type.TEXT or isinstance(value, str):
         return CellTexts(np.full(shape, value, dtype=object), no)
@@ -190,11 +190,13 @@ def null_ranges(shape: tuple[int, ...]) -> ValueRanges:
     return ValueRanges(np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape, bool), np.ones(shape, bool))
 
 
-def ranges_with_overflow(low: Floats, high: Floats, there: Bools, null: Bools) -> ValueRanges:
+def ranges_with_overflow(low: Floats, high: Floats, may_have_value: Bools, null: Bools) -> ValueRanges:
     """Build spans in which results that overflow a real, or are undefined, may be NULL."""
-    overflows = there & ~((np.abs(low) <= LARGEST) & (np.abs(high) <= LARGEST))
+    overflows = may_have_value & ~((np.abs(low) <= LARGEST) & (np.abs(high) <= LARGEST))
     low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
-    return ValueRanges(np.where(there, low, np.nan), np.where(there, high, np.nan), there, null | overflows)
+    return ValueRanges(
+        np.where(may_have_value, low, np.nan), np.where(may_have_value, high, np.nan), may_have_value, null | overflows
+    )
 
 
 def as_ranges(cells: CellOutcomes) -> ValueRanges:

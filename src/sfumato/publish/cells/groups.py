@@ -37,7 +37,7 @@ class GroupKeyCells:
     axes: AttributeSet
     codes: Codes
     values: tuple[Any, ...]
-    whole: bool = False
+    is_whole_attribute: bool = False
     """Whether the key is a column itself, so that every cell is a value."""
     undecided: NDArray[np.bool_] | None = None
     """The cells whose rows may have any value of the key; None if there are none."""
@@ -48,10 +48,10 @@ def evaluate_group_key(
 ) -> GroupKeyCells:
     """Return the value that a key has in each cell of its axes; ``attribute`` is given if the key is a plain column."""
     if attribute is not None:
-        values = _cell_labels(attribute)
+        values = _cell_key_values(attribute)
         shown_count = len(values) if key.domain.nullable else len(values) - 1
         codes = np.where(np.arange(len(values)) < shown_count, np.arange(len(values)), -1)
-        return GroupKeyCells(axes, codes.astype(np.int64), tuple(values), whole=True)
+        return GroupKeyCells(axes, codes.astype(np.int64), tuple(values), is_whole_attribute=True)
     uncertain = ~cells.certain
     is_decided = isinstance(key, Column) and isinstance(
         cells, CellTexts
@@ -72,7 +72,7 @@ def evaluate_group_key(
     return GroupKeyCells(axes, codes.reshape(cells.certain.shape), tuple(distinct), undecided=undecided)
 
 
-def _cell_labels(attribute: Attribute) -> list[Any]:
+def _cell_key_values(attribute: Attribute) -> list[Any]:
     """Label cells: listed ones by their value, bins by the first value in them that has no cell of its own, groups in
     words.
     """
@@ -200,7 +200,7 @@ def _undecided_cells(keys: Sequence[GroupKeyCells], joined_keys: Sequence[GroupK
 
 def _split_axes(keys: Sequence[GroupKeyCells]) -> tuple[AttributeSet, AttributeSet]:
     """Return the key axes and the joined axes; whatever a key reads beside a joined axis is joined too."""
-    key_axes = {key.axes[0] for key in keys if key.whole}
+    key_axes = {key.axes[0] for key in keys if key.is_whole_attribute}
     joined = {place for key in keys for place in key.axes if place not in key_axes}
     while True:
         reached = {place for key in keys if joined & set(key.axes) for place in key.axes} - joined

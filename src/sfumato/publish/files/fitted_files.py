@@ -55,10 +55,10 @@ def save(fit: MwemFit, receipt: Receipt, path: str | os.PathLike[str]) -> None:
 
 def to_bytes(fit: MwemFit, receipt: Receipt) -> bytes:
     """Return the bytes of a model's file."""
-    return sealed_files.to_bytes(FitManifest(_FORMAT, sealed_files.hashes(), fit, public_receipt(receipt)))
+    return sealed_files.to_bytes(FitManifest(_FORMAT, sealed_files.member_hashes(), fit, public_receipt(receipt)))
 
 
-def read(content: bytes, place: str) -> tuple[MwemFit, Receipt]:
+def read(content: bytes, file_name: str) -> tuple[MwemFit, Receipt]:
     """Read what was released from the bytes of a file; an edited file is refused."""
-    manifest, _ = _KIND.read(FitManifest, content, place)
+    manifest, _ = _KIND.read(FitManifest, content, file_name)
     return manifest.fit, manifest.receipt

@@ -120,15 +120,15 @@ class ModelManifest:
 KIND = codec.kind(ModelManifest)
 
 
-def to_bytes(kept: StoredModel) -> bytes:
+def to_bytes(stored_model: StoredModel) -> bytes:
     """Return the bytes of a model's file."""
-    released, model, steps, receipt = kept
+    released, model, steps, receipt = stored_model
     numbers = np.concatenate([np.zeros(0), *(potential.logs.reshape(-1) for potential in model.potentials)])
     members = {POTENTIALS: _POTENTIALS.to_bytes(numbers)}
-    public_release = replace(released, purchase=released.purchase.public)
+    public_release = replace(released, purchase=released.purchase.without_salt)
     sets = tuple(potential.places for potential in model.potentials), model.tree.cliques, model.tree.parents
     manifest = ModelManifest(
-        FORMAT, sealed_files.hashes(members), public_release, steps, public_receipt(receipt), *sets
+        FORMAT, sealed_files.member_hashes(members), public_release, steps, public_receipt(receipt), *sets
     )
     return sealed_files.to_bytes(manifest, members)
 
@@ -136,22 +136,22 @@ def to_bytes(kept: StoredModel) -> bytes:
 # ── reading ────────────────────────────────────────────────────────────────────────────────────
 
 
-def read(content: bytes, place: str = "the file") -> StoredModel:
+def read(content: bytes, file_name: str = "the file") -> StoredModel:
     """Read a model from the bytes of its file; an edited file is refused."""
-    manifest, numbers = _KIND.read(ModelManifest, content, place)
-    return manifest.released, _read_model(manifest, numbers, place), manifest.steps, manifest.receipt
+    manifest, numbers = _KIND.read(ModelManifest, content, file_name)
+    return manifest.released, _read_model(manifest, numbers, file_name), manifest.steps, manifest.receipt
 
 
-def _read_model(manifest: ModelManifest, content: bytes, place: str) -> GraphicalModel:
+def _read_model(manifest: ModelManifest, content: bytes, file_name: str) -> GraphicalModel:
     """Build the model after its sizes are checked: of the stored numbers, and of the tables built from them."""
     sizes = manifest.released.sizes
     shapes = [tuple(sizes[column] for column in places) for places in manifest.potentials]
     counts = [math.prod(shape) for shape in shapes]
-    if sum(counts) > _MAX_CELLS or manifest.tree.cells(sizes) > _MAX_CELLS:
-        raise damaged_file_error(place, f"its model has more than {_MAX_CELLS:,} cells")
-    numbers = _POTENTIALS.read(content, sum(counts), place)
+    if sum(counts) > _MAX_CELLS or manifest.tree.cell_count(sizes) > _MAX_CELLS:
+        raise damaged_file_error(file_name, f"its model has more than {_MAX_CELLS:,} cells")
+    numbers = _POTENTIALS.read(content, sum(counts), file_name)
     if np.isnan(numbers).any() or (numbers == np.inf).any():
-        raise damaged_file_error(place, f"{POTENTIALS} has numbers that are not logarithms of weights")
+        raise damaged_file_error(file_name, f"{POTENTIALS} has numbers that are not logarithms of weights")
     parts = np.split(numbers, np.cumsum(counts)[:-1]) if counts else []
     potentials = tuple(
         Potential(places, part.reshape(shape))

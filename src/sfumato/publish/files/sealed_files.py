@@ -47,7 +47,7 @@ def write_atomically(content: bytes, path: str | os.PathLike[str]) -> None:
             os.fsync(file.fileno())
         partial.replace(target)
     except OSError as error:
-        raise _unwritable(target, error) from error
+        raise _unwritable_refusal(target, error) from error
     finally:
         with suppress(OSError):
             partial.unlink()
@@ -60,32 +60,35 @@ def require_writable(path: str | os.PathLike[str]) -> None:
     try:
         probe.touch()
     except OSError as error:
-        raise _unwritable(target, error) from error
+        raise _unwritable_refusal(target, error) from error
     finally:
         with suppress(OSError):
             probe.unlink()
 
 
-def _unwritable(target: Path, error: OSError) -> SynopsisDamaged:
+def _unwritable_refusal(target: Path, error: OSError) -> SynopsisDamaged:
     fix = "name a file in an existing folder that you can write to"
     return SynopsisDamaged(f"the file cannot be written ({os.strerror(error.errno or 0)})", place=str(target), fix=fix)
 
 
 def seal_manifest(manifest: str) -> str:
     """Fill the manifest's own hash into the entry left empty for it."""
-    return manifest.replace(_hash_entry(""), _hash_entry(digest(manifest.encode())), 1)
+    return manifest.replace(_hash_entry(""), _hash_entry(sha256_hex(manifest.encode())), 1)
 
 
-def is_sealed(manifest: str, own: object) -> bool:
+def is_sealed(manifest: str, stated_hash: object) -> bool:
     """Return whether a manifest has the hash that it states as its own."""
-    return isinstance(own, str) and digest(manifest.replace(_hash_entry(own), _hash_entry(""), 1).encode()) == own
+    return (
+        isinstance(stated_hash, str)
+        and sha256_hex(manifest.replace(_hash_entry(stated_hash), _hash_entry(""), 1).encode()) == stated_hash
+    )
 
 
 def _hash_entry(hash_text: str) -> str:
     return f'"{MANIFEST}":"{hash_text}"'
 
 
-def digest(content: bytes) -> str:
+def sha256_hex(content: bytes) -> str:
     """Return the SHA-256 of a member."""
     return hashlib.sha256(content).hexdigest()
 
@@ -118,25 +121,25 @@ def read_file_bytes(path: str | os.PathLike[str]) -> bytes:
         raise SynopsisDamaged("the file cannot be read", place=place, fix="make it readable for this user") from error
 
 
-def damaged_file_error(place: str, why: str) -> SynopsisDamaged:
+def damaged_file_error(file_name: str, why: str) -> SynopsisDamaged:
     """Return the error for a file that is not as it was written."""
     return SynopsisDamaged(
         f"the .sfu file is damaged or was edited: {why}",
-        place=place,
+        place=file_name,
         fix="fetch the file again from whoever published it",
     )
 
 
-def iterate_members(content: bytes, place: str) -> Iterator[tuple[str, bytes]]:
+def iterate_members(content: bytes, file_name: str) -> Iterator[tuple[str, bytes]]:
     """Yield the members from the start, as far as their stated sizes fit the content."""
     header_size, offset = struct.calcsize("<5H3I2H") + 4, 0
     while content[offset : offset + 4] == _LOCAL_HEADER:
         if len(content) < offset + header_size:
-            raise damaged_file_error(place, "it ends too early")
+            raise damaged_file_error(file_name, "it ends too early")
         *_, size, _, name_size, extra_size = struct.unpack("<5H3I2H", content[offset + 4 : offset + header_size])
         start = offset + header_size + name_size + extra_size
         if start + size > len(content):
-            raise damaged_file_error(place, "it ends too early")
+            raise damaged_file_error(file_name, "it ends too early")
         yield (
             content[offset + header_size : offset + header_size + name_size].decode("ascii", "replace"),
             content[start : start + size],
@@ -166,9 +169,9 @@ def to_bytes(manifest: SealedManifest, members: Mapping[str, bytes] | None = Non
     return build_zip({MANIFEST: seal_manifest(codec.dumps(manifest)).encode(), **(members or {})})
 
 
-def hashes(beside: Mapping[str, bytes] | None = None) -> dict[str, str]:
+def member_hashes(other_members: Mapping[str, bytes] | None = None) -> dict[str, str]:
     """Return the hash of each member, with an empty text for the manifest's own."""
-    return {**{name: digest(content) for name, content in (beside or {}).items()}, MANIFEST: ""}
+    return {**{name: sha256_hex(content) for name, content in (other_members or {}).items()}, MANIFEST: ""}
 
 
 @dataclass(frozen=True)
@@ -181,36 +184,38 @@ class FileKind:
     """The most bytes of a manifest."""
     data_member: str | None = None
 
-    def read(self, manifest: type[M], content: bytes, place: str) -> tuple[M, bytes]:
+    def read(self, manifest: type[M], content: bytes, file_name: str) -> tuple[M, bytes]:
         """Read the manifest and the bytes of the member beside it, after every hash is verified."""
-        members = dict(iterate_members(content, place))
+        members = dict(iterate_members(content, file_name))
         names = [MANIFEST] if self.data_member is None else [MANIFEST, self.data_member]
         if list(members) != names or build_zip(members) != content:
-            raise damaged_file_error(place, f"it is not the original zip of {' and '.join(names)}")
-        parsed = self._manifest(manifest, members[MANIFEST], place)
+            raise damaged_file_error(file_name, f"it is not the original zip of {' and '.join(names)}")
+        parsed = self._parse_manifest(manifest, members[MANIFEST], file_name)
         other = members.get(self.data_member or "", b"")
-        if self.data_member is not None and digest(other) != parsed.members[self.data_member]:
-            raise damaged_file_error(place, f"{self.data_member} does not have the hash that {MANIFEST} states")
+        if self.data_member is not None and sha256_hex(other) != parsed.members[self.data_member]:
+            raise damaged_file_error(file_name, f"{self.data_member} does not have the hash that {MANIFEST} states")
         return parsed, other
 
-    def _manifest(self, manifest: type[M], content: bytes, place: str) -> M:
+    def _parse_manifest(self, manifest: type[M], content: bytes, file_name: str) -> M:
         if len(content) > self.max_manifest_bytes:
-            raise damaged_file_error(place, f"{MANIFEST} has more than {self.max_manifest_bytes:,} bytes")
+            raise damaged_file_error(file_name, f"{MANIFEST} has more than {self.max_manifest_bytes:,} bytes")
         try:
             text = content.decode()
             stated = json.loads(text, parse_float=str, parse_constant=str)
             stated_format, stated_hash = stated["format"], stated["members"][MANIFEST]
         except MALFORMED_INPUT:
-            raise damaged_file_error(place, f"{MANIFEST} is not the original JSON text") from None
+            raise damaged_file_error(file_name, f"{MANIFEST} is not the original JSON text") from None
         if type(stated_format) is int and stated_format > self.format:
             rule = f"this version reads a {self.label} of format {self.format}; the file has format {stated_format}"
-            raise SynopsisDamaged(rule, place=place, fix="install a newer version of sfumato")
+            raise SynopsisDamaged(rule, place=file_name, fix="install a newer version of sfumato")
         if not is_sealed(text, stated_hash):
-            raise damaged_file_error(place, f"{MANIFEST} does not have the hash that it states")
+            raise damaged_file_error(file_name, f"{MANIFEST} does not have the hash that it states")
         try:
             return codec.loads_as(manifest, text, longest=self.max_manifest_bytes)
         except InvalidParameter as error:
-            raise damaged_file_error(place, f"{MANIFEST} does not describe a {self.label} ({error.rule})") from error
+            raise damaged_file_error(
+                file_name, f"{MANIFEST} does not describe a {self.label} ({error.rule})"
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -233,24 +238,24 @@ class NumberMember:
             file.write_batch(pyarrow.record_batch([pyarrow.array(numbers, schema.field(0).type)], schema=schema))
         return bytes(out.getvalue())
 
-    def read(self, content: bytes, count: int, place: str) -> NDArray[Any]:
+    def read(self, content: bytes, count: int, file_name: str) -> NDArray[Any]:
         """Read exactly ``count`` numbers, after the sizes are checked."""
         import pyarrow
         from pyarrow import ipc
 
         if not 0 <= len(content) - 8 * count <= _OVERHEAD:
-            raise damaged_file_error(place, f"{self.member} does not have the {count:,} numbers that belong to it")
+            raise damaged_file_error(file_name, f"{self.member} does not have the {count:,} numbers that belong to it")
         try:
             file = ipc.open_file(pyarrow.BufferReader(content))
             if file.schema != self._schema() or file.num_record_batches != 1:
-                raise damaged_file_error(place, f"{self.member} does not have exactly one column of numbers")
+                raise damaged_file_error(file_name, f"{self.member} does not have exactly one column of numbers")
             batch = file.get_batch(0)
             batch.validate(full=True)
             column = batch.column(0)
         except (pyarrow.ArrowException, OSError, ValueError) as error:
-            raise damaged_file_error(place, f"{self.member} is not an Arrow file") from error
+            raise damaged_file_error(file_name, f"{self.member} is not an Arrow file") from error
         if len(column) != count or column.null_count:
-            raise damaged_file_error(place, f"{self.member} does not have the {count:,} numbers that belong to it")
+            raise damaged_file_error(file_name, f"{self.member} does not have the {count:,} numbers that belong to it")
         # Arrow's own to_numpy imports pandas, which takes as long as the rest of a question.
         kind = np.dtype(self.dtype).newbyteorder("<")
         return np.frombuffer(column.buffers()[1], kind, count, 8 * column.offset).astype(self.dtype)

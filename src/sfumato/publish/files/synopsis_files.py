@@ -27,7 +27,7 @@ from sfumato.publish.marginals.measuring import PublishedMarginals, encode_integ
 from sfumato.publish.marginals.planning import NoisePlan
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import Receipt
-from sfumato.release.payers import Purchase
+from sfumato.release.payers import PurchaseTerms
 from sfumato.release.prices import Price
 
 FORMAT = 1
@@ -51,7 +51,7 @@ class SynopsisManifest:
     plan: NoisePlan
     table: str
     where: str
-    purchase: Purchase
+    purchase: PurchaseTerms
     price: Price
     face: PublicTableFacts
     receipt: Receipt
@@ -61,7 +61,13 @@ class SynopsisManifest:
         object.__setattr__(self, "charge", exact(self.charge, "charge", NONNEGATIVE))
         if self.format != FORMAT:
             raise InvalidParameter("format", self.format, f"{FORMAT}")
-        kinds = {"plan": NoisePlan, "purchase": Purchase, "price": Price, "face": PublicTableFacts, "receipt": Receipt}
+        kinds = {
+            "plan": NoisePlan,
+            "purchase": PurchaseTerms,
+            "price": Price,
+            "face": PublicTableFacts,
+            "receipt": Receipt,
+        }
         for name, kind in kinds.items():
             if not isinstance(getattr(self, name), kind):
                 raise InvalidParameter(name, getattr(self, name), f"a value of the kind {codec.kind(kind)}")
@@ -92,19 +98,19 @@ def to_bytes(published: PublishedMarginals, receipt: Receipt) -> bytes:
         published.plan,
         published.table,
         published.where,
-        published.purchase.public,
+        published.purchase.without_salt,
         published.guaranteed_price,
         published.face,
     )
-    members = {BLOCKS: _BLOCKS.to_bytes(_numbers(published))}
+    members = {BLOCKS: _BLOCKS.to_bytes(_all_noisy_numbers(published))}
     return sealed_files.to_bytes(
-        SynopsisManifest(FORMAT, sealed_files.hashes(members), *terms, public_receipt(receipt)), members
+        SynopsisManifest(FORMAT, sealed_files.member_hashes(members), *terms, public_receipt(receipt)), members
     )
 
 
-def _numbers(published: PublishedMarginals) -> Integers:
+def _all_noisy_numbers(published: PublishedMarginals) -> Integers:
     """Concatenate all noisy numbers, in the order of the plan."""
-    parts = [measured.values.reshape(-1) for measured in published.blocks or published.marginals]
+    parts = [measured.values.reshape(-1) for measured in published.gaussian_blocks or published.laplace_marginals]
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
@@ -120,18 +126,18 @@ def public_receipt(receipt: Receipt) -> Receipt:
 # ── reading ────────────────────────────────────────────────────────────────────────────────────
 
 
-def read(content: bytes, place: str = "the file") -> tuple[PublishedMarginals, Receipt]:
+def read(content: bytes, file_name: str = "the file") -> tuple[PublishedMarginals, Receipt]:
     """Read what was published from the bytes of its file."""
-    manifest, blocks = _KIND.read(SynopsisManifest, content, place)
+    manifest, blocks = _KIND.read(SynopsisManifest, content, file_name)
     if manifest.charge != plan_cost(manifest.plan):
-        raise damaged_file_error(place, "the plan does not cost what the file states")
+        raise damaged_file_error(file_name, "the plan does not cost what the file states")
     count = sum(math.prod(shape) for shape in measured_shapes(manifest.plan))
     if count > _MAX_NUMBERS:
-        raise damaged_file_error(place, f"{BLOCKS} has more than {_MAX_NUMBERS:,} numbers")
-    numbers = _BLOCKS.read(blocks, count, place)
+        raise damaged_file_error(file_name, f"{BLOCKS} has more than {_MAX_NUMBERS:,} numbers")
+    numbers = _BLOCKS.read(blocks, count, file_name)
     published = PublishedMarginals(
         manifest.plan,
-        tuple(_split(numbers, manifest.plan)),
+        tuple(_encoded_parts(numbers, manifest.plan)),
         manifest.table,
         manifest.where,
         manifest.purchase,
@@ -141,7 +147,7 @@ def read(content: bytes, place: str = "the file") -> tuple[PublishedMarginals, R
     return published, manifest.receipt
 
 
-def _split(numbers: Integers, plan: NoisePlan) -> Iterator[str]:
+def _encoded_parts(numbers: Integers, plan: NoisePlan) -> Iterator[str]:
     offset = 0
     for shape in measured_shapes(plan):
         size = math.prod(shape)

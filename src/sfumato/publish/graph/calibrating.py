@@ -25,7 +25,7 @@ from sfumato.publish.graph.tables import (
     canonical_order,
     divide_or_zero,
     multiply_and_sum,
-    sum_to,
+    sum_to_places,
     table_shape,
 )
 from sfumato.publish.graph.trees import AttributeSet, JunctionTree, Sizes
@@ -71,12 +71,12 @@ class Propagation:
         )
         self._sizes = sizes
 
-    def tables(self, potentials: Sequence[Floats], total: float) -> list[Floats]:
+    def clique_counts(self, potentials: Sequence[Floats], total: float) -> list[Floats]:
         """Compute the counts of every clique."""
         products, _ = self._propagate(potentials, total)
-        return [merged.whole(product) for merged, product in zip(self._merged, products, strict=True)]
+        return [merged.multiply_out(product) for merged, product in zip(self._merged, products, strict=True)]
 
-    def counts(self, potentials: Sequence[Floats], total: float) -> list[Floats]:
+    def potential_counts(self, potentials: Sequence[Floats], total: float) -> list[Floats]:
         """Compute the counts of each potential's set."""
         _, sums = self._propagate(potentials, total)
         sets_and_homes = zip(self.sets, self._homes, strict=True)
@@ -92,10 +92,10 @@ class Propagation:
         terms: list[list[LogFactor]] = [[] for _ in self.axes]
         for places, logs, home in zip(self.sets, potentials, self._homes, strict=True):
             terms[home].append(_require_possible(LogFactor.of(places, logs)))
-        products, sums = self._collect(terms)
-        return products, self._distribute(products, sums, total)
+        products, sums = self._collect_upward(terms)
+        return products, self._distribute_downward(products, sums, total)
 
-    def _collect(self, terms: list[list[LogFactor]]) -> tuple[list[Tables], list[Floats]]:
+    def _collect_upward(self, terms: list[list[LogFactor]]) -> tuple[list[Tables], list[Floats]]:
         """Multiply the terms of each clique, and add them up to what it shares with its parent."""
         products: list[Tables] = [{} for _ in self.axes]
         sums = [np.empty(0)] * len(self.axes)
@@ -117,14 +117,14 @@ class Propagation:
             return {axes: table}, shift
         return self._merged[index].multiply_into_parts([(term.places, np.exp(term.logs)) for term in terms]), 0.0
 
-    def _distribute(self, products: list[Tables], sums: list[Floats], total: float) -> list[Tables]:
+    def _distribute_downward(self, products: list[Tables], sums: list[Floats], total: float) -> list[Tables]:
         """Scale each clique to what its parent has, and sum it to all its sets."""
         sums_by_clique: list[Tables] = []
         for index, parent in enumerate(self.tree.parents):
             separator = self._shared[index]
             parent_sums = np.array(total) if parent < 0 else sums_by_clique[parent][separator]
             self._merged[index].rescale(products[index], separator, divide_or_zero(parent_sums, sums[index]))
-            sums_by_clique.append(self._merged[index].sums(products[index]))
+            sums_by_clique.append(self._merged[index].sums_by_set(products[index]))
         return sums_by_clique
 
 
@@ -137,9 +137,9 @@ class CliqueMerging:
     matrices. Where there are more parts, or a term is of the whole clique, its table is the only part.
     """
 
-    top: AttributeSet
+    clique: AttributeSet
     parts: tuple[AttributeSet, ...]
-    above: Mapping[AttributeSet, AttributeSet]
+    union_by_set: Mapping[AttributeSet, AttributeSet]
     """For each set, and each union, the larger one that it is joined into; first come those that are joined first."""
     sizes: Sizes
 
@@ -152,7 +152,7 @@ class CliqueMerging:
             pairs = (
                 (canonical_order({*first, *second}, sizes), first, second) for first, second in combinations(waiting, 2)
             )
-            union, *pair_sets = min(pairs, key=lambda pair: (_cells(pair[0], sizes), len(pair[0])))
+            union, *pair_sets = min(pairs, key=lambda pair: (_cell_count(pair[0], sizes), len(pair[0])))
             if union == top and top not in waiting and len(waiting) <= _FEW:
                 return cls(top, tuple(waiting), above, sizes)
             above |= {places: union for places in pair_sets if places != union}
@@ -166,7 +166,7 @@ class CliqueMerging:
         waiting: dict[AttributeSet, list[tuple[AttributeSet, Floats]]] = {}
         for places, term in terms:
             waiting.setdefault(places, []).append((places, term))
-        for places, union in self.above.items():
+        for places, union in self.union_by_set.items():
             if places in waiting:
                 waiting.setdefault(union, []).append((places, _product(waiting.pop(places), places)))
         return {part: self._product_table(part, waiting.get(part, [])) for part in self.parts}
@@ -181,45 +181,45 @@ class CliqueMerging:
 
     def rescale(self, products: Tables, places: AttributeSet, factors: Floats) -> None:
         """Multiply by factors for the cells of one of the sets."""
-        part = self._merged_part_with(places) if self.top not in products else self.top
+        part = self._merged_part_with(places) if self.clique not in products else self.clique
         products[part] *= broadcast_to_places(factors, places, part)
 
-    def whole(self, products: Tables) -> Floats:
+    def multiply_out(self, products: Tables) -> Floats:
         """Multiply the parts out to the table of the whole clique."""
-        if self.top in products:
-            return products[self.top]
-        table = np.ones(table_shape(self.top, self.sizes))
+        if self.clique in products:
+            return products[self.clique]
+        table = np.ones(table_shape(self.clique, self.sizes))
         for places, product in products.items():
-            table *= broadcast_to_places(product, places, self.top)
+            table *= broadcast_to_places(product, places, self.clique)
         return table
 
-    def sums(self, products: Tables) -> Tables:
+    def sums_by_set(self, products: Tables) -> Tables:
         """Sum a product to every set."""
         sums_by_set = {part: self._sum_of_part(products, part) for part in self.parts}
-        for places, union in reversed(list(self.above.items())):
-            sums_by_set[places] = sum_to(sums_by_set[union], union, places)
+        for places, union in reversed(list(self.union_by_set.items())):
+            sums_by_set[places] = sum_to_places(sums_by_set[union], union, places)
         return sums_by_set
 
     def sum_to(self, products: Tables, places: AttributeSet) -> Floats:
         """Sum a product to one of the sets."""
-        if places not in self.above:
+        if places not in self.union_by_set:
             return self._sum_of_part(products, places)
-        return sum_to(self.sum_to(products, self.above[places]), self.above[places], places)
+        return sum_to_places(self.sum_to(products, self.union_by_set[places]), self.union_by_set[places], places)
 
     def _merged_part_with(self, places: AttributeSet) -> AttributeSet:
-        while places in self.above:
-            places = self.above[places]
+        while places in self.union_by_set:
+            places = self.union_by_set[places]
         return places
 
     def _sum_of_part(self, products: Tables, part: AttributeSet) -> Floats:
-        if self.top in products:
-            return sum_to(products[self.top], self.top, part)
+        if self.clique in products:
+            return sum_to_places(products[self.clique], self.clique, part)
         (first, first_table), *rest = ((places, table) for places, table in products.items() if places != part)
         shared_places = tuple(place for place in part if place in first or any(place in places for places, _ in rest))
         other_product = (
             multiply_and_sum(first_table, first, *rest[0][::-1], shared_places, self.sizes)
             if rest
-            else sum_to(first_table, first, shared_places)
+            else sum_to_places(first_table, first, shared_places)
         )
         return products[part] * broadcast_to_places(other_product, shared_places, part)
 
@@ -253,5 +253,5 @@ def _require_possible(term: LogFactor | None) -> LogFactor:
     return term
 
 
-def _cells(places: AttributeSet, sizes: Sizes) -> int:
+def _cell_count(places: AttributeSet, sizes: Sizes) -> int:
     return math.prod(table_shape(places, sizes))

@@ -62,7 +62,7 @@ def fit_model(
     if not math.isfinite(total):
         raise InvalidParameter("total", total, "a finite number")
     attribute_sizes, rows = tuple(sizes), max(float(total), 1.0)
-    targets = _targets(observations, attribute_sizes, rows)
+    targets = _combined_observations(observations, attribute_sizes, rows)
     logs = _starting_logs(targets, zeros, start, attribute_sizes)
     tree = JunctionTree.of(logs, attribute_sizes)
     descent = _Descent(Propagation(tree, attribute_sizes, tuple(logs)), targets, tuple(logs.values()), rows)
@@ -75,7 +75,7 @@ def fit_model(
     return GraphicalModel(attribute_sizes, tree, tuple(potentials), descent.total)
 
 
-def check_zeros(zeros: Iterable[Zeros], sizes: Sequence[int]) -> None:
+def require_some_possible_cell(zeros: Iterable[Zeros], sizes: Sequence[int]) -> None:
     """Raise for impossible cells that leave no combination possible. It needs no measurement."""
     fit_model((), sizes, 1.0, zeros=zeros)
 
@@ -88,7 +88,7 @@ class _CombinedObservation:
     precision: float
 
 
-def _targets(
+def _combined_observations(
     observations: Iterable[Observation], sizes: Sizes, total: float
 ) -> dict[AttributeSet, _CombinedObservation]:
     """Combine observations of equal sets, and shift each evenly to the total: that moves no minimum."""
@@ -129,7 +129,7 @@ def _starting_logs(
         if len(places) == 1:
             logs[places] = np.log(np.maximum(target.mean, target.precision**-0.5 / 2))
     if start is not None:
-        logs |= _corrections(targets, start, sizes)
+        logs |= _corrections_of_start(targets, start, sizes)
     for potential in start.potentials if start is not None else ():
         laid_places = canonical_order(potential.places, sizes)
         logs[laid_places] = logs.get(laid_places, 0.0) + transpose_to(potential.logs, potential.places, laid_places)
@@ -145,7 +145,7 @@ def _starting_logs(
     return logs
 
 
-def _corrections(
+def _corrections_of_start(
     targets: dict[AttributeSet, _CombinedObservation], start: GraphicalModel, sizes: Sizes
 ) -> dict[AttributeSet, Floats]:
     """Scale the starting model on every set that it has no potential of: a step of iterative proportional fitting, by
@@ -210,9 +210,9 @@ class _Descent:
                 break
             else:
                 step, growth = step / 2, _LATER_GROWTH
-        return self._logs(current)
+        return self._potential_logs(current)
 
-    def _logs(self, change: Floats) -> list[Floats]:
+    def _potential_logs(self, change: Floats) -> list[Floats]:
         logs = list(self._base)
         for index, end in zip(self._moved, self._ends, strict=True):
             base_logs = self._base[index]
@@ -220,7 +220,7 @@ class _Descent:
         return logs
 
     def _counts(self, change: Floats) -> Floats:
-        counts = self._propagation.counts(self._logs(change), self.total)
+        counts = self._propagation.potential_counts(self._potential_logs(change), self.total)
         return _concatenate_flat([counts[index] for index in self._moved])
 
     def _loss(self, counts: Floats) -> float:

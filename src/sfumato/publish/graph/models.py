@@ -25,7 +25,7 @@ from sfumato.publish.graph.tables import (
     canonical_order,
     divide_or_zero,
     multiply_and_sum,
-    sum_to,
+    sum_to_places,
     table_shape,
     transpose_to,
 )
@@ -95,7 +95,7 @@ class GraphicalModel:
             transpose_to(potential.logs, potential.places, canonical_order(potential.places, self.sizes))
             for potential in self.potentials
         ]
-        return tuple(propagation.tables(logs, self.total))
+        return tuple(propagation.clique_counts(logs, self.total))
 
     @cached_property
     def _clique_sums(self) -> _CliqueSums:
@@ -230,12 +230,12 @@ class _CliqueSums:
                 divide_or_zero(message, broadcast_to_places(self.sum_of(index, shared), shared, places)),
                 places,
             )
-            if not self._fits_cache(message.size):
+            if not self._reserve_cache(message.size):
                 return conditional
             self._messages[key] = conditional
         return self._messages[key]
 
-    def _fits_cache(self, cells: int) -> bool:
+    def _reserve_cache(self, cells: int) -> bool:
         """Return whether a table is cached for later sets: as long as it, and all that is cached, has few cells."""
         fits = self._kept + cells <= _KEPT_CELLS and 16 * cells <= _KEPT_CELLS
         self._kept += cells if fits else 0
@@ -257,8 +257,8 @@ class _CliqueSums:
                 (candidate for candidate in sums if wanted_places.issubset(candidate)),
                 key=lambda candidate: sums[candidate].size,
             )
-            sums_to_places = sum_to(sums[source_places], source_places, places)
-            if not self._fits_cache(sums_to_places.size):
+            sums_to_places = sum_to_places(sums[source_places], source_places, places)
+            if not self._reserve_cache(sums_to_places.size):
                 return sums_to_places
             sums[places] = sums_to_places
         return sums[places]

@@ -52,7 +52,7 @@ def _wider_shape(shape: tuple[int, ...], places: AttributeSet, wider: AttributeS
     return tuple(size_of.get(place, 1) for place in wider)
 
 
-def sum_to(table: Floats, places: AttributeSet, kept: AttributeSet) -> Floats:
+def sum_to_places(table: Floats, places: AttributeSet, kept: AttributeSet) -> Floats:
     """Sum a table to the kept places; both are laid out.
 
     >>> sum_to(np.ones((2, 3, 4)), (0, 1, 2), (1,)).tolist()
@@ -100,8 +100,10 @@ def multiply_and_sum(
 ) -> Floats:
     """Multiply two tables and sum to the kept places, which both have together; all are laid out."""
     plan = _join_plan(left_places, right_places, kept, sizes)
-    first = transpose_to(sum_to(left, left_places, plan.left), plan.left, plan.first).reshape(plan.first_shape)
-    second = transpose_to(sum_to(right, right_places, plan.right), plan.right, plan.second).reshape(plan.second_shape)
+    first = transpose_to(sum_to_places(left, left_places, plan.left), plan.left, plan.first).reshape(plan.first_shape)
+    second = transpose_to(sum_to_places(right, right_places, plan.right), plan.right, plan.second).reshape(
+        plan.second_shape
+    )
     return transpose_to(np.matmul(first, second).reshape(plan.shape), plan.order, kept)
 
 

@@ -39,8 +39,8 @@ class JunctionTree:
     @classmethod
     def of(cls, sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> Self:
         """Build the tree for the sets that are measured; an attribute in none of them is a clique by itself."""
-        cliques = _maximal_cliques(_eliminate(_neighbours(sets, len(sizes)), tuple(sizes)))
-        order = _spanning_order(cliques)
+        cliques = _maximal_cliques(_elimination_cliques(_neighbour_masks(sets, len(sizes)), tuple(sizes)))
+        order = _cliques_with_parents(cliques)
         shared = [cliques[clique_index] & cliques[parent] if parent >= 0 else 0 for clique_index, parent in order]
         new_index = {clique_index: index for index, (clique_index, _) in enumerate(order)}
         return cls(
@@ -49,9 +49,9 @@ class JunctionTree:
             tuple(attributes_in_mask(separator) for separator in shared),
         )
 
-    def cells(self, sizes: Sequence[int]) -> int:
+    def cell_count(self, sizes: Sequence[int]) -> int:
         """Return the number of cells of all cliques."""
-        return sum(_cells(bit_mask(clique), sizes) for clique in self.cliques)
+        return sum(_cell_count_of_mask(bit_mask(clique), sizes) for clique in self.cliques)
 
     def clique_index_with(self, places: Sequence[int]) -> int | None:
         """Return the smallest index of a clique that holds all these places, or None."""
@@ -61,14 +61,14 @@ class JunctionTree:
 
 def predicted_cells(sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> int:
     """Return the number of cells of all cliques of the tree for these sets, without building it."""
-    return _predicted_clique_cells(tuple(_neighbours(sets, len(sizes))), tuple(sizes))
+    return _predicted_clique_cells(tuple(_neighbour_masks(sets, len(sizes))), tuple(sizes))
 
 
 class GrowingModelSize:
     """Sets to which others are added one by one, and the number of cells with one more."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
-        self._sizes, self._masks = tuple(sizes), _neighbours((), len(sizes))
+        self._sizes, self._masks = tuple(sizes), _neighbour_masks((), len(sizes))
 
     def predicted_with(self, places: Sequence[int]) -> int:
         """Return what ``predicted_cells`` does for all sets so far and this one."""
@@ -86,7 +86,9 @@ class GrowingModelSize:
 
 @lru_cache(maxsize=4096)
 def _predicted_clique_cells(neighbours: tuple[int, ...], sizes: Sizes) -> int:
-    return sum(_cells(clique, sizes) for clique in _maximal_cliques(_eliminate(list(neighbours), sizes)))
+    return sum(
+        _cell_count_of_mask(clique, sizes) for clique in _maximal_cliques(_elimination_cliques(list(neighbours), sizes))
+    )
 
 
 def predicted_bytes(sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> int:
@@ -96,10 +98,14 @@ def predicted_bytes(sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> int:
     """
     attribute_sizes, measured_sets = tuple(sizes), [tuple(places) for places in sets]
     cliques = [
-        _cells(clique, attribute_sizes)
-        for clique in _maximal_cliques(_eliminate(_neighbours(measured_sets, len(attribute_sizes)), attribute_sizes))
+        _cell_count_of_mask(clique, attribute_sizes)
+        for clique in _maximal_cliques(
+            _elimination_cliques(_neighbour_masks(measured_sets, len(attribute_sizes)), attribute_sizes)
+        )
     ]
-    measured_cells = sum(_cells(mask, attribute_sizes) for mask in {bit_mask(places) for places in measured_sets})
+    measured_cells = sum(
+        _cell_count_of_mask(mask, attribute_sizes) for mask in {bit_mask(places) for places in measured_sets}
+    )
     return _CELL_BYTES * (sum(cliques) + 2 * max(cliques, default=0) + 16 * measured_cells)
 
 
@@ -113,7 +119,7 @@ def bit_mask(places: Iterable[int]) -> int:
 
 def attributes_in_mask(mask: int) -> AttributeSet:
     """Decode a set from its bits."""
-    return tuple(_bits(mask))
+    return tuple(_set_bit_indices(mask))
 
 
 def checked_places(places: object, count: int, name: str = "places") -> AttributeSet:
@@ -128,14 +134,14 @@ def checked_places(places: object, count: int, name: str = "places") -> Attribut
     return tuple(places)
 
 
-def _bits(mask: int) -> Iterator[int]:
+def _set_bit_indices(mask: int) -> Iterator[int]:
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
         mask ^= low
 
 
-def _cells(mask: int, sizes: Sequence[int]) -> int:
+def _cell_count_of_mask(mask: int, sizes: Sequence[int]) -> int:
     product = 1
     while mask:
         last = mask.bit_length() - 1
@@ -144,7 +150,7 @@ def _cells(mask: int, sizes: Sequence[int]) -> int:
     return product
 
 
-def _neighbours(sets: Iterable[Sequence[int]], count: int) -> list[int]:
+def _neighbour_masks(sets: Iterable[Sequence[int]], count: int) -> list[int]:
     """Return for each attribute the mask of those that are measured with it, itself among them."""
     neighbours = [1 << place for place in range(count)]
     for places in sets:
@@ -154,7 +160,7 @@ def _neighbours(sets: Iterable[Sequence[int]], count: int) -> list[int]:
     return neighbours
 
 
-def _eliminate(neighbours: list[int], sizes: Sizes) -> list[int]:
+def _elimination_cliques(neighbours: list[int], sizes: Sizes) -> list[int]:
     """Eliminate attributes one by one; return each with the neighbours it had then."""
     remaining = unchecked = (1 << len(neighbours)) - 1
     cliques = []
@@ -163,19 +169,19 @@ def _eliminate(neighbours: list[int], sizes: Sizes) -> list[int]:
     def cells(place: int) -> int:
         mask = neighbours[place]
         if mask not in cell_counts:
-            cell_counts[mask] = _cells(mask, sizes)
+            cell_counts[mask] = _cell_count_of_mask(mask, sizes)
         return cell_counts[mask]
 
     while remaining:
         place, unchecked = _first_simplicial(unchecked, neighbours)
         adds_edges = place < 0
         if adds_edges:
-            place = min(_bits(remaining), key=cells)
+            place = min(_set_bit_indices(remaining), key=cells)
         clique, own_bit = neighbours[place], 1 << place
         cliques.append(clique)
         remaining ^= own_bit
         rest = clique ^ own_bit
-        for other in _bits(rest):
+        for other in _set_bit_indices(rest):
             # without a new pair of neighbours, nothing changes for those who were not neighbours of this one
             unchecked |= neighbours[other] if adds_edges else 0
             neighbours[other] = (neighbours[other] | rest) & ~own_bit
@@ -212,7 +218,7 @@ def _maximal_cliques(cliques: list[int]) -> list[int]:
     return maximal_cliques
 
 
-def _spanning_order(cliques: list[int]) -> list[tuple[int, int]]:
+def _cliques_with_parents(cliques: list[int]) -> list[tuple[int, int]]:
     """Return the cliques with their parents, from the first on, each attached to the one with the largest overlap.
 
     A spanning tree that shares most in sum has the running intersection property (Jensen & Jensen 1994).

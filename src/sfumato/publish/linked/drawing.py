@@ -48,7 +48,7 @@ class LinkedModels:
         """Draw so many rows of the first table, and their children, as Arrow tables by name."""
         first = self.links[0]
         model = self.models[first.parent]
-        units, cells = self._group_by_unit(model.sample_cells(parents))
+        units, cells = self._units_and_ordered_cells(model.sample_cells(parents))
         drawn = {first.parent: DrawnTable(model.typed_rows(cells), units, {first.unit: units + 1})}
         for link in self.links:
             pair = ModelPair(link, self.models[link.parent], self.models[link.child])
@@ -66,7 +66,7 @@ class LinkedModels:
             rows = rows.add_column(position, key, pyarrow.array(values, pyarrow.int64()))
         return rows
 
-    def _group_by_unit(self, cells: Codes) -> tuple[Integers, Codes]:
+    def _units_and_ordered_cells(self, cells: Codes) -> tuple[Integers, Codes]:
         """Return the unit of each row of the first table, and the rows ordered by it; rows that are drawn with k
         siblings are grouped by k.
         """
@@ -100,7 +100,7 @@ class ModelPair:
         if link.order:
             face = self.child.released.face
             has_rules = bool(face.impossible or face.implies)
-            sort_within_parents(rows, self.child.columns.index(link.order), owners, whole=has_rules)
+            sort_within_parents(rows, self.child.columns.index(link.order), owners, whole_rows=has_rules)
         return DrawnTable(rows, parents.units[owners], {link.child_key: owners + 1})
 
     def _draw_child_counts(self, cells: Codes) -> Integers:
@@ -163,13 +163,13 @@ def _listed_numbers(attributes: Attributes, place: int) -> list[int]:
     return [int(cell.value) if isinstance(cell, ListedCell) else 1 for cell in cells]  # type: ignore[arg-type]
 
 
-def sort_within_parents(rows: SampledRows, place: int, owners: Integers, *, whole: bool) -> None:
-    """Sort the values of the order column within each parent, missing ones last; with ``whole``, sort whole rows, so
-    that a rule over several columns that a row kept before it still keeps.
+def sort_within_parents(rows: SampledRows, place: int, owners: Integers, *, whole_rows: bool) -> None:
+    """Sort the values of the order column within each parent, missing ones last; with ``whole_rows``, sort whole rows,
+    so that a rule over several columns that a row kept before it still keeps.
     """
     values = rows.values.get(place, rows.codes[:, place])
-    order = np.lexsort((values, rows.missing(place), owners))
-    places = range(rows.codes.shape[1]) if whole else (place,)
+    order = np.lexsort((values, rows.missing_mask(place), owners))
+    places = range(rows.codes.shape[1]) if whole_rows else (place,)
     for column in places:
         rows.codes[:, column] = rows.codes[order, column]
         if column in rows.values:

@@ -90,8 +90,8 @@ class LinkedState:
         """
         parent_state = self.states[link.parent]
         parent, child = parent_state.setting.attributes, self.states[link.child].setting.attributes
-        parent_places = _places(parent, (link.count_column, *link.parent_conditioning_columns))
-        child_places = _places(child, (link.count_column, *link.parent_conditioning_columns.values()))
+        parent_places = _attribute_indices(parent, (link.count_column, *link.parent_conditioning_columns))
+        child_places = _attribute_indices(child, (link.count_column, *link.parent_conditioning_columns.values()))
         parents = parent_state.model.marginal(parent_places)
         counts = np.zeros([child[place].size for place in child_places])
         child_cell = {cell: index for index, cell in enumerate(child[child_places[0]].cells)}
@@ -111,6 +111,6 @@ def _mean_children(link: TableLink, label: str) -> float:
     return link.bands[band] + (link.band_widths[band] - 1) / 2
 
 
-def _places(attributes: Attributes, names: tuple[str, ...]) -> tuple[int, ...]:
+def _attribute_indices(attributes: Attributes, names: tuple[str, ...]) -> tuple[int, ...]:
     columns = [attribute.name for attribute in attributes]
     return tuple(map(columns.index, names))

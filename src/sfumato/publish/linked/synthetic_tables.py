@@ -234,13 +234,13 @@ class SyntheticTables:
         models = dict(zip(map(str.lower, self.names), self.models.values(), strict=True))
         column_names = [name for model in models.values() for name in model.columns]
         statement = parse_select(question, parameters, column_names)
-        table, folded = fold_joins(statement, self._views)
+        table, folded = fold_joins(statement, self._linked_views)
         face = models[table].face
         query = lower_query(folded, face.catalog)
         return answering.answer_query(face, query, question, confidence=confidence, together=together)
 
     @cached_property
-    def _views(self) -> tuple[LinkedView, ...]:
+    def _linked_views(self) -> tuple[LinkedView, ...]:
         """What each model knows of its table and of those above it."""
         names = dict(zip(self.models, self.names, strict=True))
         return tuple(
@@ -306,7 +306,7 @@ class SyntheticTables:
         models = {f"{number}.sfu": model.to_bytes() for number, model in enumerate(self.models.values())}
         members = {_MODELS: sealed_files.build_zip(models)}
         receipt = public_receipt(self.receipt)
-        manifest = TablesManifest(_FORMAT, sealed_files.hashes(members), self.links, self.price, receipt)
+        manifest = TablesManifest(_FORMAT, sealed_files.member_hashes(members), self.links, self.price, receipt)
         sealed_files.write_atomically(sealed_files.to_bytes(manifest, members), path)
 
     @classmethod
@@ -335,16 +335,16 @@ class SyntheticTables:
             return Check("promise", None, "nothing was bought: it was a preview on invented rows")
         gaussian = self.price.allows_gaussian
         amounts = [(price.rho if gaussian else price.epsilon) or Fraction(0) for price in prices if price is not None]
-        is_kept = self._keeps_price(sum(amounts, Fraction(0))) and self.receipt.guarantee == str(self.price)
+        is_kept = self._is_within_price(sum(amounts, Fraction(0))) and self.receipt.guarantee == str(self.price)
         return Check("promise", is_kept, f"{self.price} is {'kept' if is_kept else 'NOT kept'} by all together")
 
-    def _keeps_price(self, amount: Fraction) -> bool:
+    def _is_within_price(self, amount: Fraction) -> bool:
         """Return whether so much ρ, or ε without a δ, is within the price: exactly, unless the price has a δ."""
         if self.price.rho is not None:
             return amount <= self.price.rho
         if not self.price.delta:
             return amount <= (self.price.epsilon or 0)
-        return self.price.kept_by(Curve.concentrated(amount, Neighbours(self.receipt.neighbours)))
+        return self.price.is_satisfied_by(Curve.concentrated(amount, Neighbours(self.receipt.neighbours)))
 
     def __repr__(self) -> str:
         """Summarize all tables, and the guarantee."""

@@ -121,7 +121,7 @@ class Attribute:
         return len(self.cells)
 
     @cached_property
-    def chain(self) -> CellHierarchy:
+    def hierarchy(self) -> CellHierarchy:
         """The cells under their levels, from the whole down to single cells."""
         return CellHierarchy.of(self.size, self.levels)
 
@@ -248,9 +248,9 @@ def code_columns(
     return [_code_column(table, name, column_names, resolve) for name in names]
 
 
-def coded_names(table: Table) -> list[str]:
+def measurable_column_names(table: Table) -> list[str]:
     """Return the columns of a table that can be measured."""
-    return [name for name in table.columns if table.is_coded(name) and not _is_unit(table, name)]
+    return [name for name in table.columns if table.is_coded(name) and not _is_unit_id(table, name)]
 
 
 def _code_column(
@@ -258,11 +258,11 @@ def _code_column(
 ) -> CodedColumn:
     if not isinstance(name, str):
         raise Unsupported("not-text", "columns must be given by name, as strings", fix='write ["sex", "age"]')
-    if _is_unit(table, name):
+    if _is_unit_id(table, name):
         rule = f"{name[:60]} identifies the unit of each row, and ids are never released"
         raise Unsupported("unit-column", rule, fix=f"leave {name[:60]} out of the list of columns")
     if name.lower() not in column_names:
-        fix = suggest_name(name, coded_names(table))
+        fix = suggest_name(name, measurable_column_names(table))
         raise Unsupported("unknown-column", f"no declared column of {table.name} is called {name[:60]}", fix=fix)
     declared_name = column_names[name.lower()]
     if not table.is_coded(declared_name):
@@ -276,5 +276,5 @@ def _code_column(
     return CodedColumn(coded_attribute(declared_name, table.columns[declared_name], coding), key, codes)
 
 
-def _is_unit(table: Table, name: str) -> bool:
+def _is_unit_id(table: Table, name: str) -> bool:
     return isinstance(table.id, str) and name.lower() == table.id.lower() and not table.every_row

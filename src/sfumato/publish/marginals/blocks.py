@@ -64,8 +64,8 @@ def checked_block(block: object, attributes: Attributes) -> Block:
         pairs = tuple((place, level) for place, level in block)  # type: ignore[attr-defined]
     except (TypeError, ValueError):
         raise InvalidParameter("block", block, "pairs of an attribute's index and a level") from None
-    places = checked_set(tuple(place for place, _ in pairs), attributes)
-    level_counts = [len(attributes[place].chain.differences) for place in places]
+    places = checked_attribute_set(tuple(place for place, _ in pairs), attributes)
+    level_counts = [len(attributes[place].hierarchy.differences) for place in places]
     if any(
         type(level) is not int or not 1 <= level <= last for (_, level), last in zip(pairs, level_counts, strict=True)
     ):
@@ -73,7 +73,7 @@ def checked_block(block: object, attributes: Attributes) -> Block:
     return pairs
 
 
-def checked_set(places: object, attributes: Attributes) -> AttributeSet:
+def checked_attribute_set(places: object, attributes: Attributes) -> AttributeSet:
     """Parse a set of attributes, or raise for places that are not theirs, that do not rise, or stand twice."""
     valid_places = range(len(attributes))
     if not isinstance(places, (tuple, list)) or any(
@@ -85,33 +85,33 @@ def checked_set(places: object, attributes: Attributes) -> AttributeSet:
     return tuple(places)
 
 
-def places(block: Block) -> AttributeSet:
+def block_places(block: Block) -> AttributeSet:
     """Return the attributes of a block."""
     return tuple(place for place, _ in block)
 
 
-def differences(block: Block, attributes: Attributes) -> tuple[LevelDifference, ...]:
+def level_differences(block: Block, attributes: Attributes) -> tuple[LevelDifference, ...]:
     """Return the difference that the block picks of each of its attributes."""
-    return tuple(attributes[place].chain.differences[level - 1] for place, level in block)
+    return tuple(attributes[place].hierarchy.differences[level - 1] for place, level in block)
 
 
-def shape(block: Block, attributes: Attributes) -> tuple[int, ...]:
+def block_shape(block: Block, attributes: Attributes) -> tuple[int, ...]:
     """Return the shape of what is measured of a block, along each of its attributes."""
-    return tuple(difference.parts for difference in differences(block, attributes))
+    return tuple(difference.part_count for difference in level_differences(block, attributes))
 
 
-def scale(block: Block, attributes: Attributes) -> int:
+def block_scale(block: Block, attributes: Attributes) -> int:
     """Compute s_B: what is measured is s_B times what it stands for."""
-    return math.prod(difference.scale for difference in differences(block, attributes))
+    return math.prod(difference.scale for difference in level_differences(block, attributes))
 
 
-def squared_length(block: Block, attributes: Attributes) -> Fraction:
+def squared_row_change(block: Block, attributes: Attributes) -> Fraction:
     """Compute p_B: the squares by which one row moves what is measured, over s_B²."""
-    squares = math.prod(difference.squares for difference in differences(block, attributes))
-    return Fraction(squares, scale(block, attributes) ** 2)
+    squares = math.prod(difference.max_squared_change for difference in level_differences(block, attributes))
+    return Fraction(squares, block_scale(block, attributes) ** 2)
 
 
-def sensitivity(
+def block_sensitivity(
     block: Block,
     attributes: Attributes,
     max_weight: Number,
@@ -130,32 +130,32 @@ def sensitivity(
     if not block:
         change = 0 if fixed_total and relation is Neighbours.REPLACE else size
         return Sensitivity(1, change, neighbours=relation)
-    parts = differences(block, attributes)
-    squares = math.prod(difference.squares for difference in parts)
+    parts = level_differences(block, attributes)
+    squares = math.prod(difference.max_squared_change for difference in parts)
     largest, total = (
-        math.prod(difference.largest for difference in parts),
-        math.prod(difference.total for difference in parts),
+        math.prod(difference.max_entry_change for difference in parts),
+        math.prod(difference.max_l1_change for difference in parts),
     )
     if relation is Neighbours.REPLACE:
         opposed = max(
             (
-                squares // difference.squares * difference.max_negative_product
+                squares // difference.max_squared_change * difference.max_negative_product
                 for difference in parts
-                if difference.squares
+                if difference.max_squared_change
             ),
             default=0,
         )
         lowest = max(
             (
-                largest // difference.largest * int(difference.weights.max())
+                largest // difference.max_entry_change * int(difference.weights.max())
                 for difference in parts
-                if difference.largest
+                if difference.max_entry_change
             ),
             default=0,
         )
         squares, largest, total = 2 * (squares + opposed), largest + lowest, 2 * total
     return _integer_sensitivity(
-        math.prod(shape(block, attributes)), size * largest, size * total, size**2 * squares, relation
+        math.prod(block_shape(block, attributes)), size * largest, size * total, size**2 * squares, relation
     )
 
 
@@ -175,38 +175,39 @@ def scaled_residual(marginal: Integers, block: Block, attributes: Attributes, gr
     >>> scaled_residual(np.array([5, 2, 0]), ((0, 1),), (sex,)).tolist()
     [8, -1, -7]
     """
-    expected_shape = tuple(attributes[place].size for place in places(block))
+    expected_shape = tuple(attributes[place].size for place in block_places(block))
     if marginal.shape != expected_shape or marginal.dtype != np.int64:
         raise InvalidParameter(
             "marginal", f"{marginal.dtype} of shape {marginal.shape}", f"an int64 array of shape {expected_shape}"
         )
-    parts = differences(block, attributes)
+    parts = level_differences(block, attributes)
     values = marginal
     for axis, difference in enumerate(parts):
-        values = difference.sums(values, axis)
+        values = difference.sum_parts(values, axis)
     max_count = max_unclipped_count(block, attributes, grid)
     if values.size and not -max_count <= values.min() <= values.max() <= max_count:
         values = np.clip(values, -max_count, max_count)
     for axis, difference in enumerate(parts):
-        values = difference.measured(values, axis)
+        values = difference.measured_values(values, axis)
     return np.asarray(values * grid if grid > 1 else values)
 
 
 def max_unclipped_count(block: Block, attributes: Attributes, grid: int = 1) -> int:
     """Return the count at which totals are clipped, so that no number on the way to what is measured reaches 2^62."""
     steps = (
-        int((difference.weights * difference.children).max(initial=1)) for difference in differences(block, attributes)
+        int((difference.weights * difference.children).max(initial=1))
+        for difference in level_differences(block, attributes)
     )
     return _LARGEST // (grid * math.prod(2 * step for step in steps))
 
 
-def sum_to(marginal: Integers, having: AttributeSet, wanted: AttributeSet) -> Integers:
+def sum_marginal_to(marginal: Integers, having: AttributeSet, wanted: AttributeSet) -> Integers:
     """Sum a marginal to one over fewer of its attributes."""
     summed_axes = tuple(axis for axis, place in enumerate(having) if place not in wanted)
     return np.asarray(marginal.sum(summed_axes)) if summed_axes else marginal
 
 
-def maximal(sets: Iterable[AttributeSet]) -> tuple[AttributeSet, ...]:
+def maximal_sets(sets: Iterable[AttributeSet]) -> tuple[AttributeSet, ...]:
     """Leave out sets within others: marginals over those are sums of the rest."""
     distinct_sets = dict.fromkeys(sets)
     subsets = {
@@ -222,7 +223,9 @@ def blocks_within(places: AttributeSet, attributes: Attributes) -> Iterator[Bloc
         return
     last = places[-1]
     levels = [
-        level_index for level_index, difference in enumerate(attributes[last].chain.differences, 1) if difference.parts
+        level_index
+        for level_index, difference in enumerate(attributes[last].hierarchy.differences, 1)
+        if difference.part_count
     ]
     for block in blocks_within(places[:-1], attributes):
         yield block
@@ -236,11 +239,11 @@ def marginal_from_blocks(
     """Build a marginal from its blocks; ``within`` are those of earlier axes, which stay as they are."""
     if not places:
         return parts[within]
-    axis, chain = len(within), attributes[places[0]].chain
+    axis, chain = len(within), attributes[places[0]].hierarchy
     without_axis = marginal_from_blocks(parts, places[1:], attributes, within)
     marginal = np.expand_dims(without_axis, axis) * reshape_along(chain.shares, axis, without_axis.ndim + 1)
     for level, difference in enumerate(chain.differences, 1):
-        if difference.parts:
+        if difference.part_count:
             block_part = marginal_from_blocks(parts, places[1:], attributes, (*within, (places[0], level)))
             marginal += difference.distribute_to_cells(block_part, axis)
     return marginal
@@ -249,19 +252,23 @@ def marginal_from_blocks(
 def cell_variances(variances: Mapping[Block, float], places: AttributeSet, attributes: Attributes) -> Floats:
     """Return the variance of every cell of a marginal, from those of its blocks; the array is read-only."""
     sizes = tuple(attributes[place].size for place in places)
-    return np.broadcast_to(_variances(variances, places, attributes, ()), sizes)
+    return np.broadcast_to(_expand_variances(variances, places, attributes, ()), sizes)
 
 
-def _variances(variances: Mapping[Block, float], places: AttributeSet, attributes: Attributes, within: Block) -> Floats:
+def _expand_variances(
+    variances: Mapping[Block, float], places: AttributeSet, attributes: Attributes, within: Block
+) -> Floats:
     if not places:
         return np.asarray(variances[within])
-    chain = attributes[places[0]].chain
+    chain = attributes[places[0]].hierarchy
     variance: Floats = np.zeros(())
-    for level, factors in enumerate([chain.shares**2, *(difference.variances for difference in chain.differences)]):
-        if level and not chain.differences[level - 1].parts:
+    for level, factors in enumerate(
+        [chain.shares**2, *(difference.cell_variances for difference in chain.differences)]
+    ):
+        if level and not chain.differences[level - 1].part_count:
             continue
         block = (*within, (places[0], level)) if level else within
-        inner_variance = _variances(variances, places[1:], attributes, block)
+        inner_variance = _expand_variances(variances, places[1:], attributes, block)
         constant = factors[:1] if bool((factors == factors[0]).all()) else factors
         variance = variance + reshape_along(constant, 0, inner_variance.ndim + 1) * inner_variance[None]
     return variance
@@ -271,26 +278,28 @@ def block_coefficients(query: Floats, places: AttributeSet, attributes: Attribut
     """Compute q_B for each block of the marginal that a query is over."""
     parts: dict[Block, Floats] = {(): np.asarray(query, np.float64)}
     for place in places:
-        chain, next_parts = attributes[place].chain, {}
+        chain, next_parts = attributes[place].hierarchy, {}
         for block, values in parts.items():
             axis = len(block)
             next_parts[block] = np.asarray(np.tensordot(values, chain.shares, (axis, 0)))
             for level, difference in enumerate(chain.differences, 1):
-                if difference.parts:
+                if difference.part_count:
                     next_parts[(*block, (place, level))] = difference.coefficients(values, axis)
         parts = next_parts
     return parts
 
 
-def weight_by_noise(values: Floats, block: Block, attributes: Attributes) -> Floats:
+def weight_by_noise_deviation(values: Floats, block: Block, attributes: Attributes) -> Floats:
     """Multiply entries by the deviation of their noise, which is 1 unless weights of parents were rounded."""
     for axis, (place, level) in enumerate(block):
-        difference = attributes[place].chain.differences[level - 1]
+        difference = attributes[place].hierarchy.differences[level - 1]
         if not difference.is_even:
-            values = values * reshape_along(difference.noise, axis, values.ndim)
+            values = values * reshape_along(difference.noise_deviations, axis, values.ndim)
     return values
 
 
-def squared_norms(parts: Mapping[Block, Floats], attributes: Attributes) -> dict[Block, float]:
+def squared_norms_by_block(parts: Mapping[Block, Floats], attributes: Attributes) -> dict[Block, float]:
     """Compute ‖q_B‖² for each block that is asked, weighed by the noise of its entries."""
-    return {block: float((weight_by_noise(part, block, attributes) ** 2).sum()) for block, part in parts.items()}
+    return {
+        block: float((weight_by_noise_deviation(part, block, attributes) ** 2).sum()) for block, part in parts.items()
+    }

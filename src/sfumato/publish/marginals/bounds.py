@@ -94,9 +94,9 @@ class BoundedTotals:
     """
 
     value: Floats
-    lowers: tuple[tuple[Floats, tuple[TotalError, ...]], ...]
+    lower_bounds_with_errors: tuple[tuple[Floats, tuple[TotalError, ...]], ...]
     """Lower bounds: estimates that the truth is at least, up to their noises."""
-    uppers: tuple[tuple[Floats, tuple[TotalError, ...]], ...]
+    upper_bounds_with_errors: tuple[tuple[Floats, tuple[TotalError, ...]], ...]
     """Upper bounds: estimates that the truth is at most, up to their noises."""
     measured: NDArray[np.bool_]
     """Which groups are queries within what was measured: their number is unbiased, and nothing is cut off."""
@@ -110,14 +110,19 @@ class BoundedTotals:
     def ends(self, beta: float, cells: int) -> tuple[Floats, Floats]:
         """Return the least and the greatest that the truths of so many such totals may be, all at once."""
         lower_widths = [
-            _summed_half_width(noises, beta * self.share, self.bound_count, cells) for _, noises in self.lowers
+            _summed_half_width(noises, beta * self.share, self.bound_count, cells)
+            for _, noises in self.lower_bounds_with_errors
         ]
         upper_widths = [
-            _summed_half_width(noises, beta * self.share, self.bound_count, cells) for _, noises in self.uppers
+            _summed_half_width(noises, beta * self.share, self.bound_count, cells)
+            for _, noises in self.upper_bounds_with_errors
         ]
-        lower_ends = [value - width for (value, _), width in zip(self.lowers, lower_widths, strict=True)]
+        lower_ends = [
+            value - width for (value, _), width in zip(self.lower_bounds_with_errors, lower_widths, strict=True)
+        ]
         upper_ends = [
-            self._clip_at_zero(value) + width for (value, _), width in zip(self.uppers, upper_widths, strict=True)
+            self._clip_at_zero(value) + width
+            for (value, _), width in zip(self.upper_bounds_with_errors, upper_widths, strict=True)
         ]
         low, high = reduce(np.maximum, lower_ends), reduce(np.minimum, upper_ends)
         least_width = reduce(np.minimum, upper_widths)
@@ -147,10 +152,10 @@ def bound_totals(
     nonnegative = bool((weights.low >= 0).all())
     if known.covers(axes):
         return _measured_totals(known, weights, axes, keys, nonnegative)
-    sets, possible = _maximal_measured_parts(axes, known.sets), known.possible(axes)
+    sets, possible = _maximal_measured_parts(axes, known.sets), known.possible_cells(axes)
     uppers = _ExtremeWeights(known, axes, keys, np.where(possible, weights.high, -np.inf), np.maximum)
     lowers = _ExtremeWeights(known, axes, keys, np.where(possible, weights.low, np.inf), np.minimum)
-    lower_bounds = [lowers.bound(places) for places in sets if not nonnegative or lowers.has_weight(places)]
+    lower_bounds = [lowers.bound_and_errors(places) for places in sets if not nonnegative or lowers.has_weight(places)]
     if nonnegative:
         are_alike = bool(possible.all()) and not weights.ambiguous_cells.any()
         greatest = uppers if are_alike else _ExtremeWeights(known, axes, keys, weights.low, np.maximum)
@@ -159,15 +164,15 @@ def bound_totals(
     value = _sum_to_keys(weights.middle * counts, axes, keys)
     measured = np.zeros((1,) * len(axes), bool)
     zero_bound = [(np.zeros((1,) * len(axes)), ())]
-    lower, upper = tuple(lower_bounds or zero_bound), tuple(map(uppers.bound, sets))
+    lower, upper = tuple(lower_bounds or zero_bound), tuple(map(uppers.bound_and_errors, sets))
     if known.prior_precisions is None:
         return BoundedTotals(value, lower, upper, measured, nonnegative, len(lower) + len(upper))
     return BoundedTotals(value, lower, upper, measured, nonnegative, max_bound_count(len(axes)), 1 - _MEASURED)
 
 
-def max_bound_count(attributes: int) -> int:
+def max_bound_count(attribute_count: int) -> int:
     """Count the bounds that there may be where not all attributes were measured together, whatever was measured."""
-    subset_count, pair_count = 2**attributes - 1, 3**attributes - 2 * 2**attributes + 1
+    subset_count, pair_count = 2**attribute_count - 1, 3**attribute_count - 2 * 2**attribute_count + 1
     return 2 * subset_count + pair_count // 2
 
 
@@ -175,7 +180,7 @@ def _measured_totals(
     known: SynopsisEstimates, weights: CellWeights, axes: AttributeSet, keys: AttributeSet, nonnegative: bool
 ) -> BoundedTotals:
     summed_axes = tuple(axis for axis, place in enumerate(axes) if place not in keys)
-    low, noise = known.totals(weights.low, axes, axes, keys)
+    low, noise = known.totals_and_errors(weights.low, axes, axes, keys)
     measured = np.asarray(~weights.ambiguous_cells.any(summed_axes, keepdims=True))
     share = (
         1.0 if known.prior_precisions is None or not axes else _MEASURED
@@ -183,7 +188,7 @@ def _measured_totals(
     if bool(measured.all()):
         bound = ((low, (noise,)),)
         return BoundedTotals(low, bound, bound, measured, nonnegative, 1, share)
-    high, upper_noise = known.totals(weights.high, axes, axes, keys)
+    high, upper_noise = known.totals_and_errors(weights.high, axes, axes, keys)
     value = (low + high) / 2
     return BoundedTotals(value, ((low, (noise,)),), ((high, (upper_noise,)),), measured, nonnegative, 2, share)
 
@@ -205,36 +210,42 @@ class _ExtremeWeights:
         self._reduced: dict[AttributeSet, Floats] = {}
         self._totals: dict[tuple[AttributeSet, bool], tuple[Floats, TotalError]] = {}
 
-    def reduced(self, inside: AttributeSet) -> Floats:
+    def reduced(self, marginal_axes: AttributeSet) -> Floats:
         """Take the least or the greatest over what a marginal does not have, group by group."""
-        if inside not in self._reduced:
-            reduced_axes = tuple(axis for axis, place in enumerate(self.axes) if place not in {*inside, *self.keys})
+        if marginal_axes not in self._reduced:
+            reduced_axes = tuple(
+                axis for axis, place in enumerate(self.axes) if place not in {*marginal_axes, *self.keys}
+            )
             extreme = self.pick.reduce(self.weights, axis=reduced_axes, keepdims=True)
-            self._reduced[inside] = np.where(np.isinf(extreme), 0.0, extreme)  # where no row is in any of the cells
-        return self._reduced[inside]
+            self._reduced[marginal_axes] = np.where(
+                np.isinf(extreme), 0.0, extreme
+            )  # where no row is in any of the cells
+        return self._reduced[marginal_axes]
 
-    def _with_zero(self, inside: AttributeSet) -> Floats:
+    def _with_zero(self, marginal_axes: AttributeSet) -> Floats:
         """Include 0 where the marginal lacks an axis that keys are read from."""
-        extreme = self.reduced(inside)
-        return np.asarray(self.pick(extreme, 0.0)) if self._lacks_keys(inside) else extreme
+        extreme = self.reduced(marginal_axes)
+        return np.asarray(self.pick(extreme, 0.0)) if self._lacks_keys(marginal_axes) else extreme
 
-    def _lacks_keys(self, inside: AttributeSet) -> bool:
-        return any(place not in inside and self.known.attributes[place].size > 1 for place in self.keys)
+    def _lacks_keys(self, marginal_axes: AttributeSet) -> bool:
+        return any(place not in marginal_axes and self.known.attributes[place].size > 1 for place in self.keys)
 
-    def has_weight(self, inside: AttributeSet) -> bool:
+    def has_weight(self, marginal_axes: AttributeSet) -> bool:
         """Return whether some row counts: a bound of weights that are all 0 is 0."""
-        return bool(self._with_zero(inside).any())
+        return bool(self._with_zero(marginal_axes).any())
 
-    def total(self, inside: AttributeSet, *, zero: bool = False) -> tuple[Floats, TotalError]:
+    def total_and_error(self, marginal_axes: AttributeSet, *, zero: bool = False) -> tuple[Floats, TotalError]:
         """Estimate the totals of these weights; with ``zero`` as a bound for every group."""
-        zero = zero and self._lacks_keys(inside)
-        if (inside, zero) not in self._totals:
-            weights = self._with_zero(inside) if zero else self.reduced(inside)
-            self._totals[inside, zero] = self.known.totals(weights, self.axes, inside, self.keys)
-        return self._totals[inside, zero]
+        zero = zero and self._lacks_keys(marginal_axes)
+        if (marginal_axes, zero) not in self._totals:
+            weights = self._with_zero(marginal_axes) if zero else self.reduced(marginal_axes)
+            self._totals[marginal_axes, zero] = self.known.totals_and_errors(
+                weights, self.axes, marginal_axes, self.keys
+            )
+        return self._totals[marginal_axes, zero]
 
-    def bound(self, inside: AttributeSet) -> tuple[Floats, tuple[TotalError, ...]]:
-        value, noise = self.total(inside, zero=True)
+    def bound_and_errors(self, marginal_axes: AttributeSet) -> tuple[Floats, tuple[TotalError, ...]]:
+        value, noise = self.total_and_error(marginal_axes, zero=True)
         return value, (noise,)
 
 
@@ -250,7 +261,7 @@ def _bounds_from_two_marginals(
         u, v, w = map(greatest.reduced, (first_set, second_set, shared_places))
         if not bool((u + v - w <= greatest.weights).all()):
             continue
-        (first, a), (second, b), (third, c) = map(greatest.total, (first_set, second_set, shared_places))
+        (first, a), (second, b), (third, c) = map(greatest.total_and_error, (first_set, second_set, shared_places))
         bounds.append((first + second - third, (a, b, c)))
     return bounds
 

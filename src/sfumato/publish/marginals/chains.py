@@ -47,9 +47,9 @@ class LevelDifference:
     """The number s that a·k equals for every parent, exactly or nearly."""
     cells: Places
     """The cells of measured parts, part by part."""
-    starts: Places
+    part_starts: Places
     """The index of each part's first cell among them."""
-    groups: Places
+    sibling_starts: Places
     """The index of each parent's first child among the parts."""
     children: Integers
     """k, the number of children of each parent."""
@@ -61,22 +61,22 @@ class LevelDifference:
     """The number of cells, measured or not."""
 
     @property
-    def parts(self) -> int:
+    def part_count(self) -> int:
         """The number of parts that are measured."""
-        return len(self.starts)
+        return len(self.part_starts)
 
     @cached_property
-    def largest(self) -> int:
+    def max_entry_change(self) -> int:
         """A bound on how far one row moves an entry."""
         return max((int(a) * (int(k) - 1) for a, k in self._weight_and_children_pairs), default=0)
 
     @property
-    def total(self) -> int:
+    def max_l1_change(self) -> int:
         """A bound on how far one row moves all entries together; also the sum of sizes of any row of the matrix."""
-        return 2 * self.largest
+        return 2 * self.max_entry_change
 
     @cached_property
-    def squares(self) -> int:
+    def max_squared_change(self) -> int:
         """A bound on the squares by which one row moves all entries."""
         return max((int(a) ** 2 * int(k) * (int(k) - 1) for a, k in self._weight_and_children_pairs), default=0)
 
@@ -90,49 +90,51 @@ class LevelDifference:
         return set(zip(self.weights.tolist(), self.children.tolist(), strict=True))
 
     @cached_property
-    def steps(self) -> Integers:
+    def difference_factors(self) -> Integers:
         """a·k for each part: the factor of the difference where it is measured."""
         return np.repeat(self.weights * self.children, self.children)
 
-    def sums(self, values: NDArray[_Number], axis: int) -> NDArray[_Number]:
+    def sum_parts(self, values: NDArray[_Number], axis: int) -> NDArray[_Number]:
         """Sum the cells of each part that is measured."""
-        if not self.parts:
+        if not self.part_count:
             return np.take(values, [], axis)
         ordered = values if self._covers_cells_in_order else np.take(values, self.cells, axis)
-        return ordered if self.parts == len(self.cells) else np.add.reduceat(ordered, self.starts, axis)
+        return ordered if self.part_count == len(self.cells) else np.add.reduceat(ordered, self.part_starts, axis)
 
-    def measured(self, sums: Integers, axis: int) -> Integers:
+    def measured_values(self, sums: Integers, axis: int) -> Integers:
         """Compute y_p = a·(k·t_p − T) along one axis of the totals of parts, in whole numbers."""
-        if not self.parts:
+        if not self.part_count:
             return sums
-        if len(self.groups) == 1:
+        if len(self.sibling_starts) == 1:
             k, a = int(self.children[0]), int(self.weights[0])
             scaled = sums * (a * k)
             scaled -= a * sums.sum(axis, keepdims=True)
             return scaled
-        totals = np.add.reduceat(sums, self.groups, axis)
+        totals = np.add.reduceat(sums, self.sibling_starts, axis)
         weighted = totals * reshape_along(self.weights, axis, sums.ndim)
-        scaled = sums * reshape_along(self.steps, axis, sums.ndim)
+        scaled = sums * reshape_along(self.difference_factors, axis, sums.ndim)
         scaled -= np.repeat(weighted, self.children, axis)
         return scaled
 
-    def centred(self, values: Floats, axis: int) -> Floats:
+    def centre_among_siblings(self, values: Floats, axis: int) -> Floats:
         """Subtract from each entry the mean of its siblings: the projection onto what differences can be."""
-        if not self.parts:
+        if not self.part_count:
             return values
-        if len(self.groups) == 1:
+        if len(self.sibling_starts) == 1:
             return values - values.mean(axis, keepdims=True)
-        means = np.add.reduceat(values, self.groups, axis) / reshape_along(self.children, axis, values.ndim)
+        means = np.add.reduceat(values, self.sibling_starts, axis) / reshape_along(self.children, axis, values.ndim)
         return values - np.repeat(means, self.children, axis)
 
     def distribute_to_cells(self, differences: Floats, axis: int) -> Floats:
         """Distribute the difference of each part over its cells by their shares."""
         shape = list(differences.shape)
         shape[axis] = self.size
-        lengths = np.diff(self.starts, append=len(self.cells))
-        per_cell = differences if self.parts == len(self.cells) else np.repeat(differences, lengths, axis)
+        lengths = np.diff(self.part_starts, append=len(self.cells))
+        per_cell = differences if self.part_count == len(self.cells) else np.repeat(differences, lengths, axis)
         shared = (
-            per_cell if self.parts == len(self.cells) else per_cell * reshape_along(self.shares, axis, per_cell.ndim)
+            per_cell
+            if self.part_count == len(self.cells)
+            else per_cell * reshape_along(self.shares, axis, per_cell.ndim)
         )
         if self._covers_cells_in_order:
             return shared
@@ -147,7 +149,9 @@ class LevelDifference:
 
     def coefficients(self, query: Floats, axis: int) -> Floats:
         """Compute the coefficients of a query over cells in the differences: the transpose of spreading, centred."""
-        return self.centred(self.sums(query * reshape_along(self._share_in_part_by_cell, axis, query.ndim), axis), axis)
+        return self.centre_among_siblings(
+            self.sum_parts(query * reshape_along(self._share_in_part_by_cell, axis, query.ndim), axis), axis
+        )
 
     @cached_property
     def _share_in_part_by_cell(self) -> Floats:
@@ -156,20 +160,20 @@ class LevelDifference:
         return cell_shares
 
     @cached_property
-    def noise(self) -> Floats:
+    def noise_deviations(self) -> Floats:
         """s/(a·k) for each part: the deviation of its r where y has the deviation s; 1, or nearly."""
-        return self.scale / self.steps
+        return self.scale / self.difference_factors
 
     @cached_property
     def is_even(self) -> bool:
         """Whether a·k is the scale for every parent."""
-        return bool((self.steps == self.scale).all())
+        return bool((self.difference_factors == self.scale).all())
 
     @cached_property
-    def variances(self) -> Floats:
+    def cell_variances(self) -> Floats:
         """Each cell's variance from a noise of deviation s in each entry of y."""
-        lengths = np.diff(self.starts, append=len(self.cells))
-        part_variances = (1 - 1 / np.repeat(self.children, self.children)) * self.noise**2
+        lengths = np.diff(self.part_starts, append=len(self.cells))
+        part_variances = (1 - 1 / np.repeat(self.children, self.children)) * self.noise_deviations**2
         cell_variances = np.zeros(self.size)
         cell_variances[self.cells] = self.shares**2 * np.repeat(part_variances, lengths)
         return cell_variances

@@ -32,11 +32,11 @@ from sfumato.publish.marginals.blocks import (
     block_coefficients,
     blocks_within,
     marginal_from_blocks,
-    maximal,
-    weight_by_noise,
+    maximal_sets,
+    weight_by_noise_deviation,
 )
 from sfumato.publish.marginals.chains import Floats
-from sfumato.publish.marginals.estimating import Estimates
+from sfumato.publish.marginals.estimating import BlockEstimates
 from sfumato.quick_dataclass import dataclass
 
 Zeros = Mapping[AttributeSet, NDArray[np.bool_]]
@@ -49,15 +49,15 @@ _CLOSE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Consistent:
+class ConsistentMarginals:
     """Marginals that agree with one another, with no cell below zero."""
 
-    estimates: Estimates
+    estimates: BlockEstimates
     """The projected blocks."""
     sets: tuple[AttributeSet, ...]
     """The marginals that are ≥ 0."""
     zeros: Zeros
-    gap: float
+    largest_shortfall: float
     """The largest shortfall of a cell of these marginals below 0, in rows; it is clipped."""
 
     def marginal(self, places: AttributeSet) -> Floats:
@@ -69,21 +69,23 @@ class Consistent:
 
 
 def make_consistent(
-    estimates: Estimates, sets: Sequence[AttributeSet], zeros: Zeros | None = None, rounds: int = _ROUNDS
-) -> Consistent:
+    estimates: BlockEstimates, sets: Sequence[AttributeSet], zeros: Zeros | None = None, rounds: int = _ROUNDS
+) -> ConsistentMarginals:
     """Project estimates onto what a table could have, in the metric of their precisions."""
     impossible = dict(zeros or {})
-    maximal_sets = maximal((*sets, *impossible))
-    if not all(map(estimates.covers, maximal_sets)):
+    covering_sets = maximal_sets((*sets, *impossible))
+    if not all(map(estimates.covers, covering_sets)):
         raise InvalidParameter("sets", sets, "marginals of attributes that were measured together")
-    problem = _Problem(
-        estimates, maximal_sets, {places: _implied_zero_cells(places, impossible, estimates) for places in maximal_sets}
+    problem = _ProjectionProblem(
+        estimates,
+        covering_sets,
+        {places: _implied_zero_cells(places, impossible, estimates) for places in covering_sets},
     )
     parts, gap = problem.solve(rounds)
-    return Consistent(replace(estimates, parts=parts), maximal_sets, impossible, gap)
+    return ConsistentMarginals(replace(estimates, parts=parts), covering_sets, impossible, gap)
 
 
-def _implied_zero_cells(places: AttributeSet, zeros: Zeros, estimates: Estimates) -> NDArray[np.bool_]:
+def _implied_zero_cells(places: AttributeSet, zeros: Zeros, estimates: BlockEstimates) -> NDArray[np.bool_]:
     """Return the cells of a marginal that a declared zero of it, or of a smaller one, rules out."""
     sizes = tuple(estimates.attributes[place].size for place in places)
     is_zero = np.zeros(sizes, bool)
@@ -98,8 +100,8 @@ def _implied_zero_cells(places: AttributeSet, zeros: Zeros, estimates: Estimates
 
 
 @dataclass(frozen=True, eq=False)
-class _Problem:
-    estimates: Estimates
+class _ProjectionProblem:
+    estimates: BlockEstimates
     sets: tuple[AttributeSet, ...]
     zeros: Mapping[AttributeSet, NDArray[np.bool_]]
 
@@ -149,8 +151,8 @@ class _Problem:
         parts = dict(start)
         for places, cell_multipliers in multipliers.items():
             for block, part in block_coefficients(cell_multipliers, places, self.estimates.attributes).items():
-                twice = weight_by_noise(
-                    weight_by_noise(part, block, self.estimates.attributes), block, self.estimates.attributes
+                twice = weight_by_noise_deviation(
+                    weight_by_noise_deviation(part, block, self.estimates.attributes), block, self.estimates.attributes
                 )
                 parts[block] = parts[block] + self.estimates.variances[block] * twice
         return parts
@@ -179,7 +181,7 @@ def _largest_eigenvalue_bound(
             lengths = [_squared_shares(attributes, place, levels.get(place, 0)) for place in places]
             lengths += [
                 len(chain.differences) + 1
-                for chain in (attributes[place].chain for place in places)
+                for chain in (attributes[place].hierarchy for place in places)
                 if not chain.is_even
             ]
             totals[block] = totals.get(block, 0.0) + variances[block] * math.prod(lengths)
@@ -188,8 +190,8 @@ def _largest_eigenvalue_bound(
 
 def _squared_shares(attributes: Attributes, place: int, level: int) -> float:
     """Bound how much longer cells are than the differences they are spread from, squared."""
-    chain = attributes[place].chain
+    chain = attributes[place].hierarchy
     if not level:
         return float((chain.shares**2).sum())
     difference = chain.differences[level - 1]
-    return float((np.add.reduceat(difference.shares**2, difference.starts) * difference.noise**2).max())
+    return float((np.add.reduceat(difference.shares**2, difference.part_starts) * difference.noise_deviations**2).max())

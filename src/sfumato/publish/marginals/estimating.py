@@ -33,17 +33,17 @@ from sfumato.publish.marginals.blocks import (
     block_coefficients,
     blocks_within,
     cell_variances,
+    checked_attribute_set,
     checked_block,
-    checked_set,
     marginal_from_blocks,
-    squared_norms,
+    squared_norms_by_block,
 )
 from sfumato.publish.marginals.chains import Floats, Integers, reshape_along
 from sfumato.publish.marginals.half_widths import (
     MIN_STEPS,
     adaptive_half_width,
-    coarse_half_width,
-    half_width,
+    coarse_gaussian_half_width,
+    gaussian_half_width,
     laplace_half_width,
 )
 from sfumato.quick_dataclass import dataclass
@@ -67,13 +67,17 @@ class MeasuredBlock:
 
     def variance(self, attributes: Attributes) -> float:
         """Return σ_B², in rows."""
-        return float(self.deviation * self.unit_value / self.grid / block_algebra.scale(self.block, attributes)) ** 2
+        return (
+            float(self.deviation * self.unit_value / self.grid / block_algebra.block_scale(self.block, attributes)) ** 2
+        )
 
     def differences(self, attributes: Attributes) -> Floats:
         """The estimate of the block's differences: the values divided by their factor, and centred."""
         estimate = self.values.astype(np.float64) * float(self.unit_value / self.grid)
-        for axis, difference in enumerate(block_algebra.differences(self.block, attributes)):
-            estimate = difference.centred(estimate / reshape_along(difference.steps, axis, estimate.ndim), axis)
+        for axis, difference in enumerate(block_algebra.level_differences(self.block, attributes)):
+            estimate = difference.centre_among_siblings(
+                estimate / reshape_along(difference.difference_factors, axis, estimate.ndim), axis
+            )
         return estimate
 
 
@@ -102,7 +106,7 @@ class MeasuredMarginal:
 
 
 @dataclass(frozen=True, eq=False)
-class Estimates:
+class BlockEstimates:
     """Estimates of all blocks that were measured, from which every marginal and query within them follows."""
 
     attributes: Attributes
@@ -111,43 +115,43 @@ class Estimates:
     """r̂_B of each block."""
     variances: Mapping[Block, float]
     """1/V_B of each block."""
-    laplace: tuple[MeasuredMarginal, ...] = ()
+    laplace_marginals: tuple[MeasuredMarginal, ...] = ()
     """The measurements with Laplace noise, whose coefficients decide the width."""
-    fewest_steps: float = math.inf
+    min_deviation_steps: float = math.inf
     """The least deviation of Gaussian noise, in its own steps."""
 
     def covers(self, places: AttributeSet) -> bool:
         """Return whether every block of a marginal was measured."""
         return all(block in self.parts for block in blocks_within(places, self.attributes))
 
-    def marginal(self, places: AttributeSet) -> tuple[Floats, Floats]:
+    def marginal_and_variances(self, places: AttributeSet) -> tuple[Floats, Floats]:
         """Return the unbiased counts of a marginal and their variances."""
         self._require_covered(places)
         values = marginal_from_blocks(self.parts, places, self.attributes) if places else self.parts[()].copy()
         return values, cell_variances(self.variances, places, self.attributes)
 
-    def linear(self, query: Floats, places: AttributeSet) -> tuple[float, float]:
+    def linear_estimate_and_variance(self, query: Floats, places: AttributeSet) -> tuple[float, float]:
         """Estimate ⟨query, marginal⟩; return it with its variance."""
         self._require_covered(places, query.shape)
         parts = block_coefficients(query, places, self.attributes)
         value = sum(float(np.vdot(coefficients, self.parts[block])) for block, coefficients in parts.items())
-        norms = squared_norms(parts, self.attributes)
+        norms = squared_norms_by_block(parts, self.attributes)
         return value, sum(norm * self.variances[block] for block, norm in norms.items())
 
     def half_width(self, query: Floats, places: AttributeSet, beta: float, cells: int = 1) -> float:
         """Bound the error of one of so many queries, of a plan that was fixed beforehand."""
-        variance = self.linear(query, places)[1]
-        if not self.laplace:
-            width = half_width if self.fewest_steps >= MIN_STEPS else coarse_half_width
+        variance = self.linear_estimate_and_variance(query, places)[1]
+        if not self.laplace_marginals:
+            width = gaussian_half_width if self.min_deviation_steps >= MIN_STEPS else coarse_gaussian_half_width
             return width(variance, beta, cells)
-        coefficients_of = [self._coefficients(query, places, marginal) for marginal in self.laplace]
+        coefficients_of = [self._noise_coefficients(query, places, marginal) for marginal in self.laplace_marginals]
         laplace_variance = sum(
             float((coefficients**2).sum()) * marginal.variance
-            for coefficients, marginal in zip(coefficients_of, self.laplace, strict=True)
+            for coefficients, marginal in zip(coefficients_of, self.laplace_marginals, strict=True)
         )
         steps = [
             (coefficients * float(marginal.unit_value), float(marginal.size))
-            for coefficients, marginal in zip(coefficients_of, self.laplace, strict=True)
+            for coefficients, marginal in zip(coefficients_of, self.laplace_marginals, strict=True)
         ]
         return laplace_half_width(steps, beta, cells, variance=max(0.0, variance - laplace_variance))
 
@@ -156,16 +160,16 @@ class Estimates:
     ) -> float:
         """Bound the error of one of so many queries, if earlier noise decided what was measured."""
         self._require_covered(places, query.shape)
-        norms = squared_norms(block_coefficients(query, places, self.attributes), self.attributes)
+        norms = squared_norms_by_block(block_coefficients(query, places, self.attributes), self.attributes)
         norms_and_precisions = [(math.sqrt(norm), 1 / self.variances[block]) for block, norm in norms.items()]
         return adaptive_half_width(norms_and_precisions, beta, eta, cells)
 
-    def _coefficients(self, query: Floats, places: AttributeSet, measured: MeasuredMarginal) -> Floats:
+    def _noise_coefficients(self, query: Floats, places: AttributeSet, measured: MeasuredMarginal) -> Floats:
         """Compute the coefficient of the noise of each cell of a measured marginal in the estimate of a query."""
         shape = tuple(self.attributes[place].size for place in measured.places)
         coefficients = np.zeros(shape)
         for block, part in block_coefficients(query, places, self.attributes).items():
-            block_places = block_algebra.places(block)
+            block_places = block_algebra.block_places(block)
             if not set(block_places) <= set(measured.places):
                 continue
             share = self.variances[block] / _spread_variance(measured, block, self.attributes)
@@ -175,7 +179,7 @@ class Estimates:
         return coefficients
 
     def _require_covered(self, places: AttributeSet, shape: tuple[int, ...] | None = None) -> None:
-        sizes = tuple(self.attributes[place].size for place in checked_set(places, self.attributes))
+        sizes = tuple(self.attributes[place].size for place in checked_attribute_set(places, self.attributes))
         if not self.covers(places):
             raise InvalidParameter("places", places, "attributes that were measured together")
         if shape is not None and shape != sizes:
@@ -184,7 +188,7 @@ class Estimates:
 
 def _spread_variance(measured: MeasuredMarginal, block: Block, attributes: Attributes) -> float:
     """Compute σ_t²·s_{A_t∖B}."""
-    block_places = block_algebra.places(block)
+    block_places = block_algebra.block_places(block)
     return measured.variance * math.prod(
         attributes[place].size for place in measured.places if place not in block_places
     )
@@ -192,7 +196,7 @@ def _spread_variance(measured: MeasuredMarginal, block: Block, attributes: Attri
 
 def least_squares(
     attributes: Attributes, blocks: Iterable[MeasuredBlock] = (), marginals: Iterable[MeasuredMarginal] = ()
-) -> Estimates:
+) -> BlockEstimates:
     """Combine everything that was measured by precision: the theorem above."""
     measured_blocks, measured_marginals, read_attributes = tuple(blocks), tuple(marginals), attributes
     if measured_marginals:
@@ -204,7 +208,7 @@ def least_squares(
             raise InvalidParameter("blocks", measured_block.block, rule)
         _require_shape(
             measured_block.values,
-            block_algebra.shape(checked_block(measured_block.block, read_attributes), read_attributes),
+            block_algebra.block_shape(checked_block(measured_block.block, read_attributes), read_attributes),
         )
         means.add(
             measured_block.block, measured_block.differences(read_attributes), measured_block.variance(read_attributes)
@@ -212,7 +216,7 @@ def least_squares(
     for measured in measured_marginals:
         _require_shape(
             measured.values,
-            tuple(read_attributes[place].size for place in checked_set(measured.places, read_attributes)),
+            tuple(read_attributes[place].size for place in checked_attribute_set(measured.places, read_attributes)),
         )
         for block in blocks_within(measured.places, read_attributes):
             means.add(
@@ -223,7 +227,7 @@ def least_squares(
     ]
     variances = {block: 1 / precision for block, precision in means.precisions.items()}
     laplace = tuple(marginal for marginal in measured_marginals if marginal.laplace)
-    return Estimates(read_attributes, means.means, variances, laplace, min(steps, default=math.inf))
+    return BlockEstimates(read_attributes, means.means, variances, laplace, min(steps, default=math.inf))
 
 
 def _require_shape(values: Integers, shape: tuple[int, ...]) -> None:
@@ -233,10 +237,10 @@ def _require_shape(values: Integers, shape: tuple[int, ...]) -> None:
 
 def _residual(measured: MeasuredMarginal, block: Block, attributes: Attributes) -> Floats:
     """Sum a measured marginal to the attributes of a block, and subtract means."""
-    summed = block_algebra.sum_to(measured.values, measured.places, block_algebra.places(block))
+    summed = block_algebra.sum_marginal_to(measured.values, measured.places, block_algebra.block_places(block))
     residual = np.asarray(summed.astype(np.float64) * float(measured.unit_value))
-    for axis, difference in enumerate(block_algebra.differences(block, attributes)):
-        residual = difference.centred(residual, axis)
+    for axis, difference in enumerate(block_algebra.level_differences(block, attributes)):
+        residual = difference.centre_among_siblings(residual, axis)
     return residual
 
 

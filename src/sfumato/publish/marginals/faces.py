@@ -38,7 +38,7 @@ class PublicTableFacts:
     def domains_for(self, attributes: Attributes) -> tuple[Domain, ...]:
         """Return the domains, derived from the cells where they were not kept; columns and domains must agree."""
         if not self.domains:
-            return tuple(map(_domain, attributes))
+            return tuple(map(_domain_of_cells, attributes))
         if [domain.type for domain in self.domains] != [attribute.type for attribute in attributes]:
             raise InvalidParameter("domains", len(self.domains), "one domain for each attribute, of its type")
         return self.domains
@@ -48,7 +48,7 @@ BARE = PublicTableFacts()
 """The face of a table of which only the cells are known."""
 
 
-def _domain(attribute: Attribute) -> Domain:
+def _domain_of_cells(attribute: Attribute) -> Domain:
     bins = [cell for cell in attribute.cells if isinstance(cell, RangeCell)]
     if bins:
         return Domain(attribute.type, bounds=(bins[0].low, bins[-1].high))

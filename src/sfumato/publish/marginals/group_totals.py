@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from sfumato.publish.marginals.attributes import Attribute, Attributes
 from sfumato.publish.marginals.blocks import AttributeSet, Block, marginal_from_blocks
 from sfumato.publish.marginals.chains import Floats, reshape_along
-from sfumato.publish.marginals.estimating import Estimates
+from sfumato.publish.marginals.estimating import BlockEstimates
 from sfumato.publish.marginals.half_widths import (
     MIN_STEPS,
     adaptive_half_width,
     adaptive_laplace_width,
-    coarse_half_width,
-    half_width,
+    coarse_gaussian_half_width,
+    gaussian_half_width,
 )
 from sfumato.quick_dataclass import dataclass
 
@@ -50,12 +50,12 @@ class PlannedGaussianError:
     """Gaussian noise of a plan that was fixed beforehand: the variance decides."""
 
     variances: Floats
-    fine: bool
+    has_fine_grid: bool
     """Whether every deviation has enough steps."""
     sides: ClassVar[int] = 2
 
     def width(self, beta: float, cells: int) -> Floats:
-        unit_width = (half_width if self.fine else coarse_half_width)(1.0, beta, cells)
+        unit_width = (gaussian_half_width if self.has_fine_grid else coarse_gaussian_half_width)(1.0, beta, cells)
         return np.sqrt(self.variances) * unit_width
 
 
@@ -63,14 +63,15 @@ class PlannedGaussianError:
 class AdaptiveGaussianError:
     """Gaussian noise of plans of which the later may depend on the earlier: the widths of all blocks are added."""
 
-    norms: tuple[tuple[Floats, float, float], ...]
+    norms_precisions_and_etas: tuple[tuple[Floats, float, float], ...]
     """‖q_B‖ of each block, its precision, and the precision that was fixed beforehand."""
     sides: ClassVar[int] = 1
 
     def width(self, beta: float, cells: int) -> Floats:
-        shares = cells * max(1, len(self.norms))
+        shares = cells * max(1, len(self.norms_precisions_and_etas))
         widths = (
-            norm * adaptive_half_width([(1.0, precision)], beta, eta, shares) for norm, precision, eta in self.norms
+            norm * adaptive_half_width([(1.0, precision)], beta, eta, shares)
+            for norm, precision, eta in self.norms_precisions_and_etas
         )
         return np.asarray(sum(widths, start=np.zeros(())))
 
@@ -81,13 +82,13 @@ class AdaptiveLaplaceError:
     of each measurement are added.
     """
 
-    norms: tuple[tuple[Floats, tuple[LaplaceShare, ...]], ...]
+    norms_and_shares: tuple[tuple[Floats, tuple[LaplaceShare, ...]], ...]
     """‖q_B‖ of each block, and its estimate's share of each measurement."""
     sides: ClassVar[int] = 1
 
     def width(self, beta: float, cells: int) -> Floats:
-        block_beta = beta / (cells * max(1, len(self.norms)))
-        widths = (norm * sum(share.width(block_beta) for share in shares) for norm, shares in self.norms)
+        block_beta = beta / (cells * max(1, len(self.norms_and_shares)))
+        widths = (norm * sum(share.width(block_beta) for share in shares) for norm, shares in self.norms_and_shares)
         return np.asarray(sum(widths, start=np.zeros(())))
 
 
@@ -112,33 +113,35 @@ class LaplaceShare:
 class PlannedLaplaceError:
     """Laplace noise: the coefficients decide, group by group; groups with the same weights have the same."""
 
-    estimates: Estimates
+    estimates: BlockEstimates
     weights: Floats
     axes: AttributeSet
-    inside: AttributeSet
-    keys: AttributeSet
+    marginal_axes: AttributeSet
+    key_axes: AttributeSet
     sides: ClassVar[int] = 2
 
     def width(self, beta: float, cells: int) -> Floats:
-        group_axes = [axis for axis, place in enumerate(self.axes) if place in self.keys or place not in self.inside]
+        group_axes = [
+            axis for axis, place in enumerate(self.axes) if place in self.key_axes or place not in self.marginal_axes
+        ]
         shape = tuple(size if axis in group_axes else 1 for axis, size in enumerate(self.weights.shape))
         widths = np.empty(shape)
         for group in np.ndindex(*shape):
-            widths[group] = self.estimates.half_width(self._query(group), self.inside, beta, cells)
+            widths[group] = self.estimates.half_width(self._group_query(group), self.marginal_axes, beta, cells)
         return widths
 
-    def _query(self, group: tuple[int, ...]) -> Floats:
+    def _group_query(self, group: tuple[int, ...]) -> Floats:
         """Return the weights of one group over the whole marginal."""
-        sizes = {place: self.estimates.attributes[place].size for place in self.inside}
+        sizes = {place: self.estimates.attributes[place].size for place in self.marginal_axes}
         query = self.weights
         for axis, place in enumerate(self.axes):
-            if place in self.keys or place not in self.inside:
+            if place in self.key_axes or place not in self.marginal_axes:
                 query = np.take(query, [group[axis]], axis)
-            if place in self.inside and place in self.keys:
+            if place in self.marginal_axes and place in self.key_axes:
                 indicator = np.zeros(sizes[place])
                 indicator[group[axis]] = 1
                 query = query * reshape_along(indicator, axis, query.ndim)
-        outside = tuple(axis for axis, place in enumerate(self.axes) if place not in self.inside)
+        outside = tuple(axis for axis, place in enumerate(self.axes) if place not in self.marginal_axes)
         return np.array(np.broadcast_to(query.squeeze(outside), tuple(sizes.values())))
 
 
@@ -148,7 +151,7 @@ class SynopsisEstimates:
     are combined, or earlier noise decided what was measured.
     """
 
-    estimates: Estimates
+    estimates: BlockEstimates
     sets: tuple[AttributeSet, ...]
     """The largest marginals within what was measured."""
     prior_precisions: Mapping[Block, float] | None = None
@@ -168,7 +171,7 @@ class SynopsisEstimates:
         """Return whether a marginal is within what was measured."""
         return any(set(places) <= set(measured) for measured in self.sets)
 
-    def possible(self, axes: AttributeSet) -> NDArray[np.bool_]:
+    def possible_cells(self, axes: AttributeSet) -> NDArray[np.bool_]:
         """Return which combinations of cells may have rows; an axis without declared zeros has the length 1."""
         is_possible = np.ones((1,) * len(axes), bool)
         for places, cells in self.declared_zeros().items():
@@ -187,34 +190,38 @@ class SynopsisEstimates:
                 self._marginals[places] = counts
         return counts
 
-    def totals(
-        self, weights: Floats, axes: AttributeSet, inside: AttributeSet, keys: AttributeSet
+    def totals_and_errors(
+        self, weights: Floats, weight_axes: AttributeSet, marginal_axes: AttributeSet, key_axes: AttributeSet
     ) -> tuple[Floats, TotalError]:
         """Estimate the totals of all groups; return them with the distribution of their error."""
-        shape = tuple(self.attributes[place].size if place in inside else 1 for place in axes)
-        summed_axes = tuple(axis for axis, place in enumerate(axes) if place in inside and place not in keys)
-        values = np.asarray((weights * self.marginal(inside).reshape(shape)).sum(summed_axes, keepdims=True))
-        return values, self._spread(weights, axes, inside, keys)
+        shape = tuple(self.attributes[place].size if place in marginal_axes else 1 for place in weight_axes)
+        summed_axes = tuple(
+            axis for axis, place in enumerate(weight_axes) if place in marginal_axes and place not in key_axes
+        )
+        values = np.asarray((weights * self.marginal(marginal_axes).reshape(shape)).sum(summed_axes, keepdims=True))
+        return values, self._error_distribution(weights, weight_axes, marginal_axes, key_axes)
 
-    def _spread(self, weights: Floats, axes: AttributeSet, inside: AttributeSet, keys: AttributeSet) -> TotalError:
-        if self.estimates.laplace and self.prior_precisions is None:
-            return PlannedLaplaceError(self.estimates, weights, axes, inside, keys)
-        squares = squared_norms(weights, axes, inside, keys, self.attributes)
-        if self.estimates.laplace:
-            return AdaptiveLaplaceError(tuple((np.sqrt(norm), self._shares(block)) for block, norm in squares))
+    def _error_distribution(
+        self, weights: Floats, axes: AttributeSet, marginal_axes: AttributeSet, key_axes: AttributeSet
+    ) -> TotalError:
+        if self.estimates.laplace_marginals and self.prior_precisions is None:
+            return PlannedLaplaceError(self.estimates, weights, axes, marginal_axes, key_axes)
+        squares = squared_norms_of_groups(weights, axes, marginal_axes, key_axes, self.attributes)
+        if self.estimates.laplace_marginals:
+            return AdaptiveLaplaceError(tuple((np.sqrt(norm), self._laplace_shares(block)) for block, norm in squares))
         variances = self.estimates.variances
         if self.prior_precisions is None:
             total = sum((variances[block] * norm for block, norm in squares), start=np.zeros(()))
-            return PlannedGaussianError(np.asarray(total), self.estimates.fewest_steps >= MIN_STEPS)
+            return PlannedGaussianError(np.asarray(total), self.estimates.min_deviation_steps >= MIN_STEPS)
         etas = self.prior_precisions
         return AdaptiveGaussianError(
             tuple((np.sqrt(norm), 1 / variances[block], etas[block]) for block, norm in squares)
         )
 
-    def _shares(self, block: Block) -> tuple[LaplaceShare, ...]:
+    def _laplace_shares(self, block: Block) -> tuple[LaplaceShare, ...]:
         """Return the share in the estimate of a block of each measurement that has it."""
         block_places, shares = {place for place, _ in block}, []
-        for turn, marginal in enumerate(self.estimates.laplace, 1):
+        for turn, marginal in enumerate(self.estimates.laplace_marginals, 1):
             if block_places <= set(marginal.places):
                 cells = math.prod(self.attributes[place].size for place in marginal.places if place not in block_places)
                 share = self.estimates.variances[block] / (marginal.variance * cells)
@@ -222,7 +229,7 @@ class SynopsisEstimates:
         return tuple(shares)
 
 
-def squared_norms(
+def squared_norms_of_groups(
     weights: Floats, axes: AttributeSet, inside: AttributeSet, keys: AttributeSet, attributes: Attributes
 ) -> Iterator[tuple[Block, Floats]]:
     """Compute ‖q_B‖² of all groups for each block, leaving out blocks that no group reads.
@@ -241,7 +248,9 @@ def squared_norms(
         starts = np.cumsum([0, *(length for _, length in level_lengths[:-1])])
         squares = np.add.reduceat(squares, starts, axis)
     levels = {axis: [level for level, _ in level_lengths] for axis, level_lengths in sections}
-    factors = {axis: dict(_factors(attributes[place])) for axis, place in marginal_axes if place in keys}
+    factors = {
+        axis: dict(_squared_coefficients_by_level(attributes[place])) for axis, place in marginal_axes if place in keys
+    }
     for levels_chosen in product(*(levels.get(axis) or factors[axis] for axis, _ in marginal_axes)):
         block = tuple((place, level) for (_, place), level in zip(marginal_axes, levels_chosen, strict=True) if level)
         selection = [slice(None)] * squares.ndim
@@ -259,24 +268,26 @@ def _axis_coefficients(values: Floats, axis: int, attribute: Attribute) -> tuple
     """Concatenate the coefficients of the weights along one axis; return them with the level and length of each
     section: 0 is the whole.
     """
-    chain, ndim = attribute.chain, values.ndim
+    chain, ndim = attribute.hierarchy, values.ndim
     if values.shape[axis] == 1:  # constant weights: centred among siblings, every difference is 0
         return values, [(0, 1)]
     parts, level_lengths = [(values * reshape_along(chain.shares, axis, ndim)).sum(axis, keepdims=True)], [(0, 1)]
     for level, difference in enumerate(chain.differences, 1):
-        if difference.parts:
+        if difference.part_count:
             coefficients = difference.coefficients(values, axis)
             parts.append(
-                coefficients if difference.is_even else coefficients * reshape_along(difference.noise, axis, ndim)
+                coefficients
+                if difference.is_even
+                else coefficients * reshape_along(difference.noise_deviations, axis, ndim)
             )
-            level_lengths.append((level, difference.parts))
+            level_lengths.append((level, difference.part_count))
     return np.concatenate(parts, axis), level_lengths
 
 
-def _factors(attribute: Attribute) -> Iterator[tuple[int, Floats]]:
+def _squared_coefficients_by_level(attribute: Attribute) -> Iterator[tuple[int, Floats]]:
     """Yield the squared coefficient of one cell of a key axis on each level."""
-    chain = attribute.chain
+    chain = attribute.hierarchy
     yield 0, chain.shares**2
     for level, difference in enumerate(chain.differences, 1):
-        if difference.parts:
-            yield level, difference.variances
+        if difference.part_count:
+            yield level, difference.cell_variances

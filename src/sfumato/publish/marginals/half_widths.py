@@ -53,7 +53,7 @@ _UP = 1 + 1e-9
 """Above the rounding error of a computed half-width."""
 
 
-def half_width(variance: float, beta: float, cells: int = 1) -> float:
+def gaussian_half_width(variance: float, beta: float, cells: int = 1) -> float:
     """Bound the error of each of so many estimates at once, all of Gaussian noise that was planned beforehand.
 
     >>> round(half_width(1, 0.05), 6)
@@ -68,7 +68,7 @@ def unit_variance_half_width(beta: float, cells: int = 1) -> float:
     return -_NORMAL.inv_cdf(0.999 * cell_beta / 2) + 3 / MIN_STEPS * math.sqrt(2 * math.log(2000 / cell_beta))
 
 
-def coarse_half_width(variance: float, beta: float, cells: int = 1) -> float:
+def coarse_gaussian_half_width(variance: float, beta: float, cells: int = 1) -> float:
     """Bound the error of estimates of Gaussian noise on any grid, by its moments."""
     return math.sqrt(2 * variance * math.log(2 / _beta_per_cell(beta, cells))) * _UP
 
@@ -82,7 +82,7 @@ def laplace_half_width(
     parts = [_group_coefficients(coefficients, scale) for coefficients, scale in noises]
     parts = [part for part in parts if part[0].size]
     if not parts:
-        return coarse_half_width(variance, beta, cells)
+        return coarse_gaussian_half_width(variance, beta, cells)
     limit = min(1 / (scale * float(sizes.max())) for sizes, _, scale in parts)
     slopes = np.concatenate([np.geomspace(1e-6, 0.5, 200), 1 - np.geomspace(1e-6, 0.5, 200)]) * limit
     moments = slopes**2 * variance / 2 + sum(_log_moments(slopes, *part) for part in parts)
@@ -115,7 +115,7 @@ def adaptive_laplace_width(cells: float, beta: float) -> float:
     return (1.2 * slope * cells + log / slope) * _UP
 
 
-def noise_l1_bounds(cells: int, size: float, beta: float, *, laplace: bool = False) -> tuple[float, float]:
+def noise_l1_mean_and_bound(cells: int, size: float, beta: float, *, laplace: bool = False) -> tuple[float, float]:
     """Return the mean of the sum of so many noises without their signs, and what it exceeds with probability β at most;
     in steps, as the deviation or the scale is.
     """

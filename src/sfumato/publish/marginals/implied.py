@@ -75,11 +75,14 @@ def infer_dependency(
     decides = np.array([holds_one_value(cell, deciding.type) for cell in deciding.cells])
     certain = decides & (has_one_shown | (is_possible.sum(1) == 1))
     return ImpliedCells(
-        cells, decides, certain, _shares(np.where(is_possible, counts, 0.0), is_possible, cells, decides)
+        cells,
+        decides,
+        certain,
+        _shares_of_decided_cells(np.where(is_possible, counts, 0.0), is_possible, cells, decides),
     )
 
 
-def _shares(counts: Floats, possible: Mask, cells: Places, decides: Mask) -> Floats:
+def _shares_of_decided_cells(counts: Floats, possible: Mask, cells: Places, decides: Mask) -> Floats:
     """Distribute rows: all to one cell where it is decided, and else as the counts above zero are, or evenly."""
     is_decided = np.arange(counts.shape[1]) == cells[:, None]
     positive = np.maximum(counts, 0.0)

@@ -3,7 +3,7 @@
 The largest marginals of a plan are read in one pass, with one weight for all rows of a unit, so that every smaller
 marginal is a sum of them and a unit's weights add up to at most m in each. Every block is computed from them in whole
 numbers and gets noise of its own; at a pure price whole marginals do. What one unit changes follows from the bounded
-rows that are read (``blocks``, theorem), never from the plan that chose the noise.
+rows that are read (``gaussian_blocks``, theorem), never from the plan that chose the noise.
 
 Several releases of one table are combined: every column has one index, whichever release published it.
 """
@@ -31,14 +31,14 @@ from sfumato.privacy import Sensitivity, codec
 from sfumato.privacy.numbers import Number
 from sfumato.publish.marginals import blocks as block_algebra
 from sfumato.publish.marginals.attributes import Attribute, Attributes
-from sfumato.publish.marginals.blocks import AttributeSet, Block, scaled_residual, sum_to
+from sfumato.publish.marginals.blocks import AttributeSet, Block, scaled_residual, sum_marginal_to
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import MeasuredBlock, MeasuredMarginal
 from sfumato.publish.marginals.faces import BARE, PublicTableFacts
-from sfumato.publish.marginals.half_widths import half_width
+from sfumato.publish.marginals.half_widths import gaussian_half_width
 from sfumato.publish.marginals.planning import NoisePlan
 from sfumato.quick_dataclass import dataclass
-from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
+from sfumato.release.payers import NOT_BOUGHT, PurchaseTerms, purchase_terms
 from sfumato.release.prices import Price
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class ResidualBlock:
 
     def __post_init__(self) -> None:
         marginal_places, shape = self.marginals.sets[self.index], tuple(attribute.size for attribute in self.attributes)
-        if not set(block_algebra.places(self.block)) <= set(marginal_places):
+        if not set(block_algebra.block_places(self.block)) <= set(marginal_places):
             raise InvalidParameter("block", self.block, "part of the marginal that is read")
         if shape != self.marginals.shape(tuple(range(len(self.attributes)))):
             raise InvalidParameter("attributes", shape, "those of the keys that are read, with the same cells")
@@ -87,13 +87,15 @@ class ResidualBlock:
         (scaled,) = self.bounded.measures
         max_weight, relation = scaled.add_remove_sensitivity.total, scaled.sensitivity.neighbours
         is_fixed = has_fixed_total(self.bounded)
-        return block_algebra.sensitivity(
+        return block_algebra.block_sensitivity(
             self.block, self.attributes, max_weight, self.grid, relation, fixed_total=is_fixed
         )
 
     def extract(self, exact: Any) -> Integers:
         """Return the measured values as one row, from all marginals as they were read."""
-        marginal = sum_to(exact[self.index], self.marginals.sets[self.index], block_algebra.places(self.block))
+        marginal = sum_marginal_to(
+            exact[self.index], self.marginals.sets[self.index], block_algebra.block_places(self.block)
+        )
         return scaled_residual(marginal, self.block, self.attributes, self.grid).reshape(-1)
 
 
@@ -139,7 +141,7 @@ def measurement_batch(plan: NoisePlan, reading: Marginals) -> Batch:
                 for index, planned in enumerate(plan.marginals)
             )
         )
-    source_of = _smallest_source(reading)
+    source_of = _smallest_marginal_finder(reading)
     return Batch(
         tuple(
             Measurement(
@@ -151,7 +153,7 @@ def measurement_batch(plan: NoisePlan, reading: Marginals) -> Batch:
     )
 
 
-def _smallest_source(reading: Marginals) -> Callable[[Block], int]:
+def _smallest_marginal_finder(reading: Marginals) -> Callable[[Block], int]:
     """Return a function that finds the smallest marginal read that holds a block."""
     order = sorted(range(len(reading.sets)), key=lambda index: math.prod(reading.shape(reading.sets[index])))
     holding: dict[int, list[int]] = {}
@@ -161,7 +163,7 @@ def _smallest_source(reading: Marginals) -> Callable[[Block], int]:
     sets = [frozenset(places) for places in reading.sets]
 
     def smallest(block: Block) -> int:
-        places = frozenset(block_algebra.places(block))
+        places = frozenset(block_algebra.block_places(block))
         candidates = holding.get(next(iter(places)), []) if places else order
         return next(index for index in candidates if places <= sets[index])
 
@@ -173,7 +175,7 @@ def largest_variance(plan: NoisePlan, places: AttributeSet) -> float:
 
     Cells of one attribute differ only in how their levels split, so one cell of each kind is enough.
     """
-    kinds = [_variance_factors(plan.attributes[place]) for place in places]
+    kinds = [_variance_factors_by_level(plan.attributes[place]) for place in places]
     variances: Any = 0.0
     for block in block_algebra.blocks_within(places, plan.attributes):
         levels = dict(block)
@@ -185,10 +187,10 @@ def largest_variance(plan: NoisePlan, places: AttributeSet) -> float:
 
 
 @lru_cache(maxsize=1024)
-def _variance_factors(attribute: Attribute) -> Floats:
+def _variance_factors_by_level(attribute: Attribute) -> Floats:
     """Return, for no difference and each of an attribute's own, the factor of its variance in each kind of cell."""
-    chain = attribute.chain
-    return np.unique([chain.shares**2, *(difference.variances for difference in chain.differences)], axis=1)
+    chain = attribute.hierarchy
+    return np.unique([chain.shares**2, *(difference.cell_variances for difference in chain.differences)], axis=1)
 
 
 def cell_half_width(plan: NoisePlan, places: AttributeSet, confidence: float, cells: int = 1) -> float:
@@ -196,7 +198,7 @@ def cell_half_width(plan: NoisePlan, places: AttributeSet, confidence: float, ce
     from blocks. ``cells`` ranges that hold together share the miss probability.
     """
     if not plan.marginals:
-        return half_width(largest_variance(plan, places), 1 - confidence, cells)
+        return gaussian_half_width(largest_variance(plan, places), 1 - confidence, cells)
     planned = next(marginal for marginal in plan.marginals if marginal.places == places)
     from sfumato.mechanisms import Laplace
 
@@ -214,7 +216,7 @@ def expected_width(plan: NoisePlan, places: AttributeSet) -> float:
         is_covered = all(
             block in plan.block_variances for block in block_algebra.blocks_within(places, plan.attributes)
         )
-        return half_width(largest_variance(plan, places), 1 - CONFIDENCE) if is_covered else math.inf
+        return gaussian_half_width(largest_variance(plan, places), 1 - CONFIDENCE) if is_covered else math.inf
     wanted_places = set(places)
     scales = (
         float(marginal.scale)
@@ -235,7 +237,7 @@ class PublishedMarginals:
     """For each block or marginal of the plan: 64-bit little-endian integers, in base64."""
     table: str = ""
     where: str = ""
-    purchase: Purchase = NOT_BOUGHT
+    purchase: PurchaseTerms = NOT_BOUGHT
     price: Price | None = None
     """The promised price; None if the release was never bought."""
     face: PublicTableFacts = BARE
@@ -259,9 +261,9 @@ class PublishedMarginals:
         return Price(rho=self.plan.rho) if self.plan.blocks else Price(self.plan.epsilon)
 
     @cached_property
-    def blocks(self) -> tuple[MeasuredBlock, ...]:
+    def gaussian_blocks(self) -> tuple[MeasuredBlock, ...]:
         """The blocks with their noise, as they are combined."""
-        arrays = self._arrays() if self.plan.blocks else ()
+        arrays = self._decoded_arrays() if self.plan.blocks else ()
         unit_value = self.plan.unit_value
         return tuple(
             MeasuredBlock(planned.block, values, planned.deviation, planned.grid, unit_value)
@@ -269,16 +271,16 @@ class PublishedMarginals:
         )
 
     @cached_property
-    def marginals(self) -> tuple[MeasuredMarginal, ...]:
+    def laplace_marginals(self) -> tuple[MeasuredMarginal, ...]:
         """The marginals with Laplace noise, as they are combined."""
-        arrays = self._arrays() if self.plan.marginals else ()
+        arrays = self._decoded_arrays() if self.plan.marginals else ()
         unit_value = self.plan.unit_value
         return tuple(
             MeasuredMarginal(planned.places, values, planned.scale, laplace=True, unit_value=unit_value)
             for planned, values in zip(self.plan.marginals, arrays, strict=True)
         )
 
-    def _arrays(self) -> Iterator[Integers]:
+    def _decoded_arrays(self) -> Iterator[Integers]:
         for text, shape in zip(self.values, measured_shapes(self.plan), strict=True):
             yield decode_integers(text).reshape(shape)
 
@@ -286,7 +288,7 @@ class PublishedMarginals:
 def measured_shapes(plan: NoisePlan) -> Iterator[tuple[int, ...]]:
     """Yield the shapes of what is measured, in the order of the plan."""
     for block in plan.blocks:
-        yield block_algebra.shape(block.block, plan.attributes)
+        yield block_algebra.block_shape(block.block, plan.attributes)
     for marginal in plan.marginals:
         yield tuple(plan.attributes[place].size for place in marginal.places)
 
@@ -327,13 +329,13 @@ def _without_largest_parts(plan: NoisePlan) -> NoisePlan:
 
 
 @dataclass(frozen=True)
-class MarginalsDraw:
+class MarginalsRelease:
     """The release of a table as one batch of noisy blocks, or marginals, from one reading."""
 
     plan: NoisePlan
     reading: Marginals
     batch: Batch
-    total: Price
+    price: Price
     version: str
     table: str
     where: str = ""
@@ -380,7 +382,7 @@ class MarginalsDraw:
 
     def add_noise(self, exact: Any) -> PublishedMarginals:
         """Add noise to what was read."""
-        return self._published(
+        return self._build_published(
             self.plan,
             tuple(
                 encode_integers(measurement.draw(measurement.reading.extract(exact)))
@@ -388,18 +390,18 @@ class MarginalsDraw:
             ),
         )
 
-    def dry_run_result(self) -> PublishedMarginals:
+    def result_at_extreme_totals(self) -> PublishedMarginals:
         """Build the largest possible answer: noisy totals are clamped to 64 bits.
 
         Every number is 8 bytes whatever its value. So for the largest parts of a large plan only the length matters,
         and that was checked.
         """
         plan = _without_largest_parts(self.plan)
-        return self._published(plan, tuple(_encode_largest(math.prod(shape)) for shape in measured_shapes(plan)))
+        return self._build_published(plan, tuple(_encode_largest(math.prod(shape)) for shape in measured_shapes(plan)))
 
-    def _published(self, plan: NoisePlan, values: tuple[str, ...]) -> PublishedMarginals:
-        terms = purchase([self.batch.bounded], self.total, self.version)
-        return PublishedMarginals(plan, values, self.table, self.where, terms, self.total, self.face)
+    def _build_published(self, plan: NoisePlan, values: tuple[str, ...]) -> PublishedMarginals:
+        terms = purchase_terms([self.batch.bounded], self.price, self.version)
+        return PublishedMarginals(plan, values, self.table, self.where, terms, self.price, self.face)
 
 
 def recorded_columns(accuracy: Mapping[str, object]) -> frozenset[str]:
@@ -417,11 +419,11 @@ def noise_words(plan: NoisePlan) -> str:
     )
 
 
-def shares(plan: NoisePlan) -> dict[AttributeSet, float]:
+def price_share_by_set(plan: NoisePlan) -> dict[AttributeSet, float]:
     """Return the share of the price for the blocks of each set of attributes, or for its marginal."""
     shares_by_set: dict[AttributeSet, float] = {}
     for block in plan.blocks:
-        places = block_algebra.places(block.block)
+        places = block_algebra.block_places(block.block)
         shares_by_set[places] = shares_by_set.get(places, 0.0) + float(plan.block_rho(block) / plan.rho)
     for marginal in plan.marginals:
         shares_by_set[marginal.places] = float(plan.sensitivity(marginal).total / marginal.scale / plan.epsilon)
@@ -453,35 +455,39 @@ class CombinedReleases:
     @property
     def blocks(self) -> tuple[MeasuredBlock, ...]:
         """All blocks, with the indices that their columns have here."""
-        return tuple(self._with_places_here(block, release) for release in self.releases for block in release.blocks)
+        return tuple(
+            self._with_combined_indices(block, release)
+            for release in self.releases
+            for block in release.gaussian_blocks
+        )
 
     @property
     def requested_sets(self) -> tuple[AttributeSet, ...]:
         """The requested marginals, without duplicates."""
-        return self._sets([(release, release.plan.workload.sets) for release in self.releases])
+        return self._sets_in_combined_indices([(release, release.plan.workload.sets) for release in self.releases])
 
     @property
     def measured_sets(self) -> tuple[AttributeSet, ...]:
         """The largest marginals within what was measured."""
-        return self._sets([(release, measured_sets(release.plan)) for release in self.releases])
+        return self._sets_in_combined_indices([(release, measured_sets(release.plan)) for release in self.releases])
 
-    def _sets(
+    def _sets_in_combined_indices(
         self, sets_by_release: Sequence[tuple[PublishedMarginals, Sequence[AttributeSet]]]
     ) -> tuple[AttributeSet, ...]:
         moved = (
-            tuple(sorted(self._places(release)[place] for place in places))
+            tuple(sorted(self._combined_indices(release)[place] for place in places))
             for release, sets in sets_by_release
             for places in sets
         )
         return tuple(dict.fromkeys(moved))
 
-    def _places(self, release: PublishedMarginals) -> list[int]:
+    def _combined_indices(self, release: PublishedMarginals) -> list[int]:
         """Return the index here of each column of a release."""
         place_of = {attribute.name: place for place, attribute in enumerate(self.attributes)}
         return [place_of[attribute.name] for attribute in release.plan.attributes]
 
-    def _with_places_here(self, measured: MeasuredBlock, release: PublishedMarginals) -> MeasuredBlock:
-        places = self._places(release)
+    def _with_combined_indices(self, measured: MeasuredBlock, release: PublishedMarginals) -> MeasuredBlock:
+        places = self._combined_indices(release)
         moved_block = [(places[place], level) for place, level in measured.block]
         order = sorted(range(len(moved_block)), key=lambda axis: moved_block[axis])
         values = measured.values.transpose(order)

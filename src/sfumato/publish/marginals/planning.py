@@ -47,9 +47,9 @@ from sfumato.publish.marginals.blocks import (
     Block,
     block_coefficients,
     cell_variances,
+    checked_attribute_set,
     checked_block,
-    checked_set,
-    squared_norms,
+    squared_norms_by_block,
 )
 from sfumato.publish.marginals.chains import CellHierarchy, Floats
 from sfumato.publish.marginals.half_widths import MIN_STEPS
@@ -111,12 +111,12 @@ class MarginalWorkload:
     def require_valid(self, attributes: Attributes) -> MarginalWorkload:
         """Raise for sets that are not of these attributes, and for marginals that are too large."""
         for places in self.sets:
-            cells = math.prod(attributes[place].size for place in checked_set(places, attributes))
+            cells = math.prod(attributes[place].size for place in checked_attribute_set(places, attributes))
             if cells > MAX_CELLS:
                 raise InvalidParameter(
                     "sets", places, f"marginals of at most {MAX_CELLS:,} cells; this one has {cells:,}"
                 )
-        for place in checked_set(self.ranges, attributes):
+        for place in checked_attribute_set(self.ranges, attributes):
             if attributes[place].size > MAX_RANGED:
                 raise InvalidParameter("ranges", place, f"attributes of at most {MAX_RANGED:,} cells")
         return self
@@ -190,7 +190,7 @@ class NoisePlan:
         _require_objective(self.objective)
         self.workload.require_valid(self.attributes)
         block_keys = [checked_block(planned.block, self.attributes) for planned in self.blocks]
-        marginal_sets = [checked_set(planned.places, self.attributes) for planned in self.marginals]
+        marginal_sets = [checked_attribute_set(planned.places, self.attributes) for planned in self.marginals]
         if len(set(block_keys)) != len(block_keys) or len(set(marginal_sets)) != len(marginal_sets):
             raise InvalidParameter("blocks", "the same block or marginal twice", "a list of different blocks")
         if bool(block_keys) is bool(marginal_sets):
@@ -208,7 +208,7 @@ class NoisePlan:
         if isinstance(planned, PlannedBlock):
             fixed_total = self.fixed_total
             arguments = planned.block, self.attributes, self.max_weight, planned.grid, self.neighbours
-            return block_algebra.sensitivity(*arguments, fixed_total=fixed_total)
+            return block_algebra.block_sensitivity(*arguments, fixed_total=fixed_total)
         if self.neighbours is Neighbours.ADD_REMOVE:
             return Sensitivity(1, self.max_weight)
         if math.prod(self.attributes[place].size for place in planned.places) > 1:
@@ -232,7 +232,7 @@ class NoisePlan:
 
     def variance(self, planned: PlannedBlock) -> float:
         """Return σ_B², in rows."""
-        steps = planned.grid * block_algebra.scale(planned.block, self.attributes)
+        steps = planned.grid * block_algebra.block_scale(planned.block, self.attributes)
         return float(planned.deviation * self.unit_value / steps) ** 2
 
     @cached_property
@@ -255,10 +255,10 @@ class NoisePlan:
     def query_variance(self, query: Floats, places: AttributeSet) -> float:
         """Return the variance of a query over a marginal within the closure."""
         variances = self.block_variances
-        norms = squared_norms(block_coefficients(query, places, self.attributes), self.attributes)
+        norms = squared_norms_by_block(block_coefficients(query, places, self.attributes), self.attributes)
         return sum(norm * variances[block] for block, norm in norms.items())
 
-    def scaled(self, price: Number) -> NoisePlan:
+    def at_price(self, price: Number) -> NoisePlan:
         """Return the same plan for another price: ρ for blocks, ε for marginals."""
         target_price = exact(price, "price", POSITIVE)
         if self.marginals:
@@ -266,7 +266,7 @@ class NoisePlan:
             return replace(
                 self,
                 marginals=tuple(
-                    replace(marginal, scale=_round_up(marginal.scale * growth)) for marginal in self.marginals
+                    replace(marginal, scale=_round_up_to_step(marginal.scale * growth)) for marginal in self.marginals
                 ),
             )
         growth = Fraction(math.sqrt(self.rho / target_price) * _ROUNDING)
@@ -294,7 +294,9 @@ def _largest_block(places: AttributeSet, attributes: Attributes) -> Block:
     """Return the block of a marginal whose numbers are largest."""
 
     def level(place: int) -> int:
-        scales = [int(difference.steps.max(initial=1)) for difference in attributes[place].chain.differences]
+        scales = [
+            int(difference.difference_factors.max(initial=1)) for difference in attributes[place].hierarchy.differences
+        ]
         return 1 + scales.index(max(scales))
 
     return tuple((place, level(place)) for place in places)
@@ -312,7 +314,7 @@ def plan_gaussian(
     fixed_total: bool = False,
 ) -> NoisePlan:
     """Optimise the noise of a workload's blocks for a price: the least sum of variances, or the least worst."""
-    terms = _Terms.of(workload.require_valid(attributes), attributes, objective)
+    terms = _VarianceCoefficients.of(workload.require_valid(attributes), attributes, objective)
     relation, max_rows, step = (
         Neighbours.of(neighbours),
         exact(rows, "rows", POSITIVE),
@@ -320,9 +322,13 @@ def plan_gaussian(
     )
     costs = np.array([_block_cost(block, attributes, relation, fixed_total) for block in terms.blocks])
     weights = np.array([float(workload.weight(index)) for index in range(len(workload.sets))])
-    relative = terms.best(weights, costs) if objective == "total" else terms.least_largest_variances(weights, costs)
+    relative = (
+        terms.least_sum_variances(weights, costs)
+        if objective == "total"
+        else terms.least_largest_variances(weights, costs)
+    )
     sizes = np.sqrt(relative * float(max_rows**2 / (2 * exact(rho, "rho", POSITIVE)))) / float(step) * _ROUNDING
-    scales = (block_algebra.scale(block, attributes) for block in terms.blocks)
+    scales = (block_algebra.block_scale(block, attributes) for block in terms.blocks)
     planned = tuple(
         _plan_block(block, Fraction(size) * scale)
         if cost
@@ -365,7 +371,7 @@ def plan_laplace(
         exact(unit_value, "unit_value", POSITIVE),
         Neighbours.of(neighbours),
     )
-    return NoisePlan(attributes, workload, (), unscaled, max_rows, relation, objective, step, fixed_total).scaled(
+    return NoisePlan(attributes, workload, (), unscaled, max_rows, relation, objective, step, fixed_total).at_price(
         epsilon
     )
 
@@ -392,26 +398,26 @@ def _require_objective(objective: object) -> None:
 
 def _block_cost(block: Block, attributes: Attributes, neighbours: Neighbours, fixed_total: bool) -> float:
     """Compute c_B: the squares by which one row moves the block, over s_B²."""
-    change = block_algebra.sensitivity(block, attributes, 1, 1, neighbours, fixed_total=fixed_total)
-    return float(change.squares / block_algebra.scale(block, attributes) ** 2)
+    change = block_algebra.block_sensitivity(block, attributes, 1, 1, neighbours, fixed_total=fixed_total)
+    return float(change.squares / block_algebra.block_scale(block, attributes) ** 2)
 
 
 def _plan_block(block: Block, deviation: Fraction) -> PlannedBlock:
     """Choose the grid on which a deviation has enough steps."""
     grid = max(1, math.ceil(MIN_STEPS / deviation))
-    return PlannedBlock(block, _round_up(grid * deviation), grid)
+    return PlannedBlock(block, _round_up_to_step(grid * deviation), grid)
 
 
-def _round_up(size: Fraction) -> Fraction:
+def _round_up_to_step(size: Fraction) -> Fraction:
     return Fraction(math.ceil(size * _STEPS_PER_UNIT), _STEPS_PER_UNIT)
 
 
 @dataclass(frozen=True, eq=False)
-class _Terms:
+class _VarianceCoefficients:
     """The coefficients of the variance of each block in that of each marginal, as a sparse matrix."""
 
     blocks: tuple[Block, ...]
-    sets: int
+    set_count: int
     set_index: Any
     """The marginal of each coefficient."""
     block_index: Any
@@ -420,7 +426,7 @@ class _Terms:
     """The coefficients."""
 
     @classmethod
-    def of(cls, workload: MarginalWorkload, attributes: Attributes, objective: str) -> _Terms:
+    def of(cls, workload: MarginalWorkload, attributes: Attributes, objective: str) -> _VarianceCoefficients:
         _require_objective(objective)
         if workload.ranges and objective != "total":
             raise InvalidParameter("objective", objective, '"total" for marginals with ranges')
@@ -451,7 +457,7 @@ class _Terms:
             np.array(coefficients),
         )
 
-    def best(self, weights: Floats, costs: Floats) -> Floats:
+    def least_sum_variances(self, weights: Floats, costs: Floats) -> Floats:
         """Compute σ_B² for m²/2ρ = 1 with the least weighted sum."""
         coefficients = np.bincount(self.block_index, weights[self.set_index] * self.factors, len(self.blocks))
         coefficients = np.maximum(coefficients, coefficients.max() * 1e-300)
@@ -459,10 +465,10 @@ class _Terms:
 
     def least_largest_variances(self, weights: Floats, costs: Floats) -> Floats:
         """Compute σ_B² for m²/2ρ = 1 with the least largest weighted variance of a marginal."""
-        multipliers, best, least_error = np.full(self.sets, 1 / self.sets), np.empty(0), math.inf
+        multipliers, best, least_error = np.full(self.set_count, 1 / self.set_count), np.empty(0), math.inf
         for _ in range(_ROUNDS):
-            variances = self.best(multipliers * weights, costs)
-            errors = weights * np.bincount(self.set_index, self.factors * variances[self.block_index], self.sets)
+            variances = self.least_sum_variances(multipliers * weights, costs)
+            errors = weights * np.bincount(self.set_index, self.factors * variances[self.block_index], self.set_count)
             if errors.max() < least_error:
                 best, least_error = variances, float(errors.max())
             mean = float(multipliers @ errors)
@@ -489,13 +495,13 @@ def _variance_factors(
     place: int, attribute: Attribute, workload: MarginalWorkload, objective: str
 ) -> list[tuple[int, float]]:
     """Return the factors of an attribute, for no difference and for each of its own."""
-    chain = attribute.chain
+    chain = attribute.hierarchy
     if place in workload.ranges:
         factors = range_factors(chain, attribute.size - 1)
     else:
-        parts = (chain.shares**2, *(difference.variances for difference in chain.differences))
+        parts = (chain.shares**2, *(difference.cell_variances for difference in chain.differences))
         factors = [float(shares.max() if objective == "worst" else shares.sum()) for shares in parts]
-    is_measured = [True, *(bool(difference.parts) for difference in chain.differences)]
+    is_measured = [True, *(bool(difference.part_count) for difference in chain.differences)]
     return [(level, factor) for level, factor in enumerate(factors) if is_measured[level]]
 
 
@@ -527,7 +533,7 @@ def range_factors(chain: CellHierarchy, cells: int) -> list[float]:
     for level in range(len(chain.differences) + 1):
         if level:
             difference = chain.differences[level - 1]
-            columns = difference.coefficients(np.eye(chain.size), 0) * difference.noise[:, None]
+            columns = difference.coefficients(np.eye(chain.size), 0) * difference.noise_deviations[:, None]
         else:
             columns = chain.shares[None]
         sums = np.cumsum(columns[:, :cells], axis=1)

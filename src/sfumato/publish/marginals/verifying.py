@@ -98,7 +98,7 @@ def _check_release(published: PublishedMarginals, receipt: Receipt) -> list[Chec
     cost, stated = exact_cost(run), plan.rho if plan.blocks else plan.epsilon
     assert cost is not None
     unit = "ρ" if plan.blocks else "ε"
-    is_kept = price.kept_by(spending.compose_parts(run))
+    is_kept = price.is_satisfied_by(spending.compose_parts(run))
     is_same_price = receipt.guarantee == str(price) and published.purchase.price in ("", str(price))
     are_same_neighbours = receipt.neighbours == plan.neighbours.value
     return [

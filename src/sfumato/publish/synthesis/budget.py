@@ -83,20 +83,20 @@ class Concentrated:
         return self.rho * _SPENDABLE
 
     def noise(self, amount: Fraction, moved: Sensitivity) -> Gaussian:
-        return Gaussian(_check_noise_size(_root_above(moved.squares / (2 * amount))))
+        return Gaussian(_drawable_noise_size(_root_rounded_up(moved.squares / (2 * amount))))
 
     def noise_cost(self, noise: Additive, moved: Sensitivity) -> Fraction:
         return moved.squares / (2 * sigma_or_scale(noise) ** 2)
 
     def choice(self, amount: Fraction, scores: ColumnSetDistances) -> Exponential:
-        return _exponential_choice(1 / _root_above(1 / (8 * amount)), scores)
+        return _exponential_choice(1 / _root_rounded_up(1 / (8 * amount)), scores)
 
     def choice_cost(self, choice: Exponential) -> Fraction:
         return choice.epsilon**2 / 8
 
     def quantiles(self, amount: Fraction, ranks: CellRanks, probabilities: Sequence[Fraction]) -> Quantiles:
         levels = Quantiles(probabilities, 1, ranks.ends).levels
-        return _select_quantiles(levels / _root_above(levels / (8 * amount)), ranks, probabilities)
+        return _quantile_selection(levels / _root_rounded_up(levels / (8 * amount)), ranks, probabilities)
 
     def quantiles_cost(self, quantiles: Quantiles) -> Fraction:
         return quantiles.levels * quantiles.level_epsilon**2 / 8
@@ -122,7 +122,7 @@ class Pure:
         return self.epsilon
 
     def noise(self, amount: Fraction, moved: Sensitivity) -> Laplace:
-        return Laplace(_check_noise_size(moved.total / amount))
+        return Laplace(_drawable_noise_size(moved.total / amount))
 
     def noise_cost(self, noise: Additive, moved: Sensitivity) -> Fraction:
         return moved.total / sigma_or_scale(noise)
@@ -134,7 +134,7 @@ class Pure:
         return choice.epsilon
 
     def quantiles(self, amount: Fraction, ranks: CellRanks, probabilities: Sequence[Fraction]) -> Quantiles:
-        return _select_quantiles(amount, ranks, probabilities)
+        return _quantile_selection(amount, ranks, probabilities)
 
     def quantiles_cost(self, quantiles: Quantiles) -> Fraction:
         return quantiles.epsilon
@@ -174,7 +174,7 @@ class SynthesisBudget:
         return self.currency.total - self.spent
 
     @property
-    def used(self) -> float:
+    def used_share(self) -> float:
         """The share of the total that is spent."""
         return float(self.spent / self.currency.total)
 
@@ -202,7 +202,7 @@ class RoundAmounts:
     def total(self) -> Fraction:
         return self.measurement + self.choice
 
-    def halved(self, currency: Currency) -> RoundAmounts:
+    def with_half_noise(self, currency: Currency) -> RoundAmounts:
         """Return the amounts that buy half the noise."""
         return RoundAmounts(self.measurement * currency.half_noise_factor, self.choice * currency.half_noise_factor)
 
@@ -221,7 +221,7 @@ def round_amount_down(amount: Fraction) -> Fraction:
     return Fraction(math.floor(amount * digits), digits)
 
 
-def _check_noise_size(size: Fraction) -> Fraction:
+def _drawable_noise_size(size: Fraction) -> Fraction:
     """Refuse noise too large to be drawn exactly; raise tiny noise to the least that can be drawn."""
     if size > MAX_STEPS:
         raise InvalidParameter(
@@ -240,7 +240,7 @@ def _exponential_choice(epsilon: Fraction, scores: ColumnSetDistances) -> Expone
     return Exponential(min(epsilon, _MAX_CHOICE_EPSILON), scores.sensitivity, neighbours=scores.neighbours, grid=1)
 
 
-def _select_quantiles(epsilon: Fraction, ranks: CellRanks, probabilities: Sequence[Fraction]) -> Quantiles:
+def _quantile_selection(epsilon: Fraction, ranks: CellRanks, probabilities: Sequence[Fraction]) -> Quantiles:
     """Return a selection of quantiles for this ε, or for the largest that is drawn exactly."""
     rows = ranks.rows_per_unit
     if epsilon < _MIN_CHOICE_EPSILON * rows:
@@ -249,6 +249,6 @@ def _select_quantiles(epsilon: Fraction, ranks: CellRanks, probabilities: Sequen
     return Quantiles(probabilities, min(epsilon, _MAX_CHOICE_EPSILON), ranks.ends, rows, ranks.neighbours)
 
 
-def _root_above(value: Fraction) -> Fraction:
+def _root_rounded_up(value: Fraction) -> Fraction:
     """Return the square root, rounded up to twelve decimals."""
     return Fraction(math.isqrt(math.ceil(value * _ROOT_DIGITS**2)) + 1, _ROOT_DIGITS)

@@ -24,7 +24,7 @@ from sfumato.publish.graph.models import GraphicalModel
 from sfumato.publish.graph.trees import predicted_cells
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.measuring import decode_integers, encode_integers
-from sfumato.publish.tab_steps import Choice, ChooseCellsStep, ChooseStep, ChosenCells, MeasureStep
+from sfumato.publish.tab_steps import ChooseQuantileCellsStep, ChooseStep, ChosenCandidate, MeasureStep, QuantileCells
 from sfumato.quick_dataclass import dataclass
 
 Places = NDArray[np.intp]
@@ -128,7 +128,7 @@ def counted_sets(
     return tuple(dict.fromkeys([(), *((column,) for column in columns), *first_pairs, *candidates]))
 
 
-def affordable(
+def candidates_within_cells(
     candidates: Iterable[AttributeSet], model: GraphicalModel, measured: Sequence[AttributeSet], most_cells: float
 ) -> list[AttributeSet]:
     """Return the candidates with which the model has at most so many cells, beside those of its columns; a candidate
@@ -167,5 +167,5 @@ class NoisyCells:
         return decode_integers(self.values)
 
 
-Step = MeasureStep[NoisyCells] | ChooseStep | ChooseCellsStep
-Outcome = NoisyCells | Choice | ChosenCells
+Step = MeasureStep[NoisyCells] | ChooseStep | ChooseQuantileCellsStep
+Outcome = NoisyCells | ChosenCandidate | QuantileCells

@@ -61,7 +61,7 @@ _GOLDEN = (5**0.5 - 1) / 2
 class ExpectedRun:
     """What a run is expected to do."""
 
-    firsts: int
+    single_columns: int
     """The number of single columns that are measured first."""
     chosen: tuple[AttributeSet, ...]
     """Sets like those that will be chosen, in order."""
@@ -73,17 +73,17 @@ class ExpectedRun:
     """The mean size of the noise in a cell of a chosen set, or of a single column if none is chosen, in rows."""
     pairs: tuple[AttributeSet, ...] = ()
     """The pairs that are measured before anything is chosen."""
-    fits_each: bool = True
+    fits_after_each_set: bool = True
     """Whether the model is fitted after every chosen set, and not only before the choices and after all sets."""
 
     @property
-    def before(self) -> int:
+    def count_before_choices(self) -> int:
         """The number of marginals measured before anything is chosen."""
-        return self.firsts + len(self.pairs)
+        return self.single_columns + len(self.pairs)
 
     def sets(self, columns: int) -> list[AttributeSet]:
         """Return all sets that are measured, in order."""
-        return [*((place,) for place in range(columns if self.firsts else 0)), *self.pairs, *self.chosen]
+        return [*((place,) for place in range(columns if self.single_columns else 0)), *self.pairs, *self.chosen]
 
 
 def expected_run(setting: SynthesisSetting, method: str, rows: int) -> ExpectedRun:
@@ -100,7 +100,7 @@ def _expected_run_without_pairs(setting: SynthesisSetting, method: str, rows: in
         pairs = _cell_counts(np.array([*itertools.combinations(range(columns), 2)]), setting.sizes)
         chain = tuple(itertools.pairwise(range(columns)))  # before any data, one tree is as good as another
         noise = _mean_noise(setting, share)
-        return ExpectedRun(columns, chain, pairs, (columns - 1) / 2, noise, fits_each=False)
+        return ExpectedRun(columns, chain, pairs, (columns - 1) / 2, noise, fits_after_each_set=False)
     candidates = subset_index_arrays(setting.workload)
     cells = np.concatenate([_cell_counts(sets, setting.sizes) for sets in candidates])
     if method == "mwem":
@@ -185,26 +185,26 @@ _TIMED_ROWS = 1 << 17
 
 
 @dataclass(frozen=True)
-class Speed:
+class MachineSpeed:
     """CPU seconds of the operations that a forecast adds up."""
 
-    per_table: float
+    seconds_per_table: float
     """For one update of one small table of a model."""
-    per_cell: float
+    seconds_per_cell: float
     """For each cell of a large table, in addition."""
-    per_row: float
+    seconds_per_row: float
     """For counting one row in one marginal."""
 
 
 @lru_cache(maxsize=1)
-def measure_speed() -> Speed:
+def measure_speed() -> MachineSpeed:
     """Measure this machine: the best of several tries each, because other programs run on it too."""
     table = _best_seconds(lambda: _fit_chain(_SMALL_CHAIN)) / (_TIMED_ROUNDS * (len(_SMALL_CHAIN) - 1))
     cells = sum(first * second for first, second in pairwise(_LARGE_CHAIN))
     round_seconds = _best_seconds(lambda: _fit_chain(_LARGE_CHAIN)) / _TIMED_ROUNDS
     index = (np.arange(_TIMED_ROWS) * 7919 % 1000).astype(np.uint16)
     row = _best_seconds(lambda: np.bincount(index * np.uint16(1) + np.uint16(1), minlength=1001)) / _TIMED_ROWS
-    return Speed(table, max(round_seconds - table * (len(_LARGE_CHAIN) - 1), 0.1 * round_seconds) / cells, row)
+    return MachineSpeed(table, max(round_seconds - table * (len(_LARGE_CHAIN) - 1), 0.1 * round_seconds) / cells, row)
 
 
 def _fit_chain(sizes: tuple[int, ...]) -> None:
@@ -286,38 +286,38 @@ def forecast(setting: SynthesisSetting, method: str, rows: int, price: str, *, a
     return SynthesisForecast(seconds, predicted_memory(setting, course, rows), len(sets), cells, rows, price, accepted)
 
 
-def predicted_seconds(setting: SynthesisSetting, course: ExpectedRun, rows: int, machine: Speed) -> float:
+def predicted_seconds(setting: SynthesisSetting, course: ExpectedRun, rows: int, machine: MachineSpeed) -> float:
     """Sum the time of reading, steps, choices and fits."""
     choices = len(course.chosen) if course.choices else 0
-    steps = 1 + course.before + len(course.chosen) + choices
+    steps = 1 + course.count_before_choices + len(course.chosen) + choices
     scored = _scored_cells(setting, course)
-    candidate_cost = _CANDIDATE_COST if course.fits_each else _PREDICTED_COST
+    candidate_cost = _CANDIDATE_COST if course.fits_after_each_set else _PREDICTED_COST
     counted = len(course.candidates) * rows * (1 if scored <= KEPT_CELLS else course.choices)
     return (
-        machine.per_row * (_READ_COST * rows * len(setting.sizes) + counted)
-        + machine.per_table
+        machine.seconds_per_row * (_READ_COST * rows * len(setting.sizes) + counted)
+        + machine.seconds_per_table
         * (_START_COST + _STEP_COST * steps + candidate_cost * course.choices * len(course.candidates))
-        + machine.per_cell * course.choices * scored
+        + machine.seconds_per_cell * course.choices * scored
         + _fitting_seconds(setting, course, rows, machine)
     )
 
 
-def _fitting_seconds(setting: SynthesisSetting, course: ExpectedRun, rows: int, machine: Speed) -> float:
+def _fitting_seconds(setting: SynthesisSetting, course: ExpectedRun, rows: int, machine: MachineSpeed) -> float:
     """Sum the time of the fits: one after every chosen set, and a closer last one."""
     rounds = min(_MAX_FIT_ROUNDS, _FIT_ROUNDS * max(1.0, rows / course.noise) ** _FIT_POWER)
     sizes, sets = setting.sizes, course.sets(len(setting.sizes))
-    first, last = (0 if course.before else 1), len(course.chosen)
-    fitted = range(first, last + 1) if course.fits_each else (first, last)
-    seconds_per_fit = [_round_seconds(sets[: course.before + count], sizes, machine) for count in fitted]
+    first, last = (0 if course.count_before_choices else 1), len(course.chosen)
+    fitted = range(first, last + 1) if course.fits_after_each_set else (first, last)
+    seconds_per_fit = [_round_seconds(sets[: course.count_before_choices + count], sizes, machine) for count in fitted]
     early_seconds = sum(seconds_per_fit) if course.chosen else 0.0
-    early_rounds = min(STEPS_PER_ROUND, rounds) if course.fits_each else rounds
+    early_rounds = min(STEPS_PER_ROUND, rounds) if course.fits_after_each_set else rounds
     return early_rounds * early_seconds + min(_MAX_FIT_ROUNDS, _LAST_FIT_FACTOR * rounds) * seconds_per_fit[-1]
 
 
-def _round_seconds(sets: list[tuple[int, ...]], sizes: tuple[int, ...], machine: Speed) -> float:
+def _round_seconds(sets: list[tuple[int, ...]], sizes: tuple[int, ...], machine: MachineSpeed) -> float:
     """Return the time of one round of a fit: by its tables, and by the cells of the model and of what was measured."""
     cells = predicted_cells(sets, sizes) + sum(math.prod(sizes[place] for place in places) for places in sets)
-    return machine.per_table * _MEASURED_COST * len(set(sets)) + machine.per_cell / 2 * cells
+    return machine.seconds_per_table * _MEASURED_COST * len(set(sets)) + machine.seconds_per_cell / 2 * cells
 
 
 def predicted_memory(setting: SynthesisSetting, course: ExpectedRun, rows: int) -> int:

@@ -50,7 +50,7 @@ from sfumato.publish.marginals.attributes import (
 )
 from sfumato.publish.synthesis.budget import Currency, sigma_or_scale
 from sfumato.publish.synthesis.candidates import NoisyCells, Outcome, Step
-from sfumato.publish.tab_steps import ChooseCellsStep, ChosenCells, MeasureStep
+from sfumato.publish.tab_steps import ChooseQuantileCellsStep, MeasureStep, QuantileCells
 from sfumato.quick_dataclass import dataclass
 
 CELLS_SHARE = Fraction(1, 10)
@@ -112,12 +112,12 @@ class QuantileBins:
     def step(self, reading: CellRows, place: int, amount: Fraction, currency: Currency) -> tuple[Step, Fraction]:
         ranks = CellRanks(reading, place)
         quantiles = currency.quantiles(amount, ranks, [Fraction(index, MAX_BINS) for index in range(1, MAX_BINS)])
-        return ChooseCellsStep(ranks, quantiles), currency.quantiles_cost(quantiles)
+        return ChooseQuantileCellsStep(ranks, quantiles), currency.quantiles_cost(quantiles)
 
     def joined_cells_from(self, step: Step, outcome: Outcome) -> Parts:
         """Start a bin at every selected cell, and after one that was selected several times: it holds many rows."""
         del step
-        assert isinstance(outcome, ChosenCells)
+        assert isinstance(outcome, QuantileCells)
         is_start = np.zeros(self.fine.size, bool)
         is_start[[0, self.fine.size - 1, *outcome.cells]] = True
         is_start[[cell + 1 for cell in outcome.cells if outcome.cells.count(cell) > 1]] = True

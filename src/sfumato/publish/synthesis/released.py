@@ -14,12 +14,12 @@ from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, exact
 from sfumato.publish.marginals.attributes import Attribute, Attributes
-from sfumato.publish.marginals.blocks import AttributeSet, checked_set
+from sfumato.publish.marginals.blocks import AttributeSet, checked_attribute_set
 from sfumato.publish.marginals.estimating import MeasuredMarginal
 from sfumato.publish.marginals.faces import BARE, PublicTableFacts
 from sfumato.publish.marginals.measuring import decode_integers, encode_integers
 from sfumato.quick_dataclass import dataclass
-from sfumato.release.payers import NOT_BOUGHT, Purchase
+from sfumato.release.payers import NOT_BOUGHT, PurchaseTerms
 from sfumato.release.prices import Price
 
 METHODS = ("aim", "mst", "mwem", "independent")
@@ -125,7 +125,7 @@ class ReleasedSynthesis:
     """The rows that one step of the counts stands for."""
     table: str = ""
     where: str = ""
-    purchase: Purchase = NOT_BOUGHT
+    purchase: PurchaseTerms = NOT_BOUGHT
     price: Price | None = None
     face: PublicTableFacts = BARE
     implied: tuple[ImpliedColumn, ...] = ()
@@ -147,7 +147,9 @@ class ReleasedSynthesis:
                 "rounds", len(self.rounds), "a list with one round for each marginal after the number of rows"
             )
         for marginal in self.marginals:
-            cells = math.prod(self.attributes[place].size for place in checked_set(marginal.places, self.attributes))
+            cells = math.prod(
+                self.attributes[place].size for place in checked_attribute_set(marginal.places, self.attributes)
+            )
             if len(marginal.values) != -(-8 * cells // 3) * 4:
                 raise InvalidParameter("marginals", len(marginal.values), f"8 bytes for each of {cells} cells")
 

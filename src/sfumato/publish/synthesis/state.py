@@ -27,11 +27,11 @@ from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import MeasuredMarginal
 from sfumato.publish.synthesis.budget import FOR_ROWS, Currency, SynthesisBudget, round_amount_down, sigma_or_scale
-from sfumato.publish.synthesis.candidates import NoisyCells, Outcome, Step, affordable, weighted_subsets
+from sfumato.publish.synthesis.candidates import NoisyCells, Outcome, Step, candidates_within_cells, weighted_subsets
 from sfumato.publish.synthesis.implications import Pairs, Zeros, distinct_sets, zeros_from_model
 from sfumato.publish.synthesis.private_cells import CELLS_SHARE, CellPlan
 from sfumato.publish.synthesis.released import BoughtCells, SynthesisRound
-from sfumato.publish.tab_steps import Choice, ChooseStep, MeasureStep
+from sfumato.publish.tab_steps import ChooseStep, ChosenCandidate, MeasureStep
 from sfumato.quick_dataclass import dataclass
 
 Steps = Generator[Step, Outcome, None]
@@ -245,7 +245,7 @@ class SynthesisState:
         choice = self.budget.currency.choice(amount, scores)
         funds = self.budget.charge(self.budget.currency.choice_cost(choice))
         outcome = yield ChooseStep(scores, choice)
-        assert isinstance(outcome, Choice)
+        assert isinstance(outcome, ChosenCandidate)
         self.budget = funds
         return sets[outcome.place]
 
@@ -263,10 +263,10 @@ class SynthesisState:
             views, predicted, tuple(weights), tuple(round(penalty(view.size) / step) for view in views)
         )
 
-    def affordable(self, among: Mapping[AttributeSet, int], share: float) -> dict[AttributeSet, int]:
+    def affordable_candidates(self, among: Mapping[AttributeSet, int], share: float) -> dict[AttributeSet, int]:
         """Return the candidates that the model can hold when this share of the price is spent."""
         model_sets = [marginal.places for marginal in self.marginals] + [places for places, _ in self.setting.zeros]
-        affordable_sets = affordable(among, self.model, model_sets, self.setting.max_cells * share)
+        affordable_sets = candidates_within_cells(among, self.model, model_sets, self.setting.max_cells * share)
         return {places: among[places] for places in affordable_sets if places in self.setting.reading.set_index}
 
 

@@ -36,42 +36,42 @@ from sfumato.privacy.numbers import Number, format_percent
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers import sampling_errors
 from sfumato.release.answers.answer_columns import (
+    are_typed_or_null,
     basis_columns,
     cell_values,
-    interval_columns,
+    interval_end_columns,
     interval_list,
-    is_typed,
     suffixed_columns,
     typed_column,
 )
-from sfumato.release.answers.answer_pages import save
+from sfumato.release.answers.answer_pages import save_answer
 from sfumato.release.answers.answer_pictures import (
     HALF,
     MARK,
     BucketKey,
-    bar_chart,
+    altair_bar_chart,
     bucket_keys,
     caption_lines,
-    explain_mark,
     is_too_noisy,
     key_column,
-    notes,
+    mark_notes,
     parse_buckets,
     parse_noise_limit,
+    too_noisy_mark_note,
     wrap_notes,
 )
 from sfumato.release.answers.formatting import (
-    bars,
-    between,
-    bounded,
-    cell,
-    digit_format,
-    file_text,
+    draw_text_bars,
+    format_bounds_and_estimate,
+    format_for_file,
+    format_half_width,
+    format_with_ends,
+    format_with_half_width,
     round_outward,
-    short_width,
+    separator_format,
 )
 from sfumato.release.answers.receipts import PREVIEW_NOTE, Receipt
-from sfumato.release.noisy_rows.finishing import Finished
+from sfumato.release.noisy_rows.finishing import FinishedRows
 from sfumato.release.noisy_rows.noisy_columns import ExactColumn, NumberColumn
 from sfumato.release.noisy_rows.window_functions import RANK_NOTE
 from sfumato.untrusted import escape_for_spreadsheet, escape_unprintable
@@ -149,8 +149,8 @@ class Answer:
         object.__setattr__(self, "possible", self._parse_possible())
         object.__setattr__(self, "ranks", self._parse_ranks())
         object.__setattr__(self, "basis", self._parse_basis())
-        object.__setattr__(self, "chosen", self._parse_notes("chosen"))
-        object.__setattr__(self, "caveats", self._parse_notes("caveats") if self.caveats else None)
+        object.__setattr__(self, "chosen", self._parse_column_notes("chosen"))
+        object.__setattr__(self, "caveats", self._parse_column_notes("caveats") if self.caveats else None)
         object.__setattr__(self, "sampling", self._parse_sampling())
         if self.above:
             parse_noise_limit(self.above)
@@ -176,11 +176,11 @@ class Answer:
             for name, widths in self.sampling.items()
         }
 
-    def _parse_notes(self, name: str) -> dict[str, str]:
-        column_notes = getattr(self, name)
+    def _parse_column_notes(self, field_name: str) -> dict[str, str]:
+        column_notes = getattr(self, field_name)
         names_columns = isinstance(column_notes, Mapping) and set(column_notes) <= set(self.columns)
         is_valid = names_columns and set(map(type, column_notes.values())) <= {str}
-        _require(is_valid, name, column_notes, "notes by column name")
+        _require(is_valid, field_name, column_notes, "notes by column name")
         return dict(column_notes)
 
     def _parse_ranks(self) -> dict[str, float]:
@@ -235,11 +235,13 @@ class Answer:
     def _format_cell(self, name: str, index: int, value: Any) -> str:
         text = self._format_number(name, index, value)
         sampling_width = self.sampling[name][index] if self.sampling and name in self.sampling else None
-        text += "" if sampling_width is None or value is None else f" (sampling ± {short_width(sampling_width)})"
-        is_flagged = self.above and name in self.intervals and self._is_noisy(name, index, value, Fraction(self.above))
+        text += "" if sampling_width is None or value is None else f" (sampling ± {format_half_width(sampling_width)})"
+        is_flagged = (
+            self.above and name in self.intervals and self._is_too_noisy(name, index, value, Fraction(self.above))
+        )
         return f"{text} {MARK}" if is_flagged else text
 
-    def _is_noisy(self, name: str, index: int, value: Any, above: Fraction) -> bool:
+    def _is_too_noisy(self, name: str, index: int, value: Any, above: Fraction) -> bool:
         return is_too_noisy(value, self.intervals[name][index], above)
 
     def with_clipped(self, propose: Callable[[], Any]) -> Answer:
@@ -293,7 +295,7 @@ class Answer:
         noisy: dict[str, int] = {}
         for name, intervals in self.intervals.items():
             if any(interval is None or interval[0] < interval[1] for interval in intervals):
-                flags = zip(self.column(name), self._noisy_flags(name), intervals, strict=True)
+                flags = zip(self.column(name), self._too_noisy_flags(name), intervals, strict=True)
                 noisy[name] = sum(flag or value is None or interval is None for value, flag, interval in flags)
         return noisy
 
@@ -303,14 +305,18 @@ class Answer:
 
     def _format_number(self, name: str, index: int, value: Any) -> str:
         interval = self.intervals[name][index] if name in self.intervals else None
-        format_digits = digit_format(self.possible.get(name))
-        if interval is not None and self._is_bounded(name, index):
-            return bounded(value, interval, format_digits)
+        format_digits = separator_format(self.possible.get(name))
+        if interval is not None and self._rests_on_model(name, index):
+            return format_bounds_and_estimate(value, interval, format_digits)
         if name not in self.ranks:
-            return _TOO_SMALL_TEXT if self._is_uninformative(name, index) else cell(value, interval, format_digits)
-        return between(value, None if self._is_uninformative(name, index) else interval, format_digits)
+            return (
+                _TOO_SMALL_TEXT
+                if self._is_uninformative(name, index)
+                else format_with_half_width(value, interval, format_digits)
+            )
+        return format_with_ends(value, None if self._is_uninformative(name, index) else interval, format_digits)
 
-    def _is_bounded(self, name: str, index: int) -> bool:
+    def _rests_on_model(self, name: str, index: int) -> bool:
         return self.basis is not None and name in self.basis and self.basis[name][index] in _MODEL_BASES
 
     def _is_uninformative(self, name: str, index: int) -> bool:
@@ -338,13 +344,20 @@ class Answer:
         }
         return self.changed(rows=rows, intervals=clipped_intervals)
 
-    def with_sampling_error(self, query: Query, rows: int, share: Fraction, confidence: Number) -> Answer:
-        """Add the sampling errors of a sample of this share of the population, of at most ``rows`` rows per group and
-        unit.
+    def with_sampling_error(
+        self, query: Query, max_rows_per_unit: int, sampled_share: Fraction, confidence: Number
+    ) -> Answer:
+        """Add the sampling errors of a sample of this share of the population, of at most ``max_rows_per_unit`` rows
+        per group and unit.
         """
         values = {name: self.column(name) for name in self.intervals}
-        widths = sampling_errors.half_widths(
-            query, values, self.intervals, rows=rows, share=share, confidence=confidence
+        widths = sampling_errors.sampling_half_widths(
+            query,
+            values,
+            self.intervals,
+            max_rows_per_unit=max_rows_per_unit,
+            sampled_share=sampled_share,
+            confidence=confidence,
         )
         return self.changed(sampling=widths)
 
@@ -380,7 +393,7 @@ class Answer:
         value_columns = {name: self.column(name) for name in self.columns}
         if not ranges:
             return value_columns
-        extra_columns = interval_columns(self.columns, self.intervals) | basis_columns(self.columns, self.basis)
+        extra_columns = interval_end_columns(self.columns, self.intervals) | basis_columns(self.columns, self.basis)
         return value_columns | extra_columns | suffixed_columns(self.columns, "sampling", self.sampling or {})
 
     def to_json(self) -> str:
@@ -397,7 +410,7 @@ class Answer:
 
         ``excel`` writes CSV that spreadsheets read; use ``separator=";"`` where they expect decimal commas.
         """
-        save(self, path, excel=excel, separator=separator)
+        save_answer(self, path, excel=excel, separator=separator)
 
     def to_csv(self, *, separator: str = ",") -> str:
         """Return the rows as CSV, with two more columns for the interval of each number, rounded outward.
@@ -411,7 +424,7 @@ class Answer:
             for name, intervals in self.intervals.items()
         }
         extra_columns: dict[str, list[Any]] = {
-            **interval_columns(self.columns, rounded_intervals),
+            **interval_end_columns(self.columns, rounded_intervals),
             **basis_columns(self.columns, self.basis),
         }
         extra_columns |= suffixed_columns(self.columns, "sampling", self.sampling or {})
@@ -433,7 +446,7 @@ class Answer:
 
     def bars(self, column: str, width: int = 50) -> str:
         """Draw text bars with their intervals."""
-        chart = bars(self.chart_data(column), width)
+        chart = draw_text_bars(self.chart_data(column), width)
         return f"{PREVIEW_NOTE}\n{chart}" if self.is_preview else chart
 
     def plot(self, path: str | None = None) -> Picture:
@@ -442,13 +455,13 @@ class Answer:
         Bins are drawn as a histogram. The picture shows itself in a notebook; with a path (.svg, .png, .html) it is
         also saved.
         """
-        charts = self._charts()
+        charts = self._chart_data_of_numeric_columns()
         return save_if_path(
             draw(
                 charts,
                 self._chart_keys(),
                 caption_lines(self.receipt),
-                [*notes(charts, self.above), *self._describe_ranks(), *wrap_notes(self.caveat_lines())],
+                [*mark_notes(charts, self.above), *self._describe_ranks(), *wrap_notes(self.caveat_lines())],
             ),
             path,
         )
@@ -468,9 +481,9 @@ class Answer:
 
     def to_altair(self) -> Any:
         """Return bars with their intervals as an Altair chart."""
-        return bar_chart(self._charts())
+        return altair_bar_chart(self._chart_data_of_numeric_columns())
 
-    def _charts(self) -> list[ChartData]:
+    def _chart_data_of_numeric_columns(self) -> list[ChartData]:
         return [self.chart_data(name) for name in self.columns if name in self.intervals]
 
     def _chart_keys(self) -> list[GroupColumn]:
@@ -491,7 +504,7 @@ class Answer:
             tuple(self.column(column)),
             self._chart_intervals(column),
             tuple(row[column_index] for row in text_cells),
-            self._noisy_flags(column),
+            self._too_noisy_flags(column),
             (self.sampling or {}).get(column, ()),
         )
 
@@ -504,13 +517,13 @@ class Answer:
             None if self._is_uninformative(column, row) else interval for row, interval in enumerate(intervals)
         )
 
-    def _noisy_flags(self, column: str) -> tuple[bool, ...]:
+    def _too_noisy_flags(self, column: str) -> tuple[bool, ...]:
         above = Fraction(self.above) if self.above else HALF
-        return tuple(self._is_noisy(column, row, value, above) for row, value in enumerate(self.column(column)))
+        return tuple(self._is_too_noisy(column, row, value, above) for row, value in enumerate(self.column(column)))
 
     def __repr__(self) -> str:
         unsaid = (warning for warning in self.warnings if warning not in self.receipt.weak)  # the receipt says those
-        return "\n".join([as_table(self), "", *(f"warning: {warning}" for warning in unsaid), str(self.receipt)])
+        return "\n".join([format_as_table(self), "", *(f"warning: {warning}" for warning in unsaid), str(self.receipt)])
 
     def _describe_ranks(self) -> list[str]:
         confidence = f"with {format_percent(self.receipt.confidence)} confidence"
@@ -538,8 +551,8 @@ class Answer:
             f"{escape_unprintable(name)}: {escape_unprintable(note)}" for name, note in self.chosen.items()
         )
         sampling_notes = [sampling_errors.CAVEAT] if self.sampling else []
-        has_marks = self.above and any(any(self._noisy_flags(name)) for name in self.intervals)
-        mark_notes = [explain_mark(Fraction(self.above))] if has_marks else []
+        has_marks = self.above and any(any(self._too_noisy_flags(name)) for name in self.intervals)
+        mark_notes = [too_noisy_mark_note(Fraction(self.above))] if has_marks else []
         return [
             *([PREVIEW_NOTE] if self.is_preview else []),
             *self.caveat_lines(),
@@ -552,7 +565,7 @@ class Answer:
 
     def _repr_html_(self) -> str:
         rows = table(self.columns, self.cells(_MAX_SHOWN_ROWS), self.intervals)
-        note_paragraphs = paragraphs((*_hidden_row_count(self), *self.ranked(), *self.warnings))
+        note_paragraphs = paragraphs((*_hidden_rows_note(self), *self.ranked(), *self.warnings))
         return (
             rows
             + note_paragraphs
@@ -561,9 +574,9 @@ class Answer:
         )
 
 
-def answer(
+def build_answer(
     query: Query,
-    finished: Finished,
+    finished: FinishedRows,
     receipt: Receipt,
     warnings: tuple[str, ...] = (),
     ranks: Mapping[str, float] = MappingProxyType({}),
@@ -602,7 +615,7 @@ def _typed_rows(names: tuple[str, ...], types: tuple[Type, ...], rows: Any) -> t
     """Convert cells to their columns' types; rows are returned unchanged where they have them already."""
     _require(type(rows) is tuple and set(map(type, rows)) <= {tuple}, "rows", rows, "a list of lists")
     _require(set(map(len, rows)) <= {len(names)}, "rows", rows, "lists with a cell for each column")
-    if all(is_typed(map(itemgetter(index), rows), kind) for index, kind in enumerate(types)):
+    if all(are_typed_or_null(map(itemgetter(index), rows), kind) for index, kind in enumerate(types)):
         return rows
     typed_columns = [typed_column(*column) for column in zip(zip(*rows, strict=True), types, names, strict=True)]
     return tuple(zip(*typed_columns, strict=True))
@@ -675,10 +688,10 @@ def _csv_cell(value: Any, is_key: bool) -> Any:
         return ""
     if isinstance(value, str):
         return escape_for_spreadsheet(value)
-    return file_text(value) if is_key or not isinstance(value, (int, float)) else value
+    return format_for_file(value) if is_key or not isinstance(value, (int, float)) else value
 
 
-def as_table(answer: Answer) -> str:
+def format_as_table(answer: Answer) -> str:
     """Format the rows in aligned columns, each number with ± its half-width; quantile rank errors below."""
     lines = [[escape_unprintable(name) for name in answer.columns], *answer.cells(_MAX_SHOWN_ROWS)]
     is_numeric = [name in answer.intervals for name in answer.columns]
@@ -691,9 +704,9 @@ def as_table(answer: Answer) -> str:
         for line in lines
     ]
     rule = "  ".join("─" * width for width in widths)
-    return "\n".join([text_lines[0], rule, *text_lines[1:], *_hidden_row_count(answer), *answer.ranked()])
+    return "\n".join([text_lines[0], rule, *text_lines[1:], *_hidden_rows_note(answer), *answer.ranked()])
 
 
-def _hidden_row_count(answer: Answer) -> list[str]:
+def _hidden_rows_note(answer: Answer) -> list[str]:
     """State how many rows are not shown."""
     return [f"… {len(answer.rows) - _MAX_SHOWN_ROWS:,} more rows"] if len(answer.rows) > _MAX_SHOWN_ROWS else []

@@ -43,7 +43,7 @@ class AnswerColumn:
 Columns = tuple[AnswerColumn, ...]
 
 
-def with_counts(keys: Iterable[AnswerColumn]) -> Columns:
+def with_count_column(keys: Iterable[AnswerColumn]) -> Columns:
     """Return the columns of a marginal: its keys, and the count under an unused name."""
     key_columns = tuple(keys)
     count_name = "count"
@@ -55,7 +55,7 @@ def with_counts(keys: Iterable[AnswerColumn]) -> Columns:
 _D = TypeVar("_D", bound=dt.date)
 
 
-def is_typed(values: Iterable[Any], kind: Type) -> bool:
+def are_typed_or_null(values: Iterable[Any], kind: Type) -> bool:
     """Return whether every value has the Python type of a column type, or is None."""
     return set(map(type, values)) <= {_TYPES[kind][0], type(None)}
 
@@ -69,17 +69,17 @@ def typed_column(values: Sequence[Any], kind: Type, name: str) -> Sequence[Any]:
         raise InvalidParameter(f"rows, column {name}", values, f"values of the type {kind.value}, or null") from None
 
 
-def _refuse(value: object) -> Any:
+def _refuse_every_value(value: object) -> Any:
     raise TypeError(type(value))
 
 
-def _parse_integer(value: object) -> int:
+def _parse_whole_fraction(value: object) -> int:
     if isinstance(value, Fraction) and value.denominator == 1:
         return value.numerator
     raise TypeError(type(value))
 
 
-def _iso_parser(parse: Callable[[str], _D]) -> Callable[[object], _D]:
+def _strict_iso_parser(parse: Callable[[str], _D]) -> Callable[[object], _D]:
     """Return a parser of one text form: the one that is written."""
 
     def parse_exact(value: object) -> _D:
@@ -91,17 +91,17 @@ def _iso_parser(parse: Callable[[str], _D]) -> Callable[[object], _D]:
 
 
 _TYPES: dict[Type, tuple[type, Callable[[Any], Any]]] = {
-    Type.INTEGER: (int, _parse_integer),
+    Type.INTEGER: (int, _parse_whole_fraction),
     Type.REAL: (float, lambda value: codec.parse_float(value, "a real number")),
-    Type.TEXT: (str, _refuse),
-    Type.BOOLEAN: (bool, _refuse),
-    Type.DATE: (dt.date, _iso_parser(dt.date.fromisoformat)),
-    Type.TIMESTAMP: (dt.datetime, _iso_parser(dt.datetime.fromisoformat)),
+    Type.TEXT: (str, _refuse_every_value),
+    Type.BOOLEAN: (bool, _refuse_every_value),
+    Type.DATE: (dt.date, _strict_iso_parser(dt.date.fromisoformat)),
+    Type.TIMESTAMP: (dt.datetime, _strict_iso_parser(dt.datetime.fromisoformat)),
 }
 """The Python type of each column type, and the parser of its serialized form."""
 
 
-def interval_columns(
+def interval_end_columns(
     columns: tuple[str, ...], intervals: Mapping[str, tuple[Interval, ...]]
 ) -> dict[str, list[float | None]]:
     """Return the interval ends as columns under unused names."""
@@ -152,7 +152,7 @@ def cell_values(column: Evaluated, shown_rows: NDArray[np.intp], column_type: Ty
         if column_type is Type.INTEGER
         else numbers[~is_null].tolist()
     )
-    return _with_nulls(values, is_null)
+    return _insert_nulls(values, is_null)
 
 
 def interval_list(column: NumberColumn, shown_rows: NDArray[np.intp]) -> tuple[Interval, ...]:
@@ -164,10 +164,10 @@ def interval_list(column: NumberColumn, shown_rows: NDArray[np.intp]) -> tuple[I
         np.where(np.isnan(high), np.inf, high).tolist(),
         strict=True,
     )
-    return tuple(_with_nulls(list(ends), is_null))
+    return tuple(_insert_nulls(list(ends), is_null))
 
 
-def _with_nulls(values: list[Any], missing: NDArray[np.bool_]) -> list[Any]:
+def _insert_nulls(values: list[Any], missing: NDArray[np.bool_]) -> list[Any]:
     """Insert None where a value is missing."""
     if not missing.any():
         return values

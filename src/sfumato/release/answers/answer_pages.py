@@ -27,7 +27,16 @@ from sfumato.policy import Type
 from sfumato.privacy import Guarantee, Neighbours, Reading, reading
 from sfumato.privacy.numbers import Number, exact, format_percent
 from sfumato.release.answers.receipts import Receipt
-from sfumato.release.answers.web_pages import HtmlPage, block, bullet_list, escape, facts, figure, paragraph, table
+from sfumato.release.answers.web_pages import (
+    HtmlPage,
+    bullet_list,
+    escape_html,
+    fact_boxes,
+    figure,
+    paragraph,
+    preformatted_block,
+    table,
+)
 
 _FEW_ROWS, _MAX_ROWS = 12, 1000
 """The most rows shown without a fold, and the most rows of a page."""
@@ -89,7 +98,7 @@ class PageAnswer(Protocol):
 A = TypeVar("A", bound=PageAnswer)
 
 
-def without_question_texts(answer: A) -> A:
+def noisy_numbers_only(answer: A) -> A:
     """Return the noisy numbers and intervals alone, without any name, key, text or constant from the question."""
     noisy_columns = [name for name in answer.columns if name in answer.intervals and not _has_no_noise(answer, name)]
     names = {name: f"number {number}" for number, name in enumerate(noisy_columns, 1)}
@@ -102,16 +111,16 @@ def without_question_texts(answer: A) -> A:
         columns=(*(["group"] if has_groups else []), *names.values()),
         types=(*([Type.TEXT] if has_groups else []), *types),
         rows=tuple(zip(*columns, strict=True)) if columns else ((),) * len(answer.rows),
-        intervals=_rename_columns(names, answer.intervals),
+        intervals=_keep_and_rename_columns(names, answer.intervals),
         keys=("group",) if has_groups else (),
         receipt=replace(answer.receipt, question="", bounds=(), mechanisms=(), share="", periods=""),
         warnings=(),
-        possible=_rename_columns(names, answer.possible),
-        ranks=_rename_columns(names, answer.ranks),
-        basis=None if answer.basis is None else _rename_columns(names, answer.basis),
+        possible=_keep_and_rename_columns(names, answer.possible),
+        ranks=_keep_and_rename_columns(names, answer.ranks),
+        basis=None if answer.basis is None else _keep_and_rename_columns(names, answer.basis),
         chosen={},
-        caveats=dict.fromkeys(_rename_columns(names, answer.caveats or {}), _CONCEALED_CAVEAT),
-        sampling=None if answer.sampling is None else _rename_columns(names, answer.sampling),
+        caveats=dict.fromkeys(_keep_and_rename_columns(names, answer.caveats or {}), _CONCEALED_CAVEAT),
+        sampling=None if answer.sampling is None else _keep_and_rename_columns(names, answer.sampling),
         buckets=(),
     )
 
@@ -121,34 +130,35 @@ def _has_no_noise(answer: PageAnswer, name: str) -> bool:
     return all(interval is None or interval[0] == interval[1] for interval in answer.intervals[name])
 
 
-def _rename_columns(names: dict[str, str], by_column: Any) -> dict[str, Any]:
+def _keep_and_rename_columns(names: dict[str, str], by_column: Any) -> dict[str, Any]:
     return {names[name]: entry for name, entry in by_column.items() if name in names}
 
 
 def answer_page(answer: PageAnswer, *, questions: bool) -> HtmlPage:
     """Render the page of one answer."""
-    visible_answer = answer if questions else without_question_texts(answer)
+    visible_answer = answer if questions else noisy_numbers_only(answer)
     receipt = visible_answer.receipt
-    header = facts(
+    header = fact_boxes(
         [
             (receipt.unit, "protected"),
             (receipt.guarantee or "nothing", "cost of this answer"),
             (receipt.account, "budget for all answers together"),
         ]
     )
-    question = block(cleandoc(receipt.question)) if questions else paragraph(NOT_SHOWN, "quiet")
-    answer_html = "".join(answer_parts(visible_answer))
+    question = preformatted_block(cleandoc(receipt.question)) if questions else paragraph(NOT_SHOWN, "quiet")
+    answer_html = "".join(render_answer_sections(visible_answer))
     sections = [
-        f"<h1>{escape(_title(receipt))}</h1>{header}<h2>What was asked, and the answer</h2>{question}{answer_html}",
+        f"<h1>{escape_html(_page_title(receipt))}</h1>{header}"
+        f"<h2>What was asked, and the answer</h2>{question}{answer_html}",
         f"<h2>Who is protected</h2>{render_protection(receipt.unit, receipt.neighbours)}",
         *render_attacker_gain(receipt),
-        f"<h2>The receipt</h2>{block(_receipt_text(receipt))}",
-        f"<footer>{escape(receipt.software)}</footer>",
+        f"<h2>The receipt</h2>{preformatted_block(_receipt_text(receipt))}",
+        f"<footer>{escape_html(receipt.software)}</footer>",
     ]
-    return HtmlPage(_title(receipt), "\n".join(sections))
+    return HtmlPage(_page_title(receipt), "\n".join(sections))
 
 
-def _title(receipt: Receipt) -> str:
+def _page_title(receipt: Receipt) -> str:
     return f"A private answer of {receipt.time[:10]}"
 
 
@@ -158,7 +168,7 @@ def _receipt_text(receipt: Receipt) -> str:
     return "\n".join(line for line in str(receipt).splitlines() if not re.fullmatch(hidden_line, line))
 
 
-def answer_parts(answer: PageAnswer) -> Iterator[str]:
+def render_answer_sections(answer: PageAnswer) -> Iterator[str]:
     """Render the numbers with intervals, the picture, and the notes needed to read them."""
     receipt = answer.receipt
     rows = table(answer.columns, answer.cells(_MAX_ROWS), [name in answer.intervals for name in answer.columns])
@@ -168,7 +178,7 @@ def answer_parts(answer: PageAnswer) -> Iterator[str]:
         yield figure(answer.plot())
     if len(answer.rows) > _FEW_ROWS:
         prefix = "" if len(answer.rows) <= _MAX_ROWS else f"the first {_MAX_ROWS:,} of "
-        yield f"<details><summary>{escape(f'Show {prefix}{len(answer.rows):,} rows')}</summary>{rows}</details>"
+        yield f"<details><summary>{escape_html(f'Show {prefix}{len(answer.rows):,} rows')}</summary>{rows}</details>"
     if receipt.confidence:
         claim = (
             "All ranges together contain their exact numbers"
@@ -204,17 +214,16 @@ def render_attacker_gain(receipt: Receipt) -> Iterator[str]:
     match = _PURE.fullmatch(receipt.guarantee)
     if match:
         promise = Guarantee(match[1], match[2] or 0)
-        yield (
-            f"<h2>What an attacker could gain at most</h2>{render_attacker(promise, receipt.neighbours, 'this answer')}"
-        )
+        belief_changes = render_belief_changes(promise, receipt.neighbours, "this answer")
+        yield f"<h2>What an attacker could gain at most</h2>{belief_changes}"
 
 
-def render_attacker(promise: Guarantee, neighbours: str, publication: str) -> str:
+def render_belief_changes(promise: Guarantee, neighbours: str, publication: str) -> str:
     """Render how far anyone's belief about one unit can move: a table, a text and a picture."""
     read = reading(promise, _RARE, neighbours=neighbours)
-    beliefs = _log_odds_by_fact(read)
+    beliefs = _log_odds_rise_by_fact(read)
     rows = [
-        (format_percent(prior), *(_percent_rounded_up(_posterior(prior, odds)) for odds in beliefs.values()))
+        (format_percent(prior), *(_percent_rounded_up(_posterior_rounded_up(prior, odds)) for odds in beliefs.values()))
         for prior in _PRIORS
     ]
     head = ["believed before", *(f"{name}, at most" for name in beliefs)]
@@ -238,7 +247,7 @@ def render_attacker(promise: Guarantee, neighbours: str, publication: str) -> st
     )
 
 
-def _log_odds_by_fact(read: Reading) -> dict[str, float]:
+def _log_odds_rise_by_fact(read: Reading) -> dict[str, float]:
     """Return the largest rise of the log-odds of a guess, for each kind of guess.
 
     It is the same for every prior. It is computed from a tiny prior, which keeps many digits, and it is rounded up as
@@ -250,10 +259,10 @@ def _log_odds_by_fact(read: Reading) -> dict[str, float]:
     return value if read.membership is None else {"is in the data": read.epsilon, **value}
 
 
-def _posterior(prior: Number, odds: float) -> float:
+def _posterior_rounded_up(prior: Number, log_odds_rise: float) -> float:
     """Return the posterior belief, rounded up by more than floating-point errors."""
     before = float(exact(prior, "prior"))
-    return min(1.0, (1 + 1e-9) / (1 + (1 - before) / before * math.exp(-odds)))
+    return min(1.0, (1 + 1e-9) / (1 + (1 - before) / before * math.exp(-log_odds_rise)))
 
 
 def _percent_rounded_up(share: float) -> str:
@@ -265,7 +274,9 @@ def _plot_beliefs(promise: Guarantee, neighbours: str, beliefs: Mapping[str, flo
     """Draw the posterior against the prior belief."""
     priors = (0.0, *(100 * float(prior) for prior in _PLOTTED_PRIORS), 100.0)
     lines = [
-        PlottedLine(name, priors, (0.0, *(100 * _posterior(prior, odds) for prior in _PLOTTED_PRIORS), 100.0))
+        PlottedLine(
+            name, priors, (0.0, *(100 * _posterior_rounded_up(prior, odds) for prior in _PLOTTED_PRIORS), 100.0)
+        )
         for name, odds in beliefs.items()
     ]
     lines.append(PlottedLine("no change", priors, priors))
@@ -301,7 +312,7 @@ class Writable(Protocol):
     def to_csv(self, *, separator: str = ",") -> str: ...
 
 
-def check_file(path: str | os.PathLike[str], *, excel: bool = False) -> Path:
+def checked_answer_path(path: str | os.PathLike[str], *, excel: bool = False) -> Path:
     """Refuse a file that an answer cannot be written to, before the answer is bought."""
     file = Path(path)
     if file.suffix.lower() not in ENDINGS:
@@ -313,11 +324,11 @@ def check_file(path: str | os.PathLike[str], *, excel: bool = False) -> Path:
     return file
 
 
-def save(answer: Writable, path: str | os.PathLike[str], *, excel: bool = False, separator: str = ",") -> None:
+def save_answer(answer: Writable, path: str | os.PathLike[str], *, excel: bool = False, separator: str = ",") -> None:
     """Write an answer as .csv, .json or .parquet. ``excel`` marks the text as UTF-8 so that spreadsheets show every
     letter; where they expect semicolons, ``separator=";"`` writes these, and decimal commas.
     """
-    file = check_file(path, excel=excel)
+    file = checked_answer_path(path, excel=excel)
     try:
         if file.suffix.lower() == ".parquet":
             from pyarrow import parquet

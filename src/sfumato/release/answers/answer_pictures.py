@@ -77,9 +77,9 @@ def parse_buckets(buckets: Any, keys: Sequence[str]) -> tuple[BucketKey, ...]:
     return tuple(parsed)
 
 
-def parse_noise_limit(above: Number) -> str:
+def parse_noise_limit(max_relative_width: Number) -> str:
     """Parse the fraction of a number above which its interval is too wide, as text for storage."""
-    return format_exact(exact(above, "above", POSITIVE))
+    return format_exact(exact(max_relative_width, "above", POSITIVE))
 
 
 def is_too_noisy(value: Any, interval: Interval, above: Fraction = HALF) -> bool:
@@ -89,7 +89,7 @@ def is_too_noisy(value: Any, interval: Interval, above: Fraction = HALF) -> bool
     return max(value - interval[0], interval[1] - value) > float(above) * abs(value)
 
 
-def notes(charts: Sequence[ChartData], above: str = "") -> list[str]:
+def mark_notes(charts: Sequence[ChartData], above: str = "") -> list[str]:
     """Explain the marks of a picture: numbers that are too noisy, and sampling errors."""
     has_noisy = any(any(chart.noisy) for chart in charts)
     has_sampling = any(chart.sampling for chart in charts)
@@ -98,7 +98,7 @@ def notes(charts: Sequence[ChartData], above: str = "") -> list[str]:
         for chart in charts
         for is_noisy, interval in zip(chart.noisy, chart.intervals, strict=False)
     )
-    noisy_text = _describe_too_noisy(Fraction(above) if above else HALF) + (
+    noisy_text = _too_noisy_phrase(Fraction(above) if above else HALF) + (
         ", or of unknown width" if has_unknown else ""
     )
     return [
@@ -112,14 +112,14 @@ def wrap_notes(lines: Sequence[str]) -> list[str]:
     return [part for line in lines for part in textwrap.wrap(line, _NOTE_LETTERS, break_long_words=False)]
 
 
-def _describe_too_noisy(above: Fraction) -> str:
+def _too_noisy_phrase(above: Fraction) -> str:
     limit = f"{format_percent(above)} of the number" if above <= 1 else f"{format_exact(above)} times the number"
     return f"too noisy to rely on: ± is more than {limit}"
 
 
-def explain_mark(above: Fraction) -> str:
+def too_noisy_mark_note(above: Fraction) -> str:
     """Explain the mark of a number that is too noisy."""
-    return f"{MARK} {_describe_too_noisy(above)}"
+    return f"{MARK} {_too_noisy_phrase(above)}"
 
 
 _MAX_BARS = 200
@@ -127,14 +127,14 @@ _STEP, _PAGE = 20, 800
 """Pixels of one bar, and of all bars together; more bars are thinner."""
 
 
-def bar_chart(columns: Sequence[ChartData]) -> Any:
+def altair_bar_chart(columns: Sequence[ChartData]) -> Any:
     """Return bars with their intervals, one panel per column."""
-    return _bar_chart(columns, _altair())
+    return _bar_chart(columns, _import_altair())
 
 
-def line_chart(lines: Sequence[ChartData], kind: str) -> Any:
+def altair_line_chart(lines: Sequence[ChartData], axis_type: str) -> Any:
     """Return one named line per series with a band for its intervals, over dates or numbers (Vega's T or Q)."""
-    return _line_chart(lines, kind, _altair())
+    return _line_chart(lines, axis_type, _import_altair())
 
 
 def _line_chart(lines: Sequence[ChartData], axis_type: str, altair: Any) -> Any:
@@ -161,7 +161,7 @@ def _line_chart(lines: Sequence[ChartData], axis_type: str, altair: Any) -> Any:
     )
 
 
-def _altair() -> Any:
+def _import_altair() -> Any:
     try:
         import altair
     except ImportError:
@@ -178,7 +178,7 @@ def _bar_chart(columns: Sequence[ChartData], altair: Any) -> Any:
         raise InvalidParameter("answer", "no numbers", "a table with at least one column of numbers and one row")
     first_labels = columns[0].labels
     charts = [
-        _bars(column, altair, labelled=not index or column.labels != first_labels)
+        _bar_panel(column, altair, labelled=not index or column.labels != first_labels)
         for index, column in enumerate(columns)
     ]
     return (
@@ -188,7 +188,7 @@ def _bar_chart(columns: Sequence[ChartData], altair: Any) -> Any:
     )
 
 
-def _bars(data: ChartData, altair: Any, *, labelled: bool) -> Any:
+def _bar_panel(data: ChartData, altair: Any, *, labelled: bool) -> Any:
     """Draw one panel, with a row for every row of the answer, also without a number, so that panels align."""
     count = min(len(data.values), _MAX_BARS)
     row_height = min(_STEP, _PAGE / count)
@@ -197,9 +197,9 @@ def _bars(data: ChartData, altair: Any, *, labelled: bool) -> Any:
         for row, value, interval in zip(range(count), data.values, data.intervals, strict=False)
     ]
     base = altair.Chart(
-        altair.Data(values=rows), title=_title(data, count, altair), width=280, height=row_height * count
+        altair.Data(values=rows), title=_panel_title(data, count, altair), width=280, height=row_height * count
     )
-    axis = altair.Axis(**_axis(data, count), **({} if labelled else _BARE))
+    axis = altair.Axis(**_label_axis_settings(data, count), **({} if labelled else _BARE))
     y_axis = altair.Y("row:O", scale=altair.Scale(domain=list(range(count))), axis=axis)
     x_axis = altair.X("value:Q", title=None, axis=altair.Axis(labelOverlap=True, labelSeparation=8))
     bars = base.mark_bar(color=VEGA_BAR, size=0.7 * row_height).encode(y=y_axis, x=x_axis)
@@ -212,7 +212,7 @@ def _bars(data: ChartData, altair: Any, *, labelled: bool) -> Any:
     return altair.layer(bars, whiskers, *whisker_ends)
 
 
-def _axis(data: ChartData, count: int) -> dict[str, Any]:
+def _label_axis_settings(data: ChartData, count: int) -> dict[str, Any]:
     """Return the axis settings: labels beside the bars, their title above, where it overlaps none of them."""
     return {
         "labelExpr": f"{json.dumps(data.labels[:count])}[datum.value]",
@@ -231,7 +231,7 @@ _BARE = {"labels": False, "ticks": False, "domain": False, "titleOpacity": 0}
 """An invisible axis of the same height, so that the titles of all panels align."""
 
 
-def _title(data: ChartData, count: int, altair: Any) -> Any:
+def _panel_title(data: ChartData, count: int, altair: Any) -> Any:
     subtitle = f"the first {count} of {len(data.values):,} rows" if count < len(data.values) else ""
     return altair.TitleParams(data.name, subtitle=subtitle, anchor="middle", offset=12)
 

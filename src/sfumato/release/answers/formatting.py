@@ -18,23 +18,27 @@ _MAX_DIGITS = 300
 _YEARS = (1000, 2999)
 """Numbers whose possible range lies between these are written like years: 1985, not 1,985."""
 
-Point = Callable[[str], str]
+DigitFormat = Callable[[str], str]
 """Formats the digits of a number for display."""
 
 
-def with_separators(digits: str) -> str:
+def keep_separators(digits: str) -> str:
     """Return the digits unchanged, with thousands separators."""
     return digits
 
 
-def without_separators(digits: str) -> str:
+def remove_separators(digits: str) -> str:
     """Remove thousands separators."""
     return digits.replace(",", "")
 
 
-def digit_format(possible: tuple[float, float] | None) -> Point:
+def separator_format(possible_range: tuple[float, float] | None) -> DigitFormat:
     """Choose the digit format of a column, from the range of its possible values."""
-    return without_separators if possible and _YEARS[0] <= possible[0] and possible[1] <= _YEARS[1] else with_separators
+    return (
+        remove_separators
+        if possible_range and _YEARS[0] <= possible_range[0] and possible_range[1] <= _YEARS[1]
+        else keep_separators
+    )
 
 
 def key_text(value: Any) -> str:
@@ -43,29 +47,33 @@ def key_text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, dt.datetime) and not value.second and not value.microsecond:
         return value.strftime("%Y-%m-%d %H:%M")
-    return file_text(value)
+    return format_for_file(value)
 
 
-def file_text(value: Any) -> str:
+def format_for_file(value: Any) -> str:
     """Format an exact value for files."""
     if value is None:
         return "NULL"
     return repr(value).removesuffix(".0") if isinstance(value, float) else escape_unprintable(str(value))
 
 
-def cell(value: Any, interval: Interval, point: Point = with_separators) -> str:
+def format_with_half_width(value: Any, interval: Interval, format_digits: DigitFormat = keep_separators) -> str:
     """Format a number with ± its half-width; that of an integer is rounded up to an integer."""
     if value is None or isinstance(value, bool) or not isinstance(value, (int, float)) or interval is None:
         return key_text(value)
     if not all(map(math.isfinite, interval)):
-        return f"{point(_significant_digits(value, abs(value)))} ± ∞"  # divided by a number that may be zero, say
+        return (
+            f"{format_digits(_significant_digits(value, abs(value)))} ± ∞"  # divided by a number that may be zero, say
+        )
     low, high = interval
     half_width = max(value - low, high - value)
     if isinstance(value, int):
         half_width = round_half_width_up(half_width)
     if half_width > 0:
-        return f"{point(_significant_digits(value, half_width))} ± {_significant_digits(half_width, half_width)}"
-    return point(_significant_digits(value, 0)) if isinstance(value, int) else key_text(value)
+        return (
+            f"{format_digits(_significant_digits(value, half_width))} ± {_significant_digits(half_width, half_width)}"
+        )
+    return format_digits(_significant_digits(value, 0)) if isinstance(value, int) else key_text(value)
 
 
 def round_half_width_up(half: float) -> int:
@@ -73,14 +81,15 @@ def round_half_width_up(half: float) -> int:
     return math.ceil(half * (1 - 1e-12))
 
 
-def between(value: Any, interval: Interval, point: Point = with_separators) -> str:
+def format_with_ends(value: Any, interval: Interval, format_digits: DigitFormat = keep_separators) -> str:
     """Format a number with both ends of its interval, which may be at different distances."""
     if interval is None or not all(map(math.isfinite, interval)):
-        return point(short(value))
-    return f"{point(short(value))} in [{point(short(interval[0]))}, {point(short(interval[1]))}]"
+        return format_digits(format_six_digits(value))
+    number, low, high = (format_digits(format_six_digits(part)) for part in (value, *interval))
+    return f"{number} in [{low}, {high}]"
 
 
-def short(value: Any) -> str:
+def format_six_digits(value: Any) -> str:
     """Format a number whose error is known in ranks alone: six digits, or all before the point."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 1e-4 < abs(value) < 1e15:
         return key_text(value)
@@ -88,20 +97,22 @@ def short(value: Any) -> str:
     return f"{value:,.{digits}f}".rstrip("0").rstrip(".") if digits else f"{value:,.0f}"
 
 
-def short_width(width: float) -> str:
+def format_half_width(width: float) -> str:
     """Format a half-width with two digits, or all before the point."""
     return _significant_digits(float(width), width)
 
 
-def bounded(value: Any, interval: tuple[float, float], point: Point = with_separators) -> str:
+def format_bounds_and_estimate(
+    value: Any, interval: tuple[float, float], format_digits: DigitFormat = keep_separators
+) -> str:
     """Format bounds with a model's estimate between them."""
     low, high = round_outward(interval)
     half_width = max(value - low, high - value)
     ends = (
-        ("−∞" if end < 0 else "∞") if math.isinf(end) else point(_significant_digits(end, half_width))
+        ("−∞" if end < 0 else "∞") if math.isinf(end) else format_digits(_significant_digits(end, half_width))
         for end in (low, high)
     )
-    return f"{' to '.join(ends)}, perhaps {point(_significant_digits(value, half_width))}"
+    return f"{' to '.join(ends)}, perhaps {format_digits(_significant_digits(value, half_width))}"
 
 
 def _significant_digits(value: float, error: float) -> str:
@@ -127,7 +138,7 @@ def round_outward(interval: tuple[float, float]) -> tuple[float, float]:
     return rounded if rounded[0] <= low and rounded[1] >= high else interval
 
 
-def bars(data: ChartData, width: int) -> str:
+def draw_text_bars(data: ChartData, width: int) -> str:
     """Draw one line per row: its label, its bar from zero, its number."""
     if type(width) is not int or width < 8:
         raise InvalidParameter("width", width, "a whole number of at least 8 characters")

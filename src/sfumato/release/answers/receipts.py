@@ -106,7 +106,7 @@ class Receipt:
         return {**terms, "preview": PREVIEW_NOTE} if self.is_preview else terms
 
     @property
-    def _coverage(self) -> str:
+    def _coverage_phrase(self) -> str:
         scope = "all together cover" if self.joint else "each covers"
         errors = "the noise and the sampling" if self.sample else "the noise"
         return f"{scope} {errors} with {format_percent(self.confidence)} confidence"
@@ -118,7 +118,7 @@ class Receipt:
         return ", bought before: free" if self.free else ""
 
     @property
-    def _lifetime(self) -> str:
+    def _lifetime_or_periods(self) -> str:
         return self.periods or "for life"
 
     @property
@@ -127,7 +127,7 @@ class Receipt:
         return f"{label}, in the period with the least" if self.periods else label
 
     @property
-    def _amendments(self) -> str:
+    def _epsilon_changes_phrase(self) -> str:
         if len(self.epsilons) < 2:
             return ""
         return (
@@ -160,11 +160,12 @@ class Receipt:
             *(("warning", reason) for reason in self.weak),
             (
                 "the account",
-                f"{self._remaining_label}: {self.remaining}; {self.account} {self._lifetime}{self._amendments}",
+                f"{self._remaining_label}: {self.remaining}; "
+                f"{self.account} {self._lifetime_or_periods}{self._epsilon_changes_phrase}",
             ),
             *([("promised", self.promise)] if self.promise else []),
             ("noise", "; ".join(dict.fromkeys(self.mechanisms))),
-            *([("ranges", self._coverage)] if self.confidence else []),
+            *([("ranges", self._coverage_phrase)] if self.confidence else []),
             *([("sample", f"a secret {self.sample} of the units; numbers are scaled to all")] if self.sample else []),
             ("limits", f"{self.limits} ({self.strategy})"),
             ("bounds", "; ".join(self.bounds) or "none needed"),

@@ -50,22 +50,24 @@ def parse_sampled_fraction(sample_of: Number, size: int | None) -> Fraction:
     return size / fraction_or_size
 
 
-def half_widths(
+def sampling_half_widths(
     query: Query,
     values: Mapping[str, Sequence[Any]],
     intervals: Mapping[str, Sequence[Interval]],
     *,
-    rows: int,
-    share: Fraction,
+    max_rows_per_unit: int,
+    sampled_share: Fraction,
     confidence: Number,
 ) -> dict[str, tuple[float | None, ...]]:
-    """Return the sampling half-widths of every count or mean; at most ``rows`` rows of a unit count in a group."""
+    """Return the sampling half-widths of every count or mean; at most ``max_rows_per_unit`` rows of a unit count in a
+    group.
+    """
     coverage = float(exact(confidence, "confidence", CONFIDENCE))
-    spread = NormalDist().inv_cdf((1 + coverage) / 2) * math.sqrt(float(1 - share))
-    measures = _plain_measures(query)
+    spread = NormalDist().inv_cdf((1 + coverage) / 2) * math.sqrt(float(1 - sampled_share))
+    measures = _measures_shown_alone(query)
     widths: dict[str, tuple[float | None, ...]] = {}
     for name, measure in measures.items():
-        rows_per_unit = 1 if measure.once_per_unit else rows
+        rows_per_unit = 1 if measure.once_per_unit else max_rows_per_unit
         if isinstance(measure, Count):
             widths[name] = tuple(
                 spread * math.sqrt(rows_per_unit * count) for count in _nonnegative_ends(intervals[name], 1)
@@ -74,13 +76,13 @@ def half_widths(
             count_column = next((column for column, request in measures.items() if request == measure.rows), None)
             if count_column is not None:
                 least_counts = _nonnegative_ends(intervals[count_column], 0)
-                widths[name] = _bound_means(
+                widths[name] = _bound_mean_half_widths(
                     measure, values[name], intervals[name], least_counts, spread * math.sqrt(rows_per_unit)
                 )
     return widths
 
 
-def _plain_measures(query: Query) -> dict[str, AggregateRequest]:
+def _measures_shown_alone(query: Query) -> dict[str, AggregateRequest]:
     """Return the output columns that are a measure and nothing else."""
     if query.outer:
         return {}
@@ -95,7 +97,7 @@ def _nonnegative_ends(intervals: Sequence[Interval], end_index: int) -> list[flo
     return [0.0 if interval is None else max(0.0, interval[end_index]) for interval in intervals]
 
 
-def _bound_means(
+def _bound_mean_half_widths(
     measure: Mean, values: Sequence[Any], intervals: Sequence[Interval], counts: Sequence[float], spread: float
 ) -> tuple[float | None, ...]:
     """Bound the half-widths of means; None where the group may be empty."""

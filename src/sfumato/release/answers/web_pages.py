@@ -73,7 +73,7 @@ class HtmlPage:
     @property
     def html(self) -> str:
         """The HTML text of the page."""
-        head = f"{escape(self.title)}</title><style>{_STYLE}</style>"
+        head = f"{escape_html(self.title)}</title><style>{_STYLE}</style>"
         return f"{_BEGINNING}{head}</head>\n<body>\n{self.body}\n</body></html>\n"
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -103,41 +103,41 @@ def loads_nothing(text: str) -> bool:
     return text.startswith(_BEGINNING) and not _ELSEWHERE.search(text, len(_BEGINNING))
 
 
-def escape(text: str) -> str:
+def escape_html(text: str) -> str:
     """Escape a text for HTML."""
     return html.escape(escape_unprintable(text))
 
 
-def paragraph(text: str, kind: str = "") -> str:
+def paragraph(text: str, css_class: str = "") -> str:
     """Render a paragraph of plain text."""
-    return f"<p{f' class={chr(34)}{kind}{chr(34)}' if kind else ''}>{_keep_numbers_together(text)}</p>"
+    return f"<p{f' class={chr(34)}{css_class}{chr(34)}' if css_class else ''}>{_keep_numbers_together(text)}</p>"
 
 
 def _keep_numbers_together(text: str) -> str:
     """Escape a text so that no line breaks between a Greek letter and its number, or within a small number."""
-    unbroken_numbers = re.sub(r"[0-9.]+e-[0-9]+", r"<span class=number>\g<0></span>", escape(text))
+    unbroken_numbers = re.sub(r"[0-9.]+e-[0-9]+", r"<span class=number>\g<0></span>", escape_html(text))
     return re.sub(r"([εδ]) = ", "\\1\u00a0=\u00a0", unbroken_numbers)
 
 
 def bullet_list(texts: Iterable[str], ordered: bool = False) -> str:
     """Render a list of plain texts."""
     tag = "ol" if ordered else "ul"
-    return f"<{tag}>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</{tag}>"
+    return f"<{tag}>{''.join(f'<li>{escape_html(text)}</li>' for text in texts)}</{tag}>"
 
 
-def block(text: str) -> str:
+def preformatted_block(text: str) -> str:
     """Render preformatted text."""
-    return f"<pre>{'&#10;'.join(escape(line) for line in text.splitlines())}</pre>"
+    return f"<pre>{'&#10;'.join(escape_html(line) for line in text.splitlines())}</pre>"
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[bool] = ()) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], numeric_flags: Sequence[bool] = ()) -> str:
     """Render a table of plain texts, numeric columns right-aligned; it scrolls where it is too wide."""
-    is_numeric = [*numbers, *[False] * (len(head) - len(numbers))]
+    is_numeric = [*numeric_flags, *[False] * (len(head) - len(numeric_flags))]
 
     def render_row(tag: str, cells: Sequence[str]) -> str:
         aligned_cells = zip(cells, is_numeric, strict=True)
         cells_html = "".join(
-            f"<{tag}{' class=number' if number else ''}>{escape(cell)}</{tag}>" for cell, number in aligned_cells
+            f"<{tag}{' class=number' if number else ''}>{escape_html(cell)}</{tag}>" for cell, number in aligned_cells
         )
         return f"<tr>{cells_html}</tr>"
 
@@ -147,13 +147,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[
 
 def figure(picture: Picture, caption: str = "") -> str:
     """Render a picture, which scrolls on a narrow screen so that its text stays readable."""
-    caption_html = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    caption_html = f"<figcaption>{escape_html(caption)}</figcaption>" if caption else ""
     return f'<figure><div class="picture">{picture.svg}</div>{caption_html}</figure>'
 
 
-def facts(labelled: Iterable[tuple[str, str]]) -> str:
+def fact_boxes(facts_and_labels: Iterable[tuple[str, str]]) -> str:
     """Render key facts: a few words each, with a label."""
     facts_html = "".join(
-        f"<div><b>{_keep_numbers_together(fact)}</b><span>{escape(label)}</span></div>" for fact, label in labelled
+        f"<div><b>{_keep_numbers_together(fact)}</b><span>{escape_html(label)}</span></div>"
+        for fact, label in facts_and_labels
     )
     return f'<div class="facts">{facts_html}</div>'

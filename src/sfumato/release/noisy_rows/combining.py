@@ -21,27 +21,27 @@ from sfumato.plan.noisy_rows import (
     selects_by_noise,
 )
 from sfumato.plan.values.expressions import Expression, NoisyColumn, Reference
-from sfumato.release.noisy_rows.finishing import Finished, apply_outer, with_intervals
+from sfumato.release.noisy_rows.finishing import FinishedRows, apply_outer_select, with_intervals
 from sfumato.release.noisy_rows.noisy_columns import (
     Evaluated,
     ExactColumn,
     TruthColumn,
+    as_numbers,
     confidence_statements,
     evaluate_on,
     null_mask,
-    numbers,
-    objects,
-    over_rows,
+    object_array,
+    statements_over_rows,
     with_statements,
 )
-from sfumato.release.noisy_rows.row_selection import NO_ROW, ranks, refine, stack_columns, take_rows
-from sfumato.release.noisy_rows.row_totals import Places, Presence, group_codes
+from sfumato.release.noisy_rows.row_selection import NO_ROW, dense_sort_ranks, refine_codes, stack_columns, take_rows
+from sfumato.release.noisy_rows.row_totals import Places, Presence, group_codes_and_rows
 
-SourceRows = Callable[[int], Finished]
+SourceRows = Callable[[int], FinishedRows]
 """The finished rows of one query, with intervals of which so many hold at once."""
 
 
-def finish_combined(combined: CombinedRows, sources: Sequence[SourceRows], *, joint: bool) -> Finished:
+def finish_combined(combined: CombinedRows, sources: Sequence[SourceRows], *, joint: bool) -> FinishedRows:
     """Compute the answer of a SELECT over the noisy rows of several queries."""
     cached = [cache(source) for source in sources]
     is_selecting = (
@@ -53,17 +53,17 @@ def finish_combined(combined: CombinedRows, sources: Sequence[SourceRows], *, jo
     return with_intervals(finished_for, joint=joint or is_selecting, combined=True)
 
 
-def evaluate_relation(relation: NoisyRelation, sources: Sequence[Finished]) -> Finished:
+def evaluate_relation(relation: NoisyRelation, sources: Sequence[FinishedRows]) -> FinishedRows:
     """Return the rows of a relation; those that are not shown come last."""
     match relation:
         case NoisySource(index):
             return sources[index]
         case NoisySelect(below, select):
-            return apply_outer(select, evaluate_relation(below, sources))
+            return apply_outer_select(select, evaluate_relation(below, sources))
         case NoisyJoin(left, right):
             return _join(relation, evaluate_relation(left, sources), evaluate_relation(right, sources))
         case NoisyUnion(members, distinct):
-            united = _unite([evaluate_relation(member, sources) for member in members])
+            united = _stack_relations([evaluate_relation(member, sources) for member in members])
             return _without_duplicates(united) if distinct else united
         case WithScalars(below, scalars):
             return _with_scalars(
@@ -71,9 +71,9 @@ def evaluate_relation(relation: NoisyRelation, sources: Sequence[Finished]) -> F
             )
 
 
-def _join(join: NoisyJoin, left: Finished, right: Finished) -> Finished:
+def _join(join: NoisyJoin, left: FinishedRows, right: FinishedRows) -> FinishedRows:
     """Join the shown rows of two relations, in the order of the left and then of the right."""
-    left_codes, right_codes = _pair_codes(join, left, right)
+    left_codes, right_codes = _join_key_codes(join, left, right)
     order = np.argsort(right_codes, kind="stable")
     sorted_codes = right_codes[order]
     first = np.searchsorted(sorted_codes, left_codes, side="left")
@@ -97,27 +97,29 @@ def _join(join: NoisyJoin, left: Finished, right: Finished) -> Finished:
         )
     columns = (*_take_columns(left, left_rows), *_take_columns(right, right_rows))
     count = len(left_rows)
-    return Finished(columns, np.arange(count), np.ones(count, bool), left.statements | right.statements)
+    return FinishedRows(columns, np.arange(count), np.ones(count, bool), left.statements | right.statements)
 
 
-def _take_columns(rows: Finished, indices: Places) -> tuple[Evaluated, ...]:
+def _take_columns(rows: FinishedRows, indices: Places) -> tuple[Evaluated, ...]:
     """Return the shown rows with these positions; −1 is NULL."""
     if not len(rows.shown):
-        return tuple(take_rows(column, np.full(len(indices), NO_ROW)) for column in _with_one_row(rows.columns))
+        return tuple(
+            take_rows(column, np.full(len(indices), NO_ROW)) for column in _with_one_row_if_empty(rows.columns)
+        )
     chosen = np.where(indices >= 0, rows.shown[indices], NO_ROW)
     return tuple(take_rows(column, chosen) for column in rows.columns)
 
 
-def _with_one_row(columns: Sequence[Evaluated]) -> list[Evaluated]:
+def _with_one_row_if_empty(columns: Sequence[Evaluated]) -> list[Evaluated]:
     """Return columns that can be indexed, also where no group was found."""
-    return [column if _length(column) else ExactColumn(objects([None])) for column in columns]
+    return [column if _row_count(column) else ExactColumn(object_array([None])) for column in columns]
 
 
-def _length(column: Evaluated) -> int:
+def _row_count(column: Evaluated) -> int:
     return len(column.true if isinstance(column, TruthColumn) else column.value)
 
 
-def _pair_codes(join: NoisyJoin, left: Finished, right: Finished) -> tuple[Places, Places]:
+def _join_key_codes(join: NoisyJoin, left: FinishedRows, right: FinishedRows) -> tuple[Places, Places]:
     """Number the key values of both sides, equal ones alike; where one of the right is NULL, it has no number of the
     left.
     """
@@ -125,24 +127,24 @@ def _pair_codes(join: NoisyJoin, left: Finished, right: Finished) -> tuple[Place
     codes, is_null = np.zeros(count, np.intp), np.zeros(count, bool)
     for pair in join.pairs:
         sides = [_join_key_values(expression, side) for expression, side in zip(pair, (left, right), strict=True)]
-        both = ExactColumn(objects([_comparable(value) for side in sides for value in side]))
-        codes = refine(codes, ranks(both, descending=False, nulls_first=False))
+        both = ExactColumn(object_array([_fraction_as_float(value) for side in sides for value in side]))
+        codes = refine_codes(codes, dense_sort_ranks(both, descending=False, nulls_first=False))
         is_null |= null_mask(both)
     return codes[:split], np.where(is_null, NO_ROW, codes)[split:]
 
 
-def _join_key_values(expression: Expression, rows: Finished) -> list[object]:
+def _join_key_values(expression: Expression, rows: FinishedRows) -> list[object]:
     names: dict[Reference, Evaluated] = {NoisyColumn(index): column for index, column in enumerate(rows.columns)}
-    column = evaluate_on(expression, names, _length(rows.columns[0]))
+    column = evaluate_on(expression, names, _row_count(rows.columns[0]))
     if isinstance(column, ExactColumn):
         values = column.value
     else:
-        numeric = numbers(column).value
-        values = objects([None if np.isnan(value) else value for value in numeric.tolist()])
+        numeric = as_numbers(column).value
+        values = object_array([None if np.isnan(value) else value for value in numeric.tolist()])
     return list(values[rows.shown])
 
 
-def _comparable(value: object) -> object:
+def _fraction_as_float(value: object) -> object:
     """Return a number that is not whole as a float, so that 0.5 of one side equals 1/2 of the other.
 
     Whole numbers stay as they are: beyond 2^53 a float would make two keys one.
@@ -152,43 +154,43 @@ def _comparable(value: object) -> object:
     return float(value) if hasattr(value, "__float__") else value
 
 
-def _unite(members: Sequence[Finished]) -> Finished:
+def _stack_relations(members: Sequence[FinishedRows]) -> FinishedRows:
     """Put the rows of several relations one below the other: shown rows first, member by member."""
-    widths = [_length(member.columns[0]) for member in members]
+    widths = [_row_count(member.columns[0]) for member in members]
     starts = np.cumsum([0, *widths[:-1]])
     columns = tuple(
         stack_columns([member.columns[index] for member in members]) for index in range(len(members[0].columns))
     )
     shown = np.concatenate([member.shown + start for member, start in zip(members, starts, strict=True)])
     sure = np.concatenate([member.sure for member in members])
-    return Finished(columns, shown, sure, frozenset().union(*(member.statements for member in members)))
+    return FinishedRows(columns, shown, sure, frozenset().union(*(member.statements for member in members)))
 
 
-def _without_duplicates(rows: Finished) -> Finished:
+def _without_duplicates(rows: FinishedRows) -> FinishedRows:
     """Keep the first of several shown rows that are equal in every column.
 
     Noisy numbers are compared as they are released. So where rows agree in all their exact columns, noise has decided
     how many of them are shown, and the ranges of all rows must hold at once.
     """
     everywhere = Presence.everywhere(len(rows.sure))
-    codes, _ = group_codes(rows.columns, everywhere)
+    codes, _ = group_codes_and_rows(rows.columns, everywhere)
     first_of_equal = np.unique(codes[rows.shown], return_index=True)[1]
     shown = rows.shown[np.sort(first_of_equal)]
     exact = [column for column in rows.columns if isinstance(column, ExactColumn) and not column.chosen_by_noise]
     if len(exact) == len(rows.columns):
         return replace(rows, shown=shown)
-    exact_codes, _ = group_codes(exact, everywhere)
+    exact_codes, _ = group_codes_and_rows(exact, everywhere)
     sure = rows.sure & (np.bincount(exact_codes)[exact_codes] == 1)
-    return Finished(rows.columns, shown, sure, rows.statements | confidence_statements(*rows.columns))
+    return FinishedRows(rows.columns, shown, sure, rows.statements | confidence_statements(*rows.columns))
 
 
-def _with_scalars(rows: Finished, scalars: Sequence[Finished]) -> Finished:
+def _with_scalars(rows: FinishedRows, scalars: Sequence[FinishedRows]) -> FinishedRows:
     """Add a column for each scalar subquery: its first row, or NULL where it has none."""
     count = len(rows.sure)
     added = []
     for scalar in scalars:
         position = int(scalar.shown[0]) if len(scalar.shown) else NO_ROW
-        column = _with_one_row(scalar.columns)[0]
+        column = _with_one_row_if_empty(scalar.columns)[0]
         taken = take_rows(column, np.full(count, position))
-        added.append(with_statements(taken, over_rows(scalar.statements)))
+        added.append(with_statements(taken, statements_over_rows(scalar.statements)))
     return replace(rows, columns=(*rows.columns, *added))

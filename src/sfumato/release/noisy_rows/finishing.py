@@ -41,20 +41,26 @@ from sfumato.release.noisy_rows.noisy_columns import (
     ExactColumn,
     LinearColumn,
     NumberColumn,
+    as_numbers,
+    as_truths,
     confidence_statements,
     count_statements,
     evaluate_on,
-    numbers,
-    objects,
-    truths,
+    object_array,
 )
-from sfumato.release.noisy_rows.row_selection import ranks, take_rows
-from sfumato.release.noisy_rows.row_totals import Places, Presence, correlation_or_slope, group_codes, row_total
-from sfumato.release.noisy_rows.window_functions import window
+from sfumato.release.noisy_rows.row_selection import dense_sort_ranks, take_rows
+from sfumato.release.noisy_rows.row_totals import (
+    Places,
+    Presence,
+    aggregate_groups,
+    correlation_or_slope,
+    group_codes_and_rows,
+)
+from sfumato.release.noisy_rows.window_functions import evaluate_window
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedRows:
     """The answer's columns over all rows, and the indices of the shown rows in output order."""
 
     columns: tuple[Evaluated, ...]
@@ -70,7 +76,7 @@ Estimated = Callable[[int], Sequence[GroupEstimate]]
 """Estimates every measure, with intervals that hold for so many noise draws at once."""
 
 
-def jointly_held_ranges(query: Query, max_groups: Callable[[], int], joint: bool) -> int:
+def count_jointly_held_ranges(query: Query, max_groups: Callable[[], int], joint: bool) -> int:
     """Return the number of ranges that must hold jointly for one range of the answer to hold.
 
     The number of groups is asked for only if it matters: some questions refuse to tell it.
@@ -82,7 +88,7 @@ def jointly_held_ranges(query: Query, max_groups: Callable[[], int], joint: bool
 
 def finish(
     query: Query, rows: AnswerRows, estimated: Estimated, *, joint: bool, candidates: int | None = None
-) -> Finished:
+) -> FinishedRows:
     """Compute the answer's columns over all rows, and select the rows to show.
 
     An interval holds for its own cell, which may rely on several statements about noise; or for all cells of the
@@ -96,24 +102,24 @@ def finish(
 
 def finish_with_draws(
     query: Query, rows: AnswerRows, estimated: Estimated, draws: int, candidates: int | None = None
-) -> Finished:
+) -> FinishedRows:
     """Finish the rows with intervals of which so many hold at once; linear columns stay linear."""
     row_count = len(rows.keys) if candidates is None else candidates
     columns: dict[Reference, Evaluated] = {}
     for index in range(rows.width):
-        columns[Key(index)] = ExactColumn(objects([key[index] for key in rows.keys]))
+        columns[Key(index)] = ExactColumn(object_array([key[index] for key in rows.keys]))
     for index, is_summed_over in enumerate(rows.summed_over.T):
-        columns[GroupingFlag(index)] = ExactColumn(objects(is_summed_over.astype(int).tolist()))
+        columns[GroupingFlag(index)] = ExactColumn(object_array(is_summed_over.astype(int).tolist()))
     noises = [measure.noises for measure in query.plan.measures]
     for index, estimate in enumerate(estimated(draws)):
         columns[Result(index)] = _estimate_column(estimate, ConfidenceStatement.about(row_count, noises[index]), draws)
     finished_rows = _finish_rows(query.finish, columns, Presence.everywhere(len(rows.keys)))
     for outer in query.outer:
-        finished_rows = apply_outer(outer, finished_rows)
+        finished_rows = apply_outer_select(outer, finished_rows)
     return finished_rows
 
 
-def with_intervals(finished_for: Callable[[int], Finished], *, joint: bool, combined: bool) -> Finished:
+def with_intervals(finished_for: Callable[[int], FinishedRows], *, joint: bool, combined: bool) -> FinishedRows:
     """Return the rows with intervals that rely on as many statements as each cell needs, or as all cells together do.
 
     ``finished_for`` finishes the rows with intervals of which so many hold at once; the numbers are the same.
@@ -129,9 +135,9 @@ def with_intervals(finished_for: Callable[[int], Finished], *, joint: bool, comb
     return _with_column_ranges(first, columns)
 
 
-def _with_column_ranges(finished: Finished, columns: Sequence[Evaluated]) -> Finished:
-    ranged = tuple(numbers(column) if isinstance(column, LinearColumn) else column for column in columns)
-    return Finished(ranged, finished.shown, finished.sure, finished.statements)
+def _with_column_ranges(finished: FinishedRows, columns: Sequence[Evaluated]) -> FinishedRows:
+    ranged = tuple(as_numbers(column) if isinstance(column, LinearColumn) else column for column in columns)
+    return FinishedRows(ranged, finished.shown, finished.sure, finished.statements)
 
 
 def _estimate_column(estimate: GroupEstimate, statement: ConfidenceStatement, draws: int) -> Evaluated:
@@ -142,7 +148,7 @@ def _estimate_column(estimate: GroupEstimate, statement: ConfidenceStatement, dr
     if estimate.labels is None:
         return NumberColumn(estimate.value, estimate.low, estimate.high, frozenset([statement]))
     return ExactColumn(
-        objects([estimate.labels[label_index] for label_index in estimate.value.astype(int).tolist()]),
+        object_array([estimate.labels[label_index] for label_index in estimate.value.astype(int).tolist()]),
         chosen_by_noise=True,
     )
 
@@ -169,32 +175,32 @@ def count_noises_behind_answer(query: Query, rows: int) -> int:
     return rows * (sum(reference.noises for reference in references if isinstance(reference, Result)) + len(totals))
 
 
-def _finish_rows(query: Finish, columns: dict[Reference, Evaluated], present: Presence) -> Finished:
+def _finish_rows(query: Finish, columns: dict[Reference, Evaluated], present: Presence) -> FinishedRows:
     """Apply HAVING, then windows, QUALIFY, output columns, ORDER BY and LIMIT, to rows in their order."""
     count = len(present.present)
     if query.having is not None:
-        present = present.where(truths(evaluate_on(query.having, columns, count)))
+        present = present.where(as_truths(evaluate_on(query.having, columns, count)))
     names = columns | {
-        WindowResult(index): window(over, lambda expression: evaluate_on(expression, columns, count), present)
+        WindowResult(index): evaluate_window(over, lambda expression: evaluate_on(expression, columns, count), present)
         for index, over in enumerate(query.windows)
     }
     if query.qualify is not None:
-        present = present.where(truths(evaluate_on(query.qualify, names, count)))
+        present = present.where(as_truths(evaluate_on(query.qualify, names, count)))
     outputs = tuple(evaluate_on(output.expression, names, count) for output in query.outputs)
     shown_rows: Places = np.flatnonzero(present.present)
     order_columns = [evaluate_on(order.expression, names, count) for order in query.order]
     for order, column in reversed(list(zip(query.order, order_columns, strict=True))):
-        order_ranks = ranks(column, order.descending, order.nulls_first)
+        order_ranks = dense_sort_ranks(column, order.descending, order.nulls_first)
         shown_rows = shown_rows[np.argsort(order_ranks[shown_rows], kind="stable")]
     if query.limit is None and not query.offset:
-        return Finished(outputs, shown_rows, present.sure, present.statements)
+        return FinishedRows(outputs, shown_rows, present.sure, present.statements)
     end = None if query.limit is None else query.offset + query.limit
     is_certain = bool(present.sure.all()) and not any(noise_count(order.expression) for order in query.order)
     statements = present.statements | confidence_statements(*order_columns)
-    return Finished(outputs, shown_rows[query.offset : end], np.full(count, is_certain), statements)
+    return FinishedRows(outputs, shown_rows[query.offset : end], np.full(count, is_certain), statements)
 
 
-def apply_outer(query: OuterSelect, inner: Finished) -> Finished:
+def apply_outer_select(query: OuterSelect, inner: FinishedRows) -> FinishedRows:
     """Apply an outer SELECT to the rows that the inner one shows, in their order."""
     hidden_rows = np.setdiff1d(np.arange(len(inner.sure)), inner.shown)
     order = np.concatenate([inner.shown, hidden_rows])
@@ -208,19 +214,19 @@ def apply_outer(query: OuterSelect, inner: Finished) -> Finished:
         return evaluate_on(expression, inner_columns, len(order))
 
     if query.where is not None:
-        present = present.where(truths(evaluate(query.where)))
+        present = present.where(as_truths(evaluate(query.where)))
     if not query.grouped:
         return _finish_rows(query.finish, inner_columns, present)
-    codes, group_rows = group_codes([evaluate(key) for key in query.keys], present)
+    codes, group_rows = group_codes_and_rows([evaluate(key) for key in query.keys], present)
     group_presence = present.of_groups(codes, len(group_rows)) if query.keys else Presence.everywhere(1)
     group_columns: dict[Reference, Evaluated] = {
         Key(index): take_rows(evaluate(key), group_rows) for index, key in enumerate(query.keys)
     }
     for index, aggregate in enumerate(query.totals):
-        aggregated_rows = present if aggregate.where is None else present.where(truths(evaluate(aggregate.where)))
+        aggregated_rows = present if aggregate.where is None else present.where(as_truths(evaluate(aggregate.where)))
         argument, x = (None if operand is None else evaluate(operand) for operand in (aggregate.argument, aggregate.x))
         group_columns[Result(index)] = (
-            row_total(aggregate.function, argument, aggregated_rows, codes, len(group_rows))
+            aggregate_groups(aggregate.function, argument, aggregated_rows, codes, len(group_rows))
             if argument is None or x is None
             else correlation_or_slope(aggregate.function, argument, x, aggregated_rows, codes, len(group_rows))
         )

@@ -38,17 +38,17 @@ class AnswerRows:
     rows: Places
     groups: Places
     """Pairs of a row and a group that it sums."""
-    sums: bool
+    has_sums: bool
     """Whether a row may sum several groups; otherwise rows are the groups."""
     width: int
     """The number of values of a key, also where there is no row."""
 
     @property
-    def terms(self) -> Places:
+    def groups_per_row(self) -> Places:
         """Count the groups that each row sums."""
         return np.bincount(self.rows, minlength=len(self.keys))
 
-    def summed(self, groups: Floats) -> Floats:
+    def sum_groups(self, groups: Floats) -> Floats:
         """Sum a column of groups into a column of rows."""
         return np.bincount(self.rows, weights=groups[self.groups], minlength=len(self.keys)).astype(np.float64)
 
@@ -62,7 +62,7 @@ def answer_rows(sets: Sequence[Sequence[int]], groups: Sequence[GroupKey], width
     group_indices = np.arange(len(groups))
     if not sets:
         return AnswerRows(
-            groups, np.zeros((len(groups), width), bool), group_indices, group_indices, sums=False, width=width
+            groups, np.zeros((len(groups), width), bool), group_indices, group_indices, has_sums=False, width=width
         )
     keys: list[GroupKey] = []
     rows, is_summed_over = [], []
@@ -76,7 +76,12 @@ def answer_rows(sets: Sequence[Sequence[int]], groups: Sequence[GroupKey], width
         keys += row_of_key
         is_summed_over += [np.repeat([[not grouped for grouped in is_grouped]], len(row_of_key), axis=0)]
     return AnswerRows(
-        keys, np.vstack(is_summed_over), np.concatenate(rows), np.tile(group_indices, len(sets)), sums=True, width=width
+        keys,
+        np.vstack(is_summed_over),
+        np.concatenate(rows),
+        np.tile(group_indices, len(sets)),
+        has_sums=True,
+        width=width,
     )
 
 
@@ -87,12 +92,12 @@ def one_row_per_set(sets: Sequence[Sequence[int]], groups: Sequence[GroupKey], w
     key = (None,) * width
     if not sets:
         return answer_rows((), [key], width)
-    longest_sums = all_rows.terms[all_rows.rows].reshape(len(sets), len(groups)).max(axis=1)
+    longest_sums = all_rows.groups_per_row[all_rows.rows].reshape(len(sets), len(groups)).max(axis=1)
     is_summed_over = np.array([[index not in grouping_set for index in range(width)] for grouping_set in sets], bool)
     rows = np.repeat(np.arange(len(sets)), longest_sums)
     group_indices = np.arange(len(rows)) - np.repeat(np.cumsum(longest_sums) - longest_sums, longest_sums)
     return AnswerRows(
-        [key] * len(sets), is_summed_over.reshape(len(sets), width), rows, group_indices, sums=True, width=width
+        [key] * len(sets), is_summed_over.reshape(len(sets), width), rows, group_indices, has_sums=True, width=width
     )
 
 

@@ -45,7 +45,7 @@ class NoiseForm:
         return cls(np.zeros(count + 1, np.intp), np.zeros(0, np.intp), np.zeros(0))
 
     @classmethod
-    def single(cls, noises: Places) -> NoiseForm:
+    def one_noise_each(cls, noises: Places) -> NoiseForm:
         """Return the form of numbers with one noise each."""
         return cls(np.arange(len(noises) + 1), noises, np.ones(len(noises)))
 
@@ -53,14 +53,14 @@ class NoiseForm:
         return len(self.starts) - 1
 
     @property
-    def lengths(self) -> Places:
+    def noise_counts(self) -> Places:
         """The number of noises behind each number."""
         return np.diff(self.starts)
 
     @property
-    def rows(self) -> Places:
+    def row_of_weight(self) -> Places:
         """The row of each weight."""
-        return np.repeat(np.arange(len(self)), self.lengths)
+        return np.repeat(np.arange(len(self)), self.noise_counts)
 
     def take(self, rows: Places) -> NoiseForm:
         """Return these rows; −1 is a row without noise."""
@@ -68,17 +68,17 @@ class NoiseForm:
         safe = np.where(is_row, rows, 0)
         ends = np.where(is_row, self.starts[1:][safe], 0) if len(self) else np.zeros(len(rows), np.intp)
         begins = np.where(is_row, self.starts[:-1][safe], 0) if len(self) else ends
-        return self._entries(begins, ends)
+        return self._take_entries(begins, ends)
 
-    def over_ranges(self, first: Places, end: Places) -> NoiseForm | None:
+    def sum_over_ranges(self, first: Places, end: Places) -> NoiseForm | None:
         """Return the sum of the rows from ``first`` up to ``end``, for each pair; None where that is too large."""
         begins, ends = self.starts[first], self.starts[np.maximum(first, end)]
         if int((ends - begins).sum()) > MAX_WEIGHTS:
             return None
-        entries = self._entries(begins, ends)
-        return _merge(entries.rows, entries.noises, entries.weights, len(first))
+        entries = self._take_entries(begins, ends)
+        return _sum_duplicate_weights(entries.row_of_weight, entries.noises, entries.weights, len(first))
 
-    def _entries(self, begins: Places, ends: Places) -> NoiseForm:
+    def _take_entries(self, begins: Places, ends: Places) -> NoiseForm:
         lengths = ends - begins
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.intp)
         index = np.arange(starts[-1]) + np.repeat(begins - starts[:-1], lengths)
@@ -86,25 +86,25 @@ class NoiseForm:
 
     def scaled(self, factors: Floats) -> NoiseForm:
         """Multiply each row by a number."""
-        return NoiseForm(self.starts, self.noises, self.weights * np.repeat(factors, self.lengths))
+        return NoiseForm(self.starts, self.noises, self.weights * np.repeat(factors, self.noise_counts))
 
     def plus(self, other: NoiseForm) -> NoiseForm:
         """Add another form, row by row: noises that both have are added up, or cancel."""
-        return _merge(
-            np.concatenate([self.rows, other.rows]),
+        return _sum_duplicate_weights(
+            np.concatenate([self.row_of_weight, other.row_of_weight]),
             np.concatenate([self.noises, other.noises]),
             np.concatenate([self.weights, other.weights]),
             len(self),
         )
 
-    def summed(self, codes: Places, count: int) -> NoiseForm:
+    def sum_by_group(self, codes: Places, count: int) -> NoiseForm:
         """Add up the rows of each group; a row of group −1 is in none."""
-        row_codes = codes[self.rows]
+        row_codes = codes[self.row_of_weight]
         kept = row_codes >= 0
-        return _merge(row_codes[kept], self.noises[kept], self.weights[kept], count)
+        return _sum_duplicate_weights(row_codes[kept], self.noises[kept], self.weights[kept], count)
 
 
-def _merge(rows: Places, noises: Places, weights: Floats, count: int) -> NoiseForm:
+def _sum_duplicate_weights(rows: Places, noises: Places, weights: Floats, count: int) -> NoiseForm:
     """Build a form from weights in any order: those of one row and noise are added up."""
     order = np.lexsort((noises, rows))
     rows, noises, weights = rows[order], noises[order], weights[order]
@@ -119,7 +119,7 @@ def _merge(rows: Places, noises: Places, weights: Floats, count: int) -> NoiseFo
     return NoiseForm(starts, noises, weights)
 
 
-def stack(forms: list[NoiseForm]) -> NoiseForm:
+def stack_forms(forms: list[NoiseForm]) -> NoiseForm:
     """Return the rows of several forms, one form after the other."""
     offsets = np.cumsum([0, *(len(form.weights) for form in forms[:-1])])
     starts = [form.starts[:-1] + offset for form, offset in zip(forms, offsets, strict=True)]
@@ -164,34 +164,34 @@ class IndependentNoises:
         about sums of noises, each of which fails with probability at most β(1 − β)/n (``measured``).
         """
         widths = np.zeros(len(form))
-        noisy_rows = np.flatnonzero(form.lengths)
+        noisy_rows = np.flatnonzero(form.noise_counts)
         if not len(noisy_rows):
             return widths
         first = form.starts[:-1][noisy_rows]
         block_ends = np.cumsum([count for _, count in self.blocks])
         blocks, weights = np.searchsorted(block_ends, form.noises, side="right"), np.abs(form.weights)
         is_equal = np.maximum.reduceat(weights, first) == np.minimum.reduceat(weights, first)
-        laws = self._laws[blocks]
+        laws = self._first_block_with_same_law[blocks]
         is_equal &= np.maximum.reduceat(laws, first) == np.minimum.reduceat(laws, first)
-        lengths = form.lengths[noisy_rows]
+        lengths = form.noise_counts[noisy_rows]
         equal = noisy_rows[is_equal]
-        widths[equal] = weights[first[is_equal]] * self._equal_widths(
+        widths[equal] = weights[first[is_equal]] * self._equal_noise_widths(
             blocks[first[is_equal]], lengths[is_equal], statements
         )
-        for rows in _chunks(form.lengths, noisy_rows[~is_equal]):
+        for rows in _chunk_rows_by_length(form.noise_counts, noisy_rows[~is_equal]):
             mixed = form.take(rows)
             mixed_blocks = np.searchsorted(block_ends, mixed.noises, side="right")
             widths[rows] = self._mixed_widths(mixed, mixed_blocks, statements)
         return widths
 
     @cached_property
-    def _laws(self) -> Places:
+    def _first_block_with_same_law(self) -> Places:
         """For each block, the index of the first one whose noise has the same law."""
         first_blocks: dict[AdditiveNoise | None, int] = {}
         laws = [first_blocks.setdefault(noise, index) for index, (noise, _) in enumerate(self.blocks)]
         return np.array(laws, np.intp)
 
-    def _equal_widths(self, blocks: Places, lengths: Places, statements: int) -> Floats:
+    def _equal_noise_widths(self, blocks: Places, lengths: Places, statements: int) -> Floats:
         """Return the half-widths of sums of so many noises of one law each."""
         rounded = _round_up_lengths(lengths)
         # a pair as one integer: columns of an array are compared much more slowly
@@ -205,25 +205,26 @@ class IndependentNoises:
         assert scale is not None
         if terms == 1:
             return scale.width(self.confidence, statements)
-        return scale.sum_width(terms, 1 - self._sum_miss(statements), statements)
+        return scale.sum_width(terms, 1 - self._sum_miss_probability(statements), statements)
 
-    def _sum_miss(self, statements: int) -> Fraction:
+    def _sum_miss_probability(self, statements: int) -> Fraction:
         miss = 1 - self.confidence
         return miss if statements == 1 else miss * (1 - miss)
 
     def _mixed_widths(self, form: NoiseForm, blocks: Places, statements: int) -> Floats:
         """Return the half-widths of rows with different weights or sizes of noise."""
         steps, sizes, orders, roundings = (
-            np.array(column) for column in zip(*(_noise_law(scale) for scale, _ in self.blocks), strict=True)
+            np.array(column)
+            for column in zip(*(_step_size_order_and_rounding(scale) for scale, _ in self.blocks), strict=True)
         )
         weights = np.abs(form.weights)
         padded = _PaddedForms.of(form, weights * steps[blocks], sizes[blocks], orders[blocks])
-        miss = float(self._sum_miss(statements)) / statements * (1 - 1e-12)
-        rounding = np.bincount(form.rows, weights=weights * roundings[blocks], minlength=len(form))
+        miss = float(self._sum_miss_probability(statements)) / statements * (1 - 1e-12)
+        rounding = np.bincount(form.row_of_weight, weights=weights * roundings[blocks], minlength=len(form))
         return padded.widths(miss) + rounding
 
 
-def _noise_law(scale: AdditiveNoise | None) -> tuple[float, float, int, float]:
+def _step_size_order_and_rounding(scale: AdditiveNoise | None) -> tuple[float, float, int, float]:
     """Return the value of a step, the size of the noise in steps, its order, and the rounding before noise."""
     if scale is None:
         return 0.0, 1.0, 1, 0.0
@@ -240,7 +241,7 @@ def _round_up_lengths(lengths: Places) -> Places:
     return np.asarray(np.ceil(lengths / step) * step, np.intp)
 
 
-def _chunks(lengths: Places, rows: Places) -> Iterator[Places]:
+def _chunk_rows_by_length(lengths: Places, rows: Places) -> Iterator[Places]:
     """Split rows, ordered by their lengths, into parts whose padded matrices are of moderate size."""
     rows = rows[np.argsort(lengths[rows], kind="stable")]
     while len(rows):
@@ -262,18 +263,18 @@ class _PaddedForms:
 
     @classmethod
     def of(cls, form: NoiseForm, weights: Floats, sizes: Floats, orders: Places) -> _PaddedForms:
-        order = np.lexsort((weights, sizes, orders, form.rows))
-        width = int(form.lengths.max())
-        column = np.arange(len(weights)) - np.repeat(form.starts[:-1], form.lengths)
+        order = np.lexsort((weights, sizes, orders, form.row_of_weight))
+        width = int(form.noise_counts.max())
+        column = np.arange(len(weights)) - np.repeat(form.starts[:-1], form.noise_counts)
         cells = np.zeros((3, len(form), width))
-        cells[:, form.rows, column] = weights[order], sizes[order], orders[order]
+        cells[:, form.row_of_weight, column] = weights[order], sizes[order], orders[order]
         flat = np.concatenate(list(cells), axis=1)
         one_row = flat, np.zeros(len(flat), np.intp)
         distinct, row_index = one_row if len(flat) == 1 else np.unique(flat, axis=0, return_inverse=True)
         weight_rows, size_rows, order_rows = np.split(distinct, 3, axis=1)
         return cls(weight_rows, size_rows, order_rows == 1, row_index.reshape(-1))
 
-    def widths(self, miss: float) -> Floats:
+    def widths(self, miss_probability: float) -> Floats:
         """Return the half-width of each row of the form: where noises of two kinds meet, each has half of the miss."""
         is_gaussian = ~self.is_laplace & (self.weights > 0)
         both = self.is_laplace.any(axis=1) & is_gaussian.any(axis=1)
@@ -288,7 +289,7 @@ class _PaddedForms:
                     chosen = np.where(kind[kept], self.weights[kept], 0)
                     largest_size = float(self.sizes[kept].max())
                     sizes = np.where(kind[kept], self.sizes[kept], max(largest_size, 1.0))
-                    widths[kept] += laws(chosen, sizes, miss * share)
+                    widths[kept] += laws(chosen, sizes, miss_probability * share)
         return widths[self.row_index]
 
 

@@ -27,7 +27,7 @@ from sfumato.plan.values.expressions import Call, Column, Expression, Literal, R
 from sfumato.policy import Type
 from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
 from sfumato.quick_dataclass import dataclass
-from sfumato.release.noisy_rows.noise_forms import IndependentNoises, NoiseForm, stack
+from sfumato.release.noisy_rows.noise_forms import IndependentNoises, NoiseForm, stack_forms
 
 Bools = NDArray[np.bool_]
 _SMALLEST, _LARGEST = float(SMALLEST_REAL), float(LARGEST_REAL)
@@ -56,7 +56,7 @@ ConfidenceStatements = frozenset[ConfidenceStatement]
 NONE: ConfidenceStatements = frozenset()
 
 
-def over_rows(statements: ConfidenceStatements) -> ConfidenceStatements:
+def statements_over_rows(statements: ConfidenceStatements) -> ConfidenceStatements:
     """Return the statements behind a cell that combines several rows: those about all rows."""
     return frozenset(replace(statement, per_cell=statement.total) for statement in statements)
 
@@ -146,7 +146,7 @@ class ExactColumn:
 Evaluated = NumberColumn | LinearColumn | TruthColumn | ExactColumn
 
 
-def objects(values: Sequence[Any]) -> NDArray[Any]:
+def object_array(values: Sequence[Any]) -> NDArray[Any]:
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array
@@ -157,7 +157,7 @@ def evaluate_on(expression: Expression, names: Mapping[Reference, Evaluated], co
     if isinstance(expression, Column):
         return names[expression.reference]
     if isinstance(expression, Literal):
-        return _constant(expression, count)
+        return _constant_column(expression, count)
     arguments = [evaluate_on(argument, names, count) for argument in expression.arguments]
     linear = linear_function(expression, arguments)
     if linear is not None:
@@ -191,7 +191,7 @@ def are_nulls_sure(column: Evaluated) -> Bools:
     if not isinstance(column, TruthColumn) and column.nulls_sure is not None:
         return column.nulls_sure
     no_number = np.isnan(column.low) if isinstance(column, NumberColumn) else False
-    return np.asarray(~null_mask(column) | is_sure(column) | no_number, bool)
+    return np.asarray(~null_mask(column) | are_values_sure(column) | no_number, bool)
 
 
 def confidence_statements(*columns: Evaluated | None) -> ConfidenceStatements:
@@ -212,16 +212,16 @@ def with_statements(column: Evaluated, statements: ConfidenceStatements) -> Eval
     return replace(column, statements=column.statements | statements)
 
 
-def _constant(literal: Literal, count: int) -> Evaluated:
+def _constant_column(literal: Literal, count: int) -> Evaluated:
     if literal.domain.type.numeric and literal.value is not None:
         value = np.full(count, float(literal.value))  # type: ignore[arg-type]
         return NumberColumn(value, value, value)
     if isinstance(literal.value, bool):
         return TruthColumn(np.full(count, literal.value), np.ones(count, bool), np.ones(count, bool))
-    return ExactColumn(objects([literal.value] * count))
+    return ExactColumn(object_array([literal.value] * count))
 
 
-def numbers(column: Evaluated) -> NumberColumn:
+def as_numbers(column: Evaluated) -> NumberColumn:
     if isinstance(column, NumberColumn):
         return column
     if isinstance(column, LinearColumn):
@@ -236,16 +236,16 @@ def numbers(column: Evaluated) -> NumberColumn:
     return NumberColumn(value, value, value)
 
 
-def truths(column: Evaluated) -> TruthColumn:
+def as_truths(column: Evaluated) -> TruthColumn:
     """Convert a column to three-valued logic."""
     if isinstance(column, TruthColumn):
         return column
     value = column.value
     known = np.array([cell is not None for cell in value], bool)
-    return TruthColumn(np.array([bool(cell) for cell in value], bool) & known, known, is_sure(column))
+    return TruthColumn(np.array([bool(cell) for cell in value], bool) & known, known, are_values_sure(column))
 
 
-def _finite_numbers(value: Floats, low: Floats, high: Floats) -> NumberColumn:
+def _limit_magnitudes(value: Floats, low: Floats, high: Floats) -> NumberColumn:
     """Flush magnitudes below 2^-500 to 0, and replace values above 2^500 or NaN by NULL, as for rows.
 
     A bound that cannot be computed, or is beyond 2^500, becomes infinite.
@@ -258,14 +258,14 @@ def _finite_numbers(value: Floats, low: Floats, high: Floats) -> NumberColumn:
     )
 
 
-def _binary(operate: Callable[[Any, Any], Any]) -> Callable[[Call, list[Evaluated]], Evaluated]:
+def _lift_corner_operation(operate: Callable[[Any, Any], Any]) -> Callable[[Call, list[Evaluated]], Evaluated]:
     """Lift an operation whose range is attained at the corners of its operands' intervals."""
 
     def evaluate(_: Call, arguments: list[Evaluated]) -> Evaluated:
-        left, right = map(numbers, arguments)
+        left, right = map(as_numbers, arguments)
         with np.errstate(all="ignore"):
             corners = [operate(a, b) for a in (left.low, left.high) for b in (right.low, right.high)]
-            return _finite_numbers(
+            return _limit_magnitudes(
                 operate(left.value, right.value), np.minimum.reduce(corners), np.maximum.reduce(corners)
             )
 
@@ -273,38 +273,38 @@ def _binary(operate: Callable[[Any, Any], Any]) -> Callable[[Call, list[Evaluate
 
 
 def _divide(_: Call, arguments: list[Evaluated]) -> Evaluated:
-    left, right = map(numbers, arguments)
+    left, right = map(as_numbers, arguments)
     with np.errstate(all="ignore"):
         corners = [a / b for a in (left.low, left.high) for b in (right.low, right.high)]
         crosses = (right.low <= 0) & (right.high >= 0)
         low = np.where(crosses, -np.inf, np.minimum.reduce(corners))
         high = np.where(crosses, np.inf, np.maximum.reduce(corners))
-        quotient = _finite_numbers(np.where(right.value == 0, np.nan, left.value / right.value), low, high)
+        quotient = _limit_magnitudes(np.where(right.value == 0, np.nan, left.value / right.value), low, high)
         return replace(quotient, nulls_sure=~crosses | (right.low == right.high))
 
 
 def _divide_whole(call: Call, arguments: list[Evaluated]) -> Evaluated:
     quotient = _divide(call, arguments)
-    return _with_null_certainty(_monotone(np.trunc)(call, [quotient]), [quotient])
+    return _with_null_certainty(_lift_nondecreasing(np.trunc)(call, [quotient]), [quotient])
 
 
 def _modulo(_: Call, arguments: list[Evaluated]) -> Evaluated:
-    left, right = map(numbers, arguments)
+    left, right = map(as_numbers, arguments)
     with np.errstate(all="ignore"):
         value = np.fmod(left.value, right.value)
         crosses = (right.low <= 0) & (right.high >= 0)
-    remainder = _finite_numbers(value, np.full(len(value), -np.inf), np.full(len(value), np.inf))
+    remainder = _limit_magnitudes(value, np.full(len(value), -np.inf), np.full(len(value), np.inf))
     return replace(remainder, nulls_sure=~crosses | (right.low == right.high))
 
 
-def _monotone(operate: Callable[..., Any]) -> Callable[[Call, list[Evaluated]], Evaluated]:
+def _lift_nondecreasing(operate: Callable[..., Any]) -> Callable[[Call, list[Evaluated]], Evaluated]:
     """Lift a non-decreasing function: interval ends map to interval ends."""
 
     def evaluate(_: Call, arguments: list[Evaluated]) -> Evaluated:
-        columns = [numbers(argument) for argument in arguments]
+        columns = [as_numbers(argument) for argument in arguments]
         with np.errstate(all="ignore"):
             ends = [operate(*(getattr(column, end) for column in columns)) for end in ("value", "low", "high")]
-        return _finite_numbers(*ends)
+        return _limit_magnitudes(*ends)
 
     return evaluate
 
@@ -316,20 +316,20 @@ def _round(value: Floats, digits: Floats | None = None) -> Floats:
 
 def _square_root(call: Call, arguments: list[Evaluated]) -> Evaluated:
     """Compute SQRT, which is NULL below 0: noise decides that where an interval holds numbers on both sides."""
-    operand = numbers(arguments[0])
-    root = numbers(_monotone(lambda value: np.sqrt(np.where(value < 0, np.nan, value)))(call, arguments))
+    operand = as_numbers(arguments[0])
+    root = as_numbers(_lift_nondecreasing(lambda value: np.sqrt(np.where(value < 0, np.nan, value)))(call, arguments))
     with np.errstate(invalid="ignore"):
         is_decided = (operand.low < 0) & (operand.high >= 0)
     return replace(root, nulls_sure=~is_decided)
 
 
 def _negate(_: Call, arguments: list[Evaluated]) -> Evaluated:
-    operand = numbers(arguments[0])
+    operand = as_numbers(arguments[0])
     return NumberColumn(-operand.value, -operand.high, -operand.low, nulls_sure=operand.nulls_sure)
 
 
 def _abs(_: Call, arguments: list[Evaluated]) -> Evaluated:
-    operand = numbers(arguments[0])
+    operand = as_numbers(arguments[0])
     high = np.maximum(np.abs(operand.low), np.abs(operand.high))
     low = np.maximum(np.maximum(operand.low, -operand.high), 0)
     return NumberColumn(np.abs(operand.value), low, high)
@@ -337,23 +337,23 @@ def _abs(_: Call, arguments: list[Evaluated]) -> Evaluated:
 
 def _least(_: Call, arguments: list[Evaluated]) -> Evaluated:
     """Compute LEAST, which ignores NULL: only what is surely there bounds it from above."""
-    columns = [numbers(argument) for argument in arguments]
+    columns = [as_numbers(argument) for argument in arguments]
     sure = np.array([are_nulls_sure(column) & ~np.isnan(column.value) for column in columns])
     value, low = (np.fmin.reduce([getattr(column, end) for column in columns]) for end in ("value", "low"))
     highs = np.array([column.high for column in columns])
     sure_high: Floats = np.fmin.reduce(np.where(sure, highs, np.nan))
     high: Floats = np.where(np.isnan(sure_high), np.fmax.reduce(highs), sure_high)
-    least = _finite_numbers(value, low, high)
+    least = _limit_magnitudes(value, low, high)
     all_sure = np.logical_and.reduce([are_nulls_sure(column) for column in columns])
     return replace(least, nulls_sure=np.logical_or.reduce(sure) | all_sure)
 
 
 def _greatest(call: Call, arguments: list[Evaluated]) -> Evaluated:
-    least = numbers(_least(call, [_negate(call, [argument]) for argument in arguments]))
-    return replace(_finite_numbers(-least.value, -least.high, -least.low), nulls_sure=least.nulls_sure)
+    least = as_numbers(_least(call, [_negate(call, [argument]) for argument in arguments]))
+    return replace(_limit_magnitudes(-least.value, -least.high, -least.low), nulls_sure=least.nulls_sure)
 
 
-def _compare(operate: Callable[[Any, Any], Any]) -> Callable[[Call, list[Evaluated]], Evaluated]:
+def _comparison_evaluator(operate: Callable[[Any, Any], Any]) -> Callable[[Call, list[Evaluated]], Evaluated]:
     def evaluate(_: Call, arguments: list[Evaluated]) -> Evaluated:
         return _compare_columns(arguments[0], arguments[1], operate)
 
@@ -362,31 +362,31 @@ def _compare(operate: Callable[[Any, Any], Any]) -> Callable[[Call, list[Evaluat
 
 def _compare_columns(left: Evaluated, right: Evaluated, operate: Callable[[Any, Any], Any]) -> TruthColumn:
     if isinstance(left, NumberColumn) or isinstance(right, NumberColumn):
-        left_numbers, right_numbers = numbers(left), numbers(right)
+        left_numbers, right_numbers = as_numbers(left), as_numbers(right)
         known = ~(np.isnan(left_numbers.value) | np.isnan(right_numbers.value))
         with np.errstate(invalid="ignore"):
             return TruthColumn(
                 np.asarray(operate(left_numbers.value, right_numbers.value), bool) & known,
                 known,
-                _sure_comparison(left_numbers, right_numbers, operate),
+                _is_comparison_sure(left_numbers, right_numbers, operate),
             )
     left_values, right_values = _python_values(left), _python_values(right)
     known = np.array([x is not None and y is not None for x, y in zip(left_values, right_values, strict=True)], bool)
     pairs = zip(left_values, right_values, known, strict=True)
-    sure = is_sure(left) & is_sure(right)
+    sure = are_values_sure(left) & are_values_sure(right)
     return TruthColumn(np.array([bool(operate(x, y)) if both else False for x, y, both in pairs], bool), known, sure)
 
 
-def is_sure(column: Evaluated) -> Bools:
+def are_values_sure(column: Evaluated) -> Bools:
     """Return where a column is the same for all numbers within the intervals."""
     if isinstance(column, LinearColumn):
-        return np.asarray(column.form.lengths == 0, bool)
+        return np.asarray(column.form.noise_counts == 0, bool)
     if isinstance(column, NumberColumn):
         return np.asarray(column.low == column.high, bool)
     return column.sure if isinstance(column, TruthColumn) else np.full(len(column.value), not column.chosen_by_noise)
 
 
-def _sure_comparison(left: NumberColumn, right: NumberColumn, operate: Callable[[Any, Any], Any]) -> Bools:
+def _is_comparison_sure(left: NumberColumn, right: NumberColumn, operate: Callable[[Any, Any], Any]) -> Bools:
     """Return where all corners of two intervals compare alike, and equality is not in between."""
     with np.errstate(invalid="ignore"):
         corners = [operate(a, b) for a in (left.low, left.high) for b in (right.low, right.high)]
@@ -405,7 +405,7 @@ def _python_values(column: Evaluated) -> Sequence[Any]:
 
 
 def _and(_: Call, arguments: list[Evaluated]) -> Evaluated:
-    columns = [truths(argument) for argument in arguments]
+    columns = [as_truths(argument) for argument in arguments]
     false = np.logical_or.reduce([column.known & ~column.true for column in columns])
     surely_false = np.logical_or.reduce([column.known & ~column.true & column.sure for column in columns])
     return TruthColumn(
@@ -416,7 +416,7 @@ def _and(_: Call, arguments: list[Evaluated]) -> Evaluated:
 
 
 def _or(_: Call, arguments: list[Evaluated]) -> Evaluated:
-    columns = [truths(argument) for argument in arguments]
+    columns = [as_truths(argument) for argument in arguments]
     true = np.logical_or.reduce([column.known & column.true for column in columns])
     surely_true = np.logical_or.reduce([column.known & column.true & column.sure for column in columns])
     sure = surely_true | np.logical_and.reduce([column.sure for column in columns])
@@ -424,7 +424,7 @@ def _or(_: Call, arguments: list[Evaluated]) -> Evaluated:
 
 
 def _not(_: Call, arguments: list[Evaluated]) -> Evaluated:
-    operand = truths(arguments[0])
+    operand = as_truths(arguments[0])
     return TruthColumn(~operand.true & operand.known, operand.known, operand.sure)
 
 
@@ -448,14 +448,16 @@ def null_mask(column: Evaluated) -> Bools:
 def _is_null(_: Call, arguments: list[Evaluated]) -> Evaluated:
     is_null = null_mask(arguments[0])
     stated = arguments[0].nulls_sure if isinstance(arguments[0], (NumberColumn, ExactColumn)) else None
-    return TruthColumn(is_null, np.ones(len(is_null), bool), is_sure(arguments[0]) if stated is None else stated)
+    return TruthColumn(
+        is_null, np.ones(len(is_null), bool), are_values_sure(arguments[0]) if stated is None else stated
+    )
 
 
 def _case(call: Call, arguments: list[Evaluated]) -> Evaluated:
     """Evaluate WHEN … THEN … pairs with an optional ELSE."""
-    pairs = [(truths(arguments[k]), arguments[k + 1]) for k in range(0, len(arguments) - 1, 2)]
+    pairs = [(as_truths(arguments[k]), arguments[k + 1]) for k in range(0, len(arguments) - 1, 2)]
     count = len(pairs[0][0].true)
-    otherwise: Evaluated = arguments[-1] if len(arguments) % 2 else ExactColumn(objects([None] * count))
+    otherwise: Evaluated = arguments[-1] if len(arguments) % 2 else ExactColumn(object_array([None] * count))
     for test, value in reversed(pairs):
         otherwise = _select_branch(call, test.true & test.known, test.sure, value, otherwise)
     return otherwise
@@ -466,13 +468,13 @@ def _select_branch(call: Call, test: Bools, test_sure: Bools, yes: Evaluated, no
     yes_sure, no_sure, alike = are_nulls_sure(yes), are_nulls_sure(no), null_mask(yes) == null_mask(no)
     nulls_sure = np.where(test_sure, np.where(test, yes_sure, no_sure), yes_sure & no_sure & alike)
     if call.domain.type.numeric:
-        a, b = numbers(yes), numbers(no)
+        a, b = as_numbers(yes), as_numbers(no)
         value, low, high = np.where(test, a.value, b.value), np.fmin(a.low, b.low), np.fmax(a.high, b.high)
         return NumberColumn(value, low, high, nulls_sure=nulls_sure)
     selected = [
         a if is_true else b for is_true, a, b in zip(test, _python_values(yes), _python_values(no), strict=True)
     ]
-    return ExactColumn(objects(selected), noise_count(call) > 0, nulls_sure)
+    return ExactColumn(object_array(selected), noise_count(call) > 0, nulls_sure)
 
 
 def _coalesce(call: Call, arguments: list[Evaluated]) -> Evaluated:
@@ -483,44 +485,44 @@ def _coalesce(call: Call, arguments: list[Evaluated]) -> Evaluated:
 
 
 def _nullif(call: Call, arguments: list[Evaluated]) -> Evaluated:
-    is_equal = truths(_with_null_certainty(_compare_columns(arguments[0], arguments[1], operator.eq), arguments))
-    nulls = ExactColumn(objects([None] * len(is_equal.true)))
+    is_equal = as_truths(_with_null_certainty(_compare_columns(arguments[0], arguments[1], operator.eq), arguments))
+    nulls = ExactColumn(object_array([None] * len(is_equal.true)))
     return _select_branch(call, ~is_equal.true, is_equal.sure, arguments[0], nulls)
 
 
 def _cast(call: Call, arguments: list[Evaluated]) -> Evaluated:
     operand = arguments[0]
     if isinstance(operand, TruthColumn) and call.domain.type.numeric and noise_count(call.arguments[0]):
-        value = numbers(operand).value  # decided by a noisy number, so the exact one may be either
+        value = as_numbers(operand).value  # decided by a noisy number, so the exact one may be either
         return NumberColumn(value, np.zeros(len(value)), np.ones(len(value)))
     if call.domain.type is Type.INTEGER:
-        return _monotone(np.rint)(call, [operand])
-    return numbers(operand) if call.domain.type is Type.REAL else operand
+        return _lift_nondecreasing(np.rint)(call, [operand])
+    return as_numbers(operand) if call.domain.type is Type.REAL else operand
 
 
 _FUNCTIONS: dict[str, Callable[[Call, list[Evaluated]], Evaluated]] = {
-    "+": _binary(np.add),
-    "-": _binary(np.subtract),
-    "*": _binary(np.multiply),
+    "+": _lift_corner_operation(np.add),
+    "-": _lift_corner_operation(np.subtract),
+    "*": _lift_corner_operation(np.multiply),
     "/": _divide,
     "//": _divide_whole,
     "%": _modulo,
     "NEGATE": _negate,
     "ABS": _abs,
-    "ROUND": _monotone(_round),
-    "FLOOR": _monotone(np.floor),
-    "CEIL": _monotone(np.ceil),
-    "TRUNC": _monotone(np.trunc),
+    "ROUND": _lift_nondecreasing(_round),
+    "FLOOR": _lift_nondecreasing(np.floor),
+    "CEIL": _lift_nondecreasing(np.ceil),
+    "TRUNC": _lift_nondecreasing(np.trunc),
     "SQRT": _square_root,
-    "SIGN": _monotone(np.sign),
+    "SIGN": _lift_nondecreasing(np.sign),
     "LEAST": _least,
     "GREATEST": _greatest,
-    "=": _compare(operator.eq),
-    "<>": _compare(operator.ne),
-    "<": _compare(operator.lt),
-    "<=": _compare(operator.le),
-    ">": _compare(operator.gt),
-    ">=": _compare(operator.ge),
+    "=": _comparison_evaluator(operator.eq),
+    "<>": _comparison_evaluator(operator.ne),
+    "<": _comparison_evaluator(operator.lt),
+    "<=": _comparison_evaluator(operator.le),
+    ">": _comparison_evaluator(operator.gt),
+    ">=": _comparison_evaluator(operator.ge),
     "AND": _and,
     "OR": _or,
     "NOT": _not,
@@ -557,8 +559,8 @@ def as_linear(column: Evaluated, like: LinearColumn) -> LinearColumn | None:
         return None
     if isinstance(column, ExactColumn) and not all(_is_number_or_null(value) for value in column.value):
         return None
-    value = numbers(column)
-    if not (is_sure(value) | np.isnan(value.low)).all():
+    value = as_numbers(column)
+    if not (are_values_sure(value) | np.isnan(value.low)).all():
         return None
     return like.derived(value.value, value.value, NoiseForm.zero(len(value.value)))
 
@@ -574,7 +576,7 @@ def _none_if_too_large(column: LinearColumn) -> LinearColumn | None:
     return replace(column, value=np.where(np.abs(column.value) < _SMALLEST, 0.0, column.value))
 
 
-def _linear_sum(sign: float) -> LinearFunction:
+def _linear_sum_evaluator(sign: float) -> LinearFunction:
     def evaluate(_: Call, arguments: list[Evaluated], first: LinearColumn) -> LinearColumn | None:
         left, right = (as_linear(argument, first) for argument in arguments)
         if left is None or right is None:
@@ -622,11 +624,11 @@ def _linear_cast(call: Call, _: list[Evaluated], operand: LinearColumn) -> Linea
 
 def _linear_case(_: Call, arguments: list[Evaluated], first: LinearColumn) -> LinearColumn | None:
     """Evaluate a CASE whose conditions are public: each row has the noise of its own branch."""
-    tests = [truths(test) for test in arguments[:-1:2]]
+    tests = [as_truths(test) for test in arguments[:-1:2]]
     if not all(test.sure.all() for test in tests):
         return None
     count = len(first.value)
-    otherwise = arguments[-1] if len(arguments) % 2 else ExactColumn(objects([None] * count))
+    otherwise = arguments[-1] if len(arguments) % 2 else ExactColumn(object_array([None] * count))
     branches = [as_linear(branch, first) for branch in (*arguments[1::2], otherwise)]
     choice = np.full(count, len(tests))
     for index, test in reversed(list(enumerate(tests))):
@@ -651,13 +653,13 @@ def choose_rows(branches: Sequence[LinearColumn | None], choice: NDArray[np.intp
         return None
     rows = choice * len(choice) + np.arange(len(choice))
     value, centre = (np.concatenate([getattr(column, part) for column in columns]) for part in ("value", "centre"))
-    return columns[0].derived(value[rows], centre[rows], stack([column.form for column in columns]).take(rows))
+    return columns[0].derived(value[rows], centre[rows], stack_forms([column.form for column in columns]).take(rows))
 
 
 LinearFunction = Callable[[Call, list[Evaluated], LinearColumn], LinearColumn | None]
 _LINEAR_FUNCTIONS: dict[str, LinearFunction] = {
-    "+": _linear_sum(1.0),
-    "-": _linear_sum(-1.0),
+    "+": _linear_sum_evaluator(1.0),
+    "-": _linear_sum_evaluator(-1.0),
     "*": _linear_product,
     "/": _linear_quotient,
     "NEGATE": _linear_negation,

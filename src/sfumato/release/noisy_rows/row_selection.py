@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.release.noisy_rows.noise_forms import stack
+from sfumato.release.noisy_rows.noise_forms import stack_forms
 from sfumato.release.noisy_rows.noisy_columns import (
     Bools,
     Evaluated,
@@ -20,12 +20,12 @@ from sfumato.release.noisy_rows.noisy_columns import (
     TruthColumn,
     are_nulls_sure,
     as_linear,
+    as_numbers,
+    as_truths,
     choose_rows,
     confidence_statements,
     null_mask,
-    numbers,
-    objects,
-    truths,
+    object_array,
 )
 
 NO_ROW = -1
@@ -42,7 +42,7 @@ def take_rows(column: Evaluated, rows: NDArray[np.intp]) -> Evaluated:
         nulls_sure = _take_nulls_sure(column.nulls_sure, rows)
         return replace(column, value=value, low=low, high=high, nulls_sure=nulls_sure)
     if isinstance(column, ExactColumn):
-        value = np.where(here, column.value[rows], objects([None] * len(rows)))
+        value = np.where(here, column.value[rows], object_array([None] * len(rows)))
         return replace(column, value=value, nulls_sure=_take_nulls_sure(column.nulls_sure, rows))
     return replace(
         column, true=column.true[rows] & here, known=column.known[rows] & here, sure=column.sure[rows] | ~here
@@ -61,7 +61,7 @@ def stack_columns(columns: Sequence[Evaluated]) -> Evaluated:
     if first is not None and len(parts) == len(columns):
         value, centre = (np.concatenate([getattr(column, part) for column in parts]) for part in ("value", "centre"))
         total = sum(column.statement.total for column in parts)
-        stacked = first.derived(value, centre, stack([column.form for column in parts]))
+        stacked = first.derived(value, centre, stack_forms([column.form for column in parts]))
         return replace(stacked, statement=replace(stacked.statement, total=total))
     exact = [column for column in columns if isinstance(column, ExactColumn)]
     if len(exact) == len(columns):
@@ -69,12 +69,12 @@ def stack_columns(columns: Sequence[Evaluated]) -> Evaluated:
         values = np.concatenate([column.value for column in exact])
         return ExactColumn(values, is_chosen, np.concatenate([*map(are_nulls_sure, columns)]))
     if any(isinstance(column, TruthColumn) for column in columns):
-        truth_columns = [truths(column) for column in columns]
+        truth_columns = [as_truths(column) for column in columns]
         true, known, sure = (
             np.concatenate([getattr(column, part) for column in truth_columns]) for part in ("true", "known", "sure")
         )
         return TruthColumn(true, known, sure, confidence_statements(*columns))
-    number_columns = [numbers(column) for column in columns]
+    number_columns = [as_numbers(column) for column in columns]
     value, low, high = (
         np.concatenate([getattr(column, part) for column in number_columns]) for part in ("value", "low", "high")
     )
@@ -94,26 +94,26 @@ def select_rows(yes: Evaluated, no: Evaluated, test: Bools) -> Evaluated:
     if isinstance(yes, ExactColumn) and isinstance(no, ExactColumn):
         return ExactColumn(np.where(test, yes.value, no.value), yes.chosen_by_noise or no.chosen_by_noise, nulls_sure)
     if isinstance(yes, TruthColumn) or isinstance(no, TruthColumn):
-        a, b = truths(yes), truths(no)
+        a, b = as_truths(yes), as_truths(no)
         true, known, sure = (np.where(test, *pair) for pair in ((a.true, b.true), (a.known, b.known), (a.sure, b.sure)))
         return TruthColumn(true, known, sure, a.statements | b.statements)
-    left, right = numbers(yes), numbers(no)
+    left, right = as_numbers(yes), as_numbers(no)
     pairs = ((left.value, right.value), (left.low, right.low), (left.high, right.high))
     value, low, high = (np.where(test, *pair) for pair in pairs)
     return NumberColumn(value, low, high, left.statements | right.statements, nulls_sure)
 
 
-def ranks(column: Evaluated, descending: bool, nulls_first: bool) -> NDArray[np.intp]:
+def dense_sort_ranks(column: Evaluated, descending: bool, nulls_first: bool) -> NDArray[np.intp]:
     """Return dense ranks that sort a column, equal for equal values."""
     is_null = null_mask(column)
-    value_ranks = _value_ranks(column, ~is_null)
+    value_ranks = _dense_value_ranks(column, ~is_null)
     rank_count = value_ranks.max(initial=0) + 1
     return np.where(
         is_null, -1 if nulls_first else rank_count, rank_count - 1 - value_ranks if descending else value_ranks
     )
 
 
-def refine(codes: NDArray[np.intp], value_ranks: NDArray[np.intp]) -> NDArray[np.intp]:
+def refine_codes(codes: NDArray[np.intp], value_ranks: NDArray[np.intp]) -> NDArray[np.intp]:
     """Number rows by their codes, and rows of one code by their ranks: equal pairs alike, in ascending order.
 
     The ranks of n rows, NULL among them, have at most n different values that follow one another, so no two pairs meet.
@@ -121,12 +121,12 @@ def refine(codes: NDArray[np.intp], value_ranks: NDArray[np.intp]) -> NDArray[np
     return np.unique(codes * len(value_ranks) + value_ranks, return_inverse=True)[1]
 
 
-def _value_ranks(column: Evaluated, is_present: Bools) -> NDArray[np.intp]:
+def _dense_value_ranks(column: Evaluated, is_present: Bools) -> NDArray[np.intp]:
     """Return the dense rank of each non-NULL value."""
     value_ranks = np.zeros(len(is_present), np.intp)
     if isinstance(column, ExactColumn):
         values = column.value[is_present].tolist()
-        rank_of = {value: index for index, value in enumerate(sorted(set(values), key=_comparable))}
+        rank_of = {value: index for index, value in enumerate(sorted(set(values), key=_fraction_as_float))}
         value_ranks[is_present] = [rank_of[value] for value in values]
     else:
         sort_values = column.true if isinstance(column, TruthColumn) else column.value
@@ -134,5 +134,5 @@ def _value_ranks(column: Evaluated, is_present: Bools) -> NDArray[np.intp]:
     return value_ranks
 
 
-def _comparable(value: Any) -> Any:
+def _fraction_as_float(value: Any) -> Any:
     return float(value) if isinstance(value, Fraction) else value

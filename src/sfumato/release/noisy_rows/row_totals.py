@@ -23,13 +23,13 @@ from sfumato.release.noisy_rows.noisy_columns import (
     NumberColumn,
     TruthColumn,
     are_nulls_sure,
+    are_values_sure,
+    as_numbers,
     confidence_statements,
-    is_sure,
     null_mask,
-    numbers,
-    over_rows,
+    statements_over_rows,
 )
-from sfumato.release.noisy_rows.row_selection import NO_ROW, ranks, refine
+from sfumato.release.noisy_rows.row_selection import NO_ROW, dense_sort_ranks, refine_codes
 
 Places = NDArray[np.intp]
 
@@ -48,12 +48,12 @@ class Presence:
         return cls(np.ones(count, bool), np.ones(count, bool))
 
     @property
-    def surely(self) -> Bools:
+    def surely_present(self) -> Bools:
         """The rows that are present for all values within the intervals."""
         return self.present & self.sure
 
     @property
-    def possibly(self) -> Bools:
+    def possibly_present(self) -> Bools:
         """The rows that are present for some values within the intervals."""
         return self.present | ~self.sure
 
@@ -76,12 +76,12 @@ class Presence:
     def of_groups(self, codes: Places, count: int) -> Presence:
         """Return the presence of groups: a group is present if one of its rows is."""
         here, surely, possibly = (
-            _groups_with_any(rows, codes, count) for rows in (self.present, self.surely, self.possibly)
+            _groups_with_any(rows, codes, count) for rows in (self.present, self.surely_present, self.possibly_present)
         )
-        return Presence(here, np.where(here, surely, ~possibly), over_rows(self.statements))
+        return Presence(here, np.where(here, surely, ~possibly), statements_over_rows(self.statements))
 
 
-def group_codes(keys: Sequence[Evaluated], present: Presence) -> tuple[Places, Places]:
+def group_codes_and_rows(keys: Sequence[Evaluated], present: Presence) -> tuple[Places, Places]:
     """Return the group number of each row, and one representative row of each group.
 
     Groups are ordered by their first row, those with a present row before others.
@@ -90,7 +90,7 @@ def group_codes(keys: Sequence[Evaluated], present: Presence) -> tuple[Places, P
         return np.zeros(len(present.present), np.intp), np.zeros(1, np.intp)
     codes = np.zeros(len(present.present), np.intp)
     for column in keys:
-        codes = refine(codes, ranks(column, descending=False, nulls_first=False))
+        codes = refine_codes(codes, dense_sort_ranks(column, descending=False, nulls_first=False))
     order = np.argsort(~present.present, kind="stable")
     _, first_rows, group_numbers = np.unique(codes[order], return_index=True, return_inverse=True)
     row_order = np.argsort(first_rows)
@@ -101,59 +101,64 @@ def group_codes(keys: Sequence[Evaluated], present: Presence) -> tuple[Places, P
     return row_groups, order[first_rows[row_order]]
 
 
-def row_total(
+def aggregate_groups(
     function: str, argument: Evaluated | None, present: Presence, codes: Places, count: int
 ) -> NumberColumn | LinearColumn:
     """Compute an aggregate over each group's rows; NULL is ignored.
 
     Sums and means of linear columns are linear where it is certain which rows they add up.
     """
-    statements = over_rows(present.statements | confidence_statements(argument))
+    statements = statements_over_rows(present.statements | confidence_statements(argument))
     if argument is not None:
         present = present.not_null(argument)
     if function == "COUNT":
-        value, low, high = (sum_by(rows, codes, count) for rows in (present.present, present.surely, present.possibly))
-        return NumberColumn(value, low, high, over_rows(present.statements))
+        value, low, high = (
+            sum_by_group(rows, codes, count)
+            for rows in (present.present, present.surely_present, present.possibly_present)
+        )
+        return NumberColumn(value, low, high, statements_over_rows(present.statements))
     assert argument is not None
-    linear = _linear_total(function, argument, present, codes, count)
+    linear = _linear_sum_or_average(function, argument, present, codes, count)
     if linear is not None and present.sure.all():
         return linear
     with np.errstate(invalid="ignore"):
-        total = _AGGREGATES[function](numbers(argument), present, codes, count)
+        total = _AGGREGATES[function](as_numbers(argument), present, codes, count)
     if linear is not None:
-        total = _narrow(total, linear, ~_groups_with_any(~present.sure, codes, count))
-    some_surely, some_possibly = (_groups_with_any(rows, codes, count) for rows in (present.surely, present.possibly))
+        total = _narrow_to_linear_interval(total, linear, ~_groups_with_any(~present.sure, codes, count))
+    some_surely, some_possibly = (
+        _groups_with_any(rows, codes, count) for rows in (present.surely_present, present.possibly_present)
+    )
     return replace(
         total, statements=statements | confidence_statements(linear), nulls_sure=some_surely | ~some_possibly
     )
 
 
-def _linear_total(
+def _linear_sum_or_average(
     function: str, argument: Evaluated, present: Presence, codes: Places, count: int
 ) -> LinearColumn | None:
     """Add up the present rows of a linear column; None for other columns and functions."""
     if not isinstance(argument, LinearColumn) or function not in ("SUM", "AVG"):
         return None
     here = present.present
-    row_counts = sum_by(here, codes, count)
+    row_counts = sum_by_group(here, codes, count)
     divisor = np.where(row_counts == 0, np.nan, row_counts if function == "AVG" else 1.0)
-    value, centre = (sum_by(np.where(here, part, 0), codes, count) for part in (argument.value, argument.centre))
-    form = argument.form.summed(np.where(here, codes, NO_ROW), count)
+    value, centre = (sum_by_group(np.where(here, part, 0), codes, count) for part in (argument.value, argument.centre))
+    form = argument.form.sum_by_group(np.where(here, codes, NO_ROW), count)
     return argument.derived(value / divisor, centre / divisor, form.scaled(np.nan_to_num(1 / divisor)))
 
 
-def _narrow(total: NumberColumn, linear: LinearColumn, certain: Bools) -> NumberColumn:
+def _narrow_to_linear_interval(total: NumberColumn, linear: LinearColumn, certain: Bools) -> NumberColumn:
     """Use the interval of the sum itself where the rows of a group are certain."""
     ranged = linear.ranged
     return replace(total, low=np.where(certain, ranged.low, total.low), high=np.where(certain, ranged.high, total.high))
 
 
-def sum_by(values: NDArray[np.generic], codes: Places, count: int) -> Floats:
+def sum_by_group(values: NDArray[np.generic], codes: Places, count: int) -> Floats:
     return np.bincount(codes, weights=values.astype(np.float64), minlength=count).astype(np.float64)
 
 
 def _groups_with_any(rows: Bools, codes: Places, count: int) -> Bools:
-    return sum_by(rows, codes, count) > 0
+    return sum_by_group(rows, codes, count) > 0
 
 
 def group_minimum(values: Floats, rows: Bools, codes: Places, count: int) -> Floats:
@@ -163,31 +168,33 @@ def group_minimum(values: Floats, rows: Bools, codes: Places, count: int) -> Flo
     return minimum
 
 
-def _sum_rows(column: NumberColumn, present: Presence, codes: Places, count: int) -> NumberColumn:
-    here, surely, possibly = present.present, present.surely, present.possibly
-    value = sum_by(np.where(here, column.value, 0), codes, count)
+def _sum_groups(column: NumberColumn, present: Presence, codes: Places, count: int) -> NumberColumn:
+    here, surely, possibly = present.present, present.surely_present, present.possibly_present
+    value = sum_by_group(np.where(here, column.value, 0), codes, count)
     low = np.where(surely, column.low, np.where(possibly, np.minimum(column.low, 0), 0))
     high = np.where(surely, column.high, np.where(possibly, np.maximum(column.high, 0), 0))
     empty = ~_groups_with_any(here, codes, count)
-    return NumberColumn(np.where(empty, np.nan, value), sum_by(low, codes, count), sum_by(high, codes, count))
+    return NumberColumn(
+        np.where(empty, np.nan, value), sum_by_group(low, codes, count), sum_by_group(high, codes, count)
+    )
 
 
-def _min_rows(column: NumberColumn, present: Presence, codes: Places, count: int) -> NumberColumn:
+def _min_groups(column: NumberColumn, present: Presence, codes: Places, count: int) -> NumberColumn:
     """Compute each group's minimum.
 
     It is at most the highest value of any row that is surely present, or of any possible row where none is sure.
     """
     value = group_minimum(column.value, present.present, codes, count)
-    low = group_minimum(column.low, present.possibly, codes, count)
-    sure_high = group_minimum(column.high, present.surely, codes, count)
-    possible_high = -group_minimum(-column.high, present.possibly, codes, count)
+    low = group_minimum(column.low, present.possibly_present, codes, count)
+    sure_high = group_minimum(column.high, present.surely_present, codes, count)
+    possible_high = -group_minimum(-column.high, present.possibly_present, codes, count)
     return NumberColumn(
         np.where(np.isinf(value), np.nan, value), low, np.where(np.isinf(sure_high), possible_high, sure_high)
     )
 
 
-def _max_rows(column: NumberColumn, present: Presence, codes: Places, count: int) -> NumberColumn:
-    negated_minimum = _min_rows(negated(column), present, codes, count)
+def _max_groups(column: NumberColumn, present: Presence, codes: Places, count: int) -> NumberColumn:
+    negated_minimum = _min_groups(negated(column), present, codes, count)
     return negated(negated_minimum)
 
 
@@ -195,12 +202,12 @@ def negated(column: NumberColumn) -> NumberColumn:
     return NumberColumn(-column.value, -column.high, -column.low, column.statements, column.nulls_sure)
 
 
-def _average_rows(column: NumberColumn, present: Presence, codes: Places, count: int) -> NumberColumn:
-    row_counts = sum_by(present.present, codes, count)
-    total = _sum_rows(column, present, codes, count)
+def _average_groups(column: NumberColumn, present: Presence, codes: Places, count: int) -> NumberColumn:
+    row_counts = sum_by_group(present.present, codes, count)
+    total = _sum_groups(column, present, codes, count)
     certain = ~_groups_with_any(~present.sure, codes, count)
-    possible_low = group_minimum(column.low, present.possibly, codes, count)
-    possible_high = -group_minimum(-column.high, present.possibly, codes, count)
+    possible_low = group_minimum(column.low, present.possibly_present, codes, count)
+    possible_high = -group_minimum(-column.high, present.possibly_present, codes, count)
     with np.errstate(divide="ignore", invalid="ignore"):
         low, high = (
             np.where(certain, total.low / row_counts, possible_low),
@@ -210,10 +217,10 @@ def _average_rows(column: NumberColumn, present: Presence, codes: Places, count:
 
 
 _AGGREGATES: dict[str, Callable[[NumberColumn, Presence, Places, int], NumberColumn]] = {
-    "SUM": _sum_rows,
-    "AVG": _average_rows,
-    "MIN": _min_rows,
-    "MAX": _max_rows,
+    "SUM": _sum_groups,
+    "AVG": _average_groups,
+    "MIN": _min_groups,
+    "MAX": _max_groups,
 }
 
 
@@ -226,21 +233,27 @@ def correlation_or_slope(
     between −1 and 1.
     """
     present = present.not_null(y).not_null(x)
-    here, ys, xs = present.present, numbers(y), numbers(x)
+    here, ys, xs = present.present, as_numbers(y), as_numbers(x)
     means = [_zero_padded_average(np.where(here, part.value, 0), here, codes, count)[codes] for part in (ys, xs)]
     y_gaps, x_gaps = (np.where(here, part.value - mean, 0) for part, mean in zip((ys, xs), means, strict=True))
-    spread, y_spread, joint = (sum_by(product, codes, count) for product in (x_gaps**2, y_gaps**2, x_gaps * y_gaps))
+    spread, y_spread, joint = (
+        sum_by_group(product, codes, count) for product in (x_gaps**2, y_gaps**2, x_gaps * y_gaps)
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
         if function == "CORR":
             value = joint / np.sqrt(spread * y_spread)  # 0/0 where one of them has a single value: NULL
-            return NumberColumn(value, np.full(count, -1.0), np.ones(count), over_rows(confidence_statements(y, x)))
+            return NumberColumn(
+                value, np.full(count, -1.0), np.ones(count), statements_over_rows(confidence_statements(y, x))
+            )
         slope = joint / spread
         weights = np.nan_to_num(x_gaps / spread[codes])
-    if isinstance(y, LinearColumn) and present.sure.all() and is_sure(xs)[here].all():
-        centre = np.where(np.isnan(slope), np.nan, sum_by(np.where(here, weights * y.centre, 0), codes, count))
-        return y.derived(slope, centre, y.form.scaled(weights).summed(np.where(here, codes, NO_ROW), count))
-    return NumberColumn(slope, np.full(count, -np.inf), np.full(count, np.inf), over_rows(confidence_statements(y, x)))
+    if isinstance(y, LinearColumn) and present.sure.all() and are_values_sure(xs)[here].all():
+        centre = np.where(np.isnan(slope), np.nan, sum_by_group(np.where(here, weights * y.centre, 0), codes, count))
+        return y.derived(slope, centre, y.form.scaled(weights).sum_by_group(np.where(here, codes, NO_ROW), count))
+    return NumberColumn(
+        slope, np.full(count, -np.inf), np.full(count, np.inf), statements_over_rows(confidence_statements(y, x))
+    )
 
 
 def _zero_padded_average(values: Floats, here: Bools, codes: Places, count: int) -> Floats:
-    return sum_by(values, codes, count) / np.maximum(sum_by(here, codes, count), 1)
+    return sum_by_group(values, codes, count) / np.maximum(sum_by_group(here, codes, count), 1)

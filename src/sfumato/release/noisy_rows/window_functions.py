@@ -25,21 +25,21 @@ from sfumato.release.noisy_rows.noisy_columns import (
     NumberColumn,
     TruthColumn,
     are_nulls_sure,
+    as_numbers,
     confidence_statements,
     null_mask,
-    numbers,
-    over_rows,
+    statements_over_rows,
     with_statements,
 )
-from sfumato.release.noisy_rows.row_selection import NO_ROW, ranks, refine, select_rows, take_rows
+from sfumato.release.noisy_rows.row_selection import NO_ROW, dense_sort_ranks, refine_codes, select_rows, take_rows
 from sfumato.release.noisy_rows.row_totals import (
     Places,
     Presence,
-    group_codes,
+    aggregate_groups,
+    group_codes_and_rows,
     group_minimum,
     negated,
-    row_total,
-    sum_by,
+    sum_by_group,
 )
 
 RANKS = ("RANK", "DENSE_RANK", "ROW_NUMBER")
@@ -47,24 +47,28 @@ RANK_FUNCTIONS = (*RANKS, "PERCENT_RANK", "CUME_DIST", "NTILE")
 RANK_NOTE = "noise can change ranks: they have no ±"
 
 
-def window(over: NoisyWindow, evaluate: Callable[[Expression], Evaluated], present: Presence) -> Evaluated:
+def evaluate_window(over: NoisyWindow, evaluate: Callable[[Expression], Evaluated], present: Presence) -> Evaluated:
     """Evaluate a window function for every row."""
-    codes, group_rows = group_codes([evaluate(expression) for expression in over.partition], present)
+    codes, group_rows = group_codes_and_rows([evaluate(expression) for expression in over.partition], present)
     argument = None if over.argument is None else evaluate(over.argument)
     if not over.order and over.frame is None and over.function in ("COUNT", "SUM", "AVG", "MIN", "MAX"):
-        return take_rows(row_total(over.function, argument, present, codes, len(group_rows)), codes)
+        return take_rows(aggregate_groups(over.function, argument, present, codes, len(group_rows)), codes)
     keys = [
         key.ranged if isinstance(key, LinearColumn) else key
         for key in map(evaluate, (o.expression for o in over.order))
     ]
     peers = codes
     for order, key in zip(over.order, keys, strict=True):
-        peers = refine(peers, ranks(key, order.descending, order.nulls_first))
-    statements = over_rows(present.statements | confidence_statements(*keys, argument))
+        peers = refine_codes(peers, dense_sort_ranks(key, order.descending, order.nulls_first))
+    statements = statements_over_rows(present.statements | confidence_statements(*keys, argument))
     ordered = _OrderedRows.of(peers, codes, present)
     if over.function in RANK_FUNCTIONS:
         is_rank = over.function in RANKS
-        ranked = _rank_rows(over, keys, peers, present, codes) if is_rank else _rank_share(over, ordered, present, keys)
+        ranked = (
+            _rank_rows(over, keys, peers, present, codes)
+            if is_rank
+            else _percent_rank_or_tile(over, ordered, present, keys)
+        )
         is_noisy = bool(statements) or not present.sure.all() or _has_key_chosen_by_noise(keys)
         return with_statements(replace(ranked, is_noisy_rank=is_noisy), statements)
     is_certain = bool(present.sure.all()) and not any(noise_count(order.expression) for order in over.order)
@@ -72,9 +76,11 @@ def window(over: NoisyWindow, evaluate: Callable[[Expression], Evaluated], prese
     made = (
         _values_of_other_rows(over, argument, default, ordered)
         if over.function in ("LAG", "LEAD", "FIRST_VALUE", "LAST_VALUE", "NTH_VALUE")
-        else _frame_total(over, argument, ordered)
+        else _frame_aggregate(over, argument, ordered)
     )
-    return made if is_certain else with_statements(_over_all_frames(over, made, argument, present, codes), statements)
+    return (
+        made if is_certain else with_statements(_widen_to_all_frames(over, made, argument, present, codes), statements)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +105,7 @@ class _OrderedRows:
         rows = order[present.present[order]]
         return cls(rows, len(codes), *_run_starts_and_stops(codes[rows]), *_run_starts_and_stops(peers[rows]))
 
-    def frame(self, over: NoisyWindow) -> tuple[Places, Places]:
+    def frame_starts_and_stops(self, over: NoisyWindow) -> tuple[Places, Places]:
         """Return the first position of each frame, and the one after its last."""
         if over.frame is None:
             return self.first, self.end_peer
@@ -126,7 +132,7 @@ def _values_of_other_rows(
 ) -> Evaluated:
     """Return for each row the argument of another row: NULL, or the default, where there is none."""
     assert argument is not None
-    position, (first, end) = np.arange(len(ordered.rows)), ordered.frame(over)
+    position, (first, end) = np.arange(len(ordered.rows)), ordered.frame_starts_and_stops(over)
     number = 1 if over.number is None else over.number
     picked = {
         "LAG": position - number,
@@ -143,9 +149,11 @@ def _values_of_other_rows(
     return values if default is None else select_rows(values, default, source >= 0)
 
 
-def _frame_total(over: NoisyWindow, argument: Evaluated | None, ordered: _OrderedRows) -> NumberColumn | LinearColumn:
+def _frame_aggregate(
+    over: NoisyWindow, argument: Evaluated | None, ordered: _OrderedRows
+) -> NumberColumn | LinearColumn:
     """Aggregate the argument over each row's frame; NULL is ignored."""
-    first, end = ordered.frame(over)
+    first, end = ordered.frame_starts_and_stops(over)
     if argument is None:
         rows = ordered.values_by_row((end - first).astype(np.float64))
         return NumberColumn(rows, rows, rows)
@@ -153,7 +161,7 @@ def _frame_total(over: NoisyWindow, argument: Evaluated | None, ordered: _Ordere
     row_counts = _range_sums(is_value, first, end)
     if isinstance(argument, LinearColumn) and over.function in ("SUM", "AVG"):
         divisor = np.where(row_counts == 0, np.nan, row_counts if over.function == "AVG" else 1.0)
-        form = argument.form.take(np.where(is_value, ordered.rows, NO_ROW)).over_ranges(first, end)
+        form = argument.form.take(np.where(is_value, ordered.rows, NO_ROW)).sum_over_ranges(first, end)
         if form is not None:
             position = np.full(ordered.count, NO_ROW)
             position[ordered.rows] = np.arange(len(ordered.rows))
@@ -161,13 +169,13 @@ def _frame_total(over: NoisyWindow, argument: Evaluated | None, ordered: _Ordere
             value, centre = (ordered.values_by_row(_range_sums(part, first, end) / divisor) for part in parts)
             return argument.derived(value, centre, form.scaled(np.nan_to_num(1 / divisor)).take(position))
     null_sure = are_nulls_sure(argument)[ordered.rows]
-    column = take_rows(numbers(argument), ordered.rows)
-    frames = _Frames(numbers(column), is_value, is_value & null_sure, is_value | ~null_sure, first, end)
-    value, low, high, nulls_sure = frames.total(over.function)
+    column = take_rows(as_numbers(argument), ordered.rows)
+    frames = _Frames(as_numbers(column), is_value, is_value & null_sure, is_value | ~null_sure, first, end)
+    value, low, high, nulls_sure = frames.aggregate_with_interval(over.function)
     known = np.ones(ordered.count, bool)
     known[ordered.rows] = nulls_sure
     ends = [ordered.values_by_row(part) for part in (value, low, high)]
-    return NumberColumn(ends[0], ends[1], ends[2], over_rows(confidence_statements(argument)), known)
+    return NumberColumn(ends[0], ends[1], ends[2], statements_over_rows(confidence_statements(argument)), known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,15 +190,15 @@ class _Frames:
     first: Places
     end: Places
 
-    def total(self, function: str) -> tuple[Floats, Floats, Floats, Bools]:
+    def aggregate_with_interval(self, function: str) -> tuple[Floats, Floats, Floats, Bools]:
         """Return an aggregate of each frame with its interval, and where it is certain whether it is NULL."""
         counts = self._sums(self.here), self._sums(self.surely), self._sums(self.possibly)
         nulls_sure = (counts[1] > 0) | (counts[2] == 0)
         if function == "COUNT":
             return *counts, np.ones(len(nulls_sure), bool)
         if function in ("MIN", "MAX"):
-            return *self._extreme(largest=function == "MAX"), nulls_sure
-        value, low, high = self._summed()
+            return *self._extreme_with_interval(largest=function == "MAX"), nulls_sure
+        value, low, high = self._sum_with_interval()
         value = np.where(counts[0] == 0, np.nan, value)
         if function == "SUM":
             return value, low, high, nulls_sure
@@ -200,13 +208,13 @@ class _Frames:
         least, greatest = self._minima(self.column.low, self.possibly), -self._minima(-self.column.high, self.possibly)
         return value, np.where(is_certain, low, least), np.where(is_certain, high, greatest), nulls_sure
 
-    def _summed(self) -> tuple[Floats, Floats, Floats]:
+    def _sum_with_interval(self) -> tuple[Floats, Floats, Floats]:
         """Return the sum of each frame: a row that may be absent adds its value or nothing."""
         low, high = (np.where(self.possibly, part, 0) for part in (self.column.low, self.column.high))
         low, high = np.where(self.surely, low, np.minimum(low, 0)), np.where(self.surely, high, np.maximum(high, 0))
         return self._sums(np.where(self.here, self.column.value, 0)), self._sums(low), self._sums(high)
 
-    def _extreme(self, *, largest: bool) -> tuple[Floats, Floats, Floats]:
+    def _extreme_with_interval(self, *, largest: bool) -> tuple[Floats, Floats, Floats]:
         """Return the minimum of each frame, or the maximum, as the minimum of what is negated."""
         column = negated(self.column) if largest else self.column
         value, low = self._minima(column.value, self.here), self._minima(column.low, self.possibly)
@@ -246,24 +254,24 @@ def _range_minima(values: Floats, first: Places, end: Places) -> Floats:
     return minima
 
 
-def _over_all_frames(
-    over: NoisyWindow, made: Evaluated, argument: Evaluated | None, present: Presence, codes: Places
+def _widen_to_all_frames(
+    over: NoisyWindow, evaluated: Evaluated, argument: Evaluated | None, present: Presence, codes: Places
 ) -> Evaluated:
     """Widen intervals to every frame that noisy values could have made of a partition's rows."""
-    if isinstance(made, ExactColumn):
-        return replace(made, chosen_by_noise=True)
-    if isinstance(made, TruthColumn):
-        return replace(made, sure=np.zeros(len(codes), bool))
+    if isinstance(evaluated, ExactColumn):
+        return replace(evaluated, chosen_by_noise=True)
+    if isinstance(evaluated, TruthColumn):
+        return replace(evaluated, sure=np.zeros(len(codes), bool))
     count = len(codes)  # never fewer than there are partitions
-    possible = present.possibly if argument is None else present.not_null(argument).possibly
+    possible = present.possibly_present if argument is None else present.not_null(argument).possibly_present
     if over.function == "COUNT":
-        sizes = sum_by(possible, codes, count)[codes]
-        return NumberColumn(numbers(made).value, np.zeros(len(codes)), sizes)
+        sizes = sum_by_group(possible, codes, count)[codes]
+        return NumberColumn(as_numbers(evaluated).value, np.zeros(len(codes)), sizes)
     assert argument is not None
-    column, value = numbers(argument), numbers(made).value
+    column, value = as_numbers(argument), as_numbers(evaluated).value
     if over.function == "SUM":
         low, high = np.minimum(column.low, 0), np.maximum(column.high, 0)
-        ends = [sum_by(np.where(possible, part, 0), codes, count)[codes] for part in (low, high)]
+        ends = [sum_by_group(np.where(possible, part, 0), codes, count)[codes] for part in (low, high)]
     else:
         ends = [
             group_minimum(column.low, possible, codes, count)[codes],
@@ -272,7 +280,9 @@ def _over_all_frames(
     return NumberColumn(value, np.fmin(ends[0], value), np.fmax(ends[1], value))
 
 
-def _rank_share(over: NoisyWindow, ordered: _OrderedRows, present: Presence, keys: Sequence[Evaluated]) -> NumberColumn:
+def _percent_rank_or_tile(
+    over: NoisyWindow, ordered: _OrderedRows, present: Presence, keys: Sequence[Evaluated]
+) -> NumberColumn:
     """Compute PERCENT_RANK, CUME_DIST or NTILE: exact where the order is, otherwise any that exists."""
     sizes, position = ordered.end - ordered.first, np.arange(len(ordered.rows)) - ordered.first
     low, high = 0.0, 1.0
@@ -302,20 +312,22 @@ def _rank_rows(
 ) -> NumberColumn:
     """Compute the rank of each row among the present rows of its partition."""
     value = _rank_within(over.function, peers, codes, present.present)
-    if len(over.order) == 1 and isinstance(keys[0], NumberColumn) and _has_numbers(keys[0]):
+    if len(over.order) == 1 and isinstance(keys[0], NumberColumn) and _is_never_null(keys[0]):
         column = negated(keys[0]) if over.order[0].descending else keys[0]
-        certainly_before = _count_below(column.high, present.surely, column.low, codes, "left")
-        possibly_before = _count_below(column.low, present.possibly, column.high, codes, "right") - present.possibly
+        certainly_before = _count_below(column.high, present.surely_present, column.low, codes, "left")
+        possibly_before = (
+            _count_below(column.low, present.possibly_present, column.high, codes, "right") - present.possibly_present
+        )
         return NumberColumn(
             value, np.where(over.function == "DENSE_RANK", 1.0, 1 + certainly_before), 1 + possibly_before
         )
     if present.sure.all() and not any(noise_count(order.expression) for order in over.order):
         return NumberColumn(value, value, value)
-    partition_sizes = sum_by(present.possibly, codes, len(codes))[codes]
+    partition_sizes = sum_by_group(present.possibly_present, codes, len(codes))[codes]
     return NumberColumn(value, np.ones(len(codes)), np.maximum(partition_sizes, 1))
 
 
-def _has_numbers(column: NumberColumn) -> bool:
+def _is_never_null(column: NumberColumn) -> bool:
     """Return whether no cell is NULL, whatever the values within the intervals are."""
     is_known = not np.isnan([column.value, column.low, column.high]).any()
     return is_known and bool(are_nulls_sure(column).all())
@@ -336,7 +348,7 @@ def _rank_within(function: str, peers: Places, codes: Places, here: Bools) -> Fl
     order = np.argsort(peers, kind="stable")
     (first, _), (first_peer, _) = _run_starts_and_stops(codes[order]), _run_starts_and_stops(peers[order])
     if function == "DENSE_RANK":  # a number counts if a present row has it
-        is_present: NDArray[Any] = (np.bincount(peers, weights=here) > 0)[peers[order]] & _starts(first_peer)
+        is_present: NDArray[Any] = (np.bincount(peers, weights=here) > 0)[peers[order]] & _is_run_start(first_peer)
         before = (np.cumsum(is_present) - is_present)[first_peer]
     else:
         before = np.cumsum(here[order]) - here[order]  # present rows before this one, in all partitions
@@ -346,6 +358,6 @@ def _rank_within(function: str, peers: Places, codes: Places, here: Bools) -> Fl
     return row_ranks
 
 
-def _starts(first: Places) -> Bools:
+def _is_run_start(first: Places) -> Bools:
     """Return which positions are the first of their run."""
     return np.asarray(first == np.arange(len(first)), bool)

@@ -38,7 +38,13 @@ from sfumato.policy import Value
 from sfumato.privacy.numbers import Number, format_number, format_percent
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Measurement
-from sfumato.release.parts.question_parts import EXTREME_TOTALS, NoiseStrength, OtherPart, calibrated_noise, rounded_up
+from sfumato.release.parts.question_parts import (
+    EXTREME_TOTALS,
+    NoiseStrength,
+    OtherPart,
+    calibrated_noise,
+    rounded_up_to_13_digits,
+)
 from sfumato.release.parts.scales import FrequentValueScale, KeyColumn, NoiseScale, NoisyScale, QuantileScale
 
 _ESTIMATE_SHARE = Fraction(1, 2)
@@ -56,30 +62,34 @@ class QuantilesPart:
     noisy: ClassVar[bool] = False
 
     bounded: BoundedPlan
-    asked: tuple[Quantile, ...]
+    requests: tuple[Quantile, ...]
     confidence: Fraction | None = None
     """The confidence of bought intervals; None where none are bought."""
 
     @property
     def numbers_per_group(self) -> int:
         """Count three numbers per quantile: each may have two interval ends."""
-        return 3 * len(self.asked)
+        return 3 * len(self.requests)
 
     @property
-    def _quantiles(self) -> list[Fraction]:
-        return sorted({quantile.probability for quantile in self.asked} - {0, 1})
+    def _inner_probabilities(self) -> list[Fraction]:
+        return sorted({quantile.probability for quantile in self.requests} - {0, 1})
 
     @property
-    def _extremes(self) -> list[Fraction]:
-        return sorted({quantile.probability for quantile in self.asked} & {0, 1})
+    def _extreme_probabilities(self) -> list[Fraction]:
+        return sorted({quantile.probability for quantile in self.requests} & {0, 1})
 
     @property
     def shares(self) -> int:
-        return bool(self._quantiles) + len(self._extremes)
+        return bool(self._inner_probabilities) + len(self._extreme_probabilities)
 
     def share_index(self, index: int) -> int:
-        probability = self.asked[index].probability
-        return bool(self._quantiles) + self._extremes.index(probability) if probability in self._extremes else 0
+        probability = self.requests[index].probability
+        return (
+            bool(self._inner_probabilities) + self._extreme_probabilities.index(probability)
+            if probability in self._extreme_probabilities
+            else 0
+        )
 
     def reading(self, groups: tuple[GroupKey, ...]) -> ValueCounts:
         return ValueCounts(self.bounded, groups)
@@ -89,14 +99,16 @@ class QuantilesPart:
         view = Ranks(self.reading(()))
         settings = (view.ends, view.rows_per_unit, view.neighbours, bool(self.bounded.plan.keys))
         mechanisms: list[Quantiles] = []
-        if self._quantiles:
+        if self._inner_probabilities:
             epsilon = _clamp_epsilon(strength.epsilon(shares[0]), view.rows_per_unit)
             if self.confidence is None:
-                mechanisms.append(Quantiles(self._quantiles, epsilon, *settings))
+                mechanisms.append(Quantiles(self._inner_probabilities, epsilon, *settings))
             else:
-                estimate = Quantiles(self._quantiles, epsilon * _ESTIMATE_SHARE, *settings)
+                estimate = Quantiles(self._inner_probabilities, epsilon * _ESTIMATE_SHARE, *settings)
                 mechanisms += [estimate, *estimate.ends(epsilon * (1 - _ESTIMATE_SHARE) / 2, self.confidence)]
-        for probability, share in zip(self._extremes, shares[bool(self._quantiles) :], strict=True):
+        for probability, share in zip(
+            self._extreme_probabilities, shares[bool(self._inner_probabilities) :], strict=True
+        ):
             extreme_mechanism = Quantiles.minimum if probability == 0 else Quantiles.maximum
             mechanisms.append(extreme_mechanism(_clamp_epsilon(strength.epsilon(share), view.rows_per_unit), *settings))
         return tuple(Measurement(view, mechanism) for mechanism in mechanisms)
@@ -106,23 +118,31 @@ class QuantilesPart:
         selected = [measurement.mechanism.choose_groups(exact) for measurement in measurements]
         columns = [
             selected[measurement_index][:, column]
-            for quantile in self.asked
-            for measurement_index, column in self._positions(quantile)
+            for quantile in self.requests
+            for measurement_index, column in self._measurement_and_column_indices(quantile)
         ]
         return np.column_stack(columns)
 
-    def _positions(self, quantile: Quantile) -> list[tuple[int, int]]:
+    def _measurement_and_column_indices(self, quantile: Quantile) -> list[tuple[int, int]]:
         """Return where a quantile's numbers are: pairs of measurement index and column."""
         numbers_per_quantile = 1 if self.confidence is None else 3
-        if quantile.probability in self._extremes:
-            return [(bool(self._quantiles) * numbers_per_quantile + self._extremes.index(quantile.probability), 0)]
-        return [(index, self._quantiles.index(quantile.probability)) for index in range(numbers_per_quantile)]
+        if quantile.probability in self._extreme_probabilities:
+            return [
+                (
+                    bool(self._inner_probabilities) * numbers_per_quantile
+                    + self._extreme_probabilities.index(quantile.probability),
+                    0,
+                )
+            ]
+        return [(index, self._inner_probabilities.index(quantile.probability)) for index in range(numbers_per_quantile)]
 
     def scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
-        return tuple(self._scale(quantile, measurements) for quantile in self.asked)
+        return tuple(self._scale(quantile, measurements) for quantile in self.requests)
 
     def _scale(self, quantile: Quantile, measurements: Sequence[Measurement]) -> QuantileScale:
-        mechanism, *end_mechanisms = (measurements[index].mechanism for index, _ in self._positions(quantile))
+        mechanism, *end_mechanisms = (
+            measurements[index].mechanism for index, _ in self._measurement_and_column_indices(quantile)
+        )
         return QuantileScale(self.bounded.measures[0].step, mechanism, quantile.probability, *end_mechanisms[:1])
 
     def steps(self, indices: Sequence[int]) -> tuple[MeasureSteps, ...]:
@@ -133,10 +153,10 @@ class QuantilesPart:
         width = sum(scale.columns for scale in scales)
         return np.array([[end] * width for end in (measure.low, measure.high, measure.low)], np.int64)
 
-    def hypothetical_group(self, size: int) -> tuple[int, ...]:  # noqa: ARG002
+    def numbers_of_hypothetical_group(self, size: int) -> tuple[int, ...]:  # noqa: ARG002
         measure = self.bounded.measures[0]
-        values = (measure.low + int(quantile.probability * (measure.high - measure.low)) for quantile in self.asked)
-        values_and_columns = zip(values, map(self._positions, self.asked), strict=True)
+        values = (measure.low + int(quantile.probability * (measure.high - measure.low)) for quantile in self.requests)
+        values_and_columns = zip(values, map(self._measurement_and_column_indices, self.requests), strict=True)
         return tuple(value for value, columns in values_and_columns for _ in columns)
 
     def at_strength(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> QuantilesPart:  # noqa: ARG002
@@ -146,7 +166,7 @@ class QuantilesPart:
         return self.scales(measurements)
 
     def with_ranges_if_sold(self, confidence: Fraction | None) -> QuantilesPart:
-        return replace(self, confidence=confidence) if self._quantiles else self
+        return replace(self, confidence=confidence) if self._inner_probabilities else self
 
     def required_accuracy(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
         """Return 1/ε of each selection by its purpose: where intervals are bought, there are more of them.
@@ -154,16 +174,16 @@ class QuantilesPart:
         An interval that was bought at a lower confidence is not as good, however strong the selection of its ends.
         """
         interval_ends = () if self.confidence is None else ("below", "above")
-        names = ["quantiles", *interval_ends] if self._quantiles else []
-        names += ["greatest" if probability else "least" for probability in self._extremes]
+        names = ["quantiles", *interval_ends] if self._inner_probabilities else []
+        names += ["greatest" if probability else "least" for probability in self._extreme_probabilities]
         errors = {
             name: 1 / measurement.mechanism.epsilon for name, measurement in zip(names, measurements, strict=True)
         }
         return errors if self.confidence is None else errors | {"missed": 1 - self.confidence}
 
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
-        column, coverage = expression_sql(self.asked[0].ranked), f"with {format_percent(confidence)} confidence"
-        scales = [(quantile, self._scale(quantile, measurements)) for quantile in self.asked]
+        column, coverage = expression_sql(self.requests[0].ranked), f"with {format_percent(confidence)} confidence"
+        scales = [(quantile, self._scale(quantile, measurements)) for quantile in self.requests]
         rank_errors = [
             f"{quantile.name} {_describe_rank_error(quantile, scale, confidence)}" for quantile, scale in scales
         ]
@@ -213,10 +233,10 @@ class DistinctValuesPart:
     noisy: ClassVar[bool] = True
 
     bounded: BoundedPlan
-    asked: tuple[DistinctValues, ...]
+    requests: tuple[DistinctValues, ...]
     max_values: int | None = None
     """The number of possible values of the column; None where values are sampled."""
-    sampled: BoundedPlan | None = None
+    sampling_plan: BoundedPlan | None = None
     """Where values are matched, the plan under which they would be sampled."""
 
     @property
@@ -231,9 +251,9 @@ class DistinctValuesPart:
         return 0
 
     def reading(self, groups: tuple[GroupKey, ...]) -> DistinctValueReading | MatchedValueReading:
-        if self.sampled is not None:
-            return MatchedValueReading(self.bounded, self.asked[0].value, groups)
-        return DistinctValueReading(self.bounded, self.asked[0].value, groups)
+        if self.sampling_plan is not None:
+            return MatchedValueReading(self.bounded, self.requests[0].value, groups)
+        return DistinctValueReading(self.bounded, self.requests[0].value, groups)
 
     def at_strength(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> DistinctValuesPart:
         if self.max_values is None or self.bounded.strategy is not Strategy.SAMPLE:
@@ -241,7 +261,7 @@ class DistinctValuesPart:
         limit = min(matched_limit(self.max_values, strength.size(shares[0])), self.bounded.limits.rows_per_group)
         if _LEAST_GAIN * limit > self.bounded.limits.total:
             return self
-        return replace(self, bounded=distinct_value_bounding(self.bounded, limit), sampled=self.bounded)
+        return replace(self, bounded=distinct_value_bounding(self.bounded, limit), sampling_plan=self.bounded)
 
     def measurements(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
         (share,), view = shares, DistinctCounts(self.reading(()))
@@ -261,11 +281,15 @@ class DistinctValuesPart:
         as the price rises, and answers of versions that only sampled stay as good as their price.
         """
         (measurement,) = measurements
-        if self.sampled is None:
+        if self.sampling_plan is None:
             return self.scales(measurements)
-        mechanism, plans = measurement.mechanism, (self.sampled, self.bounded)
+        mechanism, plans = measurement.mechanism, (self.sampling_plan, self.bounded)
         sampled_norm, norm = (mechanism.norm(plan.measures[0].sensitivity) for plan in plans)
-        return (NoisyScale(Fraction(1), mechanism.of_size(rounded_up(mechanism.sizes[0] * sampled_norm / norm))),)
+        return (
+            NoisyScale(
+                Fraction(1), mechanism.of_size(rounded_up_to_13_digits(mechanism.sizes[0] * sampled_norm / norm))
+            ),
+        )
 
     def steps(self, indices: Sequence[int]) -> tuple[MeasureSteps, ...]:
         return (self.bounded.measures[0],) * len(indices)
@@ -273,7 +297,7 @@ class DistinctValuesPart:
     def draw_at_extremes(self, measurements: Sequence[Measurement]) -> Integers:
         return self.draw(measurements, np.array([[end] for end in EXTREME_TOTALS], np.int64))
 
-    def hypothetical_group(self, size: int) -> tuple[int, ...]:
+    def numbers_of_hypothetical_group(self, size: int) -> tuple[int, ...]:
         return (size,)
 
     def with_ranges_if_sold(self, confidence: Fraction | None) -> DistinctValuesPart:  # noqa: ARG002
@@ -284,7 +308,7 @@ class DistinctValuesPart:
 
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
         (measurement,), sensitivity = measurements, self.bounded.measures[0].sensitivity
-        width, column = measurement.mechanism.error(confidence), expression_sql(self.asked[0].value)
+        width, column = measurement.mechanism.error(confidence), expression_sql(self.requests[0].value)
         in_all, in_group = format_number(float(sensitivity.l1)), format_number(float(sensitivity.linf))
         sensitivity_text = f"one unit moves it by at most {in_all} in all, {in_group} in a group"
         description = f"distinct values of {column}; {measurement.mechanism.words()}"
@@ -301,15 +325,14 @@ class FrequentValuesPart:
     noisy: ClassVar[bool] = False
 
     bounded: BoundedPlan
-    asked: tuple[FrequentValue, ...]
+    requests: tuple[FrequentValue, ...]
     values: tuple[Value, ...]
 
     def __post_init__(self) -> None:
-        k, count = self.asked[0].k, len(self.values)
+        k, count = self.requests[0].k, len(self.values)
         if k > count:
-            rule = (
-                f"{expression_sql(self.asked[0].value)} has {count} possible values, too few for the {k} most frequent"
-            )
+            column = expression_sql(self.requests[0].value)
+            rule = f"{column} has {count} possible values, too few for the {k} most frequent"
             fix = f"ask for at most {count} values" if count else "ask for a column with declared values"
             raise Unsupported("too-few-values", rule, fix=fix)
 
@@ -325,23 +348,23 @@ class FrequentValuesPart:
         return 0
 
     def reading(self, groups: tuple[GroupKey, ...]) -> ValueTable:
-        return ValueTable(self.bounded, self.asked[0].value, groups, self.values)
+        return ValueTable(self.bounded, self.requests[0].value, groups, self.values)
 
     def measurements(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
         (share,), view = shares, Frequencies(self.reading(()))
-        k = self.asked[0].k  # choices, each for an equal part of the share
+        k = self.requests[0].k  # choices, each for an equal part of the share
         selection = FrequentValues(k * strength.epsilon(share / k), view.rows_per_unit, k, view.neighbours)
         return (Measurement(view, selection),)
 
     def draw(self, measurements: Sequence[Measurement], exact: Integers) -> Integers:
         (measurement,) = measurements
         selected: Integers = measurement.draw(measurement.reading.extract(exact))
-        return selected[:, [request.place for request in self.asked]]
+        return selected[:, [request.place for request in self.requests]]
 
     def scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
         (measurement,) = measurements
-        names = KeyColumn(self.asked[0].value.domain.type, self.values)
-        return (FrequentValueScale(names, measurement.mechanism),) * len(self.asked)
+        names = KeyColumn(self.requests[0].value.domain.type, self.values)
+        return (FrequentValueScale(names, measurement.mechanism),) * len(self.requests)
 
     def steps(self, indices: Sequence[int]) -> tuple[MeasureSteps, ...]:
         return (self.bounded.measures[0],) * len(indices)
@@ -350,8 +373,8 @@ class FrequentValuesPart:
         ends = np.array(EXTREME_TOTALS, np.int64)
         return self.draw(measurements, ends[(np.arange(len(self.values)) + np.arange(3)[:, None]) % len(ends)])
 
-    def hypothetical_group(self, size: int) -> tuple[int, ...]:  # noqa: ARG002
-        return (0,) * len(self.asked)
+    def numbers_of_hypothetical_group(self, size: int) -> tuple[int, ...]:  # noqa: ARG002
+        return (0,) * len(self.requests)
 
     def at_strength(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> FrequentValuesPart:  # noqa: ARG002
         return self
@@ -368,7 +391,9 @@ class FrequentValuesPart:
 
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
         (measurement,) = measurements
-        description = f"{expression_sql(self.asked[0].value)}: {measurement.mechanism.words()}, of {len(self.values):,}"
+        description = (
+            f"{expression_sql(self.requests[0].value)}: {measurement.mechanism.words()}, of {len(self.values):,}"
+        )
         return description, measurement.mechanism.promise(len(self.values), confidence)
 
 
@@ -376,11 +401,13 @@ Candidates = Callable[[Expression], tuple[Value, ...]]
 """Lists an expression's possible values, from the policy alone, or refuses."""
 
 
-def other_part(bounded: BoundedPlan, part: ReadingPart, candidates: Candidates, *, matches: bool = False) -> OtherPart:
-    """Return the part of a question that is not a total, under a bounding of its rows; ``matches`` if distinct values
-    may be matched to units.
+def build_other_part(
+    bounded: BoundedPlan, part: ReadingPart, candidates: Candidates, *, use_matching: bool = False
+) -> OtherPart:
+    """Return the part of a question that is not a total, under a bounding of its rows; ``use_matching`` if distinct
+    values may be matched to units.
     """
-    return _PART_CONSTRUCTORS[part.reads](bounded, part.requests, candidates, matches)
+    return _PART_CONSTRUCTORS[part.reads](bounded, part.requests, candidates, use_matching)
 
 
 _PART_CONSTRUCTORS: dict[ReadingKind, Callable[[BoundedPlan, Any, Candidates, bool], OtherPart]] = {

@@ -83,7 +83,7 @@ class NoiseStrength:
             assert self.price.epsilon is not None
             return self.price.epsilon * share
         unscaled_epsilon = share if self.family.order == 1 else 2 * Fraction(math.sqrt(share))
-        return rounded_down(unscaled_epsilon / self.size_without_price)
+        return rounded_down_to_13_digits(unscaled_epsilon / self.size_without_price)
 
 
 class QuestionPart(Protocol):
@@ -125,7 +125,7 @@ class QuestionPart(Protocol):
         """Draw for three groups whose totals are at the extremes; reads no data."""
         ...
 
-    def hypothetical_group(self, size: int) -> tuple[int, ...]:
+    def numbers_of_hypothetical_group(self, size: int) -> tuple[int, ...]:
         """Return the numbers of a hypothetical group of so many rows, spread evenly over the measure's range."""
         ...
 
@@ -212,7 +212,7 @@ class NoisyTotals:
         width = sum(measure.coordinates for measure in self.bounded.measures)
         return self.draw(measurements, np.array([[end] * width for end in EXTREME_TOTALS], np.int64))
 
-    def hypothetical_group(self, size: int) -> tuple[int, ...]:
+    def numbers_of_hypothetical_group(self, size: int) -> tuple[int, ...]:
         share = self.bounded.sample or 1
         return tuple(
             int(share * size * total / member.unit_value)
@@ -230,16 +230,16 @@ def calibrated_noise(strength: NoiseStrength, change: Sensitivity, share: Fracti
         fix = "pay more, ask for fewer columns, or declare narrower bounds"
         raise InvalidParameter("price", float(size), rule, fix=fix)
     keeps_exact_size = family.pure and strength.price is not None
-    return family.of_size(max(size if keeps_exact_size else rounded_up(size), LEAST_STEPS))
+    return family.of_size(max(size if keeps_exact_size else rounded_up_to_13_digits(size), LEAST_STEPS))
 
 
-def rounded_up(size: Fraction) -> Fraction:
+def rounded_up_to_13_digits(size: Fraction) -> Fraction:
     """Round a size up to thirteen significant digits, so that it prints exactly."""
     power = Fraction(10) ** (13 - math.ceil(math.log10(size)))
     return Fraction(math.ceil(size * power)) / power
 
 
-def rounded_down(size: Fraction) -> Fraction:
+def rounded_down_to_13_digits(size: Fraction) -> Fraction:
     """Round an ε down to thirteen significant digits, so that it prints exactly."""
     power = Fraction(10) ** (13 - math.ceil(math.log10(size)))
     return Fraction(math.floor(size * power)) / power

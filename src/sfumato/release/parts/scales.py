@@ -118,7 +118,7 @@ ONE_GROUP = GroupKeys(())
 """The keys of an answer without keys."""
 
 
-class WidthOfAnyTotal(ABC):
+class SameWidthScale(ABC):
     """A scale whose half-width is that of every number."""
 
     @abstractmethod
@@ -169,7 +169,7 @@ class NoiseScale(Protocol):
 
 @codec.serialisable("noisy-scale")
 @dataclass(frozen=True)
-class NoisyScale(WidthOfAnyTotal):
+class NoisyScale(SameWidthScale):
     """The scale of totals with additive noise."""
 
     unit_value: Fraction
@@ -202,7 +202,7 @@ class NoisyScale(WidthOfAnyTotal):
 
 @codec.serialisable("named-scale")
 @dataclass(frozen=True)
-class FrequentValueScale(WidthOfAnyTotal):
+class FrequentValueScale(SameWidthScale):
     """The scale of selected frequent values: numbers index the candidate values."""
 
     values: KeyColumn
@@ -236,7 +236,7 @@ class FrequentValueScale(WidthOfAnyTotal):
 
 @codec.serialisable("chosen-scale")
 @dataclass(frozen=True)
-class QuantileScale(WidthOfAnyTotal):
+class QuantileScale(SameWidthScale):
     """The scale of numbers selected by rank, and perhaps two interval ends for each.
 
     Their distance from the exact value is not known otherwise.

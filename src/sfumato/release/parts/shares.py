@@ -46,30 +46,30 @@ _MIN_UNITS = 2**14
 
 
 @dataclass(frozen=True)
-class SplitResult:
+class WantedResult:
     """A wanted result: the totals it reads, and its sensitivity to each of them."""
 
-    effects: Mapping[int, float]
+    effect_by_total: Mapping[int, float]
     """By the index of each total that is read, how far the result moves when the total moves by one."""
     weight: Fraction = field(default=Fraction(1))
     """The weight of its error."""
 
-    def __init__(self, effects: Mapping[int, float], weight: Number = 1) -> None:
-        object.__setattr__(self, "effects", dict(effects))
+    def __init__(self, effect_by_total: Mapping[int, float], weight: Number = 1) -> None:
+        object.__setattr__(self, "effect_by_total", dict(effect_by_total))
         object.__setattr__(self, "weight", exact(weight, "weight", POSITIVE))
-        if not self.effects or not all(0 <= effect < math.inf for effect in self.effects.values()):
-            raise InvalidParameter("effects", self.effects, "finite numbers of at least 0, one for each total")
+        if not self.effect_by_total or not all(0 <= effect < math.inf for effect in self.effect_by_total.values()):
+            raise InvalidParameter("effects", self.effect_by_total, "finite numbers of at least 0, one for each total")
 
 
-def split(sizes: Sequence[float], results: Sequence[SplitResult], order: int) -> tuple[Fraction, ...]:
+def split_for_least_error(sizes: Sequence[float], results: Sequence[WantedResult], order: int) -> tuple[Fraction, ...]:
     """Split the price over totals for the least weighted relative error of the results; shares sum to one.
 
     ``sizes`` are the sensitivities of the totals, and ``order`` is the norm of the noise: 1 or 2.
     """
     costs = [0.0] * len(sizes)
     for result in results:
-        alone_error = _optimum_alone(sizes, result, order)
-        for total, effect in result.effects.items():
+        alone_error = _error_alone(sizes, result, order)
+        for total, effect in result.effect_by_total.items():
             costs[total] += float(result.weight) * effect * sizes[total] / alone_error if alone_error else 0.0
     optimal_shares = [cost ** (order / (order + 1)) for cost in costs]
     largest = max(optimal_shares)
@@ -80,23 +80,25 @@ def split(sizes: Sequence[float], results: Sequence[SplitResult], order: int) ->
     return tuple(Fraction(units, sum(share_units)) for units in share_units)
 
 
-def even(count: int) -> tuple[Fraction, ...]:
+def even_shares(count: int) -> tuple[Fraction, ...]:
     """Return equal shares."""
     return (Fraction(1, count),) * count
 
 
-def error_ratio(sizes: Sequence[float], result: SplitResult, shares: Sequence[Fraction], order: int) -> float:
+def error_ratio(sizes: Sequence[float], result: WantedResult, shares: Sequence[Fraction], order: int) -> float:
     """Return the ratio of a result's error with these shares to its error alone at the whole price."""
-    alone_error = _optimum_alone(sizes, result, order)
+    alone_error = _error_alone(sizes, result, order)
     shared_error = sum(
-        effect * sizes[total] / float(shares[total]) ** (1 / order) for total, effect in result.effects.items()
+        effect * sizes[total] / float(shares[total]) ** (1 / order) for total, effect in result.effect_by_total.items()
     )
     return shared_error / alone_error if alone_error else 1.0
 
 
-def _optimum_alone(sizes: Sequence[float], result: SplitResult, order: int) -> float:
+def _error_alone(sizes: Sequence[float], result: WantedResult, order: int) -> float:
     power = order / (order + 1)
-    return math.fsum((effect * sizes[total]) ** power for total, effect in result.effects.items()) ** (1 / power)
+    return math.fsum((effect * sizes[total]) ** power for total, effect in result.effect_by_total.items()) ** (
+        1 / power
+    )
 
 
 _ROWS = 10_000
@@ -107,7 +109,7 @@ _TILT = Fraction(1, 4)
 
 
 @dataclass(frozen=True)
-class WeightedRequest:
+class WeightedRequests:
     """The requested results, each with the weight of its error."""
 
     requests: tuple[MeasuredRequest, ...]
@@ -130,55 +132,58 @@ class PriceSplit:
         return len({share for part in self.shares for share in part}) <= 1
 
 
-def split_price(parts: Sequence[QuestionPart], requests: WeightedRequest | None, family: Family) -> PriceSplit:
+def split_price(parts: Sequence[QuestionPart], requests: WeightedRequests | None, family: Family) -> PriceSplit:
     """Split a price over all measurements of these parts; evenly where no results are given."""
     counts = [part.shares for part in parts]
     if requests is None:
-        return PriceSplit(_by_part(even(sum(counts)), counts))
+        return PriceSplit(_shares_by_part(even_shares(sum(counts)), counts))
     totals = parts[0]
     assert isinstance(totals, NoisyTotals)
     sizes = [float(family.norm(scaled.sensitivity) * scaled.unit_value) for scaled in totals.bounded.noisy_measures]
     sizes += [1.0] * (sum(counts) - len(sizes))  # choices err in inverse proportion to their share
     results = [
-        _split_result(result, weight, parts) for result, weight in zip(requests.requests, requests.weights, strict=True)
+        _wanted_result(result, weight, parts)
+        for result, weight in zip(requests.requests, requests.weights, strict=True)
     ]
-    shares = split(sizes, [*results, *_selection_results(totals)], family.order)
-    even_shares = even(len(sizes))
+    shares = split_for_least_error(sizes, [*results, *_group_discovery_results(totals)], family.order)
+    equal_shares = even_shares(len(sizes))
     error_ratios, even_ratios = (
         tuple(error_ratio(sizes, result, candidate_shares, family.order) for result in results)
-        for candidate_shares in (shares, even_shares)
+        for candidate_shares in (shares, equal_shares)
     )
-    return PriceSplit(_by_part(shares, counts), error_ratios, even_ratios)
+    return PriceSplit(_shares_by_part(shares, counts), error_ratios, even_ratios)
 
 
-def _by_part(shares: Sequence[Fraction], counts: Sequence[int]) -> tuple[tuple[Fraction, ...], ...]:
+def _shares_by_part(shares: Sequence[Fraction], counts: Sequence[int]) -> tuple[tuple[Fraction, ...], ...]:
     starts = [sum(counts[:index]) for index in range(len(counts))]
     return tuple(tuple(shares[start : start + count]) for start, count in zip(starts, counts, strict=True))
 
 
-def _split_result(made: MeasuredRequest, weight: Fraction, parts: Sequence[QuestionPart]) -> SplitResult:
+def _wanted_result(request: MeasuredRequest, weight: Fraction, parts: Sequence[QuestionPart]) -> WantedResult:
     """Return the measurements that a result reads, with its effects. A result of one total has effect 1."""
-    part, totals = parts[made.part], parts[0]
+    part, totals = parts[request.part], parts[0]
     if not isinstance(part, NoisyTotals):
-        first_share, (index,) = sum(earlier.shares for earlier in parts[: made.part]), made.measures
-        return SplitResult({first_share + part.share_index(index): 1.0}, weight)
+        first_share, (index,) = sum(earlier.shares for earlier in parts[: request.part]), request.measures
+        return WantedResult({first_share + part.share_index(index): 1.0}, weight)
     assert isinstance(totals, NoisyTotals)
-    members = [totals.bounded.members[index] for index in made.measures]
+    members = [totals.bounded.members[index] for index in request.measures]
     if len(members) == 1:
-        return SplitResult({members[0].share: 1.0}, weight)
-    estimator: Any = made.request.estimator(*members)  # a frozen value
-    effects = _effects(estimator, tuple(map(_reference_totals, members)), tuple(map(_reference_noise, members)))
+        return WantedResult({members[0].share: 1.0}, weight)
+    estimator: Any = request.request.estimator(*members)  # a frozen value
+    effects = _effects_of_totals(
+        estimator, tuple(map(_reference_totals, members)), tuple(map(_reference_noise, members))
+    )
     effects_by_share: dict[int, float] = {}
     for member, effect in zip(members, effects, strict=True):
         # in the unit of the measure that it is released with
         unit_ratio = member.unit_value / totals.bounded.noisy_measures[member.share].unit_value
         effects_by_share[member.share] = effects_by_share.get(member.share, 0.0) + effect * float(unit_ratio)
-    return SplitResult(effects_by_share, weight)
+    return WantedResult(effects_by_share, weight)
 
 
-def _selection_results(totals: NoisyTotals) -> list[SplitResult]:
+def _group_discovery_results(totals: NoisyTotals) -> list[WantedResult]:
     """Return the discovery of groups as one more result, where groups are discovered."""
-    return [SplitResult({len(totals.bounded.noisy_measures): 1.0})] if totals.bounded.discovers_groups else []
+    return [WantedResult({len(totals.bounded.noisy_measures): 1.0})] if totals.bounded.discovers_groups else []
 
 
 def _reference_totals(scaled: ScaledMember) -> tuple[Fraction, ...]:
@@ -196,7 +201,7 @@ def _reference_noise(scaled: ScaledMember) -> Fraction:
 
 
 @lru_cache(maxsize=1024)
-def _effects(
+def _effects_of_totals(
     estimator: Estimator, reference_totals: tuple[tuple[Fraction, ...], ...], reference_noise: tuple[Fraction, ...]
 ) -> tuple[float, ...]:
     """Compute numerically how far a result moves with the totals of each of its measures."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
-from sfumato.release.answers.answer_columns import interval_columns
+from sfumato.release.answers.answer_columns import interval_end_columns
 from sfumato.server.postgres import protocol, types
 from sfumato.server.postgres.statements import CopyFormat
 from sfumato.server.releases.proposal_cache import DescribedQuestion
@@ -49,7 +49,7 @@ def described_columns(described: DescribedQuestion, *, ranges: bool) -> ResultCo
     if not ranges:
         return columns
     names = tuple(each.name for each in columns)
-    ends = interval_columns(names, dict.fromkeys(described.noisy_columns, ()))
+    ends = interval_end_columns(names, dict.fromkeys(described.noisy_columns, ()))
     return (*columns, *(ResultColumn(name, types.FLOAT8) for name in ends))
 
 
@@ -62,7 +62,7 @@ def answer_result(answer: Any, columns: ResultColumns | None, *, ranges: bool, c
         ResultColumn(name, oid): answer.column(name) for name, oid in zip(answer.columns, oids, strict=True)
     }
     if ranges:
-        ends = interval_columns(answer.columns, answer.intervals)
+        ends = interval_end_columns(answer.columns, answer.intervals)
         cells_by_column |= {ResultColumn(name, types.FLOAT8): cells for name, cells in ends.items()}
     shown = tuple(cells_by_column) if columns is None else columns
     missing = [None] * len(answer.rows)
