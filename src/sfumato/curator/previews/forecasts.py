@@ -225,8 +225,8 @@ def _are_widths_constant(query: Query, prepared: PricedRelease, requests: Sequen
     ]
     return (
         all(type(reference) in (Key, Result) for reference in references)
-        and all(isinstance(result.estimator, TotalEstimate) for result in results(prepared, requests))
-        and all(type(scale) is NoisyScale for scale in scales(prepared))
+        and all(isinstance(result.estimator, TotalEstimate) for result in result_estimators(prepared, requests))
+        and all(type(scale) is NoisyScale for scale in scales_of_all_parts(prepared))
     )
 
 
