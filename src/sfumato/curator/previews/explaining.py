@@ -134,13 +134,15 @@ def require_delta(keys: str, given: bool, budgets: Sequence[Budget], other: str)
     budget = budgets[0]
     if not budget.delta:
         rule = f"the values of {keys} are not declared, and an account without a δ cannot find them in the data"
-        raise Unsupported("unknown-keys", rule, fix=f"ask in a way that needs no δ: {other}")
+        raise Unsupported("unknown-keys", rule, fix=f"{other}: that needs no δ")
     if not given:
         rule = f"the values of {keys} are not declared, and finding them in the data needs an ε and a δ"
         offered = format_offered_delta(offered_delta(budgets))
-        example = f"give a delta, such as release(epsilon=1, delta={offered}) or --delta {offered}; or ask"
-        advice = "no δ is left for undeclared groups, so ask" if offered == "0" else example
-        raise Unsupported("unknown-keys", rule, fix=f"{advice} in a way that needs no δ: {other}")
+        example = f"give a delta, such as release(epsilon=1, delta={offered}) or --delta {offered}; or "
+        none_left = "no δ is left for undeclared groups: "
+        raise Unsupported(
+            "unknown-keys", rule, fix=f"{none_left if offered == '0' else example}{other}: that needs no δ"
+        )
 
 
 def threshold_words(threshold: KeyThreshold) -> str:
