@@ -32,11 +32,11 @@ def parse_exact(text: Any) -> Fraction | None:
     if text is None:
         return None
     if not isinstance(text, str) or not _EXACT.fullmatch(text):
-        raise ValueError("not an exact number")
+        raise ValueError("this text is not an exact number, such as 0.1 or 1/3")
     try:
         return Fraction(text)
     except ZeroDivisionError:
-        raise ValueError("not an exact number") from None
+        raise ValueError("this text is not an exact number, such as 0.1 or 1/3") from None
 
 
 def format_rounded_down(value: Fraction) -> str:

@@ -150,7 +150,9 @@ def read_settings(path: str | os.PathLike[str]) -> ServerSettings:
         raise InvalidSettings("the settings file cannot be read", place=str(file), fix=fix) from None
     if len(content) > _MAX_BYTES:
         raise InvalidSettings(
-            "a settings file can have at most 1 MiB", place=str(file), fix="check that this is the settings file"
+            "a settings file can have at most 1 MiB",
+            place=str(file),
+            fix="name the settings file itself, such as server.toml",
         )
     return build_settings(_parse_toml(content, str(file)), file.parent)
 

@@ -27,7 +27,7 @@ from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
     "--confidence",
     default=DEFAULT_CONFIDENCE,
     show_default=True,
-    help="The confidence of the revenue that is guaranteed and of the revenue range.",
+    help="The confidence with which the guaranteed revenue and the revenue range hold.",
 )
 @click.option(
     "--count-share",

@@ -155,13 +155,13 @@ def require_delta_for_discovery(
     budget = budgets[0]
     if not budget.delta:
         rule = f"the values of {keys_sql} are not declared, and an account without a δ cannot find them in the data"
-        raise Unsupported("unknown-keys", rule, fix=f"ask in a way that needs no δ: {fix_without_delta}")
+        raise Unsupported("unknown-keys", rule, fix=f"{fix_without_delta}: that needs no δ")
     if not is_given:
         rule = f"the values of {keys_sql} are not declared, and finding them in the data needs an ε and a δ"
         offered = offered_delta(budgets)
-        accept = f"δ = {format_offered_delta(offered)} is offered: {_ACCEPT_DELTA}; or ask"
-        first = accept if offered else "no δ is left for undeclared groups, so ask"
-        raise Unsupported("unknown-keys", rule, fix=f"{first} in a way that needs no δ: {fix_without_delta}")
+        accept = f"δ = {format_offered_delta(offered)} is offered: {_ACCEPT_DELTA}; or "
+        first = accept if offered else "no δ is left for undeclared groups: "
+        raise Unsupported("unknown-keys", rule, fix=f"{first}{fix_without_delta}: that needs no δ")
 
 
 def threshold_words(threshold: KeyThreshold) -> str:

@@ -113,7 +113,7 @@ def refuse_too_many_cells(names: Sequence[str], sizes: Sequence[int]) -> None:
                 "too-many-cells",
                 f"a column of a synthetic table can have at most {MAX_COLUMN_CELLS:,} cells (values or bins); "
                 f"{name} has {size:,}",
-                fix=f"give {name} coarser bins, or leave it out with columns=",
+                fix=f"give {name} coarser bins, or name only the other columns in columns=[…]",
             )
 
 

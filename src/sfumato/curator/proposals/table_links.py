@@ -117,7 +117,7 @@ def link_tables(policy: Policy, names: Sequence[str]) -> LinkedTables:
     """
     if isinstance(names, str) or len(names) < 2 or len({*names}) != len(names):
         fix = 'name a parent and its children: synthesize(["patients", "visits"])'
-        raise InvalidParameter("tables", names, "two or more different tables", fix=fix)
+        raise InvalidParameter("tables", names, "a list of two or more different tables", fix=fix)
     tables = [_require_private_table(policy, name) for name in names]
     first = next(table for table in tables if not _refers_to_any(table, names))
     pairs: list[LinkedPair] = []

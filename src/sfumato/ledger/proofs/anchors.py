@@ -554,7 +554,7 @@ def _read_process_anchor(path: Path) -> ProcessAnchor | None:
         raise LedgerUnavailable(
             "the anchor file of another process cannot be read, and the lines that it records would be forgotten",
             place=str(path),
-            fix="make it readable for this user; remove it only if the lines that it records are surely in the ledger",
+            fix="make it readable for this user; remove it only if you are sure that the ledger has these lines",
         ) from error
 
 

@@ -226,7 +226,9 @@ class StatementSource:
             lines = await self._ask_synthetic(self.published, call, asyncio.Event())
             return text_result(("QUERY PLAN",), [(line,) for line in lines])
         if not await self.is_question(rows.sql):
-            raise Refusal("0A000", "EXPLAIN works on questions only", hint="EXPLAIN a SELECT from a table of \\dt.")
+            raise Refusal(
+                "0A000", "EXPLAIN works on questions only", hint="Write EXPLAIN SELECT … FROM a table that \\dt lists."
+            )
         lines = await run_in_thread(self._explain_question, rows, parameters, price)
         return text_result(("QUERY PLAN",), [(line,) for line in lines])
 
