@@ -49,8 +49,8 @@ MUTANTS = (
         "an advised bound is beyond what WHERE leaves",
         Kind.SENSITIVITY,
         "curator.previews.advising:_narrower_bound",
-        "narrow_range(measure, predicates)",
-        "measure",
+        "cast('Sum | Mean', narrow_range(measure, predicates)).summed_range",
+        "measure.summed_range",
         ("curator/previews/test_advising.py::test_an_advised_bound_narrows_what_the_conditions_leave",),
     ),
     Mutant(

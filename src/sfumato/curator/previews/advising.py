@@ -411,8 +411,9 @@ def _clamp_function_and_old_and_new_bound(
         return None
     if not value.reference.table:  # a column of a subquery has no name that could be written
         return None
-    counted = narrow_range(measure, predicates)
-    low, high = counted.summed_range if isinstance(counted, (Sum, Mean)) else value_range(value)
+    low, high = value_range(value)
+    if not isinstance(measure, Variance):
+        low, high = cast("Sum | Mean", narrow_range(measure, predicates)).summed_range
     follows_width = not isinstance(measure, Sum)
     moves_upper = follows_width or abs(high) >= abs(low)
     base, end = low if follows_width else Fraction(0), high if moves_upper else low

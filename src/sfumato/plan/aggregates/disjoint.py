@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.plan.aggregates.measures import (
@@ -32,7 +32,7 @@ from sfumato.plan.aggregates.measures import (
 )
 from sfumato.plan.values.expressions import Call, Expression, Literal
 from sfumato.plan.values.functions.declaring import call, is_never_null, literal
-from sfumato.plan.values.narrowing import Limits, can_hold_together, limits
+from sfumato.plan.values.narrowing import Limits, as_comparison, can_hold_together, limits
 from sfumato.policy import Domain, Type
 from sfumato.privacy import codec
 from sfumato.quick_dataclass import dataclass
@@ -229,14 +229,29 @@ def _can_join_group(candidate: _Candidate, group: Sequence[_Candidate]) -> bool:
 
 
 def _are_disjoint(first: _Candidate, second: _Candidate) -> bool:
-    """Return whether it is certain that no row meets both predicates: their limits exclude each other, or one of them
-    requires what the other negates. An expression with a limit is not NULL.
+    """Return whether it is certain that no row meets both predicates: their limits or lists of values exclude each
+    other, or one of them requires what the other negates. An expression with a limit is not NULL.
     """
-    return not can_hold_together(first.limits, second.limits) or any(
+    if not can_hold_together(first.limits, second.limits):
+        return True
+    listed = [(_listed_values(one), _listed_values(other)) for one in first.conjuncts for other in second.conjuncts]
+    if any(one and other and one[0] == other[0] and one[1].isdisjoint(other[1]) for one, other in listed):
+        return True
+    return any(
         _negated(condition) in other.conjuncts or _is_null_operand(condition) in other.limits
         for one, other in ((first, second), (second, first))
         for condition in one.conjuncts
     )
+
+
+def _listed_values(condition: Expression) -> tuple[Expression, frozenset[Any]] | None:
+    """Return the operand of ``= value`` or ``IN (…)`` and its values; None for another condition, and for doubles,
+    since literals that differ may be the same double.
+    """
+    comparison = as_comparison(condition) if isinstance(condition, Call) else None
+    if comparison is None or comparison.operator not in ("=", "IN") or comparison.operand.domain.type is Type.REAL:
+        return None
+    return comparison.operand, frozenset(comparison.values)
 
 
 def _is_null_operand(condition: Expression) -> Expression | None:
