@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Mean, Sum, conjunction
 from sfumato.plan.nodes import Aggregate, Filter
@@ -59,8 +60,8 @@ def _merge(first: Aggregate, second: Aggregate, *, is_first: bool) -> Aggregate 
         *(_filtered(measure, predicates[1]) for measure in second.measures),
     )
     both = replace(first, source=Filter(first.source.input, call("OR", *predicates)), measures=measures)
-    separately = sum(_measurements(plan) for plan in (first, second))
-    return both if _measurements(both) < separately else None
+    takes_fewer = _measurements(both) < _measurements(first) + _measurements(second)
+    return both if takes_fewer and _value_ranges(both) == _value_ranges(first) | _value_ranges(second) else None
 
 
 def _filtered(measure: AggregateRequest, predicate: Expression) -> AggregateRequest:
@@ -70,3 +71,11 @@ def _filtered(measure: AggregateRequest, predicate: Expression) -> AggregateRequ
 
 def _measurements(plan: Aggregate) -> int:
     return sum(len(part.measures) for part in share_measures(plan).parts)
+
+
+def _value_ranges(plan: Aggregate) -> set[tuple[Expression, tuple[Fraction, Fraction]]]:
+    """Return the summed values with their ranges: SELECTs whose conditions leave each another range would have the
+    noise of both ranges together.
+    """
+    members = (member for part in share_measures(plan).parts for member in part.members)
+    return {(member.value, member.summed_range) for member in members if isinstance(member, (Sum, Mean))}
