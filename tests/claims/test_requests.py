@@ -109,9 +109,12 @@ def test_models(clinics: dict[str, sf.Curator], world: str) -> None:
     for name in ("pure", "approximate", "concentrated"):
         steps = asked["plain"]()._steps_for_price(Price(**PRICES[name]))
         found |= claims_of(
-            f"steps {name}", [repr(steps.rows.noise), repr(steps.selection), repr(steps.noise)], words=True
+            f"steps {name}", [repr(steps.row_count_step.noise), repr(steps.selection), repr(steps.noise)], words=True
         )
-        found |= claims_of(f"leak {name}", [steps.curve.epsilon("1e-7"), *(e.epsilon("1e-9") for e in steps.curves)])
+        found |= claims_of(
+            f"leak {name}",
+            [steps.curve.epsilon("1e-7"), *(e.epsilon("1e-9") for e in steps.row_choice_and_measurement_curves)],
+        )
     record(f"mwem {world}", found)
 
 

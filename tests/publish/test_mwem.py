@@ -192,7 +192,7 @@ def test_the_charge_is_that_of_all_steps_and_nothing_is_left_over(
         assert [each.kind for each in lines].count("tab-close") == 1
         account = clinic._context.account
         proposal = clinic.mwem("people", NAMES, 2, rounds=3)
-        curves = proposal._steps_for_price(Price(**price)).curves
+        curves = proposal._steps_for_price(Price(**price)).row_choice_and_measurement_curves
         costs = [account.cost(curves[0]), *(account.cost(each) for _ in range(3) for each in curves[1:])]
         assert [account.recomputed(each) for each in steps] == costs
         for name, spent in account.spent.items():

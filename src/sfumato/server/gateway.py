@@ -311,11 +311,9 @@ class Gateway:
             stored, phase = self._releases.stored_release(request), self._releases.phase(request)
             if stored is None and phase is None:
                 raise NotThere(f"request {request_id}")
-            return (
-                ReleaseProgress(Phase.DONE, stored.line)
-                if phase is None and stored
-                else ReleaseProgress(phase or Phase.QUEUED)
-            )
+            if phase is None and stored is not None:
+                return ReleaseProgress(Phase.DONE, stored.line)
+            return ReleaseProgress(phase or Phase.QUEUED)
 
     def answer_of_request(self, caller: Caller, name: str, request_id: str) -> FlightResult:
         """Return the answer of a caller's own earlier request, for free; also if it has no ledger line."""

@@ -148,7 +148,10 @@ def test_no_unit_moves_what_is_measured_further_than_is_charged(relation: str, t
             cost=[cost for _, _, cost in people],
         )
         refill(first, policy(table, columns=three, neighbours=relation))
-        read = {each.strategy: first.read(GroupTotals(each, proposal._groups), 7) for each in asked.bounding_options}
+        read = {
+            each.strategy: first.read(GroupTotals(each, proposal._groups_by_series_and_period), 7)
+            for each in asked.bounding_options
+        }
         for name, reading in readings.items():
             exact[name][world] = reading.extract(read[reading.bounded.strategy])
     first.close()

@@ -66,7 +66,7 @@ _USUALLY_SHOWN, _RARELY_SHOWN = "0.95", "0.05"
 """The probabilities with which a group counts as shown, and as rarely shown."""
 
 
-def key_expressions_sql(query: Query, key_indices: tuple[int, ...]) -> str:
+def keys_sql(query: Query, key_indices: tuple[int, ...]) -> str:
     """Format the keys whose values are discovered."""
     return ", ".join(expression_sql(query.plan.keys[index]) for index in key_indices)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sfumato.curator.previews.explaining import key_expressions_sql
+from sfumato.curator.previews.explaining import keys_sql
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.aggregates.value_measures import TimeQuantile
 from sfumato.plan.descriptions import expression_sql
@@ -26,7 +26,7 @@ def require_no_subtotals(query: Query, discovered_keys: tuple[int, ...]) -> None
         raise Unsupported(
             "unknown-subtotals",
             "subtotals need all groups to be known in advance, but the groups of "
-            f"{key_expressions_sql(query, discovered_keys)} are found in the data",
+            f"{keys_sql(query, discovered_keys)} are found in the data",
             fix="ask for the totals in a separate question, or declare the values in the policy",
         )
 
@@ -34,7 +34,7 @@ def require_no_subtotals(query: Query, discovered_keys: tuple[int, ...]) -> None
 def require_declared_groups(query: Query, discovered_keys: tuple[int, ...]) -> None:
     """Refuse to answer from a synopsis where groups must be discovered."""
     if discovered_keys:
-        keys = key_expressions_sql(query, discovered_keys)
+        keys = keys_sql(query, discovered_keys)
         rule = f"the groups of {keys} must be found in the data, and a synopsis cannot do that"
         raise Unsupported("no-synopsis", rule, fix="declare the values in the policy, or give a price to discover them")
 

@@ -22,7 +22,7 @@ from sfumato.curator.previews.explaining import (
     discovery_notes,
     explain_release,
     fix_without_delta,
-    key_expressions_sql,
+    keys_sql,
     offered_delta,
     require_delta_for_discovery,
     require_short_keys,
@@ -316,20 +316,13 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, sample=sample)
         request = self._with_defaults(stated)
         prepared, policy = self.price_release(request), self._context.policy
-        keys = (
-            (key_expressions_sql(self.query, self.discovered_keys), self._fix_without_delta)
-            if self.discovered_keys
-            else None
-        )
-        explanation = explain_release(
-            self.text, self.query, policy, self.groups, self._max_groups, prepared, confidence, keys
-        )
+        keys = (keys_sql(self.query, self.discovered_keys), self._fix_without_delta) if self.discovered_keys else None
+        groups = self.groups, self._max_groups
+        explanation = explain_release(self.text, self.query, policy, *groups, prepared, confidence, keys)
         free_answer = self._best_synopsis_answer(confidence)
-        free_operators = (
-            () if free_answer is None else (PlanStep("free", "a bought synopsis", free_answer.offer_sentence),)
-        )
+        free = () if free_answer is None else (PlanStep("free", "a bought synopsis", free_answer.offer_sentence),)
         steps = steps_with_sample(explanation.operators, prepared, policy.unit.name)
-        operators = (*steps, *explain_period_charges(self._context), *free_operators)
+        operators = (*steps, *explain_period_charges(self._context), *free)
         price_notes = (
             (prepared.unused_delta_reason,)
             if prepared.unused_delta_reason
@@ -633,7 +626,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
     def require_delta(self, delta: Number, epsilon: Number | None = 1) -> None:
         """Refuse groups that are found in the data without a δ, or at a price without an ε."""
         if self.discovered_keys:
-            keys, budgets = key_expressions_sql(self.query, self.discovered_keys), self._context.budgets
+            keys, budgets = keys_sql(self.query, self.discovered_keys), self._context.budgets
             require_delta_for_discovery(keys, epsilon is not None and bool(delta), budgets, self._fix_without_delta)
 
     @cached_property

@@ -168,7 +168,7 @@ def test_texts_that_grow_do_not_fill_the_memory_of_the_server(sql: str) -> None:
 
 def test_the_process_of_the_engine_has_a_limit_of_memory() -> None:
     locked = CatalogDatabase(policy(), DatabaseAndUser("clinic", "ana"))
-    assert locked.rows("SELECT 1") == [(1,)]
+    assert locked.fetch_rows("SELECT 1") == [(1,)]
     process = locked._engine._process
     assert process is not None
     limits = Path(f"/proc/{process.pid}/limits").read_text()
@@ -178,15 +178,15 @@ def test_the_process_of_the_engine_has_a_limit_of_memory() -> None:
 
 def test_an_engine_that_has_ended_is_replaced() -> None:
     locked = CatalogDatabase(policy(), DatabaseAndUser("clinic", "ana"))
-    assert locked.rows("SELECT 1") == [(1,)]
+    assert locked.fetch_rows("SELECT 1") == [(1,)]
     process = locked._engine._process
     assert process is not None
     process.kill()
     process.wait()
-    assert locked.rows("SELECT 2") == [(2,)]
+    assert locked.fetch_rows("SELECT 2") == [(2,)]
     locked._engine._ends_idle = 0.0  # idle for so long that it may end by itself at any moment
     replaced = locked._engine._process
-    assert locked.rows("SELECT 3") == [(3,)]
+    assert locked.fetch_rows("SELECT 3") == [(3,)]
     assert locked._engine._process is not replaced
     locked._engine.stop()
 
@@ -251,9 +251,9 @@ def test_the_database_itself_is_locked(tmp_path: Path) -> None:
     locked = CatalogDatabase(policy(), DatabaseAndUser("clinic", "ana"))
     for sql in (f"SELECT * FROM read_csv('{tmp_path}/x.csv')", "SET threads = 2", "INSTALL httpfs", "LOAD httpfs"):
         with pytest.raises(Unsupported):
-            locked.rows(sql)
+            locked.fetch_rows(sql)
     with pytest.raises(Unsupported):
-        locked.rows(f"COPY (SELECT 1) TO '{tmp_path}/y.csv'")
+        locked.fetch_rows(f"COPY (SELECT 1) TO '{tmp_path}/y.csv'")
     assert not (tmp_path / "y.csv").exists()
 
 
@@ -261,7 +261,8 @@ def test_every_listed_function_is_one_of_ours() -> None:
     """A name reaches DuckDB only with our prefix: all listed functions are macros, or rewritten."""
     locked = CatalogDatabase(policy(), DatabaseAndUser("clinic", "ana"))
     macros = {
-        name for (name,) in locked.rows("SELECT DISTINCT function_name FROM duckdb_functions() WHERE NOT internal")
+        name
+        for (name,) in locked.fetch_rows("SELECT DISTINCT function_name FROM duckdb_functions() WHERE NOT internal")
     }
     assert {functions.MACRO_PREFIX + name for name in functions.function_arities()} <= macros
     unsafe = {
