@@ -197,7 +197,7 @@ def parse_prices_and_denominator(prices: Any) -> tuple[tuple[Fraction, ...], int
     return sorted_prices, denominator
 
 
-def evenly_spaced_prices(max_price: Number, steps: int) -> list[Fraction]:
+def evenly_spaced_prices(top: Number, steps: int) -> list[Fraction]:
     """Return evenly spaced prices up to a highest one, which must be chosen without looking at the bids."""
-    highest = exact(max_price, "top", POSITIVE)
+    highest = exact(top, "top", POSITIVE)
     return [highest * step / steps for step in range(1, steps + 1)]

@@ -84,7 +84,7 @@ class QueryableTable:
     estimates: SynopsisEstimates
     receipt: Receipt
     where: str = ""
-    deciding_index_and_labels_by_column: Mapping[str, tuple[int, tuple[str | None, ...]]] = field(default_factory=dict)
+    decider_and_labels: Mapping[str, tuple[int, tuple[str | None, ...]]] = field(default_factory=dict)
     """Columns decided by another one: the index of the deciding attribute, and the text for each of its cells."""
 
     @cached_property
@@ -96,7 +96,7 @@ class QueryableTable:
         for name, (place, level) in self.attribute_and_level_by_column.items():
             labels = tuple(dict.fromkeys(filter(None, self._level_labels(place, level))))
             domains_by_name[name] = Domain(Type.TEXT, values=labels, nullable=self.domains[place].nullable)
-        for name, (place, texts) in self.deciding_index_and_labels_by_column.items():
+        for name, (place, texts) in self.decider_and_labels.items():
             values = tuple(dict.fromkeys(filter(None, texts)))
             domains_by_name[name] = Domain(Type.TEXT, values=values, nullable=self.domains[place].nullable)
         return Catalog({self.table: CatalogTable(self.table, domains_by_name, public=False)}, _refuse_join)
@@ -289,7 +289,7 @@ class GroupedTotals:
     def sum_by_group(self, table: NDArray[N]) -> NDArray[N]:
         """Sum a table over the axes, group by group, by the least weights."""
         summed_axes = tuple(axis for axis, place in enumerate(self.axes) if place not in self.groups.axes)
-        return self._values_of_shown_groups(
+        return self._shown_values(
             [
                 (table * cell_weights.low.astype(table.dtype)).sum(summed_axes, keepdims=True)
                 for cell_weights in self.weights
@@ -316,7 +316,7 @@ class GroupedTotals:
         size_by_axis = dict(zip(self.groups.axes, self.groups.sizes, strict=True))
         return tuple(size_by_axis.get(place, 1) for place in self.axes)
 
-    def _values_of_shown_groups(self, totals: Sequence[NDArray[N]]) -> NDArray[N]:
+    def _shown_values(self, totals: Sequence[NDArray[N]]) -> NDArray[N]:
         """Lay totals out on the grid of groups, and take those that are shown."""
         key_axes = [axis for axis, place in enumerate(self.axes) if place in self.groups.axes]
         flat = [
@@ -331,15 +331,12 @@ class GroupedTotals:
         """Return numbers and their lower and upper ends, which hold for so many totals at once."""
         ends = [total.ends(beta, cells) for total in self.totals]
         values = [total.estimate(*end) for total, end in zip(self.totals, ends, strict=True)]
-        return (
-            self._values_of_shown_groups(values),
-            self._values_of_shown_groups([low for low, _ in ends]),
-            self._values_of_shown_groups([high for _, high in ends]),
-        )
+        lows, highs = ([total_ends[side] for total_ends in ends] for side in (0, 1))
+        return self._shown_values(values), self._shown_values(lows), self._shown_values(highs)
 
     @property
     def measured(self) -> Bools:
-        return self._values_of_shown_groups([total.measured.astype(float) for total in self.totals]) > 0
+        return self._shown_values([total.measured.astype(float) for total in self.totals]) > 0
 
     @property
     def evidence_ranks(self) -> Codes:
@@ -364,7 +361,6 @@ class ResolvedTotals:
 
     @property
     def evidence_ranks(self) -> Codes:
-        """The basis of each total, as an index into the bases by strength."""
         return np.full(len(self.values), _BASES_BY_STRENGTH.index(self.basis))
 
 
@@ -400,9 +396,8 @@ class _QuestionEvaluator:
         for by_grouping in self.quantities:
             for index, totals in enumerate(by_grouping):
                 bounded_totals = tuple(total for total in totals if isinstance(total, GroupedTotals))
-                if all(total.measured.all() for total in bounded_totals) or any(
-                    total.has_ambiguous_cells for total in bounded_totals
-                ):
+                is_ambiguous = any(total.has_ambiguous_cells for total in bounded_totals)
+                if is_ambiguous or all(total.measured.all() for total in bounded_totals):
                     continue
                 settled = settle(bounded_totals, len(bounded_totals) / total_count)
                 by_grouping[index] = totals if settled is None else settled
@@ -418,7 +413,6 @@ class _QuestionEvaluator:
     # Cells
 
     def attributes_read(self, expressions: Iterable[Expression]) -> AttributeSet:
-        """Return the attributes that expressions read."""
         references = {reference for expression in expressions for reference in columns(expression)}
         return tuple(sorted({self._attribute_and_level(reference)[0] for reference in references}))
 
@@ -429,9 +423,9 @@ class _QuestionEvaluator:
     def _attribute_and_level(self, reference: Reference) -> tuple[int, int | None]:
         """Return the attribute of a column, and its level."""
         assert isinstance(reference, Field)
-        if reference.name in self.face.deciding_index_and_labels_by_column:
+        if reference.name in self.face.decider_and_labels:
             self.decided.add(reference.name)
-            return self.face.deciding_index_and_labels_by_column[reference.name][0], DECIDED
+            return self.face.decider_and_labels[reference.name][0], DECIDED
         levels = self.face.attribute_and_level_by_column
         if reference.name in levels:
             return levels[reference.name]
@@ -450,7 +444,7 @@ class _QuestionEvaluator:
         else:
             labels = np.empty(attribute.size, dtype=object)
             is_decided = isinstance(reference, Field) and level == DECIDED
-            decided = self.face.deciding_index_and_labels_by_column
+            decided = self.face.decider_and_labels
             labels[:] = decided[reference.name][1] if is_decided else level_labels(attribute, level)  # type: ignore[union-attr]
             # missing or unlisted values decide nothing: such rows may have any value of the decided column
             cells = CellTexts(labels, (np.arange(attribute.size) == attribute.size - 1) & is_decided)
@@ -600,29 +594,20 @@ class _QuestionEvaluator:
                 keys.append(tuple(values_by_key.get(index) for index in range(width)))
                 is_rolled_up.append([index not in values_by_key for index in range(width)])
         row_index = np.arange(len(keys))
-        return AnswerRows(
-            keys,
-            np.array(is_rolled_up, bool).reshape(len(keys), width),
-            row_index,
-            row_index,
-            has_sums=False,
-            width=width,
-        )
+        rolled_up = np.array(is_rolled_up, bool).reshape(len(keys), width)
+        return AnswerRows(keys, rolled_up, row_index, row_index, has_sums=False, width=width)
 
     def estimates(self, noises: int) -> list[GroupEstimate]:
         """Return every measure, with ranges that hold for so many noises at once."""
         if noises not in self._estimates:
             measures = zip(self.query.plan.measures, self.quantities, strict=True)
-            self._estimates[noises] = [
-                _estimate_measure(measure, totals, self.beta, noises) for measure, totals in measures
-            ]
+            self._estimates[noises] = [_estimate_measure(*pair, self.beta, noises) for pair in measures]
         return self._estimates[noises]
 
     def basis_by_column(self, row_indices: Sequence[int]) -> dict[str, tuple[str, ...]]:
         """Return the basis of every number: the weakest of all that it is computed from."""
         measure_bases = [
-            np.concatenate([_weakest_evidence_ranks(totals) for totals in by_grouping])
-            for by_grouping in self.quantities
+            np.concatenate([_weakest_ranks(totals) for totals in by_grouping]) for by_grouping in self.quantities
         ]
         outputs = self.query.outputs
         if self.query.outer or self.query.finish.windows:  # computed from several rows
@@ -653,7 +638,7 @@ class _QuestionEvaluator:
             reason = "were not published together" if len(axes) > 1 else "was not published"
             yield f"{names} {reason}: numbers that need them are two bounds, with a model's estimate between them"
         for name in sorted(self.decided):
-            deciding = self.face.attributes[self.face.deciding_index_and_labels_by_column[name][0]].name
+            deciding = self.face.attributes[self.face.decider_and_labels[name][0]].name
             yield f"{name}: rows without a listed {deciding} may have any {name}, so such numbers are two bounds"
         for place, cells in sorted(self.cuts.items()):
             if cells:
@@ -668,7 +653,7 @@ class _QuestionEvaluator:
         return level is None and self.face.attributes[place].has_bins
 
 
-def _weakest_evidence_ranks(totals: tuple[GroupedTotals | ResolvedTotals, ...]) -> Codes:
+def _weakest_ranks(totals: tuple[GroupedTotals | ResolvedTotals, ...]) -> Codes:
     return np.asarray(np.maximum.reduce([total.evidence_ranks for total in totals]))
 
 

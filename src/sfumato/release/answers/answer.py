@@ -236,10 +236,8 @@ class Answer:
         text = self._format_number(name, index, value)
         sampling_width = self.sampling[name][index] if self.sampling and name in self.sampling else None
         text += "" if sampling_width is None or value is None else f" (sampling ± {format_half_width(sampling_width)})"
-        is_flagged = (
-            self.above and name in self.intervals and self._is_too_noisy(name, index, value, Fraction(self.above))
-        )
-        return f"{text} {MARK}" if is_flagged else text
+        flagged = self.above and name in self.intervals and self._is_too_noisy(name, index, value, Fraction(self.above))
+        return f"{text} {MARK}" if flagged else text
 
     def _is_too_noisy(self, name: str, index: int, value: Any, above: Fraction) -> bool:
         return is_too_noisy(value, self.intervals[name][index], above)
@@ -308,13 +306,10 @@ class Answer:
         format_digits = separator_format(self.possible.get(name))
         if interval is not None and self._rests_on_model(name, index):
             return format_bounds_and_estimate(value, interval, format_digits)
+        is_uninformative = self._is_uninformative(name, index)
         if name not in self.ranks:
-            return (
-                _TOO_SMALL_TEXT
-                if self._is_uninformative(name, index)
-                else format_with_half_width(value, interval, format_digits)
-            )
-        return format_with_ends(value, None if self._is_uninformative(name, index) else interval, format_digits)
+            return _TOO_SMALL_TEXT if is_uninformative else format_with_half_width(value, interval, format_digits)
+        return format_with_ends(value, None if is_uninformative else interval, format_digits)
 
     def _rests_on_model(self, name: str, index: int) -> bool:
         return self.basis is not None and name in self.basis and self.basis[name][index] in _MODEL_BASES
@@ -344,20 +339,13 @@ class Answer:
         }
         return self.changed(rows=rows, intervals=clipped_intervals)
 
-    def with_sampling_error(
-        self, query: Query, max_rows_per_unit: int, sampled_share: Fraction, confidence: Number
-    ) -> Answer:
-        """Add the sampling errors of a sample of this share of the population, of at most ``max_rows_per_unit`` rows
-        per group and unit.
+    def with_sampling_error(self, query: Query, rows: int, share: Fraction, confidence: Number) -> Answer:
+        """Add the sampling errors of a sample of this share of the population, of at most ``rows`` rows per group and
+        unit.
         """
         values = {name: self.column(name) for name in self.intervals}
         widths = sampling_errors.sampling_half_widths(
-            query,
-            values,
-            self.intervals,
-            max_rows_per_unit=max_rows_per_unit,
-            sampled_share=sampled_share,
-            confidence=confidence,
+            query, values, self.intervals, max_rows_per_unit=rows, sampled_share=share, confidence=confidence
         )
         return self.changed(sampling=widths)
 
@@ -708,5 +696,4 @@ def format_as_table(answer: Answer) -> str:
 
 
 def _hidden_rows_note(answer: Answer) -> list[str]:
-    """State how many rows are not shown."""
     return [f"… {len(answer.rows) - _MAX_SHOWN_ROWS:,} more rows"] if len(answer.rows) > _MAX_SHOWN_ROWS else []
