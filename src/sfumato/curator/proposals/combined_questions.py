@@ -28,7 +28,7 @@ from sfumato.curator.proposals.workload_answers import Answers
 from sfumato.curator.proposals.workloads import WorkloadProposal
 from sfumato.errors import InvalidParameter
 from sfumato.plan.canonical import PlanKey, digest
-from sfumato.plan.caveats import combined_caveats
+from sfumato.plan.caveats import combined_caveat_by_column
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import CombinedRows, GroupKey, Query
 from sfumato.plan.noisy_rows import unchanged_source_columns
@@ -267,7 +267,7 @@ class CombinedQuestion(Question):
     def _caveats(self, measured: Mapping[str, NoisyMeasurements]) -> dict[str, str]:
         """Name, by column, what can move the numbers of each SELECT that it reads."""
         limits = [part.row_limits(measured[part.identity].purchase.strategy) for part in self.parts]
-        return combined_caveats(self.combined, limits)
+        return combined_caveat_by_column(self.combined, limits)
 
     def clipped(self) -> Any:
         """Refuse to count what was cut, which is said of each SELECT by itself."""

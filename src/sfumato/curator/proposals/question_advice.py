@@ -17,7 +17,7 @@ from sfumato.curator.previews.advising import Tip, advise
 from sfumato.curator.previews.explaining import assumed_delta_note, discovery_warning
 from sfumato.curator.previews.forecasts import Forecast, Width, forecast_ranks
 from sfumato.errors import InvalidParameter, SfumatoError, Unsupported
-from sfumato.plan.limits import Limits
+from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.nodes import Query
 from sfumato.privacy.numbers import exact
 from sfumato.release.answers.answer import Answer, possible_ranges
@@ -55,7 +55,7 @@ def question_tips(
     query: Query = question.query
     table: Table = question.table
 
-    def forecast_again(changed_query: Query, limits: Limits) -> Mapping[str, Width]:
+    def forecast_again(changed_query: Query, limits: ContributionLimits) -> Mapping[str, Width]:
         is_unchanged = changed_query is query and limits is question.limits  # it was priced already
         changed = question if is_unchanged else question.with_query(changed_query, limits)
         widths: Mapping[str, Width] = changed.widths(changed.price_release_at(price, request), request)

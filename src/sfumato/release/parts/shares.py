@@ -165,14 +165,16 @@ def _split_result(made: MeasuredRequest, weight: Fraction, parts: Sequence[Quest
     assert isinstance(totals, NoisyTotals)
     members = [totals.bounded.members[index] for index in made.measures]
     if len(members) == 1:
-        return SplitResult({members[0].share: 1.0}, weight)
+        return SplitResult({members[0].share_index: 1.0}, weight)
     estimator: Any = made.request.estimator(*members)  # a frozen value
     effects = _effects(estimator, tuple(map(_reference_totals, members)), tuple(map(_reference_noise, members)))
     effects_by_share: dict[int, float] = {}
     for member, effect in zip(members, effects, strict=True):
         # in the unit of the measure that it is released with
-        unit_ratio = member.unit_value / totals.bounded.noisy_measures[member.share].unit_value
-        effects_by_share[member.share] = effects_by_share.get(member.share, 0.0) + effect * float(unit_ratio)
+        unit_ratio = member.unit_value / totals.bounded.noisy_measures[member.share_index].unit_value
+        effects_by_share[member.share_index] = effects_by_share.get(member.share_index, 0.0) + effect * float(
+            unit_ratio
+        )
     return SplitResult(effects_by_share, weight)
 
 
