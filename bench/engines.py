@@ -29,7 +29,7 @@ from sfumato.engine.lowering.reading_statements import server_statement
 from sfumato.engine.postgres.driver import Postgres
 from sfumato.engine.spark.driver import Spark
 from sfumato.engine.spark.frames import FrameWriter
-from sfumato.plan.bounding import bounding_strategies
+from sfumato.plan.bounding import candidate_bounded_plans
 from sfumato.plan.keys import possible_group_keys
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
@@ -115,7 +115,7 @@ def compare(
         plan = parse(text, engine.catalog()).plan
         declared = tuple(possible_group_keys(plan.keys, engine.values))
         print(f"{' '.join(name)}: plain {base:.3f} s of CPU, load {os.getloadavg()[0]:.1f}  {text}", flush=True)
-        for bounded in bounding_strategies(plan, plan.limits, len(declared)):
+        for bounded in candidate_bounded_plans(plan, plan.limits, len(declared)):
             called = "rows" if bounded.strategy is Strategy.WHOLE else f"{prefix}{bounded.strategy.value}"
             reading = GroupTotals(bounded, declared)
             ours = cpu(partial(read or partial(engine.read, sampling_key=7), reading))

@@ -19,7 +19,7 @@ from typing import Any
 from sfumato.engine.lowering.reading_statements import server_statement
 from sfumato.engine.spark.driver import Spark
 from sfumato.engine.spark.frames import FrameWriter
-from sfumato.plan.bounding import Limits, Strategy, bounding_strategies
+from sfumato.plan.bounding import ContributionLimits, Strategy, candidate_bounded_plans
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Policy, Table
@@ -99,7 +99,7 @@ def measure(path: str) -> None:
     for unit, question, plain, allowed in asked:
         engine = Spark(policy(frame, unit))
         plan = parse(question, engine.catalog()).plan
-        for bounded in bounding_strategies(plan, Limits.of(engine._policy.tables["t"]), len(GROUPS)):  # noqa: SLF001
+        for bounded in candidate_bounded_plans(plan, ContributionLimits.of(engine._policy.tables["t"]), len(GROUPS)):  # noqa: SLF001
             if bounded.strategy not in allowed:
                 continue
             statement = server_statement(GroupTotals(bounded, tuple((each,) for each in GROUPS)), 1)

@@ -18,10 +18,10 @@ from timing import cpu_seconds
 import sfumato as sf
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.aggregates.measures import Count, Sum
-from sfumato.plan.bounding import bounding_strategies
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.bounding import candidate_bounded_plans
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.nodes import Aggregate
-from sfumato.plan.readings.dense_readings import ValueCounts, Values
+from sfumato.plan.readings.dense_readings import ValueCounts, ValueStepCounts
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.expressions import Column
 from sfumato.plan.values.functions import call
@@ -41,7 +41,7 @@ def values(engine: DuckDB, table: sf.Table, keys: tuple[str, ...], groups: tuple
     rows_without_bounding = (Strategy.WHOLE, Strategy.SAMPLE)
     found = (
         each
-        for each in bounding_strategies(plan, Limits.of(table), len(groups))
+        for each in candidate_bounded_plans(plan, ContributionLimits.of(table), len(groups))
         if each.strategy in rows_without_bounding
     )
     return ValueCounts(next(found), groups)
@@ -72,7 +72,7 @@ def many_groups() -> None:
     steps = draw.integers(0, 10**5, rows)
     order = np.lexsort((steps, group))
     pairs, counts = np.unique(np.column_stack([group[order], steps[order]]), axis=0, return_counts=True)
-    found = Values(pairs[:, 0], pairs[:, 1], counts, groups)
+    found = ValueStepCounts(pairs[:, 0], pairs[:, 1], counts, groups)
     mechanism = sf.Quantiles("0.5", 1, (0, 10**5), grouped=True)
     print(
         f"medians of {groups:,} groups, {rows:,} rows: {cpu_seconds(lambda: mechanism.choose_groups(found), 2):.2f} s"

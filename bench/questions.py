@@ -17,9 +17,9 @@ import pyarrow as pa
 import sfumato as sf
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan import costs
-from sfumato.plan.bounding import bounding_strategies
-from sfumato.plan.keys import conditions, possible_group_keys
-from sfumato.plan.limits import Limits
+from sfumato.plan.bounding import candidate_bounded_plans
+from sfumato.plan.keys import conditions_met_by_rows, possible_group_keys
+from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Domain
@@ -69,7 +69,7 @@ def reading(made: DuckDB) -> None:
         plan = parse(f"SELECT COUNT(*) AS n FROM t GROUP BY {key}", catalog).plan
         timed(
             f"find the groups of {key}",
-            lambda plan=plan: possible_group_keys(plan.keys, made.values, conditions(plan.source)),
+            lambda plan=plan: possible_group_keys(plan.keys, made.values, conditions_met_by_rows(plan.source)),
         )  # type: ignore[misc]
 
 
@@ -80,12 +80,17 @@ def dear(what: str, unit: int) -> None:
     made = engine(unit)
     plan = parse(f"SELECT COUNT(*) AS n FROM t WHERE {DEAR[what]}", made.catalog()).plan
     taken = []
-    for bounded in bounding_strategies(plan, Limits.of(made.sources.policy.tables["t"]), 1):
+    for bounded in candidate_bounded_plans(plan, ContributionLimits.of(made.sources.policy.tables["t"]), 1):
         start = spent()
         made.read(GroupTotals(bounded, ((),)), 0)
         taken.append(spent() - start)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(max(taken), peak, costs.max_steps(costs.expressions(plan)), costs.max_bytes(costs.expressions(plan)))
+    print(
+        max(taken),
+        peak,
+        costs.max_evaluation_steps(costs.evaluated_expressions(plan)),
+        costs.max_evaluation_bytes(costs.evaluated_expressions(plan)),
+    )
 
 
 def spent() -> float:

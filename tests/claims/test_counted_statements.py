@@ -14,7 +14,7 @@ from sfumato.audit.asked_questions.release_sampling import temporary_curator
 from sfumato.curator import Curator
 from sfumato.engine.lowering.reading_statements import arrays_from_rows, server_statement
 from sfumato.errors import Unsupported
-from sfumato.plan.readings.dense_readings import Values
+from sfumato.plan.readings.dense_readings import ValueStepCounts
 from sfumato.plan.readings.total_readings import DiscoveredGroups, DiscoveredTotals, PlanReading
 
 _SECTIONS = ("counts", "found groups", "chosen values", "quantiles", "private joins")
@@ -48,7 +48,7 @@ def _plain(found: Any, reading: PlanReading[Any]) -> Any:
         places = np.arange(len(found.holders))
         totals = found.totals_for(places, len(reading.declared_groups)).reshape(len(places), -1).tolist()
         return sorted(map(repr, zip(found.key_values(places), found.holders.tolist(), totals, strict=True)))
-    if isinstance(found, Values):
+    if isinstance(found, ValueStepCounts):
         return [each.tolist() for each in (found.group, found.steps, found.counts)]
     return np.asarray(found).tolist()
 

@@ -14,7 +14,13 @@ from claims.claimed_questions import Claims
 from claims.recorded import Claim, check_claims
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import CombinedEstimate, Floats, GroupEstimate, MeanEstimate, TotalEstimate
-from sfumato.plan.aggregates.moments import Axis, Correlation, Covariance, RegressionLine, SpreadEstimate
+from sfumato.plan.aggregates.moments import (
+    CentredRange,
+    CorrelationEstimate,
+    CovarianceEstimate,
+    SlopeOrInterceptEstimate,
+    SpreadEstimate,
+)
 
 GROUPS = {
     "nobody": ([], []),
@@ -26,17 +32,17 @@ GROUPS = {
     "falling": ([0, 2, 5, 7, 10], [5, 4, 2.5, 1.5, 0]),
     "many": ([(7 * k) % 11 * 10 / 10.0 % 10 for k in range(60)], [(5 * k) % 9 / 2 for k in range(60)]),
 }
-X, Y = Axis(0, 10, 4, 0), Axis(0, 5, "2.5", 0)
-ROUNDED_X, ROUNDED_Y = Axis(0, 10, 4, "0.05"), Axis(0, 5, "2.5", "0.25")
+X, Y = CentredRange(0, 10, 4, 0), CentredRange(0, 5, "2.5", 0)
+ROUNDED_X, ROUNDED_Y = CentredRange(0, 10, 4, "0.05"), CentredRange(0, 5, "2.5", "0.25")
 OFFSETS = ((0, 0, 0, 0, 0, 0, 0), (1, -2, 0.5, 1, -3, 2, 4), (-30, -40, -5, -9, -50, -60, 70))
 WIDTHS = (0.0, 0.01, 0.5, 4.0, 60.0)
 
 
-def _sums(axis: Axis, values: Sequence[float]) -> list[float]:
+def _sums(axis: CentredRange, values: Sequence[float]) -> list[float]:
     return [sum(each - float(axis.low) for each in values), sum(float(axis.high) - each for each in values)]
 
 
-def _squares(axis: Axis, values: Sequence[float]) -> float:
+def _squares(axis: CentredRange, values: Sequence[float]) -> float:
     return sum((each - float(axis.middle)) ** 2 for each in values)
 
 
@@ -58,20 +64,26 @@ ESTIMATORS: dict[str, tuple[str, Any]] = {
     "sample variance": ("spread", SpreadEstimate(X, Fraction(0), sample=True, root=False)),
     "deviation": ("spread", SpreadEstimate(X, Fraction(0), sample=False, root=True)),
     "rounded deviation": ("spread", SpreadEstimate(ROUNDED_X, Fraction(1, 8), sample=True, root=True)),
-    "covariance": ("covariance", Covariance(X, Y, Fraction(0), sample=False)),
-    "sample covariance": ("covariance", Covariance(ROUNDED_X, ROUNDED_Y, Fraction(1, 4), sample=True)),
-    "correlation": ("correlation", Correlation(X, Y, (Fraction(0), Fraction(0), Fraction(0)), squared=False)),
+    "covariance": ("covariance", CovarianceEstimate(X, Y, Fraction(0), sample=False)),
+    "sample covariance": ("covariance", CovarianceEstimate(ROUNDED_X, ROUNDED_Y, Fraction(1, 4), sample=True)),
+    "correlation": ("correlation", CorrelationEstimate(X, Y, (Fraction(0), Fraction(0), Fraction(0)), squared=False)),
     "rounded correlation": (
         "correlation",
-        Correlation(ROUNDED_X, ROUNDED_Y, (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2)), squared=False),
+        CorrelationEstimate(ROUNDED_X, ROUNDED_Y, (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2)), squared=False),
     ),
-    "squared correlation": ("correlation", Correlation(X, Y, (Fraction(0), Fraction(0), Fraction(0)), squared=True)),
-    "slope": ("line", RegressionLine(X, Y, (Fraction(0), Fraction(0)), intercept=False)),
-    "intercept": ("line", RegressionLine(X, Y, (Fraction(0), Fraction(0)), intercept=True)),
-    "rounded slope": ("line", RegressionLine(ROUNDED_X, ROUNDED_Y, (Fraction(1, 8), Fraction(1, 4)), intercept=False)),
+    "squared correlation": (
+        "correlation",
+        CorrelationEstimate(X, Y, (Fraction(0), Fraction(0), Fraction(0)), squared=True),
+    ),
+    "slope": ("line", SlopeOrInterceptEstimate(X, Y, (Fraction(0), Fraction(0)), intercept=False)),
+    "intercept": ("line", SlopeOrInterceptEstimate(X, Y, (Fraction(0), Fraction(0)), intercept=True)),
+    "rounded slope": (
+        "line",
+        SlopeOrInterceptEstimate(ROUNDED_X, ROUNDED_Y, (Fraction(1, 8), Fraction(1, 4)), intercept=False),
+    ),
     "rounded intercept": (
         "line",
-        RegressionLine(ROUNDED_X, ROUNDED_Y, (Fraction(1, 8), Fraction(1, 4)), intercept=True),
+        SlopeOrInterceptEstimate(ROUNDED_X, ROUNDED_Y, (Fraction(1, 8), Fraction(1, 4)), intercept=True),
     ),
 }
 
@@ -153,13 +165,13 @@ def test_totals_and_means() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: Axis(0, 0, 0),
-        lambda: Axis(0, 10, -1),
-        lambda: Axis(0, 10, 11),
-        lambda: Axis(0, 10, 5, -1),
+        lambda: CentredRange(0, 0, 0),
+        lambda: CentredRange(0, 10, -1),
+        lambda: CentredRange(0, 10, 11),
+        lambda: CentredRange(0, 10, 5, -1),
         lambda: SpreadEstimate(X, Fraction(-1, 9), sample=False, root=False),
-        lambda: Correlation(X, Y, (Fraction(0), Fraction(-1), Fraction(0)), squared=False),
-        lambda: RegressionLine(X, Y, (Fraction(-1), Fraction(0)), intercept=False),
+        lambda: CorrelationEstimate(X, Y, (Fraction(0), Fraction(-1), Fraction(0)), squared=False),
+        lambda: SlopeOrInterceptEstimate(X, Y, (Fraction(-1), Fraction(0)), intercept=False),
     ],
 )
 def test_what_no_column_has_is_refused(wrong: Any) -> None:
@@ -168,5 +180,5 @@ def test_what_no_column_has_is_refused(wrong: Any) -> None:
 
 
 def test_ends_of_an_axis_are_allowed() -> None:
-    assert Axis(0, 10, 0).ends == (0.0, 10.0)
-    assert Axis(0, 10, 10).reach == 10.0
+    assert CentredRange(0, 10, 0).centred_ends == (0.0, 10.0)
+    assert CentredRange(0, 10, 10).largest_distance == 10.0

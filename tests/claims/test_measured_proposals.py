@@ -22,8 +22,8 @@ from sfumato.engine.lowering.reading_statements import (
     server_readings,
     server_statement,
 )
-from sfumato.plan.bounding import for_neighbours, weighted_bounding, whole_bounding
-from sfumato.plan.limits import Limits
+from sfumato.plan.bounding import bound_by_unit_weights, bound_by_whole_rows, for_neighbours
+from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.readings.cell_rows import CellRows, CodedRows, CountedMarginals
 from sfumato.plan.readings.dense_readings import Marginals
 from sfumato.privacy import Neighbours
@@ -81,8 +81,8 @@ def test_cells_as_they_are_read(weighted: bool, curator: Curator) -> None:
     question: Any = curator.sql("SELECT region, code, urgent, COUNT(*) AS n FROM visits GROUP BY region, code, urgent")
     plan = question.query.plan
     keys = tuple(replace(key, domain=replace(key.domain, nullable=True)) for key in plan.keys)
-    make = weighted_bounding if weighted else whole_bounding
-    bounded = for_neighbours(make(replace(plan, keys=keys), Limits(4, 3, 2), 60), curator.policy.neighbours)
+    make = bound_by_unit_weights if weighted else bound_by_whole_rows
+    bounded = for_neighbours(make(replace(plan, keys=keys), ContributionLimits(4, 3, 2), 60), curator.policy.neighbours)
     engine: Any = curator._context.engine
     claims: Claims = {}
     sets = ((), (0,), (1, 2), (0, 1, 2))

@@ -18,7 +18,7 @@ from sfumato.engine.protocols import Engine
 from sfumato.errors import Unsupported
 from sfumato.plan import account_periods
 from sfumato.plan.descriptions import expression_sql
-from sfumato.plan.keys import conditions, possible_group_keys, undeclared_keys
+from sfumato.plan.keys import conditions_met_by_rows, possible_group_keys, undeclared_key_indices
 from sfumato.plan.nodes import Filter, relations
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.narrowing import limits
@@ -150,7 +150,7 @@ def test_narrowed_columns(part: int, engine: Engine) -> None:
 
 def _narrowed(where: str, engine: Engine) -> Claims:
     plan = parse(f"SELECT COUNT(*), SUM(age) AS s FROM visits WHERE {where}", CATALOG).plan
-    within = conditions(plan.source)
+    within = conditions_met_by_rows(plan.source)
     claims: Claims = {"conditions": tuple(map(expression_sql, within))}
     claims["limits"] = tuple(
         f"{expression_sql(each)} {limit.low} {limit.high}" for each, limit in limits(within).items()
@@ -161,8 +161,8 @@ def _narrowed(where: str, engine: Engine) -> Claims:
 
 def _groups(key: str, where: str, engine: Engine) -> Claim:
     keyed = parse(f"SELECT {key}, COUNT(*) FROM visits WHERE {where} GROUP BY {key}", CATALOG).plan
-    known = conditions(keyed.source)
-    if undeclared_keys(keyed.keys, known):
+    known = conditions_met_by_rows(keyed.source)
+    if undeclared_key_indices(keyed.keys, known):
         return "not declared"
     try:
         listed = [" ".join(map(str, each)) for each in possible_group_keys(keyed.keys, engine.values, known)]

@@ -15,47 +15,57 @@ from claims.recorded import Claim, check_claims
 from plan.described import CATALOG
 from sfumato.plan.bounding import (
     BoundedPlan,
-    bounding_strategies,
-    discovery_bounding,
+    bound_by_unit_weights,
+    bound_by_whole_rows,
+    bound_for_discovery,
+    candidate_bounded_plans,
     for_neighbours,
     max_squared_norm,
-    weighted_bounding,
-    whole_bounding,
 )
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows, ColumnSetDistances
 from sfumato.plan.readings.combining import FactoredTotals, combine_readings
 from sfumato.plan.readings.dense_readings import CountDistances, Marginal, Marginals, MarginalView, cells_sensitivity
 from sfumato.plan.readings.total_readings import (
     ChosenGroups,
-    GroupSizes,
+    GroupSizeHistogram,
     GroupTotals,
     KeyHolders,
     LinearScores,
     LinearTotals,
-    Matrix,
-    Supports,
-    Thresholds,
-    Totals,
+    MeasureTotals,
+    RowsReachingCandidates,
+    ThresholdWeights,
+    WeightMatrix,
 )
 from sfumato.plan.readings.value_readings import SteppedTotal
 from sfumato.plan.sharing import share_measures
 from sfumato.plan.sql.statements import parse
 from sfumato.privacy import Neighbours, Sensitivity
 
-LIMITS = (Limits(1, 1, 1), Limits(3, 2, 2), Limits(5, 3, 2), Limits(6, 2, 4))
+LIMITS = (
+    ContributionLimits(1, 1, 1),
+    ContributionLimits(3, 2, 2),
+    ContributionLimits(5, 3, 2),
+    ContributionLimits(6, 2, 4),
+)
 MEASURES = ("COUNT(*)", "SUM(age)", "SUM(age - 100)", "SUM(hospital)")
 _CELLS = (("north", "south", "east", "west"), (False, True))
 
 
 def _bounded(
-    measure: str, limits: Limits, keys: str, strategy: Strategy = Strategy.REWEIGHT, *, every_row: bool = False
+    measure: str,
+    limits: ContributionLimits,
+    keys: str,
+    strategy: Strategy = Strategy.REWEIGHT,
+    *,
+    every_row: bool = False,
 ) -> BoundedPlan:
     grouped = f" GROUP BY {keys}" if keys else ""
     shown = f"{keys}, " if keys else ""
     tables = {**CATALOG.tables, "visits": replace(CATALOG.tables["visits"], id=None if every_row else "patient_id")}
     plan = share_measures(parse(f"SELECT {shown}{measure} FROM visits{grouped}", replace(CATALOG, tables=tables)).plan)
-    options = bounding_strategies(plan.parts[0].plan, limits, 4 if keys else 1)
+    options = candidate_bounded_plans(plan.parts[0].plan, limits, 4 if keys else 1)
     return next((each for each in options if each.strategy is strategy), options[0])
 
 
@@ -76,22 +86,26 @@ def _moves(change: Sensitivity) -> Claim:
 @pytest.mark.parametrize("measure", MEASURES)
 def test_linear_readings(measure: str) -> None:
     claims: Claims = {}
-    matrices = (Matrix(((1, 0, -2, 3), (4, 4, 0, 1))), Matrix(((0, 0, 0, 0),)), Matrix(((1, 2, 3, 4), (2, 3, 4, 5))))
-    thresholds = Thresholds((1, 3, 7), (1, 2, 3, 0))
+    matrices = (
+        WeightMatrix(((1, 0, -2, 3), (4, 4, 0, 1))),
+        WeightMatrix(((0, 0, 0, 0),)),
+        WeightMatrix(((1, 2, 3, 4), (2, 3, 4, 5))),
+    )
+    thresholds = ThresholdWeights((1, 3, 7), (1, 2, 3, 0))
     for name, bounded in _plans():
         if not name.startswith(f"{measure} "):
             continue
-        totals = Totals(bounded)
+        totals = MeasureTotals(bounded)
         claims[f"{name} totals"] = _moves(totals.sensitivity)
         for number, matrix in enumerate(matrices):
             claims[f"{name} combinations {number}"] = _moves(LinearTotals(totals, matrix).sensitivity)
-            claims[f"{name} scores {number}"] = LinearScores(totals, matrix).spread
+            claims[f"{name} scores {number}"] = LinearScores(totals, matrix).score_difference_bound
         if totals.scaled.low >= 0:
-            claims[f"{name} thresholds"] = LinearScores(totals, thresholds).spread
-            claims[f"{name} supports"] = _moves(Supports(totals, thresholds).sensitivity)
+            claims[f"{name} thresholds"] = LinearScores(totals, thresholds).score_difference_bound
+            claims[f"{name} supports"] = _moves(RowsReachingCandidates(totals, thresholds).sensitivity)
             claims[f"{name} chosen groups"] = _moves(ChosenGroups(totals).sensitivity)
             if not totals.scaled.bits:
-                claims[f"{name} sizes"] = _moves(GroupSizes(totals, 3).sensitivity)
+                claims[f"{name} sizes"] = _moves(GroupSizeHistogram(totals, 3).sensitivity)
     check_claims(f"readings/linear {MEASURES.index(measure)}", claims)
 
 
@@ -104,7 +118,7 @@ def test_factored_readings() -> None:
         "one": np.array([[7, 7, 7, 7]]),
     }
     for (name, bounded), (shape, matrix) in product(_plans(), weights.items()):
-        claims[f"{name} {shape}"] = _moves(FactoredTotals(Totals(bounded), matrix).sensitivity)
+        claims[f"{name} {shape}"] = _moves(FactoredTotals(MeasureTotals(bounded), matrix).sensitivity)
     check_claims("readings/factored", claims)
 
 
@@ -113,7 +127,7 @@ def test_stepped_readings() -> None:
     for (name, bounded), grid in product(_plans(""), ("1", "3", "1/7")):
         read = SteppedTotal(bounded, Fraction(grid))
         steps = [int(read.extract(np.array([[total]]))[0, 0]) for total in (0, 1, 10**6, -(10**9) - 1, 2**62, -(2**62))]
-        claims[f"{name} {grid}"] = (read.max_change, read.is_monotone, read.rounding, *steps)
+        claims[f"{name} {grid}"] = (read.max_change_in_steps, read.is_monotone, read.rounding, *steps)
     check_claims("readings/stepped", claims)
 
 
@@ -123,7 +137,7 @@ def _cell_plans() -> Iterator[tuple[str, BoundedPlan]]:
     plan = replace(plan, keys=keys)
     for limits, relation, weighted in product(LIMITS, Neighbours, (False, True)):
         name = f"{limits.rows}/{limits.groups}/{limits.rows_per_group} {relation.value} {'weighted' * weighted}".strip()
-        make = weighted_bounding if weighted else whole_bounding
+        make = bound_by_unit_weights if weighted else bound_by_whole_rows
         yield name, for_neighbours(make(plan, limits, 15), relation)
 
 
@@ -140,14 +154,22 @@ def test_readings_of_cells() -> None:
         predicted = tuple(np.full(view.size, 3) for view in views)
         for each in (False, True):
             misfits = CountDistances(views, predicted, each)
-            own[f"misfits {each}"] = (misfits.sensitivity, misfits.spread, *misfits.extract([table]).tolist())
+            own[f"misfits {each}"] = (
+                misfits.sensitivity,
+                misfits.score_difference_bound,
+                *misfits.extract([table]).tolist(),
+            )
         cells = CellRows(bounded, _CELLS, ((), (0,), (0, 1)))
         counts = (CellCounts(cells, ()), CellCounts(cells, (0,)), CellCounts(cells, (0, 1)))
         own["cell counts"] = tuple(_moves(view.sensitivity) for view in counts)
         for weights in ((5, 1, 1), (1, 2, 1), (9, 2, 4)):
             predictions = tuple(np.full(view.size, 2) for view in counts)
             sets = ColumnSetDistances(counts, predictions, weights, (1, 0, 3))
-            own[f"set misfits {weights}"] = (sets.sensitivity, sets.spread, *sets.extract(rows).tolist())
+            own[f"set misfits {weights}"] = (
+                sets.sensitivity,
+                sets.score_difference_bound,
+                *sets.extract(rows).tolist(),
+            )
         claims |= with_prefix(name, own)
     check_claims("readings/cells", claims)
 
@@ -160,12 +182,12 @@ def test_readings_of_holders() -> None:
             source = replace(plan.source, every_row=every_row)  # type: ignore[type-var]
             if every_row and "DISTINCT" in text:
                 continue
-            bounded = for_neighbours(discovery_bounding(replace(plan, source=source), limits), relation)
+            bounded = for_neighbours(bound_for_discovery(replace(plan, source=source), limits), relation)
             name = f"{text} {limits.rows}/{limits.groups}/{limits.rows_per_group} {relation.value} {every_row}"
             holders = KeyHolders(bounded)
             claims[f"{name} holders"] = (
-                holders.max_keys,
-                holders.weighted,
+                holders.max_keys_per_unit,
+                holders.is_weighted,
                 bounded.strategy.value,
                 bounded.discovers_groups,
             )
@@ -193,7 +215,7 @@ def test_statements_that_read_several_questions() -> None:
     for strategy in (Strategy.CLIP_L1, Strategy.REWEIGHT, Strategy.SAMPLE):
         readings = []
         for text in texts:
-            options = bounding_strategies(parse(text, CATALOG).plan, Limits(5, 2, 3), 1)
+            options = candidate_bounded_plans(parse(text, CATALOG).plan, ContributionLimits(5, 2, 3), 1)
             bounded = next((each for each in options if each.strategy is strategy), options[0])
             readings.append(GroupTotals(bounded, ((),)))
         for number, made in enumerate(combine_readings(readings)):

@@ -15,7 +15,7 @@ import pytest
 import sfumato as sf
 from sfumato.curator.context import Context
 from sfumato.plan.canonical import digest
-from sfumato.plan.relevant_policy import FIELDS, relevant_policy
+from sfumato.plan.relevant_policy import FIELDS, declarations_for_plan
 from sfumato.policy import Domain, ListColumn, Policy, Table, Type, Via
 from sfumato.policy.approval_rules import ApprovalRules
 from sfumato.policy.cell_rules import CellRules
@@ -107,7 +107,7 @@ def plans(policy: Policy, folder: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def relevant_hash(plans: Mapping[str, Any], name: str, policy: Policy) -> str:
-    return digest(relevant_policy(plans[name], policy, reads_cells=name == CELLS))
+    return digest(declarations_for_plan(plans[name], policy, reads_cells=name == CELLS))
 
 
 Edit = Callable[[Policy], Policy]
@@ -380,7 +380,7 @@ def test_a_field_of_a_column_counts_even_if_it_is_not_compared(policy: Policy, p
     def parts(*nulls: str) -> Any:
         region = LATER_DOMAIN("text", values=("north", "south"), nulls=nulls)
         edited = unchecked_table("visits", columns={**policy.tables["visits"].columns, "region": region})(policy)
-        return relevant_policy(plans[BY_REGION], edited, reads_cells=False)
+        return declarations_for_plan(plans[BY_REGION], edited, reads_cells=False)
 
     assert parts() == parts()
     assert parts("NA") != parts()

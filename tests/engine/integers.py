@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from sfumato.engine.protocols import DataIdentity, OpenReading, StatelessReading
 from sfumato.errors import EngineClosed, Unsupported
-from sfumato.plan.aggregates.measures import Contribution
+from sfumato.plan.aggregates.measures import RowContribution
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.keys import ValueCombinations
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.nodes import BoundContributions, GroupKey, Scan, relations
 from sfumato.plan.readings.total_readings import DiscoveredGroups, DiscoveredTotals, E, GroupTotals, PlanReading
 from sfumato.plan.values.expressions import Column, Expression, Field
@@ -42,7 +42,7 @@ class Integers:
     def catalog(self) -> Catalog:
         tables = {
             name: CatalogTable(
-                name, table.columns, table.public, None if table.every_row else table.id, Limits.of(table)
+                name, table.columns, table.public, None if table.every_row else table.id, ContributionLimits.of(table)
             )
             for name, table in self._policy.tables.items()
         }
@@ -100,7 +100,7 @@ class Integers:
             np.add.at(found[:, number], at[at >= 0], values[at >= 0])
         return found
 
-    def _weighted(self, bounded: BoundedPlan, measure: ScaledMeasure, each: Contribution, at: Whole) -> Whole:
+    def _weighted(self, bounded: BoundedPlan, measure: ScaledMeasure, each: RowContribution, at: Whole) -> Whole:
         """What each row adds: reweighted, a row of a unit with R > m rows counts m/R, rounded toward zero."""
         values = self._steps(each, len(at))
         table = self._policy.tables[bounded.plan.table]
@@ -112,7 +112,7 @@ class Integers:
         cut = np.sign(values) * (np.abs(values) * (most << measure.bits) // rows)
         return np.where(rows > most, cut, values << measure.bits)
 
-    def _steps(self, each: Contribution, size: int) -> Whole:
+    def _steps(self, each: RowContribution, size: int) -> Whole:
         if each.value is None:
             return np.ones(size, np.int64)
         values, present = self._column(each.value)

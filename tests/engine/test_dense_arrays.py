@@ -22,8 +22,8 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering.reading_statements import arrays_from_rows, server_statement
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Count, Sum
-from sfumato.plan.bounding import BoundedPlan, bounding_strategies, for_neighbours
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.bounding import BoundedPlan, candidate_bounded_plans, for_neighbours
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.readings.dense_readings import MAX_CELLS, Marginal, Marginals, ValueCounts
 from sfumato.plan.sql.statements import parse
@@ -77,7 +77,11 @@ def bounded(opened: DuckDB, strategy: Strategy, names: tuple[str, ...], measures
     fields = {field.name: Column(field, replace(domain, nullable=True)) for field, domain in source.columns.items()}
     plan = Aggregate(source, tuple(fields[name] for name in names), measures(fields))
     table = opened._policy.tables["t"]
-    return next(each for each in bounding_strategies(plan, Limits.of(table), groups) if each.strategy is strategy)
+    return next(
+        each
+        for each in candidate_bounded_plans(plan, ContributionLimits.of(table), groups)
+        if each.strategy is strategy
+    )
 
 
 @cache

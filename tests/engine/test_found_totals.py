@@ -22,7 +22,7 @@ from sfumato.curator.proposals.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.opening import open_engine
 from sfumato.errors import Unsupported
-from sfumato.plan.limits import Limits
+from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.readings.total_readings import DiscoveredGroups, DiscoveredTotals
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Policy, Table
@@ -75,7 +75,7 @@ def _policy(rows: list[dict[str, Any]], unit: str, limits: tuple[int, int, int] 
 
 def _asked(engine: Any, policy: Policy, text: str) -> tuple[Question, DiscoveredTotals]:
     context = Context(policy, engine, None, ignore_progress, "version 1")  # type: ignore[arg-type]
-    asked = Question(context, text, parse(text, engine.catalog()), Limits.of(policy.tables["t"]))
+    asked = Question(context, text, parse(text, engine.catalog()), ContributionLimits.of(policy.tables["t"]))
     return asked, DiscoveredTotals(asked.bounding_options[0], asked.discovered_keys, asked.groups)
 
 

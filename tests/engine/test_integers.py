@@ -13,9 +13,9 @@ from engine.tables import policy_of
 from sfumato.engine.opening import open_engine
 from sfumato.engine.protocols import Engine
 from sfumato.errors import EngineClosed, SfumatoError, Unsupported
-from sfumato.plan.bounding import bounding_strategies
+from sfumato.plan.bounding import candidate_bounded_plans
 from sfumato.plan.keys import possible_group_keys
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Policy, Table
@@ -57,7 +57,7 @@ def test_totals_are_the_same_on_both_engines(text: str, unit: str, rows: int) ->
     for engine in (open_engine(policy), Integers(policy)):
         plan = parse(text, engine.catalog()).plan
         named = possible_group_keys(plan.keys, engine.values)
-        options = bounding_strategies(plan, Limits.of(policy.tables["t"]), len(named))
+        options = candidate_bounded_plans(plan, ContributionLimits.of(policy.tables["t"]), len(named))
         bounded = next(each for each in options if each.strategy in (Strategy.WHOLE, Strategy.REWEIGHT))
         engine.check(GroupTotals(bounded, named))
         found.append(engine.read(GroupTotals(bounded, named), 7))
@@ -86,7 +86,7 @@ def test_a_closed_engine_refuses(opened: type[Engine]) -> None:
     policy = _policy(3, "row")
     engine = opened(policy)  # type: ignore[call-arg]
     plan = parse("SELECT COUNT(*) FROM t", engine.catalog()).plan
-    (bounded,) = bounding_strategies(plan, Limits.of(policy.tables["t"]), 1)
+    (bounded,) = candidate_bounded_plans(plan, ContributionLimits.of(policy.tables["t"]), 1)
     engine.interrupt(5)
     engine.check(GroupTotals(bounded, ((),)))
     engine.close()
@@ -99,7 +99,7 @@ def test_what_the_small_engine_cannot_compute_is_refused_by_its_check() -> None:
     engine = Integers(policy)
     for asked in ("SUM(age + 1) FROM t", "COUNT(*) FROM t WHERE age > 5", "COUNT(DISTINCT who) FROM t"):
         plan = parse(f"SELECT {asked}", engine.catalog()).plan
-        for bounded in bounding_strategies(plan, Limits.of(policy.tables["t"]), 1):
+        for bounded in candidate_bounded_plans(plan, ContributionLimits.of(policy.tables["t"]), 1):
             with pytest.raises(SfumatoError) as refusal:
                 engine.check(GroupTotals(bounded, ((),)))
             assert isinstance(refusal.value, Unsupported)

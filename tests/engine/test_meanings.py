@@ -17,7 +17,7 @@ from engine.tables import policy_of, tuples
 from plan.samples import read
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unsupported
-from sfumato.plan.bounding import Limits, Strategy, bounding_strategies
+from sfumato.plan.bounding import ContributionLimits, Strategy, candidate_bounded_plans
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values import grammars
@@ -145,7 +145,7 @@ def _engine(rows: list[tuple[int, str | None, float]], limits: tuple[int, int, i
 def _totals(engine: DuckDB, text: str, strategy: Strategy, groups: list[Any], key: int = 0) -> list[tuple[int, ...]]:
     plan = parse(text, engine.catalog()).plan
     table = engine._policy.tables["t"]
-    made = bounding_strategies(plan, Limits.of(table), len(groups))
+    made = candidate_bounded_plans(plan, ContributionLimits.of(table), len(groups))
     bounded = next(each for each in made if each.strategy is strategy)
     return tuples(engine.read(GroupTotals(bounded, tuple(groups)), key))
 

@@ -16,8 +16,8 @@ from engine.duckdb.test_owners import DRUGS, VISITS, family
 from postgres_server import PostgresServer
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.plan.bounding import bounding_strategies
-from sfumato.plan.limits import Limits
+from sfumato.plan.bounding import candidate_bounded_plans
+from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Policy, Table
@@ -105,7 +105,7 @@ def test_a_statement_reads_no_other_column() -> None:
     text = "SELECT COUNT(*) FROM t JOIN bands ON t.n = bands.least WHERE t.far > 0.2 AND bands.label = 'low'"
     with closing(DuckDB(policy)) as engine:
         plan = parse(text, engine.catalog()).plan
-        for bounded in bounding_strategies(plan, Limits.of(table), 1):
+        for bounded in candidate_bounded_plans(plan, ContributionLimits.of(table), 1):
             engine.read(GroupTotals(bounded, ((),)), 1)
             statement = engine.sources.statements[-1]
             assert '"word"' not in statement

@@ -13,7 +13,7 @@ from engine.tables import policy_of, tuples
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import bounded_totals
 from sfumato.engine.lowering.relational import integer_constant
-from sfumato.plan.bounding import BoundedPlan, Limits, Strategy, bounding_strategies
+from sfumato.plan.bounding import BoundedPlan, ContributionLimits, Strategy, candidate_bounded_plans
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Table
@@ -34,8 +34,8 @@ def _engine(unit: str, **limits: int) -> DuckDB:
 
 
 def _asked(engine: DuckDB, text: str, strategy: Strategy) -> BoundedPlan:
-    plan, limits = parse(text, engine.catalog()).plan, Limits.of(engine._policy.tables["t"])
-    return next(each for each in bounding_strategies(plan, limits, len(PLACES)) if each.strategy is strategy)
+    plan, limits = parse(text, engine.catalog()).plan, ContributionLimits.of(engine._policy.tables["t"])
+    return next(each for each in candidate_bounded_plans(plan, limits, len(PLACES)) if each.strategy is strategy)
 
 
 def _reckoned(place: str) -> tuple[int, ...]:

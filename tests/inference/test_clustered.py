@@ -27,7 +27,7 @@ from sfumato.inference.robust_meat import MeatFactors, NoisyMeat, residual_clamp
 from sfumato.inference.row_expressions import COEFFICIENT_STEPS, rounded_coefficients
 from sfumato.mechanisms import Gaussian
 from sfumato.plan.aggregates.unit_measures import UnitGreatest
-from sfumato.plan.bounding import for_neighbours, whole_bounding
+from sfumato.plan.bounding import bound_by_whole_rows, for_neighbours
 from sfumato.plan.nodes import PerUnit
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql import building
@@ -58,7 +58,9 @@ def meat_of_worlds(proposal: ClusteredProposal, count: int, values: np.ndarray, 
     world = UnitGreatest(query.plan.keys[0])
     key = Column(Field(units.source, "", "world"), world.domain)
     plan = replace(plan, source=replace(units, results=(*units.results, ("world", world))), keys=(key,))
-    reading = GroupTotals(whole_bounding(plan, query.plan.limits, count), tuple((number,) for number in range(count)))
+    reading = GroupTotals(
+        bound_by_whole_rows(plan, query.plan.limits, count), tuple((number,) for number in range(count))
+    )
     totals = proposal.meat_totals_at(rounded_coefficients(values), clamp)
     with proposal._context.engine.check(reading) as opened:
         read = opened.read(reading, 7)
@@ -292,6 +294,6 @@ def test_a_plan_of_rows_is_no_clustered_meat(tmp_path: Path) -> None:
     with curator(people(20), tmp_path, max_rows=3) as made:
         proposal = clustered(made)
         plan = replace(proposal.meat_question.query.plan, measures=proposal._meat_at_zero.bounded.plan.measures[:1])
-        bounded = for_neighbours(whole_bounding(plan, proposal.meat_question.limits, 1), Neighbours.ADD_REMOVE)
+        bounded = for_neighbours(bound_by_whole_rows(plan, proposal.meat_question.limits, 1), Neighbours.ADD_REMOVE)
         with pytest.raises(InvalidParameter):
             proposal.grid.totals(bounded)

@@ -33,7 +33,7 @@ from sfumato.inference.moments import MomentEstimates
 from sfumato.inference.regression_answers import LogisticAnswer
 from sfumato.inference.row_expressions import COEFFICIENT_STEPS, rounded_coefficients
 from sfumato.inference.weighted_totals import WeightedTotals
-from sfumato.plan.bounding import bounding_strategies, whole_bounding
+from sfumato.plan.bounding import bound_by_whole_rows, candidate_bounded_plans
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql import building
@@ -77,7 +77,7 @@ def moved_by_worlds(
     factors = ScanFactors.of(query.plan.measures, logistic)
     terms = RowTerms(logistic, factors, coefficients, proposal.scan_weights.mean_steps)
     groups = tuple((number,) for number in range(count))
-    bounded = whole_bounding(replace(query.plan, measures=terms.measures), query.plan.limits, count)
+    bounded = bound_by_whole_rows(replace(query.plan, measures=terms.measures), query.plan.limits, count)
     reading = GroupTotals(bounded, groups)
     with proposal._context.engine.check(reading) as opened:
         read = opened.read(reading, 7)
@@ -160,7 +160,7 @@ def test_a_plan_that_clips_totals_is_no_scan(tmp_path: Path) -> None:
         plan = replace(
             totals.bounded.plan, keys=made.sql("SELECT sex, COUNT(*) FROM people GROUP BY sex").query.plan.keys
         )
-        others = [other for other in bounding_strategies(plan, plan.limits, 2) if other.strategy in CLIPPING]
+        others = [other for other in candidate_bounded_plans(plan, plan.limits, 2) if other.strategy in CLIPPING]
         assert others
         for clipped in others:
             with pytest.raises(InvalidParameter, match="rows count in full"):

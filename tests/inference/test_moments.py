@@ -18,7 +18,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.inference.design import _require_exclusive
 from sfumato.inference.moments import WEIGHT, MomentEstimates, NoisyMoments, max_row_norm, moment_totals, moment_weight
 from sfumato.inference.weighted_totals import WeightedTotals
-from sfumato.plan.bounding import bounding_strategies, whole_bounding
+from sfumato.plan.bounding import bound_by_whole_rows, candidate_bounded_plans
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql import building
 from sfumato.privacy import codec
@@ -75,7 +75,7 @@ def read_worlds(proposal: Any, rows: Any, count: int) -> tuple[WeightedTotals, n
     sums = {f"m{index}": design.moment_sql(moment) for index, moment in enumerate(design.entries)}
     query = building.statement(selected, building.lower_keys(selected, ["world"], {}), sums).query
     groups = tuple((number,) for number in range(count))
-    reading = GroupTotals(whole_bounding(query.plan, query.plan.limits, len(groups)), groups)
+    reading = GroupTotals(bound_by_whole_rows(query.plan, query.plan.limits, len(groups)), groups)
     with context.engine.check(reading) as opened:
         totals = opened.read(reading, 7)
     return proposal.moments, np.array([proposal.moments.extract(row[None]) for row in totals])
@@ -242,7 +242,7 @@ def test_only_whole_rows_are_measured(tmp_path: Path) -> None:
     with curator(frame, tmp_path, max_rows=2, columns=COLUMNS) as made:
         proposal = made.regress("y ~ x", "people")
         plan, limits = proposal.question.query.plan, proposal.question.limits
-        for bounded in bounding_strategies(plan, limits, 1):
+        for bounded in candidate_bounded_plans(plan, limits, 1):
             if bounded.strategy.value != "sample":
                 with pytest.raises(InvalidParameter, match="full or not at all"):
                     moment_totals(bounded, proposal.design)

@@ -33,7 +33,7 @@ from sfumato.inference.robust_meat import (
 from sfumato.inference.row_expressions import COEFFICIENT_STEPS, rounded_coefficients
 from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.mechanisms import Gaussian
-from sfumato.plan.bounding import whole_bounding
+from sfumato.plan.bounding import bound_by_whole_rows
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql import building
 from sfumato.privacy import codec, compose
@@ -75,7 +75,7 @@ def meat_of_worlds(
     query = building.statement(selected, building.lower_keys(selected, ["world"], {}), sums).query
     grouped = replace(terms, factors=MeatFactors.of(query.plan.measures, design))
     groups = tuple((number,) for number in range(count))
-    bounded = whole_bounding(replace(query.plan, measures=grouped.measures), limits or query.plan.limits, count)
+    bounded = bound_by_whole_rows(replace(query.plan, measures=grouped.measures), limits or query.plan.limits, count)
     reading = GroupTotals(bounded, groups)
     with proposal._context.engine.check(reading) as opened:
         read = opened.read(reading, 7)
@@ -101,7 +101,7 @@ def test_no_unit_moves_the_meat_further_than_is_charged(neighbours: str, most: i
             terms = proposal.meat_terms_at(rounded_coefficients(values), clamp)
             plan = proposal.meat_question.query.plan
             limits = made.regress("y ~ x + w + c + x:c", "people").question.limits
-            several = whole_bounding(replace(plan, measures=terms.measures), limits, 1)
+            several = bound_by_whole_rows(replace(plan, measures=terms.measures), limits, 1)
             totals = single if most == 1 else replace(single, bounded=for_world(several, neighbours))
             assert totals.rows_per_unit == most
             selected = select_rows(made._context.engine.catalog(), "people", None)

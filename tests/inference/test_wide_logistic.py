@@ -24,7 +24,7 @@ from sfumato.inference.predictions import predicted_probability
 from sfumato.inference.regression_answers import LogisticAnswer
 from sfumato.inference.row_expressions import rounded_coefficients
 from sfumato.inference.weighted_totals import WeightedTotals
-from sfumato.plan.bounding import whole_bounding
+from sfumato.plan.bounding import bound_by_whole_rows
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql import building
 from sfumato.privacy import compose
@@ -71,7 +71,7 @@ def read_worlds(
     groups = tuple((number,) for number in range(count))
 
     def bound(measured: Any) -> Any:
-        return whole_bounding(replace(query.plan, measures=measured), query.plan.limits, count)
+        return bound_by_whole_rows(replace(query.plan, measures=measured), query.plan.limits, count)
 
     reading = GroupTotals(measures(scans, bound).bounded, groups)
     with proposal._context.engine.check(reading) as opened:

@@ -150,8 +150,8 @@ MUTANTS = (
         "the synopsis of one table answers for another",
         Kind.KEYS,
         "curator.proposals.bought_synopses:synopsis_key_prefixes",
-        "digest('rows', table, relevant_rows(table, context.declared_policy))",
-        "digest('rows', relevant_rows(next(iter(context.declared_policy.tables)), context.declared_policy))",
+        "digest('rows', table, declarations_for_rows(table, context.declared_policy))",
+        "digest('rows', declarations_for_rows(next(iter(context.declared_policy.tables)), context.declared_policy))",
         (f"{_FREE}test_other_tables_have_their_own",),
     ),
     Mutant(

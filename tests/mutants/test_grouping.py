@@ -35,8 +35,8 @@ MUTANTS = (
         "units of several groups are added up",
         Kind.KEYS,
         "plan.sql.statements:_check_subtotals",
-        "building.source.relation.max_rows != 1",
-        "building.source.relation.max_rows == 1",
+        "building.source.relation.max_rows_per_unit != 1",
+        "building.source.relation.max_rows_per_unit == 1",
         ("plan/sql/test_grouping.py::test_subtotals_of_units_are_refused_unless_a_unit_has_one_row",),
     ),
     Mutant(

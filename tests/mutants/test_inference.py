@@ -109,7 +109,7 @@ MUTANTS = (
     Mutant(
         "a patient who is replaced is in one cell of a survival curve, not in two",
         Kind.NEIGHBOURS,
-        "plan.bounding:_for_neighbours",
+        "plan.bounding:_sensitivity_for_neighbours",
         "total = min(changed.total, euclidean)",
         "total = min(added.total, euclidean)",
         (f"{_CURVES}::test_a_unit_is_in_one_cell_whatever_the_number_of_periods",),

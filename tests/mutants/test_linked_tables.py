@@ -21,7 +21,7 @@ MUTANTS = (
     Mutant(
         "children are charged as one row",
         Kind.SENSITIVITY,
-        "plan.bounding:_sensitivity",
+        "plan.bounding:_add_remove_sensitivity",
         "return Sensitivity(coordinates, rows * size, total=rows * size)",
         "return Sensitivity(coordinates, size, total=size)",
         (*_MOVES, f"{_TABLES}::test_every_step_is_charged_for_its_own_tables_limit"),

@@ -37,7 +37,7 @@ MUTANTS = (
     Mutant(
         "a row that is a unit counts once, however many items it has",
         Kind.SENSITIVITY,
-        "plan.bounding:rows_without_bounding",
+        "plan.bounding:proven_rows_per_unit",
         "return None if input_rows is None else input_rows * relation.most",
         "return input_rows",
         _REPLAY,
@@ -45,7 +45,7 @@ MUTANTS = (
     Mutant(
         "the tree proves as many rows as there are without the list",
         Kind.SENSITIVITY,
-        "plan.nodes:Unnest.max_rows",
+        "plan.nodes:Unnest.max_rows_per_unit",
         "return None if input_rows is None else input_rows * self.most",
         "return input_rows",
         _REPLAY,
@@ -61,9 +61,9 @@ MUTANTS = (
     Mutant(
         "what a row becomes is not counted in what it costs",
         Kind.LIMITS,
-        "plan.nodes:multiplicity",
-        "        case Unnest(input, most=factor):\n            return multiplicity(input) * factor\n",
-        "        case Unnest(input):\n            return multiplicity(input)\n",
+        "plan.nodes:max_rows_per_private_row",
+        "        case Unnest(input, most=factor):\n            return max_rows_per_private_row(input) * factor\n",
+        "        case Unnest(input):\n            return max_rows_per_private_row(input)\n",
         _MEANT,
     ),
     Mutant(

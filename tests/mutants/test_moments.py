@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant(
         "a range forgets that the number of rows is noisy",
         Kind.ROUNDING,
-        "plan.aggregates.moments:_rows",
+        "plan.aggregates.moments:_row_count_range",
         "(low_sum[1] + high_sum[1]) / axis.width",
         "(low_sum[0] + high_sum[0]) / axis.width",
         (f"{_HOLDS}[var_pop]",),
@@ -26,7 +26,7 @@ MUTANTS = (
     Mutant(
         "a correlation without spread is found at a corner",
         Kind.ROUNDING,
-        "plan.aggregates.moments:_quotient",
+        "plan.aggregates.moments:_quotient_or_infinity",
         "return np.where(denominator != 0, numerator / denominator, np.inf)",
         "return np.where(denominator != 0, numerator / denominator, 0.0)",
         (f"{_HOLDS}[corr]", f"{_HOLDS}[regr_slope]"),
@@ -51,7 +51,7 @@ MUTANTS = (
         "every number is made from clipped totals",
         Kind.LIMITS,
         "curator.proposals.questions:Question._declared_group_boundings",
-        "if bounded.strategy.order is None)",
+        "if bounded.strategy.norm_order is None)",
         "if bounded.strategy)",
         ("curator/test_spread.py::test_units_with_more_rows_than_count_weigh_alike_in_all_moments",),
     ),
@@ -59,8 +59,8 @@ MUTANTS = (
         "a square is held to half of its range",
         Kind.SENSITIVITY,
         "plan.bounding:_scale_measure",
-        "size = measure.size(low, high)",
-        'size = max(1, measure.size(low, high) // (2 if type(measure).__name__ == "Squares" else 1))',
+        "size = measure.max_row_contribution(low, high)",
+        'size = max(1, measure.max_row_contribution(low, high) // (2 if type(measure).__name__ == "Squares" else 1))',
         ("safety/test_tightness.py::test_claims_of_moments_are_reached_and_half_of_them_is_caught",),
     ),
 )

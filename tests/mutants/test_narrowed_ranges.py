@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "the predicate of another measure narrows a range",
         Kind.RANGES,
-        "plan.aggregates.narrowed_ranges:_range_in_rows",
+        "plan.aggregates.narrowed_ranges:_range_under_conditions",
         "conditions if measure.where is None else (*conditions, measure.where)",
         "conditions",
         (_IMPLIED,),

@@ -8,7 +8,7 @@ MUTANTS = (
     Mutant(
         "reweighting claims the norm of clipping",
         Kind.SENSITIVITY,
-        "plan.bounding:_sensitivity",
+        "plan.bounding:_add_remove_sensitivity",
         "return Sensitivity(coordinates, rows * size, total=rows * size)",
         "return Sensitivity(coordinates, per_group * size, total=total * size)",
         ("safety/test_tightness.py::test_claims_are_reached_when_a_unit_is_added",),
@@ -16,7 +16,7 @@ MUTANTS = (
     Mutant(
         "a sum moves by the width of its range",
         Kind.SENSITIVITY,
-        "plan.aggregates.measures:Sum.size",
+        "plan.aggregates.measures:Sum.max_row_contribution",
         "return max(1, abs(low), abs(high))",
         "return max(1, high - low)",
         ("plan/test_bounding.py::test_sums_are_counts_times_the_largest_size",),
@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "a sum moves by the upper end of its range",
         Kind.SENSITIVITY,
-        "plan.aggregates.measures:Sum.size",
+        "plan.aggregates.measures:Sum.max_row_contribution",
         "return max(1, abs(low), abs(high))",
         "return max(1, abs(high))",
         ("plan/test_bounding.py::test_sums_are_counts_times_the_largest_size",),
@@ -40,7 +40,7 @@ MUTANTS = (
     Mutant(
         "values of both signs are replaced as values of one",
         Kind.NEIGHBOURS,
-        "plan.bounding:_for_neighbours",
+        "plan.bounding:_sensitivity_for_neighbours",
         "signed=scaled.signed)",
         "signed=False)",
         (
@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "the ends of a range are rounded inward",
         Kind.ROUNDING,
-        "plan.aggregates.measures:_value_steps",
+        "plan.aggregates.measures:_clamp_range_in_steps",
         "(math.floor(low / step), math.ceil(high / step))",
         "(math.ceil(low / step), math.floor(high / step))",
         ("plan/test_bounding.py::test_steps_hold_the_whole_range",),
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "a joined row is one row",
         Kind.LIMITS,
-        "plan.nodes:PublicJoin.max_rows",
+        "plan.nodes:PublicJoin.max_rows_per_unit",
         "return None if input_rows is None else input_rows * self.multiplicity",
         "return input_rows",
         ("plan/test_bounding.py::test_a_row_joined_to_ten_changes_a_count_by_ten",),
@@ -94,7 +94,7 @@ MUTANTS = (
     Mutant(
         "limits can be loosened",
         Kind.LIMITS,
-        "plan.limits:Limits.tighten",
+        "plan.limits:ContributionLimits.tighten",
         "exact_integer(value, name, at_least=1) > maximum:",
         "exact_integer(value, name, at_least=1) > 10**9:",
         ("plan/test_bounding.py::test_limits_can_only_be_tightened",),

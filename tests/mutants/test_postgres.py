@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         "a server sends a row for nearly every value that is ranked",
         Kind.CONSENT,
-        "plan.readings.dense_readings:ranked_steps",
+        "plan.readings.dense_readings:ranked_step_limit",
         "not any((is_on_server(table.source) for table in policy.tables.values() if not table.public))",
         "True",
         (f"{_CELLS}[quantiles of a real]", f"{_CELLS}[quantiles of a time]"),

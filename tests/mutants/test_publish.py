@@ -12,7 +12,7 @@ MUTANTS = (
     Mutant(
         "rows of a unit count whole, however many it has",
         Kind.LIMITS,
-        "plan.bounding:weighted_bounding",
+        "plan.bounding:bound_by_unit_weights",
         "    return _bound_plan(plan, Strategy.REWEIGHT, limits, groups, bits)",
         "    return _bound_plan(plan, Strategy.WHOLE, limits, groups, bits)",
         _MOVES,
@@ -45,7 +45,7 @@ MUTANTS = (
         "the number of rows is taken as public where units have several",
         Kind.NEIGHBOURS,
         "publish.marginals.measuring:has_fixed_total",
-        "return bounded.every_row and isinstance(bounded.bounding_node.input, Scan)",
+        "return bounded.every_row_is_unit and isinstance(bounded.bounding_node.input, Scan)",
         "return isinstance(bounded.bounding_node.input, Scan)",
         _MOVES,
     ),

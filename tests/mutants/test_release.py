@@ -57,7 +57,7 @@ MUTANTS = (
     Mutant(
         "all measures move like the first",
         Kind.SENSITIVITY,
-        "plan.readings.total_readings:Totals.scaled",
+        "plan.readings.total_readings:MeasureTotals.scaled",
         "return self.bounded.measures[self.measure]",
         "return self.bounded.measures[0]",
         ("plan/test_readings.py::test_several_measures_are_told_apart",),
@@ -65,7 +65,7 @@ MUTANTS = (
     Mutant(
         "any matrix is taken for a chain",
         Kind.NEIGHBOURS,
-        "plan.readings.total_readings:Matrix.is_chain",
+        "plan.readings.total_readings:WeightMatrix.has_ordered_columns",
         "all((np.all(np.array(a) <= np.array(b)) for a, b in pairwise(columns)))",
         "True",
         ("plan/test_readings.py::test_no_unit_moves_scores_further_apart_than_derived",),
@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant(
         "a chain needs not begin above zero",
         Kind.SENSITIVITY,
-        "plan.readings.total_readings:Matrix.is_chain",
+        "plan.readings.total_readings:WeightMatrix.has_ordered_columns",
         "columns = [(0,) * len(self.rows), *sorted(zip(*self.rows, strict=True), key=sum)]",
         "columns = sorted(zip(*self.rows, strict=True), key=sum)",
         ("plan/test_readings.py::test_no_unit_moves_scores_further_apart_than_derived",),
@@ -82,8 +82,8 @@ MUTANTS = (
         "a selection is charged for half the spread of its scores",
         Kind.FACTOR_TWO,
         "curator.proposals.table_auctions:AuctionProposal.batch",
-        "sensitivity=scores.spread / 2,",
-        "sensitivity=scores.spread / 4,",
+        "sensitivity=scores.score_difference_bound / 2,",
+        "sensitivity=scores.score_difference_bound / 4,",
         ("curator/proposals/test_table_auctions.py::test_the_price_is_charged_and_near_the_best",),
     ),
     Mutant(
@@ -97,7 +97,7 @@ MUTANTS = (
     Mutant(
         "a count of the buyers is charged for one bid of a bidder",
         Kind.SENSITIVITY,
-        "plan.readings.total_readings:Supports.sensitivity",
+        "plan.readings.total_readings:RowsReachingCandidates.sensitivity",
         "return Sensitivity(1, scaled.add_remove_sensitivity.total, neighbours=",
         "return Sensitivity(1, 1, neighbours=",
         ("plan/test_readings.py::test_how_many_rows_reach_a_candidate",),

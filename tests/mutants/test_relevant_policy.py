@@ -53,8 +53,8 @@ MUTANTS = (
         "a condition reads no column",
         Kind.REUSE,
         "plan.relevant_policy:read_columns",
-        "for part in _plan_values(plan):",
-        "for part in _plan_values((getattr(plan.source, 'input', plan.source), plan.keys, plan.measures)):",
+        "for part in _hashed_plan_parts(plan):",
+        "for part in _hashed_plan_parts((getattr(plan.source, 'input', plan.source), plan.keys, plan.measures)):",
         (f"{_ONE}[Domain.values 1]",),
     ),
     Mutant(
@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "the bins of a column are no part of published cells",
         Kind.REUSE,
-        "plan.relevant_policy:relevant_policy",
+        "plan.relevant_policy:declarations_for_plan",
         "reads_cells=reads_cells",
         "reads_cells=False",
         (f"{_ONE}[Coding.starts 0]",),
@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(
         "a field that nobody classified is left out",
         Kind.REUSE,
-        "plan.relevant_policy:_declarations",
+        "plan.relevant_policy:_included_declarations",
         "relevances.get(name, _ALWAYS)",
         "relevances.get(name, _NEVER if relevances else _ALWAYS)",
         (f"{_EDITS}::test_a_field_that_nobody_classified_counts",),

@@ -198,7 +198,7 @@ MUTANTS = (
         "a unit of a sample adds one step to a sum",
         Kind.RANGES,
         "release.parts.question_parts:NoisyTotals.scales",
-        "self.bounded.noisy_measures[member.share].add_remove_sensitivity.per_group * member.unit_value",
+        "self.bounded.noisy_measures[member.share_index].add_remove_sensitivity.per_group * member.unit_value",
         "member.unit_value",
         (f"{QUESTIONS}::test_a_unit_adds_all_its_rows_at_the_bound",),
     ),

@@ -12,8 +12,8 @@ MUTANTS = (
         "a question may move further than its session",
         Kind.SENSITIVITY,
         "release.measurement:_require_session_sensitivity",
-        "if reading.max_change > mechanism.sensitivity:",
-        "if reading.max_change > 100 * mechanism.sensitivity:",
+        "if reading.max_change_in_steps > mechanism.sensitivity:",
+        "if reading.max_change_in_steps > 100 * mechanism.sensitivity:",
         (f"{_CURATOR}::test_what_cannot_be_asked_is_refused_for_free_and_the_session_goes_on",),
     ),
     Mutant(

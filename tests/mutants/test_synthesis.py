@@ -275,8 +275,8 @@ MUTANTS = (
         "marginals are kept by their shapes",
         Kind.REUSE,
         "plan.readings.cell_rows:CodedRows.marginal",
-        "if columns in self._kept:\n        return self._kept[columns]",
-        "alike = {tuple((self.sizes[one] for one in key)): kept for key, kept in self._kept.items()}\n"
+        "if columns in self._cached_marginals:\n        return self._cached_marginals[columns]",
+        "alike = {tuple((self.sizes[one] for one in key)): kept for key, kept in self._cached_marginals.items()}\n"
         "    if (shape := tuple((self.sizes[one] for one in columns))) in alike:\n"
         "        return alike[shape]",
         ("publish/synthesis/test_scores.py::test_marginals_of_coded_rows_are_those_of_the_rows",),

@@ -201,7 +201,7 @@ MUTANTS = (
     Mutant(
         "a union counts as its first part",
         Kind.LIMITS,
-        "plan.bounding:rows_without_bounding",
+        "plan.bounding:proven_rows_per_unit",
         "return sum(member_rows) if len(member_rows) == len(relation.inputs) else None",
         "return max(member_rows) if len(member_rows) == len(relation.inputs) else None",
         ("curator/proposals/test_degrees.py",),

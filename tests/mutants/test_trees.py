@@ -160,7 +160,7 @@ MUTANTS = (
     Mutant(
         "of several row numbers that are written out, one is taken to be kept",
         Kind.LIMITS,
-        "plan.nodes:_admitted_numbers",
+        "plan.nodes:_count_admitted_row_numbers",
         "len({number for number in values if number >= 1})",
         "min(values)",
         _NODES,

@@ -63,15 +63,15 @@ MUTANTS = (
     Mutant(
         "matched values of a unit are counted as one",
         Kind.SENSITIVITY,
-        "plan.bounding:distinct_value_bounding",
+        "plan.bounding:bound_distinct_values",
         "return for_neighbours(matched, scaled.sensitivity.neighbours)",
-        "return replace(matched, measures=_bound_plan(plan, Strategy.MATCH, Limits(1, 1, 1), 1).measures)",
+        "return replace(matched, measures=_bound_plan(plan, Strategy.MATCH, ContributionLimits(1, 1, 1), 1).measures)",
         _MATCHED_NOISE,
     ),
     Mutant(
         "a replaced unit moves matched values like one that comes",
         Kind.SENSITIVITY,
-        "plan.bounding:distinct_value_bounding",
+        "plan.bounding:bound_distinct_values",
         "return for_neighbours(matched, scaled.sensitivity.neighbours)",
         "return matched",
         _MATCHED_NOISE,
@@ -79,7 +79,7 @@ MUTANTS = (
     Mutant(
         "all values of a unit are matched to it",
         Kind.LIMITS,
-        "plan.readings.value_readings:match_pairs",
+        "plan.readings.value_readings:rows_kept_by_matching",
         "if remaining and (not is_kept[pair]):",
         "if not is_kept[pair]:",
         _WORLDS,
@@ -87,7 +87,7 @@ MUTANTS = (
     Mutant(
         "a value that is taken uses up a place of the unit",
         Kind.LIMITS,
-        "plan.readings.value_readings:match_pairs",
+        "plan.readings.value_readings:rows_kept_by_matching",
         "if remaining and (not is_kept[pair]):\n                is_kept[pair], remaining = (1, remaining - 1)\n",
         "remaining -= 1\n            if remaining >= 0 and (not is_kept[pair]):\n                is_kept[pair] = 1\n",
         ("safety/test_values.py::test_values_are_matched_to_units",),
@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant(
         "a unit's first values count, whoever else has them",
         Kind.LIMITS,
-        "plan.readings.value_readings:match_pairs",
+        "plan.readings.value_readings:rows_kept_by_matching",
         "if remaining and (not is_kept[pair]):",
         "if remaining:",
         _WORLDS,
@@ -103,7 +103,7 @@ MUTANTS = (
     Mutant(
         "each unit takes the values first that fewest units have",
         Kind.SENSITIVITY,
-        "plan.readings.value_readings:match_pairs",
+        "plan.readings.value_readings:rows_kept_by_matching",
         "order = np.lexsort((pairs, units))",
         "order = np.lexsort((pairs, np.bincount(pairs, minlength=1)[pairs], units))",
         _WORLDS,
@@ -111,7 +111,7 @@ MUTANTS = (
     Mutant(
         "units come in the order of their rows",
         Kind.SENSITIVITY,
-        "plan.readings.value_readings:match_pairs",
+        "plan.readings.value_readings:rows_kept_by_matching",
         "order = np.lexsort((pairs, units))",
         "order = np.arange(len(units))",
         ("plan/readings/test_value_readings.py::test_rows_are_matched_in_any_order_and_across_chunks",),
@@ -159,7 +159,7 @@ MUTANTS = (
     Mutant(
         "a choice is charged for one row of a unit",
         Kind.SENSITIVITY,
-        "plan.readings.value_readings:Frequencies.rows_per_unit",
+        "plan.readings.value_readings:ValueFrequencies.rows_per_unit",
         "return int(self.bounded.measures[0].add_remove_sensitivity.total)",
         "return 1",
         _SEVERAL,

@@ -141,7 +141,7 @@ def _module(mutant: str) -> str:
 
 
 def test_a_beginning_of_names_draws_from_its_modules_alone() -> None:
-    function = "plan.bounding:_sensitivity"
+    function = "plan.bounding:_add_remove_sensitivity"
     (drawn_names,) = {tuple(sorted(drawn(None, seed, f"{function},plan.limits:"))) for seed in ("one", "two")}
     assert {name.partition(" ")[0].partition(":")[0] for name in drawn_names} == {"plan.bounding", "plan.limits"}
     assert drawn(5, "one", "plan.limits") == drawn(None, "one", "plan.limits")[:5]

@@ -9,11 +9,11 @@ from sfumato.plan.descriptions import (
     column_names_by_level,
     describe_measure,
     expression_sql,
-    row_total_sql,
+    noisy_aggregate_sql,
     unit_measure_sql,
     window_sql,
 )
-from sfumato.plan.limits import Limits
+from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.nodes import Filter, PerUnit, PublicJoin, Query, Scan, Unnest, Window, relations
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.values.expressions import Reference
@@ -47,7 +47,7 @@ CATALOG = Catalog(
             VISITS,
             public=False,
             id="patient_id",
-            limits=Limits(10, 4, 3),
+            limits=ContributionLimits(10, 4, 3),
             lists=LISTS,
         ),
         "hospitals": CatalogTable("hospitals", HOSPITALS, public=True),
@@ -93,7 +93,7 @@ def described(query: Query) -> list[str]:
     for outer, known in zip(query.outer, others, strict=True):
         lines.append("outer" if outer.where is None else f"outer where {expression_sql(outer.where, known)}")
         lines += [f"outer group {expression_sql(key, known)}" for key in outer.keys]
-        lines += [f"outer total {row_total_sql(each, known)}" for each in outer.totals]
+        lines += [f"outer total {noisy_aggregate_sql(each, known)}" for each in outer.totals]
         lines += finished(outer.finish, known)
     return lines
 

@@ -10,7 +10,7 @@ import pytest
 
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan import account_periods
-from sfumato.plan.catalog import Catalog, describe_table
+from sfumato.plan.catalog import Catalog, catalog_table
 from sfumato.plan.descriptions import expression_sql
 from sfumato.plan.nodes import Aggregate, Filter, Scan, relations
 from sfumato.plan.sql.statements import parse
@@ -39,7 +39,7 @@ def _policy(day: dict[str, Any] | None = None, per: str = "month", every: str = 
 
 
 def _plan(policy: Policy, text: str) -> Aggregate:
-    tables = {name: describe_table(policy, name, table.columns) for name, table in policy.tables.items()}
+    tables = {name: catalog_table(policy, name, table.columns) for name, table in policy.tables.items()}
     return parse(text, Catalog(tables, lambda *_: 1)).plan
 
 

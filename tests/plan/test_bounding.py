@@ -13,8 +13,8 @@ import sfumato as sf
 from plan.described import CATALOG, VISITS
 from sfumato.plan import bounding
 from sfumato.plan.aggregates.measures import MAX_STEPS, value_range
-from sfumato.plan.bounding import BoundedPlan, bounding_strategies, discovery_bounding, for_neighbours
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.bounding import BoundedPlan, bound_for_discovery, candidate_bounded_plans, for_neighbours
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Table
 from sfumato.privacy import Neighbours
@@ -28,7 +28,7 @@ ROWS = Table("visits", Path("visits.parquet"), VISITS, id="row")
 def bounded_plans(text: str, table: Table = USERS, groups: int = 4) -> dict[Strategy, BoundedPlan]:
     known = {**CATALOG.tables, "visits": replace(CATALOG.tables["visits"], id=None if table.every_row else table.id)}
     query = parse(text, replace(CATALOG, tables=known))
-    return {each.strategy: each for each in bounding_strategies(query.plan, Limits.of(table), groups)}
+    return {each.strategy: each for each in candidate_bounded_plans(query.plan, ContributionLimits.of(table), groups)}
 
 
 def change(bounded: BoundedPlan, index: int = 0) -> tuple[Fraction, float, Fraction]:
@@ -143,8 +143,8 @@ def test_steps_are_whole_and_neither_too_fine_nor_too_coarse() -> None:
 
 
 def test_limits_can_only_be_tightened() -> None:
-    limits = Limits.of(USERS)
-    assert limits.tighten(2, None, None) == Limits(2, 2, 2)
+    limits = ContributionLimits.of(USERS)
+    assert limits.tighten(2, None, None) == ContributionLimits(2, 2, 2)
     for larger in ((11, None, None), (None, 5, None), (None, None, 4)):
         with pytest.raises(sf.InvalidParameter, match="can only lower the policy's limits"):
             limits.tighten(*larger)
@@ -158,7 +158,7 @@ def test_the_mean_of_one_number_is_that_number(value: str) -> None:
     """AVG(2.5) gave 3.0: the step was 1 where the range has no width."""
     query = parse(f"SELECT AVG({value}) AS a FROM visits", CATALOG)
     table = sf.Table("visits", "visits.csv", VISITS, id="patient_id", max_rows=3)
-    for bounded in bounding_strategies(query.plan, Limits.of(table), 1):
+    for bounded in candidate_bounded_plans(query.plan, ContributionLimits.of(table), 1):
         (scaled,) = bounded.measures
         low, high = (end * scaled.step for end in (scaled.low, scaled.low + scaled.size))
         assert low == Fraction(value)
@@ -184,10 +184,10 @@ def test_units_beside_a_public_table_are_counted_once() -> None:
     inner = "SELECT patient_id, MIN(hospital) AS hospital FROM visits GROUP BY patient_id"
     joined = f"FROM ({inner}) AS t JOIN hospitals ON hospital = beds GROUP BY city"
     rows = parse(f"SELECT city, COUNT(*) {joined}", CATALOG).plan
-    (only,) = bounding_strategies(rows, rows.limits, 2)
+    (only,) = candidate_bounded_plans(rows, rows.limits, 2)
     assert (only.strategy, only.measures[0].sensitivity.linf) == (Strategy.WHOLE, 10)
     units = parse(f"SELECT city, COUNT(DISTINCT patient_id) {joined}", CATALOG).plan
-    for each in bounding_strategies(units, units.limits, 2):
+    for each in candidate_bounded_plans(units, units.limits, 2):
         assert each.strategy is not Strategy.WHOLE
         assert each.measures[0].sensitivity.linf * each.measures[0].unit_value == 1
         assert each.measures[0].sensitivity.groups == 2
@@ -200,7 +200,7 @@ def test_found_groups_count_a_unit_whole_only_where_it_has_one_row(joined: str, 
     """A unit with ten rows after a join is in up to ten groups, and counts once in each: its rows are sampled."""
     units = "SELECT patient_id, MAX(age) AS a, MAX(ward) AS w FROM visits GROUP BY patient_id"
     text = f"SELECT w, COUNT(DISTINCT patient_id) FROM ({units}) AS t{joined} GROUP BY w"
-    found = discovery_bounding(parse(text, CATALOG).plan, Limits(5, 2, 3))
+    found = bound_for_discovery(parse(text, CATALOG).plan, ContributionLimits(5, 2, 3))
     assert found.strategy is strategy
     assert found.measures[0].sensitivity.l1 == most
 
@@ -220,7 +220,9 @@ def test_a_units_part_is_as_fine_as_the_steps_of_a_sum_allow(steps: int) -> None
 def test_every_total_that_a_unit_may_touch_can_be_rounded_by_one() -> None:
     """Four rows touch four of 50 totals; a unit of any rows that is scaled to their sum may touch them all."""
     plan = parse("SELECT hospital, SUM(age * 10000000) FROM visits GROUP BY hospital", CATALOG).plan
-    rounded = {each.strategy: each.measures[0] for each in bounding_strategies(plan, Limits(4, 4, 4), 50)}
+    rounded = {
+        each.strategy: each.measures[0] for each in candidate_bounded_plans(plan, ContributionLimits(4, 4, 4), 50)
+    }
     assert {measure.bits for measure in rounded.values()} == {-7}
     units = {strategy: measure.sensitivity.l1 - 4 * measure.size // 2**7 for strategy, measure in rounded.items()}
     assert units[Strategy.SAMPLE] == 4 - 1

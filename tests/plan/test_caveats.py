@@ -6,8 +6,8 @@ import pytest
 
 from plan.described import HOSPITALS
 from sfumato.plan.catalog import Catalog, CatalogTable
-from sfumato.plan.caveats import RowLimits, contains_warning, number_caveats
-from sfumato.plan.limits import Limits
+from sfumato.plan.caveats import RowLimits, caveat_by_column, contains_warning
+from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Domain
 
@@ -22,7 +22,7 @@ COLUMNS = {
     "day": Domain("date", bounds=("2000-01-01", "2020-12-31")),
 }
 ROWS = CatalogTable("visits", COLUMNS, False)
-OWNED = CatalogTable("visits", COLUMNS, False, "id", limits=Limits(10, 4, 5))
+OWNED = CatalogTable("visits", COLUMNS, False, "id", limits=ContributionLimits(10, 4, 5))
 PUBLIC = CatalogTable("hospitals", HOSPITALS, True)
 
 
@@ -32,7 +32,7 @@ def caveats(
     catalog = Catalog({"visits": table, "hospitals": PUBLIC}, lambda *_: 1)
     query = parse(text, catalog)
     limits = query.plan.limits
-    said = number_caveats(query, RowLimits(limits, "patient", groups, reweights))
+    said = caveat_by_column(query, RowLimits(limits, "patient", groups, reweights))
     assert all(line.endswith("; ± does not include this") for line in said.values())
     return {name: line.removesuffix("; ± does not include this") for name, line in said.items()}
 
@@ -164,14 +164,14 @@ def test_rows_beyond_all_accounts_are_not_said_to_count_as_a_bound() -> None:
     """The scan drops them; what is left beyond a bound lies in the account of the bound, and is clamped."""
     query = parse("SELECT MEDIAN(day) AS d, SUM(age) AS a FROM visits", Catalog({"visits": ROWS}, lambda *_: 1))
     limits = RowLimits(query.plan.limits, "patient", None, False, "month", frozenset([("visits", "day")]))
-    said = number_caveats(query, limits)
+    said = caveat_by_column(query, limits)
     days = "day beyond 2000-01-01…2020-12-31 does not count, unless in the month of a bound"
     assert said["d"] == f"{days}; ± does not include this"
     assert "counts as 0 or 110" in said["a"]
 
 
 def test_a_limit_of_one_row_says_that_one_counts() -> None:
-    single = CatalogTable("visits", COLUMNS, False, "id", limits=Limits(1, 1, 1))
+    single = CatalogTable("visits", COLUMNS, False, "id", limits=ContributionLimits(1, 1, 1))
     assert caveats("SELECT COUNT(*) AS n FROM visits", single) == {"n": "only 1 row per patient counts in full"}
 
 

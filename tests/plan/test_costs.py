@@ -14,7 +14,7 @@ from sfumato.plan import costs
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.keys import possible_group_keys
-from sfumato.plan.limits import Limits
+from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.nodes import relations
 from sfumato.plan.sql import sql_expressions
 from sfumato.plan.sql.statements import parse
@@ -84,7 +84,9 @@ def test_the_cap_is_where_it_is_said_to_be() -> None:
 
     def steps(letters: int) -> int:
         pattern = literal(Type.TEXT, "%" + "_" * letters + "b%")
-        return costs.max_steps([call("LIKE", Column(Field(0, "t", "ward"), Domain("text", max_length=100)), pattern)])
+        return costs.max_evaluation_steps(
+            [call("LIKE", Column(Field(0, "t", "ward"), Domain("text", max_length=100)), pattern)]
+        )
 
     most = next(letters for letters in range(900, 1_100) if steps(letters + 1) > costs.MAX_STEPS)
     assert code(f"SELECT COUNT(*) FROM visits WHERE ward LIKE '%{'_' * most}b%'", catalog) is None
@@ -93,16 +95,16 @@ def test_the_cap_is_where_it_is_said_to_be() -> None:
 
 def test_steps_of_a_pattern_are_letters_times_letters() -> None:
     column = Column(Field(0, "t", "x"), Domain("text", max_length=300))
-    assert costs.max_steps([call("LIKE", column, literal(Type.TEXT, "%ab%"))]) >= 300 * 4
-    assert costs.max_steps([call("LIKE", column, literal(Type.TEXT, "ab%"))]) < 300
+    assert costs.max_evaluation_steps([call("LIKE", column, literal(Type.TEXT, "%ab%"))]) >= 300 * 4
+    assert costs.max_evaluation_steps([call("LIKE", column, literal(Type.TEXT, "ab%"))]) < 300
 
 
 def test_bytes_are_those_before_anything_is_cut() -> None:
     column = Column(Field(0, "t", "x"), Domain("text", max_length=9_000))
     grown = call("REPLACE", column, literal(Type.TEXT, "a"), literal(Type.TEXT, "b" * 32))
     assert grown.domain.max_letters == 10_000
-    assert costs.max_bytes([grown]) == 4 * 32 * 9_000
-    assert costs.max_bytes([call("||", column, column)]) == 4 * 18_000
+    assert costs.max_evaluation_bytes([grown]) == 4 * 32 * 9_000
+    assert costs.max_evaluation_bytes([call("||", column, column)]) == 4 * 18_000
 
 
 def test_joins_multiply_the_cost_of_a_row() -> None:
@@ -115,7 +117,7 @@ def test_joins_multiply_the_cost_of_a_row() -> None:
 
 def _long(rows: int) -> Catalog:
     """Visits of which one person may have so many."""
-    visits = CatalogTable("visits", VISITS, public=False, id="patient_id", limits=Limits(rows, rows, rows))
+    visits = CatalogTable("visits", VISITS, public=False, id="patient_id", limits=ContributionLimits(rows, rows, rows))
     return Catalog({"visits": visits}, lambda *_: 1)
 
 

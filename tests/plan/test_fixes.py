@@ -17,7 +17,7 @@ from plan.test_keys import engine as engine
 from plan.test_sql import pairs
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unsupported
-from sfumato.plan.keys import conditions, possible_group_keys
+from sfumato.plan.keys import conditions_met_by_rows, possible_group_keys
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Domain
 
@@ -664,7 +664,7 @@ def test_a_proposed_key_has_groups(engine: DuckDB, key: str, proposed: str, appl
         possible_group_keys(query.plan.keys, engine.values)
     assert proposed in refused.value.fix
     query = parse(f"SELECT COUNT(*) FROM visits WHERE {where} GROUP BY {applied}", CATALOG)
-    assert possible_group_keys(query.plan.keys, engine.values, conditions(query.plan.source))
+    assert possible_group_keys(query.plan.keys, engine.values, conditions_met_by_rows(query.plan.source))
 
 
 def test_every_proposal_among_the_refusals_is_tried() -> None:

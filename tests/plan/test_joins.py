@@ -10,7 +10,7 @@ from sfumato.errors import Unsupported
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog, CatalogTable, Period
 from sfumato.plan.costs import check_cost
-from sfumato.plan.limits import Limits
+from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.nodes import AnySemiJoin, LimitRowsPerUnit, PublicJoin, SemiJoin, UnitJoin, relations
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.sql.unit_joins import periods
@@ -29,10 +29,16 @@ def catalog(every: str | None = None, rows: bool = False) -> Catalog:
     period = None if every is None else Period("day", every)
     who = None if rows else "who"
     tables = (
-        CatalogTable("visits", VISITS, False, who, Limits(3, 3, 3), period=period),
-        CatalogTable("claims", CLAIMS, False, who, Limits(2, 2, 2), period=period),
+        CatalogTable("visits", VISITS, False, who, ContributionLimits(3, 3, 3), period=period),
+        CatalogTable("claims", CLAIMS, False, who, ContributionLimits(2, 2, 2), period=period),
         CatalogTable(
-            "drugs", {"dose": VISITS["cost"], "day": DAY}, False, who, Limits(4, 4, 4), "visit = visits.visit", period
+            "drugs",
+            {"dose": VISITS["cost"], "day": DAY},
+            False,
+            who,
+            ContributionLimits(4, 4, 4),
+            "visit = visits.visit",
+            period,
         ),
         CatalogTable("places", PLACES, public=True),
     )
@@ -102,7 +108,7 @@ def test_texts_that_mean_the_same_have_the_same_plan(texts: tuple[str, ...]) -> 
 def test_each_side_is_cut_to_its_limit_and_nothing_is_cut_twice() -> None:
     found = parse("SELECT COUNT(*) FROM visits JOIN claims USING (who) JOIN drugs USING (who)", catalog()).plan.source
     assert [each.rows for each in relations(found) if isinstance(each, LimitRowsPerUnit)] == [3, 2, 4]
-    assert (found.max_rows, found.limits) == (24, Limits(4, 4, 4))
+    assert (found.max_rows_per_unit, found.limits) == (24, ContributionLimits(4, 4, 4))
     kept = parse(
         "SELECT COUNT(*) FROM visits v LEFT JOIN claims c ON v.who = c.who AND v.cost > 1", catalog()
     ).plan.source
@@ -258,9 +264,9 @@ def test_with_a_period_the_id_alone_is_not_enough(text: str, code: str, daily: s
 
 def test_one_row_for_each_person_and_day() -> None:
     text = "SELECT AVG(n) FROM (SELECT who, day, COUNT(*) AS n FROM visits GROUP BY who, day)"
-    assert parse(text, catalog("day")).plan.source.max_rows == 1
+    assert parse(text, catalog("day")).plan.source.max_rows_per_unit == 1
     finer = "SELECT AVG(n) FROM (SELECT who, day, region, COUNT(*) AS n FROM visits GROUP BY who, day, region)"
-    assert parse(finer, catalog("day")).plan.source.max_rows is None
+    assert parse(finer, catalog("day")).plan.source.max_rows_per_unit is None
 
 
 ROW_PERIODS = {
@@ -292,7 +298,9 @@ def test_which_columns_hold_the_period_of_a_row(text: str) -> None:
     listed = Domain("date", values=("2024-01-01", "2024-02-01"))
     short = Domain("date", bounds=("2024-01-01", "2024-06-30"))
     tables = {
-        name: CatalogTable(name, {"day": domain}, False, "who", Limits(3, 3, 3), period=Period("day", "day"))
+        name: CatalogTable(
+            name, {"day": domain}, False, "who", ContributionLimits(3, 3, 3), period=Period("day", "day")
+        )
         for name, domain in (("listed", listed), ("short", short))
     }
     described = replace(described, tables={**described.tables, **tables})
@@ -305,7 +313,7 @@ def test_which_columns_hold_the_period_of_a_row(text: str) -> None:
 
 def wide_catalog(rows: int) -> Catalog:
     """Tables of which one unit may have many rows."""
-    limits = Limits(rows, rows, rows)
+    limits = ContributionLimits(rows, rows, rows)
     tables = (
         CatalogTable("visits", VISITS, False, "who", limits),
         CatalogTable("claims", CLAIMS, False, "who", limits),
@@ -322,7 +330,7 @@ UNDER_OR = (
 def test_rows_compared_under_or_are_cut() -> None:
     """As those of a test by itself are: one row is compared with no more than the limit of the other table."""
     (test,) = (each for each in relations(parse(UNDER_OR, catalog()).plan.source) if isinstance(each, AnySemiJoin))
-    assert [each.other.max_rows for each in test.tests] == [2]
+    assert [each.other.max_rows_per_unit for each in test.tests] == [2]
     twice = UNDER_OR.replace(" OR ", " OR EXISTS (SELECT 1 FROM claims d WHERE d.who = v.who AND d.day > v.day) OR ")
     check_cost(parse(twice, wide_catalog(400)).plan)
     with pytest.raises(Unsupported, match="1,000 rows; here it could be 1,200"):

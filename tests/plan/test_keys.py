@@ -14,8 +14,8 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unsupported
 from sfumato.plan import costs, keys as plan_keys
 from sfumato.plan.aggregates.unit_measures import UnitRowCount
-from sfumato.plan.keys import conditions, possible_group_keys, undeclared_keys
-from sfumato.plan.limits import Limits
+from sfumato.plan.keys import conditions_met_by_rows, possible_group_keys, undeclared_key_indices
+from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.nodes import Filter, GroupKey, LimitRowsPerUnit, PerUnit, Scan, SemiJoin, UnitJoin
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values import calendar
@@ -105,10 +105,13 @@ def test_rounded_reals_are_keys(engine: DuckDB) -> None:
 def test_conditions_narrow_rounded_reals(engine: DuckDB) -> None:
     text = "SELECT COUNT(*) FROM visits WHERE cost BETWEEN 1500 AND 2999 AND age > 5 GROUP BY FLOOR(cost / 1000) * 1000"
     query = parse(text, CATALOG)
-    assert possible_group_keys(query.plan.keys, engine.values, conditions(query.plan.source)) == ((1000,), (2000,))
+    assert possible_group_keys(query.plan.keys, engine.values, conditions_met_by_rows(query.plan.source)) == (
+        (1000,),
+        (2000,),
+    )
     text = "SELECT COUNT(*) FROM visits WHERE age > cost AND age < 10 GROUP BY FLOOR(cost / 1000) * 1000, age // 5"
     query = parse(text, CATALOG)
-    assert len(possible_group_keys(query.plan.keys, engine.values, conditions(query.plan.source))) == 6 * 2
+    assert len(possible_group_keys(query.plan.keys, engine.values, conditions_met_by_rows(query.plan.source))) == 6 * 2
 
 
 @pytest.mark.parametrize("text", ["FLOOR(score)", "FLOOR(cost) + cost", "ROUND(cost, 3)", "FLOOR(cost * 1e6)", "-cost"])
@@ -143,13 +146,13 @@ def test_unknown_keys_are_not_listed(engine: DuckDB, text: str) -> None:
         keys(engine, text)
     assert refusal.value.code == "unknown-keys"
     plan = parse(f"SELECT region, {text}, COUNT(*) FROM visits GROUP BY 1, 2", engine.catalog()).plan
-    assert undeclared_keys(plan.keys) == (1,)
+    assert undeclared_key_indices(plan.keys) == (1,)
 
 
 def test_a_condition_that_lists_the_values_declares_them(engine: DuckDB) -> None:
     for condition, found in (("ward IN ('a', 'b')", ()), ("ward = 'a'", ()), ("ward <> 'a'", (0,)), ("age > 5", (0,))):
         plan = parse(f"SELECT ward, COUNT(*) FROM visits WHERE {condition} GROUP BY ward", engine.catalog()).plan
-        assert undeclared_keys(plan.keys, conditions(plan.source)) == found
+        assert undeclared_key_indices(plan.keys, conditions_met_by_rows(plan.source)) == found
 
 
 def test_too_many_groups_are_refused(engine: DuckDB) -> None:
@@ -161,7 +164,7 @@ def test_too_many_groups_are_refused(engine: DuckDB) -> None:
 def kept(engine: DuckDB, expressions: str, where: str) -> list[object]:
     """The groups of a question with a condition; a single key as its value."""
     plan = parse(f"SELECT COUNT(*) AS n FROM visits WHERE {where} GROUP BY {expressions}", CATALOG).plan
-    found = possible_group_keys(plan.keys, engine.values, conditions(plan.source))
+    found = possible_group_keys(plan.keys, engine.values, conditions_met_by_rows(plan.source))
     every = possible_group_keys(plan.keys, engine.values)
     assert [key for key in every if key in set(found)] == list(found)  # the same groups in the same order, but fewer
     return [key[0] if len(key) == 1 else key for key in found]
@@ -190,7 +193,7 @@ def test_groups_stay_unless_the_condition_is_about_them_alone(engine: DuckDB) ->
 def test_conditions_of_subqueries_count_too(engine: DuckDB) -> None:
     text = "WITH s AS (SELECT age AS a FROM visits WHERE age > 50) SELECT a, COUNT(*) FROM s WHERE a < 53 GROUP BY a"
     plan = parse(text, CATALOG).plan
-    assert possible_group_keys(plan.keys, engine.values, conditions(plan.source)) == ((51,), (52,))
+    assert possible_group_keys(plan.keys, engine.values, conditions_met_by_rows(plan.source)) == ((51,), (52,))
 
 
 def test_a_condition_that_no_row_can_meet_is_refused(engine: DuckDB) -> None:
@@ -209,7 +212,7 @@ def test_rows_are_in_no_group_that_was_left_out(engine: DuckDB) -> None:
     """The engine's own word for it: of all declared values, those that meet the condition are in the groups kept."""
     for where in ("age % 7 = 3", "age < 5 OR age > 105", "NOT (age >= 3)", "SQRT(age) = FLOOR(SQRT(age))"):
         plan = parse(f"SELECT COUNT(*) AS n FROM visits WHERE {where} GROUP BY age", CATALOG).plan
-        found = possible_group_keys(plan.keys, engine.values, conditions(plan.source))
+        found = possible_group_keys(plan.keys, engine.values, conditions_met_by_rows(plan.source))
         met = engine.sources.run(f"SELECT age FROM (SELECT unnest(range(111)) AS age) WHERE {where} ORDER BY age")
         assert list(found) == met
 
@@ -232,7 +235,9 @@ def test_rows_without_a_match_have_a_group_unless_the_condition_is_about_what_th
     }
     for where, cities in expected.items():
         plan = parse(text.format(where), CATALOG).plan
-        assert [key[0] for key in possible_group_keys(plan.keys, engine.values, conditions(plan.source))] == cities
+        assert [
+            key[0] for key in possible_group_keys(plan.keys, engine.values, conditions_met_by_rows(plan.source))
+        ] == cities
 
 
 def test_conditions_hold_where_whole_rows_are_kept() -> None:
@@ -240,21 +245,25 @@ def test_conditions_hold_where_whole_rows_are_kept() -> None:
     unit's rows.
     """
     domain = Domain("integer", bounds=(0, 9))
-    left, right = (Scan("t", False, number, {Field(number, "t", "x"): domain}, Limits(3, 3, 3)) for number in (0, 1))
+    left, right = (
+        Scan("t", False, number, {Field(number, "t", "x"): domain}, ContributionLimits(3, 3, 3)) for number in (0, 1)
+    )
     small = [call("<", Column(Field(number, "t", "x"), domain), literal(Type.INTEGER, 5)) for number in (0, 1)]
     for outer, held in ((False, {*small}), (True, {small[0]})):
         both = UnitJoin(Filter(left, small[0]), Filter(right, small[1]), (), None, outer)
-        assert set(conditions(LimitRowsPerUnit(both, 2))) == held
-    assert conditions(PerUnit(Filter(left, small[0]), 2, (), (("n", UnitRowCount(None, 3)),))) == ()
-    assert conditions(SemiJoin(Filter(left, small[0]), Filter(right, small[1]), (), None, False)) == (small[0],)
+        assert set(conditions_met_by_rows(LimitRowsPerUnit(both, 2))) == held
+    assert conditions_met_by_rows(PerUnit(Filter(left, small[0]), 2, (), (("n", UnitRowCount(None, 3)),))) == ()
+    assert conditions_met_by_rows(SemiJoin(Filter(left, small[0]), Filter(right, small[1]), (), None, False)) == (
+        small[0],
+    )
     by = PerUnit(Filter(left, small[0]), 2, (("x", Column(Field(0, "t", "x"), domain)),), ())
-    assert conditions(by) == (call("<", Column(Field(2, "", "x"), domain), literal(Type.INTEGER, 5)),)
+    assert conditions_met_by_rows(by) == (call("<", Column(Field(2, "", "x"), domain), literal(Type.INTEGER, 5)),)
 
 
 def test_keys_of_units_are_narrowed_by_what_their_rows_meet(engine: DuckDB) -> None:
     inner = "SELECT patient_id, hospital, COUNT(*) AS n FROM visits WHERE hospital <= 3 AND age > 9 GROUP BY ALL"
     plan = parse(f"SELECT hospital, AVG(n) FROM ({inner}) GROUP BY hospital", CATALOG).plan
-    assert possible_group_keys(plan.keys, engine.values, conditions(plan.source)) == ((1,), (2,), (3,))
+    assert possible_group_keys(plan.keys, engine.values, conditions_met_by_rows(plan.source)) == ((1,), (2,), (3,))
 
 
 # The parts that lists of keys are made of, at their edges
@@ -330,16 +339,16 @@ def test_columns_that_are_shared_link_keys() -> None:
 
 def test_keys_are_sorted_with_null_last_and_as_numbers() -> None:
     values = [(None,), (Fraction(1, 3),), (Fraction(-2),), (Fraction(10),)]
-    assert sorted(values, key=plan_keys.sort_key) == [(-2,), (Fraction(1, 3),), (10,), (None,)]
-    assert plan_keys.sort_key((None, 3)) == ((True, 0), (False, 3))
+    assert sorted(values, key=plan_keys.group_sort_key) == [(-2,), (Fraction(1, 3),), (10,), (None,)]
+    assert plan_keys.group_sort_key((None, 3)) == ((True, 0), (False, 3))
     required, nullable = (
         Column(Field(0, "t", "x"), Domain("integer")),
         Column(Field(0, "t", "y"), Domain("integer", nullable=True)),
     )
     pairs: list[Any] = [(2, None), (None, 1), (1, 5), (2, 1)]
-    assert plan_keys._sort_keys(pairs, [required, nullable]) == [(1, 5), (2, 1), (2, None)]
-    assert plan_keys._sort_keys(pairs, [required, required]) == [(1, 5), (2, 1)]
-    assert plan_keys._sort_keys(pairs, [nullable, nullable]) == [(1, 5), (2, 1), (2, None), (None, 1)]
+    assert plan_keys._sorted_existing_keys(pairs, [required, nullable]) == [(1, 5), (2, 1), (2, None)]
+    assert plan_keys._sorted_existing_keys(pairs, [required, required]) == [(1, 5), (2, 1)]
+    assert plan_keys._sorted_existing_keys(pairs, [nullable, nullable]) == [(1, 5), (2, 1), (2, None), (None, 1)]
 
 
 def test_combinations_count_null_beside_the_values() -> None:
@@ -347,7 +356,7 @@ def test_combinations_count_null_beside_the_values() -> None:
     world = plan_keys.ValueCombinations(
         ((x.reference, x.domain, (1, 2)), (y.reference, y.domain, plan_keys.KeySpan(1, 4))), (x, y)
     )
-    assert world.combinations == 3 * 5
+    assert world.combination_count == 3 * 5
     wide = plan_keys.ValueCombinations(((x.reference, x.domain, plan_keys.KeySpan(1, 199_999)),), (x,))
     assert plan_keys.can_enumerate(wide)
     wider = plan_keys.ValueCombinations(((x.reference, x.domain, plan_keys.KeySpan(1, 200_000)),), (x,))
@@ -364,7 +373,7 @@ def test_combinations_count_null_beside_the_values() -> None:
 def test_costs_of_evaluating_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     x = reference("x")
     dear = call("+", x, literal(Type.INTEGER, 1))
-    steps = costs.max_steps((dear,))
+    steps = costs.max_evaluation_steps((dear,))
     assert steps > 0
     world = plan_keys.ValueCombinations(((x.reference, x.domain, (1, 2)),), (dear,), (dear,))
     monkeypatch.setattr(plan_keys, "MAX_STEPS", 3 * 2 * steps)

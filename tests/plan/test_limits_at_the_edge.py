@@ -10,8 +10,8 @@ import pytest
 from plan.described import CATALOG
 from sfumato.errors import Unsupported
 from sfumato.plan import costs, keys
-from sfumato.plan.bounding import bounding_strategies, discovery_bounding
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.bounding import bound_for_discovery, candidate_bounded_plans
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.readings import combining
 from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals
 from sfumato.plan.sql.statements import parse
@@ -66,7 +66,7 @@ def test_one_statement_measures_at_most_so_much(
     texts = [f"SELECT COUNT(*) FROM visits WHERE age > {number}" for number in range(3)]
     readings = []
     for text in texts:
-        options = bounding_strategies(parse(text, CATALOG).plan, Limits(5, 2, 3), 1)
+        options = candidate_bounded_plans(parse(text, CATALOG).plan, ContributionLimits(5, 2, 3), 1)
         clipped = next(each for each in options if each.strategy is Strategy.CLIP_L1)
         readings.append(GroupTotals(clipped, ((),)))
     found = combining.combine_readings(readings)
@@ -77,7 +77,7 @@ def test_one_statement_measures_at_most_so_much(
 @pytest.mark.parametrize("declared", [1, 3, 2000])
 def test_most_keys_keep_every_limit_and_one_more_breaks_one(measured: str, declared: int) -> None:
     plan = parse(f"SELECT ward, {measured} FROM visits GROUP BY ward", CATALOG).plan
-    bounded = discovery_bounding(plan, Limits(5, 3, 2))
+    bounded = bound_for_discovery(plan, ContributionLimits(5, 3, 2))
     reading = DiscoveredTotals(bounded, (0,), tuple((number,) for number in range(declared)))
     numbers, letters = len(measured.split(", ")), plan.keys[0].domain.max_letters
 
@@ -93,7 +93,7 @@ def test_most_keys_keep_every_limit_and_one_more_breaks_one(measured: str, decla
 
 def test_long_keys_are_shown_in_small_number(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = parse("SELECT ward, COUNT(*) FROM visits GROUP BY ward", CATALOG).plan
-    reading = DiscoveredTotals(discovery_bounding(plan, Limits(5, 3, 2)), (0,), ((),))
+    reading = DiscoveredTotals(bound_for_discovery(plan, ContributionLimits(5, 3, 2)), (0,), ((),))
     letters = plan.keys[0].domain.max_letters
     for most in (1, 7):
         monkeypatch.setattr(discovered_groups, "_MAX_KEY_LETTERS", letters * (most + 1) - 1)

@@ -10,9 +10,9 @@ from operator import eq, ge, gt, le, lt, ne
 import pytest
 
 from sfumato.plan.aggregates.unit_measures import RowNumbering, RowPosition, UnitRowCount
-from sfumato.plan.bounding import rows_without_bounding
+from sfumato.plan.bounding import proven_rows_per_unit
 from sfumato.plan.join_conditions import is_separable
-from sfumato.plan.limits import Limits
+from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.nodes import (
     Filter,
     LimitRowsPerUnit,
@@ -25,7 +25,7 @@ from sfumato.plan.nodes import (
     UnitJoin,
     Window,
     limit_rows_per_unit,
-    multiplicity,
+    max_rows_per_private_row,
     relations,
     shift_sources,
     unused_source_number,
@@ -36,10 +36,10 @@ from sfumato.plan.values.functions.declaring import null
 from sfumato.policy import Domain, Type
 
 AGE = Domain("integer", bounds=(0, 110))
-LIMITS = Limits(6, 4, 3)
+LIMITS = ContributionLimits(6, 4, 3)
 
 
-def scan(source: int = 0, *, every_row: bool = False, limits: Limits = LIMITS) -> Scan:
+def scan(source: int = 0, *, every_row: bool = False, limits: ContributionLimits = LIMITS) -> Scan:
     return Scan("visits", every_row, source, {Field(source, "visits", "age"): AGE}, limits)
 
 
@@ -51,7 +51,7 @@ OLD = call(">", column(), literal(Type.INTEGER, 40))
 PUBLIC = PublicJoin(scan(), "ages", 1, ((column(), "age"),), False, 3, {"age": AGE})
 OWN = PerUnit(scan(), 1, (), (("n", UnitRowCount(None, 6)),))
 BY_AGE = PerUnit(scan(), 1, (("age", column()),), (("n", UnitRowCount(None, 6)),))
-RIGHT = Scan("visits", False, 5, {Field(5, "visits", "age"): AGE}, Limits(9, 2, 2))
+RIGHT = Scan("visits", False, 5, {Field(5, "visits", "age"): AGE}, ContributionLimits(9, 2, 2))
 BOTH = UnitJoin(LimitRowsPerUnit(scan(), 6), LimitRowsPerUnit(RIGHT, 9), (), None, True)
 MEMBERS = ((scan(), (column(),)), (RIGHT, (column(5),)))
 TOGETHER = Union(MEMBERS, 6, (("age", AGE),))
@@ -61,26 +61,28 @@ TOGETHER = Union(MEMBERS, 6, (("age", AGE),))
     ("relation", "most", "limits", "whole"),
     [
         (scan(), None, LIMITS, None),
-        (scan(every_row=True, limits=Limits(1, 1, 1)), 1, Limits(1, 1, 1), 1),
+        (scan(every_row=True, limits=ContributionLimits(1, 1, 1)), 1, ContributionLimits(1, 1, 1), 1),
         (PUBLIC, None, LIMITS, None),
         (Filter(scan(), OLD), None, LIMITS, None),
-        (LimitRowsPerUnit(scan(), 5), 5, Limits(5, 4, 3), None),
+        (LimitRowsPerUnit(scan(), 5), 5, ContributionLimits(5, 4, 3), None),
         (LimitRowsPerUnit(scan(), 50), 50, LIMITS, None),
-        (LimitRowsPerUnit(LimitRowsPerUnit(scan(), 5), 50), 5, Limits(5, 4, 3), None),
-        (OWN, 1, Limits(1, 1, 1), 1),
-        (PublicJoin(OWN, "ages", 2, ((column(), "age"),), False, 3, {"age": AGE}), 3, Limits(1, 1, 1), 3),
+        (LimitRowsPerUnit(LimitRowsPerUnit(scan(), 5), 50), 5, ContributionLimits(5, 4, 3), None),
+        (OWN, 1, ContributionLimits(1, 1, 1), 1),
+        (PublicJoin(OWN, "ages", 2, ((column(), "age"),), False, 3, {"age": AGE}), 3, ContributionLimits(1, 1, 1), 3),
         (BY_AGE, None, LIMITS, None),
-        (BOTH, 54, Limits(9, 4, 3), None),
-        (UnitJoin(OWN, LimitRowsPerUnit(RIGHT, 1), (), None, False), 1, Limits(1, 1, 1), 1),
+        (BOTH, 54, ContributionLimits(9, 4, 3), None),
+        (UnitJoin(OWN, LimitRowsPerUnit(RIGHT, 1), (), None, False), 1, ContributionLimits(1, 1, 1), 1),
         (SemiJoin(scan(), RIGHT, (), None, False), None, LIMITS, None),
-        (SemiJoin(OWN, RIGHT, (), None, True), 1, Limits(1, 1, 1), 1),
-        (TOGETHER, None, Limits(15, 6, 5), None),
+        (SemiJoin(OWN, RIGHT, (), None, True), 1, ContributionLimits(1, 1, 1), 1),
+        (TOGETHER, None, ContributionLimits(15, 6, 5), None),
     ],
 )
-def test_rows_and_limits_of_one_unit(relation: Relation, most: int | None, limits: Limits, whole: int | None) -> None:
-    assert relation.max_rows == most
+def test_rows_and_limits_of_one_unit(
+    relation: Relation, most: int | None, limits: ContributionLimits, whole: int | None
+) -> None:
+    assert relation.max_rows_per_unit == most
     assert relation.limits == limits
-    assert rows_without_bounding(relation) == whole
+    assert proven_rows_per_unit(relation) == whole
 
 
 def _places(counting: RowNumbering, *keys: Column) -> Window:
@@ -125,37 +127,42 @@ def test_a_condition_on_row_number_keeps_so_many_rows_of_a_unit(operator: str, n
     """
     kept = Filter(_places(RowNumbering.ROW_NUMBER), _compared(operator, numbers))
     truth, of_larger_units = (_most_kept(operator, numbers, rows) for rows in (2 * CAP, 4 * CAP))
-    claim = kept.max_rows
+    claim = kept.max_rows_per_unit
     assert claim == (max(truth, 1) if truth == of_larger_units else None) or (claim is None and max(numbers) >= CAP)
-    assert kept.limits == (LIMITS if claim is None else LIMITS.at_most(claim))
+    assert kept.limits == (LIMITS if claim is None else LIMITS.capped_at_rows(claim))
 
 
 def test_numbers_written_out_with_null_and_on_the_left() -> None:
     assert (
-        Filter(_places(RowNumbering.ROW_NUMBER), call("IN", ROW_NUMBER, literal(Type.INTEGER, 2), null())).max_rows == 1
+        Filter(
+            _places(RowNumbering.ROW_NUMBER), call("IN", ROW_NUMBER, literal(Type.INTEGER, 2), null())
+        ).max_rows_per_unit
+        == 1
     )
-    assert Filter(_places(RowNumbering.ROW_NUMBER), call(">", literal(Type.INTEGER, 4), ROW_NUMBER)).max_rows == 3
+    assert (
+        Filter(_places(RowNumbering.ROW_NUMBER), call(">", literal(Type.INTEGER, 4), ROW_NUMBER)).max_rows_per_unit == 3
+    )
     half = call("<=", ROW_NUMBER, literal(Type.REAL, Fraction(5, 2)))  # compared as reals: nothing is concluded
-    assert Filter(_places(RowNumbering.ROW_NUMBER), half).max_rows is None
+    assert Filter(_places(RowNumbering.ROW_NUMBER), half).max_rows_per_unit is None
     negated = call("NOT", _compared(">", [3]))
-    assert Filter(_places(RowNumbering.ROW_NUMBER), negated).max_rows is None
+    assert Filter(_places(RowNumbering.ROW_NUMBER), negated).max_rows_per_unit is None
 
 
 @pytest.mark.parametrize("operator", ["=", "IN", "<="])
 def test_only_row_numbers_over_all_rows_of_a_unit_are_counted(operator: str) -> None:
     test = _compared(operator, [3])
     most = 3 if operator == "<=" else 1
-    assert Filter(Filter(_places(RowNumbering.ROW_NUMBER), OLD), call("AND", OLD, test)).max_rows == most
+    assert Filter(Filter(_places(RowNumbering.ROW_NUMBER), OLD), call("AND", OLD, test)).max_rows_per_unit == most
     both = call("AND", test, _compared("<=", [2]))
-    assert Filter(_places(RowNumbering.ROW_NUMBER), both).max_rows == min(most, 2)
+    assert Filter(_places(RowNumbering.ROW_NUMBER), both).max_rows_per_unit == min(most, 2)
     other = call(operator, column(), literal(Type.INTEGER, 3))
-    assert Filter(_places(RowNumbering.ROW_NUMBER), other).max_rows is None
-    assert Filter(_places(RowNumbering.RANK), test).max_rows is None
-    assert Filter(_places(RowNumbering.DENSE_RANK), test).max_rows is None
-    assert Filter(_places(RowNumbering.ROW_NUMBER, column()), test).max_rows is None
+    assert Filter(_places(RowNumbering.ROW_NUMBER), other).max_rows_per_unit is None
+    assert Filter(_places(RowNumbering.RANK), test).max_rows_per_unit is None
+    assert Filter(_places(RowNumbering.DENSE_RANK), test).max_rows_per_unit is None
+    assert Filter(_places(RowNumbering.ROW_NUMBER, column()), test).max_rows_per_unit is None
     joined = PublicJoin(_places(RowNumbering.ROW_NUMBER), "ages", 2, ((column(), "age"),), False, 3, {"age": AGE})
-    assert Filter(joined, test).max_rows is None
-    assert Filter(_places(RowNumbering.ROW_NUMBER), call("OR", OLD, test)).max_rows is None
+    assert Filter(joined, test).max_rows_per_unit is None
+    assert Filter(_places(RowNumbering.ROW_NUMBER), call("OR", OLD, test)).max_rows_per_unit is None
 
 
 def test_columns() -> None:
@@ -176,11 +183,11 @@ def test_a_side_of_a_join_is_cut_unless_it_is_small() -> None:
 
 
 def test_how_often_a_row_is_met() -> None:
-    assert multiplicity(scan()) == 1
-    assert multiplicity(Filter(PUBLIC, OLD)) == 3
-    assert multiplicity(BOTH) == 9
-    assert multiplicity(TOGETHER) == 2
-    assert multiplicity(replace(BOTH, right=LimitRowsPerUnit(RIGHT, 1))) == 1
+    assert max_rows_per_private_row(scan()) == 1
+    assert max_rows_per_private_row(Filter(PUBLIC, OLD)) == 3
+    assert max_rows_per_private_row(BOTH) == 9
+    assert max_rows_per_private_row(TOGETHER) == 2
+    assert max_rows_per_private_row(replace(BOTH, right=LimitRowsPerUnit(RIGHT, 1))) == 1
 
 
 @pytest.mark.parametrize(("nullable", "outer"), [(False, False), (False, True), (True, False), (True, True)])

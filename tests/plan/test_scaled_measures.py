@@ -16,15 +16,15 @@ from sfumato.errors import InvalidParameter
 from sfumato.plan import bounding
 from sfumato.plan.aggregates.measures import Count, DistinctUnits
 from sfumato.plan.bounding import (
-    bounding_strategies,
-    discovery_bounding,
-    distinct_value_bounding,
+    bound_by_unit_weights,
+    bound_by_whole_rows,
+    bound_distinct_values,
+    bound_for_discovery,
+    candidate_bounded_plans,
     for_neighbours,
-    rows_without_bounding,
-    weighted_bounding,
-    whole_bounding,
+    proven_rows_per_unit,
 )
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.sql.statements import parse
 from sfumato.privacy import Neighbours, Sensitivity
@@ -51,27 +51,27 @@ WHOLE_ROWS = {
 
 @pytest.mark.parametrize("text", WHOLE_ROWS)
 def test_the_most_rows_of_a_unit_that_has_one(text: str) -> None:
-    assert rows_without_bounding(plan(text, rows=True).source) == WHOLE_ROWS[text]
-    assert rows_without_bounding(plan(text).source) is None
-    (only,) = bounding_strategies(plan(text, rows=True), Limits(7, 7, 7), 4)
+    assert proven_rows_per_unit(plan(text, rows=True).source) == WHOLE_ROWS[text]
+    assert proven_rows_per_unit(plan(text).source) is None
+    (only,) = candidate_bounded_plans(plan(text, rows=True), ContributionLimits(7, 7, 7), 4)
     assert only.strategy is Strategy.WHOLE
     assert only.measures[0].sensitivity.per_group == WHOLE_ROWS[text]
-    assert only.limits == Limits(WHOLE_ROWS[text], min(4, WHOLE_ROWS[text]), WHOLE_ROWS[text])
+    assert only.limits == ContributionLimits(WHOLE_ROWS[text], min(4, WHOLE_ROWS[text]), WHOLE_ROWS[text])
 
 
 ONE_EACH = "SELECT patient_id, MAX(age) AS age, MAX(region) AS region FROM visits GROUP BY patient_id"
 
 
 def test_rows_of_units_that_are_grouped_windowed_and_tested() -> None:
-    assert rows_without_bounding(plan(f"SELECT COUNT(*) FROM ({ONE_EACH})").source) == 1
+    assert proven_rows_per_unit(plan(f"SELECT COUNT(*) FROM ({ONE_EACH})").source) == 1
     tested = f"SELECT COUNT(*) FROM ({ONE_EACH}) AS t WHERE patient_id IN (SELECT patient_id FROM visits)"
-    assert rows_without_bounding(plan(tested).source) == 1
+    assert proven_rows_per_unit(plan(tested).source) == 1
     under_or = tested.replace("WHERE", "WHERE age > 3 OR")
-    assert rows_without_bounding(plan(under_or).source) == 1
+    assert proven_rows_per_unit(plan(under_or).source) == 1
     joined = f"SELECT COUNT(*) FROM ({ONE_EACH}) AS t JOIN hospitals ON age = beds"
-    assert rows_without_bounding(plan(joined).source) == 10
+    assert proven_rows_per_unit(plan(joined).source) == 10
     mixed = f"SELECT COUNT(*) FROM (SELECT age FROM ({ONE_EACH}) UNION ALL SELECT age FROM visits)"
-    assert rows_without_bounding(plan(mixed).source) is None
+    assert proven_rows_per_unit(plan(mixed).source) is None
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_rows_of_units_that_are_grouped_windowed_and_tested() -> None:
     ],
 )
 def test_strategies_from_the_cheapest(measure: str, groups: int, strategies: str) -> None:
-    found = bounding_strategies(plan(f"SELECT {measure} FROM visits"), Limits(5, 5, 5), groups)
+    found = candidate_bounded_plans(plan(f"SELECT {measure} FROM visits"), ContributionLimits(5, 5, 5), groups)
     assert [each.strategy.value for each in found] == strategies.split()
 
 
@@ -104,28 +104,28 @@ def test_values_are_rounded_to_no_more_steps_than_given(
     value: str, max_steps: int | None, step: int, low: int, high: int
 ) -> None:
     for rows, strategy in ((True, Strategy.WHOLE), (False, Strategy.SAMPLE)):
-        bounded = whole_bounding(
-            plan(f"SELECT SUM({value}) AS s FROM visits", rows=rows), Limits(3, 2, 2), 5, max_steps
+        bounded = bound_by_whole_rows(
+            plan(f"SELECT SUM({value}) AS s FROM visits", rows=rows), ContributionLimits(3, 2, 2), 5, max_steps
         )
         (scaled,) = bounded.measures
         assert bounded.strategy is strategy
         assert (scaled.step, scaled.low, scaled.high, scaled.bits) == (step, low, high, 0)
-        assert bounded.limits == (Limits(1, 1, 1) if rows else Limits(3, 2, 2))
+        assert bounded.limits == (ContributionLimits(1, 1, 1) if rows else ContributionLimits(3, 2, 2))
 
 
 def test_rows_are_weighted_alike() -> None:
-    (scaled,) = weighted_bounding(plan("SELECT COUNT(*) FROM visits"), Limits(3, 2, 2), 5).measures
+    (scaled,) = bound_by_unit_weights(plan("SELECT COUNT(*) FROM visits"), ContributionLimits(3, 2, 2), 5).measures
     assert (scaled.bits, scaled.sensitivity) == (20, Sensitivity(5, 3 << 20, total=3 << 20))
-    coarse = weighted_bounding(plan("SELECT COUNT(*) FROM visits"), Limits(3, 2, 2), 5, bits=4)
+    coarse = bound_by_unit_weights(plan("SELECT COUNT(*) FROM visits"), ContributionLimits(3, 2, 2), 5, bits=4)
     assert coarse.strategy is Strategy.REWEIGHT
     assert coarse.measures[0].sensitivity == Sensitivity(5, 3 << 4, total=3 << 4)
-    one = weighted_bounding(plan("SELECT COUNT(*) FROM visits", rows=True), Limits(3, 2, 2), 5)
-    assert (one.strategy, one.limits) == (Strategy.WHOLE, Limits(1, 1, 1))
+    one = bound_by_unit_weights(plan("SELECT COUNT(*) FROM visits", rows=True), ContributionLimits(3, 2, 2), 5)
+    assert (one.strategy, one.limits) == (Strategy.WHOLE, ContributionLimits(1, 1, 1))
 
 
 def test_groups_that_are_discovered_count_their_units() -> None:
-    limits = Limits(5, 2, 3)
-    sampled = discovery_bounding(plan("SELECT ward, COUNT(*) FROM visits GROUP BY ward"), limits)
+    limits = ContributionLimits(5, 2, 3)
+    sampled = bound_for_discovery(plan("SELECT ward, COUNT(*) FROM visits GROUP BY ward"), limits)
     assert (sampled.strategy, sampled.limits, sampled.discovers_groups) == (Strategy.SAMPLE, limits, True)
     assert [type(each.measure) for each in sampled.measures] == [Count, DistinctUnits]
     assert sampled.noisy_measures == sampled.measures[:1]
@@ -133,8 +133,8 @@ def test_groups_that_are_discovered_count_their_units() -> None:
         Sensitivity(4, 3, total=5),  # two units are in at most 2·2 groups
         Sensitivity(4, 1, total=2),
     ]
-    whole = discovery_bounding(plan("SELECT ward, COUNT(*) FROM visits GROUP BY ward", rows=True), limits)
-    assert (whole.strategy, whole.limits) == (Strategy.WHOLE, Limits(1, 1, 1))
+    whole = bound_for_discovery(plan("SELECT ward, COUNT(*) FROM visits GROUP BY ward", rows=True), limits)
+    assert (whole.strategy, whole.limits) == (Strategy.WHOLE, ContributionLimits(1, 1, 1))
     assert [type(each.measure) for each in whole.measures] == [Count, Count]
 
 
@@ -142,37 +142,45 @@ def test_matched_values_are_limited_in_all_groups_together() -> None:
     text = "SELECT region, COUNT(*) FROM visits GROUP BY region"
     for neighbours in Neighbours:
         (sample,) = (
-            each for each in bounding_strategies(plan(text), Limits(5, 4, 3), 4) if each.strategy is Strategy.SAMPLE
+            each
+            for each in candidate_bounded_plans(plan(text), ContributionLimits(5, 4, 3), 4)
+            if each.strategy is Strategy.SAMPLE
         )
-        matched = distinct_value_bounding(for_neighbours(sample, neighbours), 3)
-        assert (matched.strategy, matched.limits) == (Strategy.MATCH, Limits(3, 3, 3))
+        matched = bound_distinct_values(for_neighbours(sample, neighbours), 3)
+        assert (matched.strategy, matched.limits) == (Strategy.MATCH, ContributionLimits(3, 3, 3))
         assert matched.measures[0].add_remove_sensitivity == Sensitivity(4, 3, total=3)
         assert matched.measures[0].sensitivity.neighbours is neighbours
 
 
 def test_a_clipped_vector_of_many_groups_is_no_longer_than_its_rows() -> None:
     """Three rows, one in a group: squares of 3, whatever the number of groups; a multiple of 2^40 covers doubles."""
-    clipped = bounding._sensitivity(Strategy.CLIP_L2, 1, Limits(3, 3, 1), 100)
+    clipped = bounding._add_remove_sensitivity(Strategy.CLIP_L2, 1, ContributionLimits(3, 3, 1), 100)
     assert (clipped.per_group, clipped.squares, clipped.total) == (1, 3, math.isqrt(300))
-    wide = bounding._sensitivity(Strategy.CLIP_L2, 2**20, Limits(3, 3, 1), 100)
+    wide = bounding._add_remove_sensitivity(Strategy.CLIP_L2, 2**20, ContributionLimits(3, 3, 1), 100)
     assert wide.squares == 3 * 2**40 + 3
 
 
 def test_units_that_are_counted_are_limited_where_a_row_becomes_ten() -> None:
     joined = f"SELECT COUNT(DISTINCT patient_id) FROM ({ONE_EACH}) AS t JOIN hospitals ON age = beds"
-    assert [each.limits for each in bounding_strategies(plan(joined), Limits(5, 5, 5), 4)] == [Limits(10, 4, 10)] * 3
+    assert [each.limits for each in candidate_bounded_plans(plan(joined), ContributionLimits(5, 5, 5), 4)] == [
+        ContributionLimits(10, 4, 10)
+    ] * 3
     one = f"SELECT COUNT(DISTINCT patient_id) FROM ({ONE_EACH})"
-    assert [each.strategy for each in bounding_strategies(plan(one), Limits(5, 5, 5), 4)] == [Strategy.WHOLE]
+    assert [each.strategy for each in candidate_bounded_plans(plan(one), ContributionLimits(5, 5, 5), 4)] == [
+        Strategy.WHOLE
+    ]
     grouped = f"SELECT age, COUNT(*) FROM ({ONE_EACH}) AS t JOIN hospitals ON age = beds GROUP BY age"
-    found = discovery_bounding(plan(grouped), Limits(5, 2, 3))
-    assert (found.strategy, found.limits) == (Strategy.WHOLE, Limits(10, 10, 10))
+    found = bound_for_discovery(plan(grouped), ContributionLimits(5, 2, 3))
+    assert (found.strategy, found.limits) == (Strategy.WHOLE, ContributionLimits(10, 10, 10))
     assert found.measures[0].sensitivity.groups == 20
 
 
 def test_the_rounding_of_totals() -> None:
     """Half a unit where totals are rounded, and half a step for each of 2^40 rows where values are."""
     wide, exact, real = (
-        bounding_strategies(plan(f"SELECT SUM({value}) AS s FROM visits", rows=True), Limits(1, 1, 1), 1)[0].measures[0]
+        candidate_bounded_plans(
+            plan(f"SELECT SUM({value}) AS s FROM visits", rows=True), ContributionLimits(1, 1, 1), 1
+        )[0].measures[0]
         for value in ("age * 10000000", "age", "SQRT(age)")
     )
     assert wide.bits < 0
@@ -191,7 +199,7 @@ def test_bits_that_squares_need() -> None:
 
 def test_totals_that_are_rounded_to_units() -> None:
     """Against all changes of three totals of up to 6 steps, 11 in all, on every remainder: nothing moves further."""
-    rounded = bounding._rounded(Sensitivity(3, 6, total=11), 4, 3)
+    rounded = bounding._rounded_to_units(Sensitivity(3, 6, total=11), 4, 3)
     assert (rounded.groups, rounded.per_group, rounded.total) == (3, 2, 3 + 3 - 1)
     furthest = 0
     for change in itertools.product(range(-6, 7), repeat=3):
@@ -201,12 +209,12 @@ def test_totals_that_are_rounded_to_units() -> None:
             assert sum(each**2 for each in moves) <= rounded.squares
             furthest = max(furthest, sum(moves))
     assert furthest == rounded.total
-    assert bounding._rounded(Sensitivity(3, 6, total=9), 1, 1).total == 9
+    assert bounding._rounded_to_units(Sensitivity(3, 6, total=9), 1, 1).total == 9
 
 
 def test_the_length_of_totals_that_are_rounded_to_units() -> None:
     """‖w‖ ≤ ‖v‖/u + √h, each root rounded up to a whole number: (⌊√45⌋ + 1 + 4·(⌊√50⌋ + 1))/4, squared."""
-    rounded = bounding._rounded(Sensitivity(50, 6, total=47, squares=45), 4, 50)
+    rounded = bounding._rounded_to_units(Sensitivity(50, 6, total=47, squares=45), 4, 50)
     assert (rounded.per_group, rounded.total) == (2, 12 + 49)
     assert rounded.squares == math.ceil(Fraction(7 + 4 * 8, 4) ** 2) == 96
     assert rounded.squares >= (math.sqrt(45) / 4 + math.sqrt(50)) ** 2
@@ -227,7 +235,7 @@ REPLACED = {
 def test_a_replaced_row(measure: str) -> None:
     """No pair of rows, in one group or in two, moves further."""
     text = f"SELECT region, {measure} AS x FROM visits GROUP BY region"
-    (bounded,) = bounding_strategies(plan(text, rows=True), Limits(1, 1, 1), 4)
+    (bounded,) = candidate_bounded_plans(plan(text, rows=True), ContributionLimits(1, 1, 1), 4)
     scaled = for_neighbours(bounded, Neighbours.REPLACE).measures[0]
     found = scaled.sensitivity
     assert scaled.add_remove_sensitivity == bounded.measures[0].sensitivity
@@ -240,15 +248,15 @@ def test_a_replaced_row(measure: str) -> None:
 
 
 def test_neighbours_that_are_added_change_nothing() -> None:
-    (bounded,) = bounding_strategies(plan("SELECT COUNT(*) FROM visits", rows=True), Limits(1, 1, 1), 1)
+    (bounded,) = candidate_bounded_plans(plan("SELECT COUNT(*) FROM visits", rows=True), ContributionLimits(1, 1, 1), 1)
     assert for_neighbours(bounded, Neighbours.ADD_REMOVE) == bounded
 
 
 def test_members_of_a_scaled_measure() -> None:
-    bounded = bounding_strategies(
-        plan("SELECT SUM(age) AS s, COUNT(*) AS n, AVG(age) AS a FROM visits"), Limits(5, 2, 3), 1
+    bounded = candidate_bounded_plans(
+        plan("SELECT SUM(age) AS s, COUNT(*) AS n, AVG(age) AS a FROM visits"), ContributionLimits(5, 2, 3), 1
     )[0]
-    assert [(member.share, member.coordinates) for member in bounded.members] == [(0, 1), (1, 1), (2, 2)]
+    assert [(member.share_index, member.coordinates) for member in bounded.members] == [(0, 1), (1, 1), (2, 2)]
     sums, count, mean = bounded.members
     assert (sums.size, sums.step, sums.low, sums.high) == (110, 1, 0, 110)
     assert (count.size, count.step, count.rounding) == (1, 1, 0)
@@ -261,33 +269,56 @@ def test_members_of_a_scaled_measure() -> None:
 
 
 def test_limits_of_relations() -> None:
-    limits = Limits(10, 4, 3)
-    assert (limits.total, Limits(10, 3, 3).total, Limits(10, 5, 2).total) == (10, 9, 10)
-    assert limits.at_most(3) == Limits(3, 3, 3)
-    assert limits.at_most(20) == limits
-    assert limits.larger(Limits(5, 5, 5)) == Limits(10, 5, 5)
-    assert limits.plus(Limits(1, 2, 3)) == Limits(11, 6, 6)
-    assert limits.multiplied(3) == Limits(30, 12, 9)
+    limits = ContributionLimits(10, 4, 3)
+    assert (limits.total, ContributionLimits(10, 3, 3).total, ContributionLimits(10, 5, 2).total) == (10, 9, 10)
+    assert limits.capped_at_rows(3) == ContributionLimits(3, 3, 3)
+    assert limits.capped_at_rows(20) == limits
+    assert limits.elementwise_maximum(ContributionLimits(5, 5, 5)) == ContributionLimits(10, 5, 5)
+    assert limits.plus(ContributionLimits(1, 2, 3)) == ContributionLimits(11, 6, 6)
+    assert limits.multiplied(3) == ContributionLimits(30, 12, 9)
     assert limits.for_measure(Count()) == limits
-    assert limits.for_measure(DistinctUnits()) == Limits(4, 4, 1)
+    assert limits.for_measure(DistinctUnits()) == ContributionLimits(4, 4, 1)
 
 
 @pytest.mark.parametrize(
     ("limits", "asked", "largest", "tightened"),
     [
-        (Limits(10, 4, 3), (10, 4, 3), None, Limits(10, 4, 3)),
-        (Limits(10, 4, 3), (None, None, None), None, Limits(10, 4, 3)),
-        (Limits(10, 4, 3), (2, None, None), None, Limits(2, 2, 2)),
-        (Limits(10, 4, 3), (None, 2, 1), None, Limits(10, 2, 1)),
-        (Limits(10, 10, 3), (12, None, None), Limits(20, 20, 20), Limits(12, 12, 3)),
-        (Limits(10, 4, 10), (12, None, None), Limits(20, 20, 20), Limits(12, 4, 12)),
-        (Limits(10, 10, 10), (12, 11, 5), Limits(20, 20, 20), Limits(12, 11, 5)),
-        (Limits(10, 10, 10), (10, None, None), Limits(20, 20, 20), Limits(10, 10, 10)),
-        (Limits(10, 10, 10), (None, 11, None), Limits(20, 20, 20), Limits(10, 10, 10)),
+        (ContributionLimits(10, 4, 3), (10, 4, 3), None, ContributionLimits(10, 4, 3)),
+        (ContributionLimits(10, 4, 3), (None, None, None), None, ContributionLimits(10, 4, 3)),
+        (ContributionLimits(10, 4, 3), (2, None, None), None, ContributionLimits(2, 2, 2)),
+        (ContributionLimits(10, 4, 3), (None, 2, 1), None, ContributionLimits(10, 2, 1)),
+        (
+            ContributionLimits(10, 10, 3),
+            (12, None, None),
+            ContributionLimits(20, 20, 20),
+            ContributionLimits(12, 12, 3),
+        ),
+        (
+            ContributionLimits(10, 4, 10),
+            (12, None, None),
+            ContributionLimits(20, 20, 20),
+            ContributionLimits(12, 4, 12),
+        ),
+        (ContributionLimits(10, 10, 10), (12, 11, 5), ContributionLimits(20, 20, 20), ContributionLimits(12, 11, 5)),
+        (
+            ContributionLimits(10, 10, 10),
+            (10, None, None),
+            ContributionLimits(20, 20, 20),
+            ContributionLimits(10, 10, 10),
+        ),
+        (
+            ContributionLimits(10, 10, 10),
+            (None, 11, None),
+            ContributionLimits(20, 20, 20),
+            ContributionLimits(10, 10, 10),
+        ),
     ],
 )
 def test_limits_that_a_question_may_set(
-    limits: Limits, asked: tuple[int | None, ...], largest: Limits | None, tightened: Limits
+    limits: ContributionLimits,
+    asked: tuple[int | None, ...],
+    largest: ContributionLimits | None,
+    tightened: ContributionLimits,
 ) -> None:
     assert limits.tighten(*asked, largest=largest) == tightened
 
@@ -295,12 +326,12 @@ def test_limits_that_a_question_may_set(
 @pytest.mark.parametrize("asked", [(21, None, None), (None, 21, None), (None, None, 21), (0, None, None)])
 def test_limits_beyond_the_largest_are_refused(asked: tuple[int | None, ...]) -> None:
     with pytest.raises(InvalidParameter):
-        Limits(10, 10, 10).tighten(*asked, largest=Limits(20, 20, 20))
+        ContributionLimits(10, 10, 10).tighten(*asked, largest=ContributionLimits(20, 20, 20))
 
 
 def test_limits_may_be_raised_to_what_the_tree_proves() -> None:
     joined = plan(f"SELECT COUNT(*) FROM ({ONE_EACH}) AS t JOIN hospitals ON age = beds")
-    assert (joined.limits, joined.largest_limits) == (Limits(1, 1, 1), Limits(10, 10, 10))
+    assert (joined.limits, joined.largest_limits) == (ContributionLimits(1, 1, 1), ContributionLimits(10, 10, 10))
     assert plan("SELECT COUNT(*) FROM visits").largest_limits == plan("SELECT COUNT(*) FROM visits").limits
     twice = plan("SELECT COUNT(*) FROM visits v JOIN visits w ON v.patient_id = w.patient_id")
-    assert (twice.limits, twice.largest_limits) == (Limits(10, 4, 3), Limits(100, 100, 100))
+    assert (twice.limits, twice.largest_limits) == (ContributionLimits(10, 4, 3), ContributionLimits(100, 100, 100))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sfumato.errors import InvalidPolicy
-from sfumato.plan.relevant_policy import later_declarations, relevant_policy
+from sfumato.plan.relevant_policy import declarations_beyond_first_form, declarations_for_plan
 from sfumato.policy import Policy, read
 from sfumato.policy.approval_rules import ApprovalRules
 from sfumato.policy.toml_files import to_toml
@@ -96,5 +96,5 @@ def test_rules_are_written_and_read_back(tmp_path: Path) -> None:
 def test_rules_change_no_questions_identity(tmp_path: Path) -> None:
     policy = parsed(tmp_path, "approvals = 2")
     without = replace(policy, approval=None)
-    assert relevant_policy((), policy, reads_cells=False) == relevant_policy((), without, reads_cells=False)
-    assert later_declarations(policy) == later_declarations(without)
+    assert declarations_for_plan((), policy, reads_cells=False) == declarations_for_plan((), without, reads_cells=False)
+    assert declarations_beyond_first_form(policy) == declarations_beyond_first_form(without)

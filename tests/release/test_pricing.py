@@ -14,8 +14,8 @@ from hypothesis import given, settings, strategies as st
 import sfumato as sf
 from plan.described import CATALOG
 from plan.test_bounding import ROWS, USERS, bounded_plans
-from sfumato.plan.bounding import discovery_bounding, for_neighbours
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.bounding import bound_for_discovery, for_neighbours
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.readings.total_readings import KeyHolders
 from sfumato.plan.sql.statements import parse
 from sfumato.privacy import Neighbours, Sensitivity
@@ -129,7 +129,7 @@ def test_found_groups_share_the_price_and_keep_its_promise(
     for text in ("SELECT ward, COUNT(*), AVG(age) FROM visits GROUP BY ward", "SELECT DISTINCT ward FROM visits"):
         plan = parse(text, CATALOG).plan
         source = replace(plan.source, every_row=table is ROWS)  # type: ignore[type-var]
-        bounded = discovery_bounding(replace(plan, source=source), Limits.of(table))
+        bounded = bound_for_discovery(replace(plan, source=source), ContributionLimits.of(table))
         prepared = price_release([for_neighbours(bounded, neighbours)], price, family=family)
         assert prepared.curve.neighbours is neighbours
         assert prepared.curve.delta(2) <= price.delta
@@ -143,11 +143,11 @@ def test_found_groups_share_the_price_and_keep_its_promise(
 
 
 def test_a_threshold_pays_for_every_key_of_a_unit() -> None:
-    bounded = discovery_bounding(
-        parse("SELECT ward, COUNT(*) FROM visits GROUP BY ward", CATALOG).plan, Limits(5, 3, 2)
+    bounded = bound_for_discovery(
+        parse("SELECT ward, COUNT(*) FROM visits GROUP BY ward", CATALOG).plan, ContributionLimits(5, 3, 2)
     )
     reading = KeyHolders(bounded)
-    assert (reading.max_keys, reading.weighted) == (3, False)
+    assert (reading.max_keys_per_unit, reading.is_weighted) == (3, False)
     Measurement(reading, sf.KeyThreshold(1, "1e-6", 3))
     replaced = KeyHolders(for_neighbours(bounded, Neighbours.REPLACE))
     Measurement(replaced, sf.KeyThreshold(1, "1e-6", 3, neighbours="replace"))
@@ -163,10 +163,10 @@ def test_a_threshold_pays_for_every_key_of_a_unit() -> None:
 def test_a_unit_in_too_many_groups_is_refused() -> None:
     plan = parse("SELECT ward, COUNT(*) FROM visits GROUP BY ward", CATALOG).plan
     with pytest.raises(sf.Unsupported) as refusal:
-        price_release([discovery_bounding(plan, Limits(20_000, 20_000, 1))], Price(2, "1e-7"))
+        price_release([bound_for_discovery(plan, ContributionLimits(20_000, 20_000, 1))], Price(2, "1e-7"))
     assert refusal.value.code == "too-many-keys"
     assert price_release(
-        [discovery_bounding(plan, Limits(20_000, 10, 1))], Price(2, "1e-7"), family=sf.Laplace
+        [bound_for_discovery(plan, ContributionLimits(20_000, 10, 1))], Price(2, "1e-7"), family=sf.Laplace
     ).selection
 
 

@@ -18,7 +18,7 @@ from hypothesis import given, strategies as st
 import sfumato as sf
 from sfumato.curator.proposals.table_auctions import AuctionProposal, AuctionRelease
 from sfumato.ledger import Entry, StoredAnswer, Tab, spending
-from sfumato.plan.readings.total_readings import GroupTotals, LinearScores, Totals
+from sfumato.plan.readings.total_readings import GroupTotals, LinearScores, MeasureTotals
 from sfumato.policy import Type
 from sfumato.privacy import Cost, codec
 from sfumato.release import releasing
@@ -76,8 +76,11 @@ def test_a_batch_costs_what_its_measurements_cost_together_whatever_they_read(sh
         shop.sql(f"SELECT COUNT(*) FROM bids WHERE bid < {bound}").bounding_options[0] for bound in ("0.5", "0.7")
     )
     noise = sf.Laplace(1)
-    assert Batch((Measurement(Totals(one), noise),) * 2).curve.max_divergence == 2
-    assert Batch((Measurement(Totals(one), noise), Measurement(Totals(other), noise))).curve.max_divergence == 2
+    assert Batch((Measurement(MeasureTotals(one), noise),) * 2).curve.max_divergence == 2
+    assert (
+        Batch((Measurement(MeasureTotals(one), noise), Measurement(MeasureTotals(other), noise))).curve.max_divergence
+        == 2
+    )
     with pytest.raises(sf.InvalidParameter, match="measurements must be non-empty"):
         Batch(())
 

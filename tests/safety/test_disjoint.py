@@ -18,7 +18,7 @@ from safety.worlds import World, changes, question
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.aggregates.disjoint import DisjointMeasures
 from sfumato.plan.aggregates.measures import Count, Mean, Sum
-from sfumato.plan.bounding import bounding_strategies, for_neighbours
+from sfumato.plan.bounding import candidate_bounded_plans, for_neighbours
 from sfumato.plan.limits import Strategy
 from sfumato.plan.merged_selects import merge_disjoint_plans
 from sfumato.plan.readings.total_readings import GroupTotals
@@ -77,7 +77,7 @@ def test_a_row_adds_to_one_member_even_if_members_overlap(engines: list[DuckDB])
     plan = question(engines[0], engines[0]._policy, f"SELECT {asked} FROM people").query.plan
     members = tuple(measure for measure in plan.measures if isinstance(measure, (Count, Mean)))
     together = replace(plan, measures=(DisjointMeasures(members),))
-    for bounded in bounding_strategies(together, plan.limits, 1):
+    for bounded in candidate_bounded_plans(together, plan.limits, 1):
         worlds = [engine.read(GroupTotals(bounded, ((),)), 7).tolist() for engine in engines]
         (scaled,) = bounded.measures
         assert max(sum(totals) for (totals,) in worlds) == 2 * scaled.size << scaled.bits

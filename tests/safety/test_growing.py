@@ -24,7 +24,7 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidParameter
 from sfumato.ledger.guarded import Periods
 from sfumato.plan import account_periods
-from sfumato.plan.bounding import BoundedPlan, bounding_strategies, for_neighbours
+from sfumato.plan.bounding import BoundedPlan, candidate_bounded_plans, for_neighbours
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values import calendar
@@ -164,7 +164,7 @@ def _asked(engine: DuckDB, policy: Policy, text: str) -> Question:
 
 def _some_bounding(asked: Question, index: int) -> BoundedPlan:
     """One of the ways to bound a question's units, another for the next question."""
-    options = bounding_strategies(asked.query.plan, asked.limits, len(asked.groups))
+    options = candidate_bounded_plans(asked.query.plan, asked.limits, len(asked.groups))
     return for_neighbours(options[index % len(options)], Neighbours.ADD_REMOVE)
 
 
@@ -230,7 +230,7 @@ def test_a_plan_held_to_periods_reads_no_other(every: str, per: str) -> None:
     texts = ("SELECT COUNT(*) FROM visits", "SELECT COUNT(*) FROM calls", f"SELECT COUNT(*) FROM ({both})")
     with closing(_engine(base)) as engine:
         plans = [account_periods.restrict_to_periods(parse(text, engine.catalog()).plan, base, held) for text in texts]
-        readings = [GroupTotals(bounding_strategies(plan, plan.limits, 1)[0], ((),)) for plan in plans]
+        readings = [GroupTotals(candidate_bounded_plans(plan, plan.limits, 1)[0], ((),)) for plan in plans]
         for start, rows in units.items():
             counted = calendar.period_number(per, start)
             is_held = any(first <= counted <= last for first, last in held)

@@ -21,7 +21,7 @@ from safety.test_replay import _compared
 from safety.worlds import question
 from sfumato.curator.curators import Curator
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.plan.bounding import bounding_strategies, discovery_bounding
+from sfumato.plan.bounding import bound_for_discovery, candidate_bounded_plans
 from sfumato.policy import Policy, Table
 
 LIMIT, MOST = 3, 4
@@ -118,15 +118,15 @@ def test_the_claim_is_met_by_a_unit_with_too_many_rows_and_items() -> None:
     """A limit that counted fewer rows or items would still be sound, and useless."""
     with closing(DuckDB(policy([FULL] * (LIMIT + 1), "who"))) as engine:
         asked = question(engine, engine._policy, "SELECT COUNT(*) FROM visits, UNNEST(tags) AS t(tag)")
-        for bounded in bounding_strategies(asked.query.plan, asked.limits, 1):
+        for bounded in candidate_bounded_plans(asked.query.plan, asked.limits, 1):
             assert bounded.measures[0].sensitivity.linf == LIMIT * MOST << bounded.measures[0].bits
     with closing(DuckDB(policy([FULL], "row"))) as engine:
         for text, most in ((TEXTS[0], MOST), (TEXTS[2], 2 * MOST)):
             asked = question(engine, engine._policy, text)
-            (bounded,) = bounding_strategies(asked.query.plan, asked.limits, len(asked.groups))
+            (bounded,) = candidate_bounded_plans(asked.query.plan, asked.limits, len(asked.groups))
             assert bounded.limits.rows == most
         asked = question(engine, engine._policy, TEXTS[4])
-        assert discovery_bounding(asked.query.plan, asked.limits).limits.groups == MOST
+        assert bound_for_discovery(asked.query.plan, asked.limits).limits.groups == MOST
 
 
 # ── an independent reckoning ───────────────────────────────────────────────────────────────────

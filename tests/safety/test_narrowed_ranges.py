@@ -21,7 +21,7 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.aggregates.disjoint import members_of
 from sfumato.plan.aggregates.measures import Mean, Sum, value_range
 from sfumato.plan.aggregates.narrowed_ranges import NarrowedMean, NarrowedSum
-from sfumato.plan.bounding import bounding_strategies, for_neighbours
+from sfumato.plan.bounding import candidate_bounded_plans, for_neighbours
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sharing import share_measures
@@ -71,7 +71,7 @@ def engines() -> Iterator[list[DuckDB]]:
 def _largest_changes(engines: list[DuckDB], plan: Aggregate) -> list[float]:
     """Return the largest change over what is claimed, for every strategy and relation."""
     found = []
-    for bounded in bounding_strategies(plan, plan.limits, 1):
+    for bounded in candidate_bounded_plans(plan, plan.limits, 1):
         worlds = [engine.read(GroupTotals(bounded, ((),)), 7).tolist() for engine in engines]
         for relation, pairs in (
             (Neighbours.ADD_REMOVE, [(worlds[0], other) for other in worlds]),
@@ -89,7 +89,7 @@ def test_one_unit_moves_narrowed_totals_by_what_their_range_allows(
     plan = question(engines[0], engines[0]._policy, f"SELECT {asked} FROM people {where}").query.plan
     part = share_measures(plan).parts[0]
     narrowed = [member for member in part.members if isinstance(member, (Sum, Mean))]
-    assert {member.summed_range for member in narrowed} == {within}
+    assert {member.clamp_range for member in narrowed} == {within}
     largest = _largest_changes(engines, part.plan)
     assert max(largest) <= 1
     assert max(largest) > 0.74  # SUM(age + 1) is at most 4 of the 4 that is claimed; fewer than all rows have the ends
@@ -144,7 +144,7 @@ def test_a_narrowed_range_has_less_noise_and_no_wider_answer_stands_for_it(
     narrowed = share_measures(plan).parts[0].plan
     declared = replace(narrowed, measures=tuple(map(_declared, narrowed.measures)))
     now, before = (
-        price_release(bounding_strategies(measured, plan.limits, 1), Price(1)) for measured in (narrowed, declared)
+        price_release(candidate_bounded_plans(measured, plan.limits, 1), Price(1)) for measured in (narrowed, declared)
     )
     assert all(required <= stored for stored, required in zip(before.compared_half_widths, now.accuracy, strict=True))
     assert now.half_widths() < before.half_widths()

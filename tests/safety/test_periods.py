@@ -11,7 +11,7 @@ import pytest
 from engine.tables import tuples
 from safety.worlds import changes, question
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.plan.bounding import bounding_strategies
+from sfumato.plan.bounding import candidate_bounded_plans
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
@@ -43,7 +43,7 @@ def _moved(text: str, every: str, days: tuple[Any, Any], visits: list[Row], clai
     engines = [_engine(every, days, *rows) for rows in (([], []), (visits, claims))]
     asked = question(engines[0], engines[0]._policy, text)
     found = []
-    for bounded in bounding_strategies(asked.query.plan, asked.limits, len(asked.groups)):
+    for bounded in candidate_bounded_plans(asked.query.plan, asked.limits, len(asked.groups)):
         before, after = (tuples(each.read(GroupTotals(bounded, asked.groups), 7)) for each in engines)
         found += [change.worst for change in changes(bounded, before, after)]
     for each in engines:

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from safety.worlds import World, question
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.plan.bounding import BoundedPlan, ScaledMeasure, bounding_strategies
-from sfumato.plan.limits import Limits
+from sfumato.plan.bounding import BoundedPlan, ScaledMeasure, candidate_bounded_plans
+from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.readings.total_readings import GroupTotals
-from sfumato.plan.sharing import with_measures
+from sfumato.plan.sharing import with_all_measures
 
 _REACH = 4
 """So many groups belong to one unit."""
@@ -59,14 +59,14 @@ def _bounded(tree: str, measures: str, limits: tuple[int, int, int]) -> Iterator
     """Every way to limit a unit, with the totals of all groups: an axis each for units, groups and coordinates."""
     engine = _engine()
     asked = question(engine, engine._policy, f"SELECT place, {measures} FROM {TREES[tree]} GROUP BY place")
-    for bounded in bounding_strategies(
-        with_measures(asked.query.plan), asked.limits.tighten(*_within(asked.limits, limits)), len(asked.groups)
+    for bounded in candidate_bounded_plans(
+        with_all_measures(asked.query.plan), asked.limits.tighten(*_within(asked.limits, limits)), len(asked.groups)
     ):
         read = engine.read(GroupTotals(bounded, asked.groups), 7)
         yield bounded, read.reshape(len(_SHAPES), _REACH, -1)
 
 
-def _within(largest: Limits, limits: tuple[int, int, int]) -> tuple[int, int, int]:
+def _within(largest: ContributionLimits, limits: tuple[int, int, int]) -> tuple[int, int, int]:
     return (
         min(limits[0], largest.rows),
         min(limits[1], largest.groups),

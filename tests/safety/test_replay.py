@@ -16,9 +16,9 @@ from safety.found import reading, side_by_side
 from safety.places import HERE, Place, sent
 from safety.worlds import REGIONS, World, changes, question, telling, text, world
 from sfumato.errors import Unsupported
-from sfumato.plan.bounding import bounding_strategies, discovery_bounding, for_neighbours
+from sfumato.plan.bounding import bound_for_discovery, candidate_bounded_plans, for_neighbours
 from sfumato.plan.readings.total_readings import GroupTotals
-from sfumato.plan.sharing import with_measures
+from sfumato.plan.sharing import with_all_measures
 from sfumato.privacy import Neighbours
 
 Ask = Callable[[Random, World], str]
@@ -59,11 +59,11 @@ def _compared(place: str, random: Random, asked: str, tables: dict[str, Any], st
         return 0
     engine = tables[""]
     plan = question(engine, engine._policy, asked)
-    totals_asked = with_measures(plan.query.plan)
+    totals_asked = with_all_measures(plan.query.plan)
     made = (
-        (discovery_bounding(totals_asked, plan.limits),)
+        (bound_for_discovery(totals_asked, plan.limits),)
         if plan.discovered_keys
-        else bounding_strategies(totals_asked, plan.limits, len(plan.groups))
+        else candidate_bounded_plans(totals_asked, plan.limits, len(plan.groups))
     )
     key, compared = random.getrandbits(62), 0
     for bounded in made[strategies] or made:

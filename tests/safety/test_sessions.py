@@ -205,10 +205,10 @@ def test_no_unit_moves_a_question_further_than_its_session_allows(seed: int, lon
             }
             grown = [numbers[name] - numbers[""] for name in numbers if name]
             if relation == "add-remove":
-                assert max(map(abs, grown)) <= total.max_change, asked
+                assert max(map(abs, grown)) <= total.max_change_in_steps, asked
                 assert not total.is_monotone or min(grown) >= 0, asked
             else:
-                assert all(abs(a - b) <= total.max_change for a, b in combinations(grown, 2)), asked
+                assert all(abs(a - b) <= total.max_change_in_steps for a, b in combinations(grown, 2)), asked
             compared += 1
     for engine in tables.values():
         engine.close()
@@ -224,7 +224,7 @@ def test_steps_round_down_and_move_no_further_than_the_theorem(tmp_path: Path) -
             shown = [int(total.extract(np.full((1, 1), each, np.int64))[0, 0]) for each in reach]
             assert shown == [math.floor(each * unit / grid) for each in reach]
             assert all(b >= a for a, b in pairwise(shown))
-            assert total.max_change == math.ceil(bounded.measures[0].sensitivity.linf * unit / grid)
+            assert total.max_change_in_steps == math.ceil(bounded.measures[0].sensitivity.linf * unit / grid)
         huge = SteppedTotal(bounded, Fraction(1, 10**9)).extract(np.full((1, 1), 2**62 - 1, np.int64))
         assert 0 < huge[0, 0] <= 2**62
 

@@ -20,10 +20,10 @@ from sfumato.engine.duckdb import scan
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import bounded_totals
 from sfumato.engine.lowering.relational import Reference, Scalar, ScalarFunction, StagedSelect, apply, integer_constant
-from sfumato.plan.bounding import BoundedPlan, bounding_strategies, for_neighbours
+from sfumato.plan.bounding import BoundedPlan, candidate_bounded_plans, for_neighbours
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
-from sfumato.plan.sharing import with_measures
+from sfumato.plan.sharing import with_all_measures
 from sfumato.policy import Type
 from sfumato.privacy import Neighbours, Sensitivity
 
@@ -121,7 +121,7 @@ def _worst(
     engine = tables.engines[""]
     plan = question(engine, engine._policy, asked)
     limits = plan.limits.tighten(None, None, per_group)
-    made = bounding_strategies(with_measures(plan.query.plan), limits, len(plan.groups))
+    made = candidate_bounded_plans(with_all_measures(plan.query.plan), limits, len(plan.groups))
     claimed = claim(for_neighbours(next(each for each in made if each.strategy is strategy), Neighbours(relation)))
     totals = tables.totals(GroupTotals(claimed, plan.groups))
     names = [name for name in totals if name]

@@ -12,7 +12,7 @@ from engine.tables import tuples
 from safety import towns
 from safety.places import HERE, Place, sent
 from safety.worlds import changes, question
-from sfumato.plan.bounding import bounding_strategies, for_neighbours
+from sfumato.plan.bounding import candidate_bounded_plans, for_neighbours
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.privacy import Neighbours
 
@@ -127,7 +127,7 @@ def replayed(
 def _compared(place: str, random: Random, text: str, engines: dict[str, Any], strategies: slice) -> int:
     asked = question(engines[""], engines[""]._policy, text)
     key, compared = random.getrandbits(62), 0
-    options = bounding_strategies(asked.query.plan, asked.limits, len(asked.groups))
+    options = candidate_bounded_plans(asked.query.plan, asked.limits, len(asked.groups))
     for bounded in options[strategies] or options:
         totals = {
             name: tuples(each.read(GroupTotals(bounded, tuple(asked.groups)), key)) for name, each in engines.items()

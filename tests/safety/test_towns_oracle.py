@@ -16,7 +16,7 @@ from engine.tables import tuples
 from safety import towns
 from safety.test_towns import ACROSS, PATHS, TREES, UNITS
 from safety.worlds import question
-from sfumato.plan.bounding import bounding_strategies
+from sfumato.plan.bounding import candidate_bounded_plans
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
 
@@ -86,7 +86,7 @@ def test_nothing_is_lost_where_no_limit_is_reached(seed: int, monkeypatch: pytes
         asked = question(engine, engine._policy, text)
         bounded = next(
             each
-            for each in bounding_strategies(asked.query.plan, asked.query.plan.largest_limits, len(asked.groups))
+            for each in candidate_bounded_plans(asked.query.plan, asked.query.plan.largest_limits, len(asked.groups))
             if each.strategy in (Strategy.SAMPLE, Strategy.WHOLE)
         )
         totals = tuples(engine.read(GroupTotals(bounded, tuple(asked.groups)), 11))

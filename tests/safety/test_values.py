@@ -21,10 +21,10 @@ from sfumato.engine.lowering.reading_statements import local_statement, server_s
 from sfumato.engine.postgres.driver import Postgres
 from sfumato.engine.spark.driver import Spark
 from sfumato.errors import Unsupported
-from sfumato.plan.bounding import BoundedPlan, distinct_value_bounding
+from sfumato.plan.bounding import BoundedPlan, bound_distinct_values
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import PlanReading
-from sfumato.plan.readings.value_readings import DistinctCounts, Frequencies
+from sfumato.plan.readings.value_readings import DistinctCounts, ValueFrequencies
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 from sfumato.release.parts.other_parts import DistinctValuesPart, FrequentValuesPart
@@ -83,10 +83,8 @@ def _readings(asked: Question, groups: tuple[Any, ...]) -> list[tuple[BoundedPla
 def _matched(part: OtherPart, *limits: int) -> list[DistinctValuesPart]:
     if not isinstance(part, DistinctValuesPart) or part.max_values is None or part.bounded.strategy is Strategy.WHOLE:
         return []
-    return [
-        replace(part, bounded=distinct_value_bounding(part.bounded, limit), sampling_plan=part.bounded)
-        for limit in limits
-    ]
+    return [replace(part, bounded=bound_distinct_values(part.bounded, limit), sampling_plan=part.bounded)
+        for limit in limits]
 
 
 def _check(bounded: BoundedPlan, before: Any, after: Any, replaced: bool, table: bool) -> None:
@@ -312,7 +310,7 @@ def test_a_unit_of_several_rows_is_charged_for_all_of_them(relation: str) -> Non
     assert isinstance(different, DistinctValuesPart)
     assert isinstance(frequent, FrequentValuesPart)
     assert DistinctCounts(different.reading(())).sensitivity.linf == 3
-    assert Frequencies(frequent.reading(())).rows_per_unit == 3
+    assert ValueFrequencies(frequent.reading(())).rows_per_unit == 3
     assert engine.read(different.reading(asked.groups), 1).tolist() == [[3]]
     assert engine.read(frequent.reading(asked.groups), 1).sum() == 3
     engine.close()

@@ -72,7 +72,7 @@ def exact_numbers(question: Any, strategy: Strategy | None = None) -> list[Fract
         if len(row) == 1:
             numbers.append(row[0] * scaled.unit_value)
         else:
-            width = scaled.measure.size(scaled.low, scaled.high) * scaled.step
+            width = scaled.measure.max_row_contribution(scaled.low, scaled.high) * scaled.step
             share = Fraction(row[0], sum(row)) if sum(row) else None
             numbers.append(None if share is None else scaled.low * scaled.step + share * width)
     return numbers

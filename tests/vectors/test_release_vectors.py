@@ -23,7 +23,13 @@ from sfumato.plan.aggregates.measures import (
     TotalEstimate,
     step_rounding_error,
 )
-from sfumato.plan.aggregates.moments import Axis, Correlation, Covariance, RegressionLine, SpreadEstimate
+from sfumato.plan.aggregates.moments import (
+    CentredRange,
+    CorrelationEstimate,
+    CovarianceEstimate,
+    SlopeOrInterceptEstimate,
+    SpreadEstimate,
+)
 from sfumato.plan.aggregates.spread import CovarianceOfPairs, Variance
 from sfumato.plan.aggregates.value_measures import Quantile
 from sfumato.plan.values.expressions import Column, Field, Result
@@ -522,7 +528,7 @@ def _rounding() -> Iterator[Vector]:
 ROWS = [(1.0, 2.0), (4.0, 3.0), (6.0, 8.0), (9.0, 7.0), (2.0, 1.0), (5.0, 5.0)]
 
 
-def _moments(axis: Axis, other: Axis) -> dict[str, float]:
+def _moments(axis: CentredRange, other: CentredRange) -> dict[str, float]:
     x, y = (np.array(each) for each in zip(*ROWS, strict=True))
     c, d = float(axis.middle), float(other.middle)
     return {
@@ -536,7 +542,7 @@ def _moments(axis: Axis, other: Axis) -> dict[str, float]:
     }
 
 
-X, Y = Axis(0, 10, 5), Axis(0, 10, 4)
+X, Y = CentredRange(0, 10, 5), CentredRange(0, 10, 4)
 KNOWN = _moments(X, Y)
 
 
@@ -573,10 +579,10 @@ def _covariance(m: dict[str, float]) -> float:
     return m["xy"] / n - (m["a"] / n - 5) * (m["c"] / n - 4)
 
 
-@formula("plan.aggregates.moments.Axis.width")
+@formula("plan.aggregates.moments.CentredRange.width")
 def _axis_width() -> Iterator[Vector]:
     for low, high in ((0, 10), (-3, Fraction(1, 2)), (5, 6)):
-        yield exact(float(Fraction(high) - low), lambda low, high: Axis(low, high, low).width, low, high)
+        yield exact(float(Fraction(high) - low), lambda low, high: CentredRange(low, high, low).width, low, high)
 
 
 @formula("plan.aggregates.moments.SpreadEstimate.estimate")
@@ -588,36 +594,38 @@ def _spread() -> Iterator[Vector]:
     yield _box(SpreadEstimate(X, Fraction(0), False, False), "a b xx", 0.5, _variance)
 
 
-@formula("plan.aggregates.moments.Covariance.estimate")
+@formula("plan.aggregates.moments.CovarianceEstimate.estimate")
 def _covariances() -> Iterator[Vector]:
     for sample in (False, True):
         wanted = float(np.cov(*zip(*ROWS, strict=True), ddof=int(sample))[0, 1])
-        yield between(*_near(wanted), _narrow, Covariance(X, Y, Fraction(0), sample), "a b c d xy")
-    yield _box(Covariance(X, Y, Fraction(0), False), "a b c d xy", 0.25, _covariance)
+        yield between(*_near(wanted), _narrow, CovarianceEstimate(X, Y, Fraction(0), sample), "a b c d xy")
+    yield _box(CovarianceEstimate(X, Y, Fraction(0), False), "a b c d xy", 0.25, _covariance)
 
 
-@formula("plan.aggregates.moments.Correlation.estimate")
+@formula("plan.aggregates.moments.CorrelationEstimate.estimate")
 def _correlation() -> Iterator[Vector]:
     wanted = float(np.corrcoef(*zip(*ROWS, strict=True))[0, 1])
     none = (Fraction(0),) * 3
-    yield between(*_near(wanted), _narrow, Correlation(X, Y, none, False), "a b c d xx yy xy")
-    yield between(*_near(wanted**2), _narrow, Correlation(X, Y, none, True), "a b c d xx yy xy")
+    yield between(*_near(wanted), _narrow, CorrelationEstimate(X, Y, none, False), "a b c d xx yy xy")
+    yield between(*_near(wanted**2), _narrow, CorrelationEstimate(X, Y, none, True), "a b c d xx yy xy")
 
     def correlation(m: dict[str, float]) -> float:
         n = (m["a"] + m["b"] + m["c"] + m["d"]) / 20
         spread = (m["xx"] / n - (m["a"] / n - 5) ** 2) * (m["yy"] / n - (m["c"] / n - 4) ** 2)
         return min(1.0, _covariance(m) / math.sqrt(spread))
 
-    yield _box(Correlation(X, Y, none, False), "a b c d xx yy xy", 0.1, correlation)
+    yield _box(CorrelationEstimate(X, Y, none, False), "a b c d xx yy xy", 0.1, correlation)
 
 
-@formula("plan.aggregates.moments.RegressionLine.estimate")
+@formula("plan.aggregates.moments.SlopeOrInterceptEstimate.estimate")
 def _line() -> Iterator[Vector]:
     slope, intercept = np.polyfit(*zip(*ROWS, strict=True), 1)
     none = (Fraction(0),) * 2
-    yield between(*_near(float(slope)), _narrow, RegressionLine(X, Y, none, False), "a b c d xx xy")
-    yield between(*_near(float(intercept)), _narrow, RegressionLine(X, Y, none, True), "a b c d xx xy")
-    yield _box(RegressionLine(X, Y, none, False), "a b c d xx xy", 0.1, lambda m: _covariance(m) / _variance(m))
+    yield between(*_near(float(slope)), _narrow, SlopeOrInterceptEstimate(X, Y, none, False), "a b c d xx xy")
+    yield between(*_near(float(intercept)), _narrow, SlopeOrInterceptEstimate(X, Y, none, True), "a b c d xx xy")
+    yield _box(
+        SlopeOrInterceptEstimate(X, Y, none, False), "a b c d xx xy", 0.1, lambda m: _covariance(m) / _variance(m)
+    )
 
 
 # ── surveys ────────────────────────────────────────────────────────────────────────────────────

@@ -13,13 +13,19 @@ import numpy as np
 from plan.readings.test_cells_by_enumeration import _CELLS, _bounded as cell_plan
 from plan.test_readings import ROWS, USERS, bounded
 from sfumato.plan import bounding
-from sfumato.plan.aggregates.measures import Mean, Sum, _value_steps
+from sfumato.plan.aggregates.measures import Mean, Sum, _clamp_range_in_steps
 from sfumato.plan.bounding import ScaledMeasure, max_squared_norm
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows, ColumnSetDistances
 from sfumato.plan.readings.combining import FactoredTotals
 from sfumato.plan.readings.dense_readings import CountDistances, Marginals, MarginalView
-from sfumato.plan.readings.total_readings import GroupSizes, LinearScores, LinearTotals, Matrix, Totals
+from sfumato.plan.readings.total_readings import (
+    GroupSizeHistogram,
+    LinearScores,
+    LinearTotals,
+    MeasureTotals,
+    WeightMatrix,
+)
 from sfumato.plan.readings.value_readings import SteppedTotal
 from sfumato.plan.values.expressions import Column, Field
 from sfumato.policy import Domain
@@ -30,13 +36,13 @@ REGISTRY = Registry(
     (
         Scope(
             ("plan/bounding.py", "plan/readings"),
-            frozenset({"sensitivity", "moved", "spread", "norm", "squares", "neighbours", "most", "max"}),
+            frozenset({"sensitivity", "moved", "difference", "spread", "norm", "squares", "neighbours", "most", "max"}),
         ),
-        Scope(("plan/aggregates/measures.py",), frozenset({"estimator", "contributions", "size", "range"})),
+        Scope(("plan/aggregates/measures.py",), frozenset({"estimator", "contribution", "contributions", "range"})),
     ),
     {
-        "plan.readings.value_readings._max_values": "it counts the values that a column is declared to have",
-        "plan.bounding._for_neighbours": "every pair of units is enumerated in tests of bounding, and it is on record",
+        "plan.readings.value_readings._max_domain_values": "it counts the values that a column is declared to have",
+        "plan.bounding._sensitivity_for_neighbours": "tests enumerate every pair of units, and it is on record",
     },
 )
 formula = REGISTRY.formula
@@ -45,7 +51,7 @@ GROUPS = 3
 Unit = tuple[int, ...]
 
 
-def _units(limits: Limits) -> list[Unit]:
+def _units(limits: ContributionLimits) -> list[Unit]:
     """List the rows that a unit within limits can have in each of three groups."""
     each = itertools.product(range(limits.rows_per_group + 1), repeat=GROUPS)
     return [unit for unit in each if sum(unit) <= limits.rows and sum(map(bool, unit)) <= limits.groups]
@@ -61,13 +67,21 @@ def _largest(moves: Iterable[Iterable[int]]) -> tuple[int, int, int]:
     return max(map(sum, known)), max(sum(each * each for each in move) for move in known), max(map(max, known))
 
 
-@formula("plan.bounding._sensitivity")
+@formula("plan.bounding._add_remove_sensitivity")
 def _bounded_totals() -> Iterator[Vector]:
     """Every row of size M counts whole: the longest is where as many groups as there are rows for are full."""
-    for limits, size in itertools.product((Limits(3, 2, 2), Limits(4, 3, 2), Limits(2, 2, 1), Limits(5, 1, 5)), (1, 7)):
+    for limits, size in itertools.product(
+        (
+            ContributionLimits(3, 2, 2),
+            ContributionLimits(4, 3, 2),
+            ContributionLimits(2, 2, 1),
+            ContributionLimits(5, 1, 5),
+        ),
+        (1, 7),
+    ):
         total, squares, most = _largest([[size * rows for rows in unit] for unit in _units(limits)])
         for strategy in (Strategy.SAMPLE, Strategy.CLIP_L1, Strategy.WHOLE):
-            found = bounding._sensitivity(strategy, size, limits, GROUPS)
+            found = bounding._add_remove_sensitivity(strategy, size, limits, GROUPS)
             yield exact((total, most), lambda s=strategy, m=size, own=limits: _sums(s, m, own))
             assert found.squares >= squares
         yield exact((squares, most), lambda m=size, own=limits: _lengths(m, own))
@@ -75,19 +89,19 @@ def _bounded_totals() -> Iterator[Vector]:
         yield exact((weighted, weighted**2, weighted), lambda m=size, own=limits: _weighted(m, own))
 
 
-def _sums(strategy: Strategy, size: int, limits: Limits) -> tuple[Any, ...]:
-    found = bounding._sensitivity(strategy, size, limits, GROUPS)
+def _sums(strategy: Strategy, size: int, limits: ContributionLimits) -> tuple[Any, ...]:
+    found = bounding._add_remove_sensitivity(strategy, size, limits, GROUPS)
     return found.l1, found.linf
 
 
-def _lengths(size: int, limits: Limits) -> tuple[Any, ...]:
-    found = bounding._sensitivity(Strategy.CLIP_L2, size, limits, GROUPS)
+def _lengths(size: int, limits: ContributionLimits) -> tuple[Any, ...]:
+    found = bounding._add_remove_sensitivity(Strategy.CLIP_L2, size, limits, GROUPS)
     assert found.l1 == math.isqrt(GROUPS * int(found.squares))  # of whole numbers, by Cauchy–Schwarz
     return found.squares, found.linf
 
 
-def _weighted(size: int, limits: Limits) -> tuple[Any, ...]:
-    return _norms(bounding._sensitivity(Strategy.REWEIGHT, size, limits, GROUPS))
+def _weighted(size: int, limits: ContributionLimits) -> tuple[Any, ...]:
+    return _norms(bounding._add_remove_sensitivity(Strategy.REWEIGHT, size, limits, GROUPS))
 
 
 @formula("plan.bounding.max_squared_norm")
@@ -116,31 +130,35 @@ def _combinations() -> Iterator[Vector]:
             steps = 2 ** plan.measures[0].bits
             total, squares, largest = _largest(moves)
             wanted = (total * steps, squares * steps**2, largest * steps)
-            yield exact(wanted, lambda own=plan, r=rows: _norms(LinearTotals(Totals(own), Matrix(r)).sensitivity))
+            yield exact(
+                wanted, lambda own=plan, r=rows: _norms(LinearTotals(MeasureTotals(own), WeightMatrix(r)).sensitivity)
+            )
 
 
-@formula("plan.readings.total_readings.LinearScores.spread")
+@formula("plan.readings.total_readings.LinearScores.score_difference_bound")
 def _spread_of_scores() -> Iterator[Vector]:
     for rows in _MATRICES:
         columns = [(0,) * len(rows), *zip(*rows, strict=True)]
         apart = max(max(0, *column) - min(0, *column) for column in columns)
         plan = bounded(ROWS, Neighbours.ADD_REMOVE)
-        yield exact(apart, lambda own=plan, r=rows: LinearScores(Totals(own), Matrix(r)).spread)
+        yield exact(
+            apart, lambda own=plan, r=rows: LinearScores(MeasureTotals(own), WeightMatrix(r)).score_difference_bound
+        )
 
 
-@formula("plan.readings.total_readings.Matrix.column_spread")
+@formula("plan.readings.total_readings.WeightMatrix.column_spread_with_zero")
 def _column_spread() -> Iterator[Vector]:
     for rows, wanted in zip(_MATRICES, (1, 4, 4, 1), strict=True):
-        yield exact(wanted, lambda r=rows: Matrix(r).column_spread)
+        yield exact(wanted, lambda r=rows: WeightMatrix(r).column_spread_with_zero)
 
 
-@formula("plan.readings.total_readings.Matrix.row_spread")
+@formula("plan.readings.total_readings.WeightMatrix.row_spread_with_zero")
 def _row_spread() -> Iterator[Vector]:
     for rows, wanted in zip(_MATRICES, (1, 7, 4, 1), strict=True):
-        yield exact(wanted, lambda r=rows: Matrix(r).row_spread)
+        yield exact(wanted, lambda r=rows: WeightMatrix(r).row_spread_with_zero)
 
 
-@formula("plan.readings.total_readings.GroupSizes.sensitivity")
+@formula("plan.readings.total_readings.GroupSizeHistogram.sensitivity")
 def _sizes() -> Iterator[Vector]:
     """A row changes the total of its group, which leaves one place of the histogram and enters another."""
     for neighbours, most in itertools.product(Neighbours, (1, 4)):
@@ -157,7 +175,7 @@ def _sizes() -> Iterator[Vector]:
 
 
 def _moved_sizes(plan: Any, most: int) -> tuple[Any, ...]:
-    found = GroupSizes(Totals(plan), most).sensitivity
+    found = GroupSizeHistogram(MeasureTotals(plan), most).sensitivity
     return found.l1, found.linf
 
 
@@ -170,15 +188,16 @@ def _factored() -> Iterator[Vector]:
     yield from _factored_vectors(lambda read: _norms(read.sensitivity))
 
 
-@formula("plan.readings.combining.FactoredTotals._squares")
+@formula("plan.readings.combining.FactoredTotals._squared_norm_bound")
 def _factored_squares() -> Iterator[Vector]:
     for matrix in _SERIES:
         squares = max(int((column**2).sum()) for column in matrix.T)
         for table, most in ((ROWS, 1), (USERS, 3)):
             plan = bounded(table, Neighbours.ADD_REMOVE, strategy=Strategy.REWEIGHT)
-            read, steps = FactoredTotals(Totals(plan), matrix), 2 ** plan.measures[0].bits
+            read, steps = FactoredTotals(MeasureTotals(plan), matrix), 2 ** plan.measures[0].bits
             yield exact(
-                squares * (most * steps) ** 2, lambda r=read: r._squares(r.totals.scaled.add_remove_sensitivity)
+                squares * (most * steps) ** 2,
+                lambda r=read: r._squared_norm_bound(r.totals.scaled.add_remove_sensitivity),
             )
 
 
@@ -188,26 +207,28 @@ def _factored_vectors(told: Callable[[FactoredTotals], Any]) -> Iterator[Vector]
             plan = bounded(table, Neighbours.ADD_REMOVE, strategy=Strategy.REWEIGHT)
             steps = 2 ** plan.measures[0].bits
             total, squares, largest = _largest([most * steps * column for column in matrix.T])
-            yield exact((total, squares, largest), lambda own=plan, m=matrix: told(FactoredTotals(Totals(own), m)))
+            yield exact(
+                (total, squares, largest), lambda own=plan, m=matrix: told(FactoredTotals(MeasureTotals(own), m))
+            )
 
 
-@formula("plan.readings.value_readings.SteppedTotal.max_change")
+@formula("plan.readings.value_readings.SteppedTotal.max_change_in_steps")
 def _stepped() -> Iterator[Vector]:
     """⌊(t + d)/γ⌋ − ⌊t/γ⌋, over all totals t and what a unit of at most 3 rows adds."""
     for grid in (Fraction(1), Fraction(2), Fraction(5, 3), Fraction(1, 7)):
         moves = [math.floor((t + d) / grid) - math.floor(t / grid) for t in range(40) for d in range(4)]
         plan = bounded(USERS, Neighbours.ADD_REMOVE, "SELECT COUNT(*) FROM visits", Strategy.REWEIGHT)
-        yield exact(max(moves), lambda own=plan, g=grid: SteppedTotal(own, g).max_change)
+        yield exact(max(moves), lambda own=plan, g=grid: SteppedTotal(own, g).max_change_in_steps)
 
 
-@formula("plan.readings.dense_readings.CountDistances.spread")
+@formula("plan.readings.dense_readings.CountDistances.score_difference_bound")
 def _misfits() -> Iterator[Vector]:
     """A unit of T rows raises one gap by T and lowers another by T; replaced, it does so in two cells."""
     for rows, neighbours in itertools.product((1, 3), Neighbours):
         reading = Marginals(cell_plan(rows, neighbours), _CELLS, ((0,),))
         views = (MarginalView(reading, (0,)),)
         wanted = 2 * rows * (2 if neighbours is Neighbours.REPLACE else 1)
-        yield exact(wanted, lambda v=views: CountDistances(v, (np.zeros(3, np.int64),)).spread)
+        yield exact(wanted, lambda v=views: CountDistances(v, (np.zeros(3, np.int64),)).score_difference_bound)
 
 
 @formula("plan.readings.cell_rows.ColumnSetDistances.sensitivity")
@@ -218,10 +239,10 @@ def _moved_sets() -> Iterator[Vector]:
         yield exact(2 * max(weights[0], several * weights[1]), lambda w=weights, n=neighbours: _sets(w, n).sensitivity)
 
 
-@formula("plan.readings.cell_rows.ColumnSetDistances.spread")
+@formula("plan.readings.cell_rows.ColumnSetDistances.score_difference_bound")
 def _spread_sets() -> Iterator[Vector]:
     for weights, wanted in (((1, 1), 8), ((5, 1), 20), ((1, 3), 24)):
-        yield exact(wanted, lambda w=weights: _sets(w, Neighbours.REPLACE).spread)
+        yield exact(wanted, lambda w=weights: _sets(w, Neighbours.REPLACE).score_difference_bound)
 
 
 def _sets(weights: tuple[int, ...], neighbours: Neighbours) -> ColumnSetDistances:
@@ -263,11 +284,11 @@ def _mean_middle() -> Iterator[Vector]:
         yield exact((half, half), Mean(_column(low, high)).typical_contributions, step, low, high)
 
 
-@formula("plan.aggregates.measures.Mean.size")
+@formula("plan.aggregates.measures.Mean.max_row_contribution")
 def _mean_size() -> Iterator[Vector]:
     for low, high, _ in _RANGES:
         ends = max((value - low) + (high - value) for value in range(low, high + 1))
-        yield exact(ends, Mean(_column(low, high)).size, low, high)
+        yield exact(ends, Mean(_column(low, high)).max_row_contribution, low, high)
 
 
 @formula("plan.aggregates.measures.Sum.typical_contributions")
@@ -294,13 +315,13 @@ def _combined(scaled: ScaledMeasure, totals: list[Any]) -> float:
     return float(made.combined(totals)[0])
 
 
-@formula("plan.aggregates.measures._value_steps")
+@formula("plan.aggregates.measures._clamp_range_in_steps")
 def _held_steps() -> Iterator[Vector]:
     """The whole steps around a range: the least holds the lower end, and the greatest the upper."""
     for low, high, step in ((0, 10, Fraction(3)), (-5, 7, Fraction(2)), (-7, -1, Fraction(4)), (1, 2, Fraction(1, 3))):
         below = max(k for k in range(-99, 99) if k * step <= low)
         above = min(k for k in range(-99, 99) if k * step >= high)
-        yield exact((below, above), _value_steps, Sum(_column(low, high)), step)
+        yield exact((below, above), _clamp_range_in_steps, Sum(_column(low, high)), step)
 
 
 test_vectors, test_every_formula_has_vectors = REGISTRY.tests()

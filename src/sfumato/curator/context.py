@@ -16,7 +16,7 @@ from sfumato.engine.protocols import Engine
 from sfumato.errors import Unsupported
 from sfumato.ledger import Account
 from sfumato.plan.canonical import PlanKey, digest
-from sfumato.plan.relevant_policy import later_declarations, relevant_policy
+from sfumato.plan.relevant_policy import declarations_beyond_first_form, declarations_for_plan
 from sfumato.policy import Policy, Table, Via
 from sfumato.privacy import Budget, Curve
 from sfumato.privacy.budget_words import gaussian_warning
@@ -78,7 +78,7 @@ class Context:
         policy = self.declared_policy
         ids: list[object] = [] if policy.id_type is None else [policy.id_type.value]
         ids += [] if policy.per is None else [["per", policy.per]]
-        later = later_declarations(policy)
+        later = declarations_beyond_first_form(policy)
         declarations = [*map(_table_declarations, policy.tables.values()), *ids, *([["later", later]] if later else [])]
         return digest(policy.unit, declarations)
 
@@ -92,7 +92,7 @@ class Context:
 
         Formerly it was hashed with the version of the whole policy.
         """
-        relevant = relevant_policy(plan, self.declared_policy, reads_cells=reads_cells)
+        relevant = declarations_for_plan(plan, self.declared_policy, reads_cells=reads_cells)
         return PlanKey(make_hash(relevant), make_hash(self.policy_version))
 
     @property

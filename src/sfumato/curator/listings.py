@@ -19,7 +19,7 @@ from sfumato.notebook_html import table as html_table
 from sfumato.plan.canonical import PlanKey
 from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.descriptions import describe_limits
-from sfumato.plan.limits import Limits
+from sfumato.plan.limits import ContributionLimits
 from sfumato.policy import Domain, Policy, Type
 from sfumato.policy.codings import describe_cells
 from sfumato.privacy import codec
@@ -212,7 +212,7 @@ def _find_table(catalog: Catalog, name: str) -> CatalogTable:
 def _kind_and_protection(policy: Policy, table: CatalogTable) -> tuple[str, str]:
     if table.public:
         return "public", "protects nobody"
-    return "private", f"protects {policy.unit}; {describe_limits(Limits.of(policy.tables[table.name]))}"
+    return "private", f"protects {policy.unit}; {describe_limits(ContributionLimits.of(policy.tables[table.name]))}"
 
 
 def _column_rows_of_table(policy: Policy, table: CatalogTable) -> list[tuple[str, str, str]]:

@@ -49,7 +49,7 @@ from sfumato.curator.previews.explaining import PlanStep
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import Laplace
 from sfumato.plan.bounding import BoundedPlan
-from sfumato.plan.readings.total_readings import ChosenGroups, Integers, LinearTotals, Matrix, Totals
+from sfumato.plan.readings.total_readings import ChosenGroups, Integers, LinearTotals, MeasureTotals, WeightMatrix
 from sfumato.plan.values.expressions import Column, Expression
 from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Domain, Type, Value
@@ -299,7 +299,7 @@ class StepSearch:
         from_first: bool = False,
     ) -> StepSearch:
         """Calibrate both measurements so that together they cost ε."""
-        totals = Totals(bounded)
+        totals = MeasureTotals(bounded)
         counts, selected = _step_totals(totals, step_of_group), ChosenGroups(totals)
         noise = Laplace(counts.sensitivity.l1 / (epsilon * (1 - _COUNTING_SHARE)))
         counter = Laplace(selected.sensitivity.l1 / (epsilon * _COUNTING_SHARE))
@@ -358,7 +358,7 @@ class StepSearch:
 
 
 @lru_cache(maxsize=16)
-def _step_totals(totals: Totals, step_of_group: tuple[int, ...]) -> Totals | LinearTotals:
+def _step_totals(totals: MeasureTotals, step_of_group: tuple[int, ...]) -> MeasureTotals | LinearTotals:
     """Sum the groups on each step; the totals themselves where every group is a step.
 
     A price search requests the same steps at every ε, so they are cached.
@@ -367,7 +367,7 @@ def _step_totals(totals: Totals, step_of_group: tuple[int, ...]) -> Totals | Lin
     if step_of_group == tuple(steps):
         return totals
     return LinearTotals(
-        totals, Matrix(tuple(tuple(int(group_step == step) for group_step in step_of_group) for step in steps))
+        totals, WeightMatrix(tuple(tuple(int(group_step == step) for group_step in step_of_group) for step in steps))
     )
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sfumato.errors import EngineFailed
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.cell_rows import CellRows, CodedRows
-from sfumato.plan.readings.dense_readings import Marginals, ValueCounts, Values
+from sfumato.plan.readings.dense_readings import Marginals, ValueCounts, ValueStepCounts
 from sfumato.plan.readings.total_readings import (
     DiscoveredGroups,
     DiscoveredTotals,
@@ -30,7 +30,12 @@ from sfumato.plan.readings.total_readings import (
     Integers,
     PlanReading,
 )
-from sfumato.plan.readings.value_readings import DistinctValueReading, MatchedValueReading, ValueTable, match_pairs
+from sfumato.plan.readings.value_readings import (
+    DistinctValueReading,
+    MatchedValueReading,
+    ValueTable,
+    rows_kept_by_matching,
+)
 from sfumato.plan.values.intervals import nearest_double
 from sfumato.policy import Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER
@@ -136,7 +141,7 @@ def marginals(batches: Iterable[pyarrow.RecordBatch], reading: Marginals) -> tup
 
 def marginals_by_set(batches: Iterable[pyarrow.RecordBatch], reading: Marginals) -> tuple[Integers, ...]:
     """Place the cells of single marginals into arrays, from rows (key…, index of the set, total) as they arrive."""
-    keys = [key for key in range(len(reading.cells)) if reading.sets_with(key)]
+    keys = [key for key in range(len(reading.cells)) if reading.marginal_indices_with(key)]
     cells = [(key, _CellLookup(reading.cells[key], reading.bounded.plan.keys[key].domain.type)) for key in keys]
 
     def read(batch: pyarrow.RecordBatch) -> tuple[dict[int, NDArray[np.int32]], Integers, Integers]:
@@ -197,13 +202,13 @@ def _lookup_table(cells: Sequence[Any]) -> tuple[int, NDArray[np.int32] | None]:
     return low, table
 
 
-def values_from_rows(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> Values:
+def values_from_rows(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> ValueStepCounts:
     """Count the values of every known group, from rows (key…, value) as they arrive.
 
     A group and a value are encoded as one whole number: of the group's index and the value's steps from the least on.
     Rows become such numbers, which are counted batch by batch; memory grows with the number of distinct ones.
     """
-    low, high = reading.span
+    low, high = reading.value_step_span
     width = high - low + 1
     counts, groups = _IntegerMultiset(len(reading.groups) * width), _GroupLookup(reading)
     for batch in batches:
@@ -216,12 +221,12 @@ def values_from_rows(batches: Iterable[pyarrow.RecordBatch], reading: ValueCount
         counts.add(steps)
     numbers, counts_of_numbers = counts.sorted()
     group_index, steps = np.divmod(numbers, width)
-    return Values(group_index, steps + low, counts_of_numbers, len(reading.groups))
+    return ValueStepCounts(group_index, steps + low, counts_of_numbers, len(reading.groups))
 
 
-def values_from_counts(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> Values:
+def values_from_counts(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> ValueStepCounts:
     """Sort values, from distinct rows (key…, value, number of rows)."""
-    low, high = reading.span
+    low, high = reading.value_step_span
     width, groups = high - low + 1, _GroupLookup(reading)
     encoded: list[tuple[Integers, Integers]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     for batch in batches:
@@ -232,7 +237,7 @@ def values_from_counts(batches: Iterable[pyarrow.RecordBatch], reading: ValueCou
     numbers, counts = (np.concatenate(arrays) for arrays in zip(*encoded, strict=True))
     order = np.argsort(numbers, kind="stable")
     group, steps = np.divmod(numbers[order], width)
-    return Values(group, steps + low, counts[order], len(reading.groups))
+    return ValueStepCounts(group, steps + low, counts[order], len(reading.groups))
 
 
 def matched_values(batches: Iterable[pyarrow.RecordBatch], reading: MatchedValueReading) -> Integers:
@@ -246,7 +251,7 @@ def matched_values(batches: Iterable[pyarrow.RecordBatch], reading: MatchedValue
         is_known = group_index >= 0
         coded.append((group_index[is_known], units[is_known], pairs[is_known]))
     group_index, units, pairs = map(np.concatenate, zip(*coded, strict=True))
-    kept = match_pairs(units, pairs, reading.bounded.limits.rows)
+    kept = rows_kept_by_matching(units, pairs, reading.bounded.limits.rows)
     return np.bincount(group_index[kept], minlength=len(reading.groups)).astype(np.int64)[:, None]
 
 

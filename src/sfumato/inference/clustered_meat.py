@@ -38,7 +38,7 @@ from sfumato.inference.row_expressions import COEFFICIENT_STEPS, RowScore, integ
 from sfumato.inference.weighted_totals import NOT_OPPOSED, WeightedTotals
 from sfumato.plan.aggregates.measures import MAX_STEPS, Count, Measure, Sum
 from sfumato.plan.aggregates.unit_measures import UnitSum
-from sfumato.plan.bounding import BoundedPlan, rows_without_bounding
+from sfumato.plan.bounding import BoundedPlan, proven_rows_per_unit
 from sfumato.plan.nodes import Aggregate, LimitRowsPerUnit, PerUnit, unused_source_number
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.plan.values.functions import call, literal
@@ -193,7 +193,7 @@ class ScoreTerms:
         """Return the plan of the meat over the rows of another: one row per unit, with at most m of its rows."""
         rows = (
             plan.source
-            if rows_without_bounding(plan.source) is not None
+            if proven_rows_per_unit(plan.source) is not None
             else LimitRowsPerUnit(plan.source, self.grid.rows)
         )
         source = unused_source_number(rows)

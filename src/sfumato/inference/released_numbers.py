@@ -13,7 +13,7 @@ from sfumato.inference.noise_laws import NoiseLaw
 from sfumato.inference.score_tests import GroupSums, PairSums
 from sfumato.inference.seeded_draws import Floats
 from sfumato.plan.aggregates.measures import Count, MeanEstimate
-from sfumato.plan.aggregates.moments import Axis, Correlation, SpreadEstimate
+from sfumato.plan.aggregates.moments import CentredRange, CorrelationEstimate, SpreadEstimate
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.values.expressions import Column, Key, Result
 from sfumato.quick_dataclass import dataclass
@@ -134,9 +134,9 @@ class ReleasedNumbers:
 
     def pairs(self, column: str | None) -> PairSums:
         """Return the sums of two columns that their correlation was computed from."""
-        result = self.results[self.column_to_test(column, Correlation, "CORR(y, x)")]
+        result = self.results[self.column_to_test(column, CorrelationEstimate, "CORR(y, x)")]
         estimator = result.estimator
-        assert isinstance(estimator, Correlation)
+        assert isinstance(estimator, CorrelationEstimate)
         (above_x, below_x), law_x = self._noisy_totals(result.scales[0])
         (above_y, below_y), law_y = self._noisy_totals(result.scales[1])
         (squares_x,), _ = self._noisy_totals(result.scales[2])
@@ -151,7 +151,7 @@ class ReleasedNumbers:
             float(products[0]),
             (law_x, law_y),
             product_law,
-            (estimator.x.reach, estimator.y.reach),
+            (estimator.x.largest_distance, estimator.y.largest_distance),
         )
 
     def require_keys(self, count: int, test: str, words: str) -> None:
@@ -165,7 +165,7 @@ class ReleasedNumbers:
             )
 
 
-def _centred_sum(above: float, below: float, axis: Axis) -> float:
+def _centred_sum(above: float, below: float, axis: CentredRange) -> float:
     """Return Σ(x − middle): half the difference of both sums where the middle is that of the range."""
     rows = (above + below) / axis.width
     return float((above - below) / 2 + rows * float((axis.low + axis.high) / 2 - axis.middle))

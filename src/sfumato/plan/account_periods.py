@@ -54,7 +54,7 @@ def charged_periods(aggregate: Aggregate, policy: Policy) -> PeriodIntervals:
         )
     count = sum(last - first + 1 for first, last in periods)
     if count > MAX_PERIODS:
-        period_columns = {policy.period_column(scan.table) for scan in _scans(aggregate.source)}
+        period_columns = {policy.period_column(scan.table) for scan in _scan_nodes(aggregate.source)}
         columns = " and ".join(sorted(column for column in period_columns if column is not None))
         raise Unsupported(
             "too-many-periods",
@@ -126,7 +126,7 @@ def _period_name(start: dt.date, per: str) -> str:
     }[per]
 
 
-def _scans(relation: Relation) -> Iterator[Scan]:
+def _scan_nodes(relation: Relation) -> Iterator[Scan]:
     return (node for node in relations(relation) if isinstance(node, Scan))
 
 
@@ -140,7 +140,8 @@ def _readable_periods(relation: Relation, policy: Policy) -> PeriodIntervals:
             return _declared_periods(relation, policy)
         case Filter(input, predicate):
             return _intersect(
-                _readable_periods(input, policy), _periods_satisfying(predicate, _period_columns(input, policy), policy)
+                _readable_periods(input, policy),
+                _periods_satisfying(predicate, _columns_within_row_period(input, policy), policy),
             )
         case UnitJoin(left, right, outer=outer):
             return (
@@ -212,17 +213,17 @@ def _periods_within_limits(
     return periods
 
 
-def _period_columns(relation: Relation, policy: Policy) -> frozenset[Reference]:
+def _columns_within_row_period(relation: Relation, policy: Policy) -> frozenset[Reference]:
     """Return the columns of a relation that, wherever they are not NULL, lie in the same account as their row."""
     match relation:
         case Scan():
             return frozenset((_period_field(relation, policy),))
         case PerUnit():
-            input_columns = _period_columns(relation.input, policy)
+            input_columns = _columns_within_row_period(relation.input, policy)
             key_names = (name for name, key in relation.keys if _stays_in_period(key, input_columns, policy))
             return frozenset(Field(relation.source, "", name) for name in key_names)
         case Union():
-            member_columns = [_period_columns(member, policy) for member in relation.inputs]
+            member_columns = [_columns_within_row_period(member, policy) for member in relation.inputs]
             keys_by_column = zip(*(expressions for _, expressions in relation.members), strict=True)
             stays = [
                 all(
@@ -233,8 +234,8 @@ def _period_columns(relation: Relation, policy: Policy) -> frozenset[Reference]:
             ]
             return frozenset(column for column, is_period in zip(relation.columns, stays, strict=True) if is_period)
         case UnitJoin(left, right, outer=False):
-            return _period_columns(left, policy) | _period_columns(right, policy)
-    return _period_columns(relation.inputs[0], policy)
+            return _columns_within_row_period(left, policy) | _columns_within_row_period(right, policy)
+    return _columns_within_row_period(relation.inputs[0], policy)
 
 
 def _stays_in_period(key: Expression, input_columns: frozenset[Reference], policy: Policy) -> bool:
@@ -311,12 +312,12 @@ def _period_condition(scan: Scan, policy: Policy, periods: PeriodIntervals) -> E
 
 
 def _interval_conditions(
-    column: Column, first: int, last: int, declared: tuple[int, int], per: str
+    column: Column, first: int, last: int, declared_periods: tuple[int, int], per: str
 ) -> list[Expression]:
     """Return the comparisons that a row lies in an interval of periods, without those that the declared bounds
     imply.
     """
-    kind, (low, high) = column.domain.type, declared
+    kind, (low, high) = column.domain.type, declared_periods
     start = calendar.period_start(per, first)
     lower_bound = [call(">=", column, literal(kind, _date_as_type(start, kind)))] if first > low else []
     end = calendar.shift(calendar.period_start(per, last), 1, per) if last < high else None

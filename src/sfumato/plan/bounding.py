@@ -52,13 +52,13 @@ from sfumato.caching import cached_property
 from sfumato.plan.aggregates.disjoint import members_of
 from sfumato.plan.aggregates.measures import (
     MAX_STEPS,
-    Contribution,
     Count,
     DistinctUnits,
     Measure,
+    RowContribution,
     step_rounding_error,
 )
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.nodes import (
     Aggregate,
     AnySemiJoin,
@@ -92,16 +92,16 @@ class ScaledMember:
     """The value of one unit of its totals."""
     rounding: Fraction
     """The largest error of its totals from rounding."""
-    share: int
+    share_index: int
     """The index of the scaled measure that it is released with, and whose share of the price pays for it."""
 
     @property
     def coordinates(self) -> int:
-        return self.measure.noises
+        return self.measure.noise_count
 
     @property
     def size(self) -> int:
-        return self.measure.size(self.low, self.high)
+        return self.measure.max_row_contribution(self.low, self.high)
 
     @property
     def typical_contributions(self) -> tuple[Fraction, ...]:
@@ -128,14 +128,14 @@ class ScaledMeasure:
     """What adding or removing one unit changes, whatever the neighbours are."""
 
     @property
-    def contributions(self) -> tuple[Contribution, ...]:
+    def contributions(self) -> tuple[RowContribution, ...]:
         """What a row adds to each total."""
         return self.measure.contributions(self.step, self.low, self.high)
 
     @property
     def coordinates(self) -> int:
         """The number of totals per group."""
-        return self.measure.noises
+        return self.measure.noise_count
 
     @property
     def typical_contributions(self) -> tuple[Fraction, ...]:
@@ -145,7 +145,7 @@ class ScaledMeasure:
     @property
     def size(self) -> int:
         """The largest contribution of one row to all totals together: for a mean, to its two sums."""
-        return self.measure.size(self.low, self.high)
+        return self.measure.max_row_contribution(self.low, self.high)
 
     @property
     def signed(self) -> bool:
@@ -170,20 +170,22 @@ class ScaledMeasure:
         """Bound the error of a total of at most ``MAX_ROWS`` rows from rounding, apart from limits: the total is
         rounded to a unit once, and each value to a step, unless all values are whole steps.
         """
-        return self._rounding(self.measure, self.unit_value)
+        return self._total_rounding_error(self.measure, self.unit_value)
 
-    def members(self, share: int) -> tuple[ScaledMember, ...]:
-        """Return the measures that results are computed from; ``share`` is the index of this measure."""
-        return tuple(self._member(measure, share) for measure in members_of(self.measure))
+    def members(self, share_index: int) -> tuple[ScaledMember, ...]:
+        """Return the measures that results are computed from; ``share_index`` is the index of this measure."""
+        return tuple(self._member(measure, share_index) for measure in members_of(self.measure))
 
-    def _member(self, measure: Measure, share: int) -> ScaledMember:
+    def _member(self, measure: Measure, share_index: int) -> ScaledMember:
         if measure.value is None and self.measure.value is not None:  # a row counts as much as a value may
             unit = self.unit_value / (self.size * self.step)
-            return ScaledMember(measure, Fraction(1), 0, 1, unit, self._rounding(measure, unit), share)
-        rounding_error = self._rounding(measure, self.unit_value)
-        return ScaledMember(measure, self.step, self.low, self.high, self.unit_value, rounding_error, share)
+            return ScaledMember(
+                measure, Fraction(1), 0, 1, unit, self._total_rounding_error(measure, unit), share_index
+            )
+        rounding_error = self._total_rounding_error(measure, self.unit_value)
+        return ScaledMember(measure, self.step, self.low, self.high, self.unit_value, rounding_error, share_index)
 
-    def _rounding(self, measure: Measure, unit: Fraction) -> Fraction:
+    def _total_rounding_error(self, measure: Measure, unit: Fraction) -> Fraction:
         total_rounding = unit / 2 if self.bits < 0 else Fraction(0)
         return (
             total_rounding
@@ -227,22 +229,22 @@ class BoundedPlan:
         return self.bounding_node.strategy
 
     @property
-    def every_row(self) -> bool:
+    def every_row_is_unit(self) -> bool:
         """Whether the rows of the private table are the units."""
         return any(isinstance(node, Scan) and node.every_row for node in relations(self.plan.source))
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> ContributionLimits:
         return self.bounding_node.limits
 
 
-def bounding_strategies(plan: Aggregate, limits: Limits, groups: int) -> tuple[BoundedPlan, ...]:
+def candidate_bounded_plans(plan: Aggregate, limits: ContributionLimits, groups: int) -> tuple[BoundedPlan, ...]:
     """List the sound bounding strategies for a plan, cheapest first; if the plan itself bounds the rows of a unit, only
     WHOLE.
     """
-    proven_rows = rows_without_bounding(plan.source)
+    proven_rows = proven_rows_per_unit(plan.source)
     counts_units = any(measure.once_per_unit for measure in plan.measures)
-    limits = limits if proven_rows is None else Limits(proven_rows, proven_rows, proven_rows)
+    limits = limits if proven_rows is None else ContributionLimits(proven_rows, proven_rows, proven_rows)
     if proven_rows is not None and (proven_rows == 1 or not counts_units):
         return (_bound_plan(plan, Strategy.WHOLE, limits, groups),)
     clips = [Strategy.CLIP_L1, Strategy.CLIP_L2]
@@ -253,37 +255,37 @@ def bounding_strategies(plan: Aggregate, limits: Limits, groups: int) -> tuple[B
     return tuple(_bound_plan(plan, strategy, limits, groups) for strategy in strategies)
 
 
-def rows_without_bounding(relation: Relation) -> int | None:
+def proven_rows_per_unit(relation: Relation) -> int | None:
     """Return the most rows of one unit if they need no bounding: one, one with its matches in public tables or one for
     each item of its lists, or the sum over the members of a union; else None.
     """
-    if relation.max_rows == 1:
+    if relation.max_rows_per_unit == 1:
         return 1
     if isinstance(relation, (Filter, Window, SemiJoin, AnySemiJoin)):
-        return rows_without_bounding(relation.input)
+        return proven_rows_per_unit(relation.input)
     if isinstance(relation, PublicJoin):
-        input_rows = rows_without_bounding(relation.input)
+        input_rows = proven_rows_per_unit(relation.input)
         return None if input_rows is None else input_rows * relation.multiplicity
     if isinstance(relation, Unnest):
-        input_rows = rows_without_bounding(relation.input)
+        input_rows = proven_rows_per_unit(relation.input)
         return None if input_rows is None else input_rows * relation.most
     if isinstance(relation, Union):
-        member_rows = [rows for rows in map(rows_without_bounding, relation.inputs) if rows is not None]
+        member_rows = [rows for rows in map(proven_rows_per_unit, relation.inputs) if rows is not None]
         return sum(member_rows) if len(member_rows) == len(relation.inputs) else None
     return None
 
 
-def discovery_bounding(plan: Aggregate, limits: Limits) -> BoundedPlan:
+def bound_for_discovery(plan: Aggregate, limits: ContributionLimits) -> BoundedPlan:
     """Bound the rows of a plan whose groups are discovered in the data: the rows of a unit are sampled, so that it is
     in at most g groups and no more of them can show that it is there. One more measure counts the units of a key.
 
     A vector over unknown groups has no length; what two units together can move is at most 2g of its parts.
     """
-    proven_rows = rows_without_bounding(plan.source)
+    proven_rows = proven_rows_per_unit(plan.source)
     needs_no_sampling = proven_rows is not None and (
         proven_rows == 1 or not any(measure.once_per_unit for measure in plan.measures)
     )
-    effective_limits = limits if proven_rows is None else Limits(proven_rows, proven_rows, proven_rows)
+    effective_limits = limits if proven_rows is None else ContributionLimits(proven_rows, proven_rows, proven_rows)
     strategy, holders = (Strategy.WHOLE, Count()) if needs_no_sampling else (Strategy.SAMPLE, DistinctUnits())
     counted_plan = replace(plan, measures=(*plan.measures, holders))
     return replace(
@@ -291,34 +293,41 @@ def discovery_bounding(plan: Aggregate, limits: Limits) -> BoundedPlan:
     )
 
 
-def whole_bounding(plan: Aggregate, limits: Limits, groups: int, max_steps: int | None = None) -> BoundedPlan:
+def bound_by_whole_rows(
+    plan: Aggregate, limits: ContributionLimits, groups: int, max_steps: int | None = None
+) -> BoundedPlan:
     """Bound the rows by sampling whole rows, as ranks need: a row counts in full or not at all. Values have at most
     ``max_steps`` steps: each row's value is rounded to them, so a unit moves no more ranks than it has rows.
     """
-    proven_rows = rows_without_bounding(plan.source)
+    proven_rows = proven_rows_per_unit(plan.source)
     if proven_rows is not None:
-        limits = Limits(proven_rows, proven_rows, proven_rows)
+        limits = ContributionLimits(proven_rows, proven_rows, proven_rows)
         return _bound_plan(plan, Strategy.WHOLE, limits, groups, max_steps=max_steps)
     return _bound_plan(plan, Strategy.SAMPLE, limits, groups, max_steps=max_steps)
 
 
-def distinct_value_bounding(bounded: BoundedPlan, max_values: int) -> BoundedPlan:
+def bound_distinct_values(bounded: BoundedPlan, max_values: int) -> BoundedPlan:
     """Bound a count of distinct values by matching: at most so many values of one unit, in all groups together."""
     (scaled,) = bounded.measures
     assert bounded.sample is None
     assert not bounded.discovers_groups
-    plan, limits = replace(bounded.plan, source=bounded.bounding_node.input), Limits(max_values, max_values, max_values)
+    plan, limits = (
+        replace(bounded.plan, source=bounded.bounding_node.input),
+        ContributionLimits(max_values, max_values, max_values),
+    )
     matched = _bound_plan(plan, Strategy.MATCH, limits, scaled.add_remove_sensitivity.groups)
     return for_neighbours(matched, scaled.sensitivity.neighbours)
 
 
-def weighted_bounding(plan: Aggregate, limits: Limits, groups: int, bits: int = _FRACTION_BITS) -> BoundedPlan:
+def bound_by_unit_weights(
+    plan: Aggregate, limits: ContributionLimits, groups: int, bits: int = _FRACTION_BITS
+) -> BoundedPlan:
     """Bound the rows so that all rows of a unit have the same weight, 1 or a multiple of 2^-bits. Totals of fine groups
     then add up to those of coarse ones, and a unit is limited in all of them at once.
     """
-    proven_rows = rows_without_bounding(plan.source)
+    proven_rows = proven_rows_per_unit(plan.source)
     if proven_rows is not None:
-        return _bound_plan(plan, Strategy.WHOLE, Limits(proven_rows, proven_rows, proven_rows), groups)
+        return _bound_plan(plan, Strategy.WHOLE, ContributionLimits(proven_rows, proven_rows, proven_rows), groups)
     return _bound_plan(plan, Strategy.REWEIGHT, limits, groups, bits)
 
 
@@ -326,11 +335,13 @@ def for_neighbours(bounded: BoundedPlan, neighbours: Neighbours) -> BoundedPlan:
     """Return the plan with the sensitivities for these neighbours."""
     return replace(
         bounded,
-        measures=tuple(replace(scaled, sensitivity=_for_neighbours(scaled, neighbours)) for scaled in bounded.measures),
+        measures=tuple(
+            replace(scaled, sensitivity=_sensitivity_for_neighbours(scaled, neighbours)) for scaled in bounded.measures
+        ),
     )
 
 
-def _for_neighbours(scaled: ScaledMeasure, neighbours: Neighbours) -> Sensitivity:
+def _sensitivity_for_neighbours(scaled: ScaledMeasure, neighbours: Neighbours) -> Sensitivity:
     """Return the sensitivity for these neighbours. Replacing a unit changes what two units contribute, in a vector of
     the same coordinates; see the module's text.
     """
@@ -356,7 +367,7 @@ def _step_width(low: int, high: int) -> int:
 def _bound_plan(
     plan: Aggregate,
     strategy: Strategy,
-    limits: Limits,
+    limits: ContributionLimits,
     groups: int,
     bits: int = _FRACTION_BITS,
     *,
@@ -372,25 +383,32 @@ def _bound_plan(
 
 
 def _scale_measure(
-    measure: Measure, strategy: Strategy, limits: Limits, groups: int, max_bits: int, max_steps: int | None = None
+    measure: Measure,
+    strategy: Strategy,
+    limits: ContributionLimits,
+    groups: int,
+    max_bits: int,
+    max_steps: int | None = None,
 ) -> ScaledMeasure:
     measure_limits = limits.for_measure(measure)
     max_weight = measure_limits.rows if strategy is Strategy.REWEIGHT else measure_limits.total
-    coordinates = groups * measure.noises
-    step = measure.step(max_weight << _spare_bits(strategy, coordinates))
-    low, high = measure.step_range(step)
+    coordinates = groups * measure.noise_count
+    step = measure.rounding_step(max_weight << _spare_bits(strategy, coordinates))
+    low, high = measure.row_range_in_steps(step)
     while max_steps is not None and high - low >= max_steps:
         step *= 2
-        low, high = measure.step_range(step)
-    size = measure.size(low, high)
-    bits = _resolution_bits(size * max_weight, max_bits if strategy.fractional else 0, rounds=measure.value is not None)
-    sensitivity = _sensitivity(strategy, size << max(bits, 0), measure_limits, coordinates)
+        low, high = measure.row_range_in_steps(step)
+    size = measure.max_row_contribution(low, high)
+    bits = _resolution_bits(
+        size * max_weight, max_bits if strategy.is_fractional else 0, rounds=measure.value is not None
+    )
+    sensitivity = _add_remove_sensitivity(strategy, size << max(bits, 0), measure_limits, coordinates)
     if bits < 0:
         scales_rows = strategy is not Strategy.WHOLE and strategy is not Strategy.SAMPLE
-        sensitivity = _rounded(
+        sensitivity = _rounded_to_units(
             sensitivity,
             1 << -bits,
-            coordinates if scales_rows else min(coordinates, measure_limits.total * measure.noises),
+            coordinates if scales_rows else min(coordinates, measure_limits.total * measure.noise_count),
         )
     return ScaledMeasure(measure, step, low, high, bits, sensitivity, sensitivity)
 
@@ -400,7 +418,7 @@ def _spare_bits(strategy: Strategy, coordinates: int) -> int:
     return 4 + (coordinates.bit_length() + 1) // 2 if strategy is Strategy.CLIP_L2 else 0
 
 
-def _rounded(sensitivity: Sensitivity, unit: int, touched: int) -> Sensitivity:
+def _rounded_to_units(sensitivity: Sensitivity, unit: int, touched: int) -> Sensitivity:
     """Return the sensitivity of totals rounded to units, ``touched`` of which a unit changes; see the module's text."""
     length = math.isqrt(math.ceil(sensitivity.squares)) + 1 + unit * (math.isqrt(touched) + 1)
     return Sensitivity(
@@ -412,7 +430,7 @@ def _rounded(sensitivity: Sensitivity, unit: int, touched: int) -> Sensitivity:
     )
 
 
-def _sensitivity(strategy: Strategy, size: int, limits: Limits, coordinates: int) -> Sensitivity:
+def _add_remove_sensitivity(strategy: Strategy, size: int, limits: ContributionLimits, coordinates: int) -> Sensitivity:
     """Return the add-remove sensitivity of a strategy; see the module's text."""
     rows, per_group, total = limits.rows, limits.rows_per_group, limits.total
     if strategy is Strategy.REWEIGHT:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 
 from sfumato.errors import Unsupported
-from sfumato.plan.limits import ONE_ROW, Limits
+from sfumato.plan.limits import ONE_ROW, ContributionLimits
 from sfumato.plan.values.expressions import Expression
 from sfumato.policy import Domain, ListColumn, Policy, Table, Value, Via
 from sfumato.policy.codings import Coding
@@ -33,7 +33,7 @@ class CatalogTable:
     id: str | None = None
     """The column that names the unit; with ``via``, that of the table at the end of the path. None when every row is a
     unit, for a public table, and where the table has another column of that name."""
-    limits: Limits = ONE_ROW
+    limits: ContributionLimits = ONE_ROW
     """The default limits of one unit."""
     via: str | None = None
     """For a table whose units are named by another table: the path to it, in words."""
@@ -52,7 +52,7 @@ class CatalogTable:
         return not self.public and self.id is None and self.via is None
 
 
-def describe_table(policy: Policy, name: str, columns: Mapping[str, Domain]) -> CatalogTable:
+def catalog_table(policy: Policy, name: str, columns: Mapping[str, Domain]) -> CatalogTable:
     """Describe a table of a policy as analysts see it, with the columns that queries may read."""
     table, period_column = policy.tables[name], policy.period_column(name)
     period = None if period_column is None else Period(period_column, str(policy.unit.period))
@@ -61,7 +61,7 @@ def describe_table(policy: Policy, name: str, columns: Mapping[str, Domain]) -> 
     is_shadowed = via is not None and str(unit_id).lower() in map(str.lower, columns)
     unit_id = None if is_shadowed else unit_id
     further = (table.lists, table.codings, table.possible_rows)
-    return CatalogTable(name, columns, table.public, unit_id, Limits.of(table), via, period, *further)
+    return CatalogTable(name, columns, table.public, unit_id, ContributionLimits.of(table), via, period, *further)
 
 
 def _unit_id_column(table: Table, policy: Policy) -> str:

@@ -25,9 +25,9 @@ from sfumato.plan.aggregates.unit_measures import (
     UnitSum,
     WindowFunction,
 )
-from sfumato.plan.bounding import rows_without_bounding
+from sfumato.plan.bounding import proven_rows_per_unit
 from sfumato.plan.descriptions import count_with_noun
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.nodes import (
     Aggregate,
     CombinedRows,
@@ -73,7 +73,7 @@ NOT_COVERED = "± does not include this"
 """How the line of every column with a ± ends."""
 
 
-class Ends(Flag):
+class ClampedEnds(Flag):
     """The ends of a range beyond which a value is moved to the end itself."""
 
     NONE = 0
@@ -86,7 +86,7 @@ class Ends(Flag):
 class RowLimits:
     """What one unit may contribute, in the words of the policy."""
 
-    limits: Limits
+    limits: ContributionLimits
     unit: str
     """What one unit is called, such as "patient"."""
     groups: int | None = None
@@ -105,7 +105,7 @@ class RowLimits:
     """Whether distinct values are matched to units, a few to each."""
 
     @classmethod
-    def of(cls, limits: Limits, policy: Policy, groups: int | None, strategies: str) -> RowLimits:
+    def of(cls, limits: ContributionLimits, policy: Policy, groups: int | None, strategies: str) -> RowLimits:
         """Return the limits of an answer that was bought under these strategies, that of its totals first."""
         unit, reweights = policy.unit, strategies.partition("; ")[0] == Strategy.REWEIGHT.value
         matches = Strategy.MATCH.value in strategies.split("; ")
@@ -143,30 +143,36 @@ def _id_that_may_be_missing(policy: Policy, table: str) -> str:
     return "an owner" if is_path and _id_that_may_be_missing(policy, declared.id.via) else ""
 
 
-def number_caveats(query: Query, row_limits: RowLimits) -> dict[str, str]:
+def caveat_by_column(query: Query, row_limits: RowLimits) -> dict[str, str]:
     """Return one line for each column of an answer that limits, bounds or undeclared values can move."""
-    return _caveat_lines(_results_behind(query), list(_phrases_by_result(query, row_limits)))
+    return _caveat_line_by_column(_result_indices_by_output(query), list(_phrases_by_result(query, row_limits)))
 
 
-def published_caveats(query: Query, limits: str) -> dict[str, str]:
+def published_caveat_by_column(query: Query, limits: str) -> dict[str, str]:
     """Return the lines of an answer from a published object, which knows the limits on a unit's rows in words alone;
     these are empty where all rows count.
     """
     limited = (f"rows beyond the limits do not count in full ({limits})",) if limits else ()
     phrases = _phrases_by_result(query, RowLimits(query.plan.limits, "unit"))
-    return _caveat_lines(_results_behind(query), [(own, (*common, *limited)) for own, common in phrases])
+    return _caveat_line_by_column(
+        _result_indices_by_output(query), [(own, (*common, *limited)) for own, common in phrases]
+    )
 
 
-def combined_caveats(combined: CombinedRows, row_limits: Sequence[RowLimits]) -> dict[str, str]:
+def combined_caveat_by_column(combined: CombinedRows, row_limits: Sequence[RowLimits]) -> dict[str, str]:
     """Return the lines of an answer that combines several queries: a column has those of all that it reads."""
     by_result: list[_ResultPhrases] = []
     sources: list[list[list[int]]] = []
     for query, limits in zip(combined.queries, row_limits, strict=True):
         first = len(by_result)
-        sources.append([[first + result for result in results] for results in _results_behind(query).values()])
+        sources.append(
+            [[first + result for result in results] for results in _result_indices_by_output(query).values()]
+        )
         by_result += _phrases_by_result(query, limits)
     names = [output.name for output in combined.rows.select.finish.outputs]
-    return _caveat_lines(dict(zip(names, _results_by_column(combined.rows, sources), strict=True)), by_result)
+    return _caveat_line_by_column(
+        dict(zip(names, _combined_result_indices(combined.rows, sources), strict=True)), by_result
+    )
 
 
 _ResultPhrases = tuple[tuple[str, ...], tuple[str, ...]]
@@ -186,14 +192,19 @@ def contains_warning(lines: Iterable[str], warning: str) -> bool:
 
 def _phrases_by_result(query: Query, row_limits: RowLimits) -> Iterator[_ResultPhrases]:
     plan = query.plan
-    common = (*_tree_limit_phrases(plan, row_limits), *_shared_phrases(query, row_limits))
+    common = (*_tree_limit_phrases(plan, row_limits), *_phrases_for_all_results(query, row_limits))
     for measure in plan.measures:
-        yield (*_unit_limit_phrases(plan, measure, row_limits), *_value_phrases(plan, measure, row_limits)), common
+        yield (
+            (*_unit_limit_phrases(plan, measure, row_limits), *_own_operand_phrases(plan, measure, row_limits)),
+            common,
+        )
 
 
-def _caveat_lines(results_behind: Mapping[str, list[int]], by_result: Sequence[_ResultPhrases]) -> dict[str, str]:
+def _caveat_line_by_column(
+    result_indices_by_output: Mapping[str, list[int]], by_result: Sequence[_ResultPhrases]
+) -> dict[str, str]:
     lines = {}
-    for name, indices in results_behind.items():
+    for name, indices in result_indices_by_output.items():
         of_results = (phrase for index in indices for phrase in by_result[index][0])
         of_queries = (phrase for index in indices for phrase in by_result[index][1])
         phrases = dict.fromkeys((*of_results, *of_queries))
@@ -202,35 +213,37 @@ def _caveat_lines(results_behind: Mapping[str, list[int]], by_result: Sequence[_
     return lines
 
 
-def _results_by_column(relation: NoisyRelation, sources: Sequence[list[list[int]]]) -> list[list[int]]:
+def _combined_result_indices(relation: NoisyRelation, sources: Sequence[list[list[int]]]) -> list[list[int]]:
     """Return the results that each column of combined rows is computed from, numbered over all queries."""
     match relation:
         case NoisySource(index):
             return sources[index]
         case NoisySelect(below, select):
-            inner = dict(enumerate(_results_by_column(below, sources)))
-            return list(_outer_results(select, inner).values())
+            inner = dict(enumerate(_combined_result_indices(below, sources)))
+            return list(_outer_result_indices(select, inner).values())
         case NoisyJoin(left, right):
-            return [*_results_by_column(left, sources), *_results_by_column(right, sources)]
+            return [*_combined_result_indices(left, sources), *_combined_result_indices(right, sources)]
         case NoisyUnion(members):
-            united = zip(*(_results_by_column(member, sources) for member in members), strict=True)
+            united = zip(*(_combined_result_indices(member, sources) for member in members), strict=True)
             return [sorted({result for results in column for result in results}) for column in united]
         case WithScalars(below, scalars):
-            added = (_results_by_column(scalar, sources)[0] for scalar in scalars)
-            return [*_results_by_column(below, sources), *added]
+            added = (_combined_result_indices(scalar, sources)[0] for scalar in scalars)
+            return [*_combined_result_indices(below, sources), *added]
 
 
-def _results_behind(query: Query) -> dict[str, list[int]]:
+def _result_indices_by_output(query: Query) -> dict[str, list[int]]:
     """Return the results that each column of the answer is computed from, by their indices."""
-    behind = _finish_results(query.finish, {})
+    behind = _output_result_indices(query.finish, {})
     below = query.finish
     for outer in query.outer:
-        behind = _outer_results(outer, {index: behind[output.name] for index, output in enumerate(below.outputs)})
+        behind = _outer_result_indices(
+            outer, {index: behind[output.name] for index, output in enumerate(below.outputs)}
+        )
         below = outer.finish
     return behind
 
 
-def _outer_results(outer: OuterSelect, inner: dict[int, list[int]]) -> dict[str, list[int]]:
+def _outer_result_indices(outer: OuterSelect, inner: dict[int, list[int]]) -> dict[str, list[int]]:
     """Return the results behind each column of a SELECT over rows whose columns are computed from these."""
     totals = {
         index: sorted(
@@ -238,20 +251,20 @@ def _outer_results(outer: OuterSelect, inner: dict[int, list[int]]) -> dict[str,
                 result
                 for part in (total.argument, total.where)
                 if part is not None
-                for result in _results_in(part, inner, {})
+                for result in _result_indices_in(part, inner, {})
             }
-            or _all_results(inner)
+            or _all_result_indices(inner)
         )
         for index, total in enumerate(outer.totals)
     }
-    return _finish_results(outer.finish, inner, totals if outer.grouped else None)
+    return _output_result_indices(outer.finish, inner, totals if outer.grouped else None)
 
 
-def _all_results(by_column: dict[int, list[int]]) -> set[int]:
+def _all_result_indices(by_column: dict[int, list[int]]) -> set[int]:
     return {result for results in by_column.values() for result in results}
 
 
-def _finish_results(
+def _output_result_indices(
     finish: Finish, inner: dict[int, list[int]], totals: dict[int, list[int]] | None = None
 ) -> dict[str, list[int]]:
     windows = {
@@ -260,15 +273,17 @@ def _finish_results(
                 result
                 for part in (window.argument, *window.partition, *(term.expression for term in window.order))
                 if part is not None
-                for result in _results_in(part, inner, {}, totals)
+                for result in _result_indices_in(part, inner, {}, totals)
             }
         )
         for index, window in enumerate(finish.windows)
     }
-    return {output.name: sorted(_results_in(output.expression, inner, windows, totals)) for output in finish.outputs}
+    return {
+        output.name: sorted(_result_indices_in(output.expression, inner, windows, totals)) for output in finish.outputs
+    }
 
 
-def _results_in(
+def _result_indices_in(
     expression: Expression,
     inner: dict[int, list[int]],
     windows: dict[int, list[int]],
@@ -288,8 +303,8 @@ def _results_in(
 def _unit_limit_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimits) -> Iterator[str]:
     """Name the limits on what one unit adds to a measure; none where all its rows count."""
     limits, unit = row_limits.limits, row_limits.unit
-    if rows_without_bounding(plan.source) is not None and (
-        rows_without_bounding(plan.source) == 1 or not measure.once_per_unit
+    if proven_rows_per_unit(plan.source) is not None and (
+        proven_rows_per_unit(plan.source) == 1 or not measure.once_per_unit
     ):
         return
     max_groups = row_limits.max_groups if plan.keys else None
@@ -300,7 +315,7 @@ def _unit_limit_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: 
     if row_limits.matches and measure.reads is ReadingKind.DIFFERENT:
         yield f"one {unit} counts for only a few values, by the limits: values that few units have may not count"
         return
-    if not limits_rows(plan, limits):
+    if not can_limits_drop_rows(plan, limits):
         return
     rows = limits.rows if plan.keys else min(limits.rows, limits.rows_per_group)
     if rows == 1:
@@ -339,11 +354,11 @@ def can_bounds_change_rows(plan: Aggregate, measure: AggregateRequest) -> bool:
     return bool(_clipping_columns(plan, (*_row_deciding_expressions(plan), *plan.keys, *where)))
 
 
-def limits_rows(plan: Aggregate, limits: Limits) -> bool:
+def can_limits_drop_rows(plan: Aggregate, limits: ContributionLimits) -> bool:
     """Return whether a unit may have rows that do not count: the plan does not prove that it has few."""
-    proven_rows = plan.source.max_rows
+    proven_rows = plan.source.max_rows_per_unit
     is_proven = proven_rows is not None and proven_rows <= min(limits.total, limits.rows_per_group, limits.groups)
-    return rows_without_bounding(plan.source) is None and not is_proven
+    return proven_rows_per_unit(plan.source) is None and not is_proven
 
 
 def _tree_limit_phrases(plan: Aggregate, row_limits: RowLimits) -> Iterator[str]:
@@ -361,7 +376,7 @@ def _tree_limit_phrases(plan: Aggregate, row_limits: RowLimits) -> Iterator[str]
             yield f"items of {node.items.name} beyond the first {node.most:,} do not count"
 
 
-def _value_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimits) -> Iterator[str]:
+def _own_operand_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimits) -> Iterator[str]:
     """Name the bounds and undeclared values that a measure's own value and condition are moved by."""
     operands = [operand for operand in (measure.value, measure.where) if operand is not None]
     yield from _bound_phrases(plan, operands, row_limits)
@@ -378,7 +393,7 @@ def _value_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLi
         yield from map(_as_phrase, undeclared.warn_of_uncounted([measure.value]))
 
 
-def _shared_phrases(query: Query, row_limits: RowLimits) -> Iterator[str]:
+def _phrases_for_all_results(query: Query, row_limits: RowLimits) -> Iterator[str]:
     """Name what moves every number: conditions, joins and keys on columns that are bounded or have declared values."""
     plan = query.plan
     tree = _row_deciding_expressions(plan)
@@ -435,12 +450,12 @@ def _as_phrase(sentence: str) -> str:
     return sentence[0].lower() + sentence[1:].removesuffix(".")
 
 
-def clipping_columns(plan: Aggregate) -> dict[Field, tuple[Domain, Ends]]:
+def clipping_columns(plan: Aggregate) -> dict[Field, tuple[Domain, ClampedEnds]]:
     """Return the private columns whose bounds can move some number of a question, and beyond which ends."""
     return _clipping_columns(plan, (*plan.expressions, *_row_deciding_expressions(plan)))
 
 
-def _clipping_columns(plan: Aggregate, operands: Sequence[Expression]) -> dict[Field, tuple[Domain, Ends]]:
+def _clipping_columns(plan: Aggregate, operands: Sequence[Expression]) -> dict[Field, tuple[Domain, ClampedEnds]]:
     """Return the private columns whose bounds can move one of these expressions, and beyond which ends.
 
     A column that is computed in the tree is moved by what its definition reads. Results over a unit's rows are also
@@ -448,10 +463,10 @@ def _clipping_columns(plan: Aggregate, operands: Sequence[Expression]) -> dict[F
     """
     public = {node.source for node in relations(plan.source) if isinstance(node, PublicJoin)}
     derived = _derived_columns(plan)
-    moving: dict[Field, tuple[Domain, Ends]] = {}
+    moving: dict[Field, tuple[Domain, ClampedEnds]] = {}
     pending, visited = list(reversed(operands)), set()
     while pending:
-        for field, domain, ends in _bounded_columns(pending.pop()):
+        for field, domain, ends in _columns_with_sensitive_ends(pending.pop()):
             definition = derived.get(field)
             if definition is not None:
                 if field not in visited and (ends or not definition.keeps_values):
@@ -459,7 +474,7 @@ def _clipping_columns(plan: Aggregate, operands: Sequence[Expression]) -> dict[F
                     pending.extend(definition.operands)
                 ends &= definition.capped
             if ends and field.source not in public:
-                moving[field] = domain, ends | moving.get(field, (domain, Ends.NONE))[1]
+                moving[field] = domain, ends | moving.get(field, (domain, ClampedEnds.NONE))[1]
     return moving
 
 
@@ -470,7 +485,7 @@ class _DerivedColumn:
     operands: tuple[Expression, ...]
     keeps_values: bool = False
     """Whether it is one of its operand's values, so that it is moved only where that is."""
-    capped: Ends = Ends.NONE
+    capped: ClampedEnds = ClampedEnds.NONE
     """The ends of its range that the limit on a unit's rows implies."""
 
 
@@ -479,9 +494,11 @@ def _derived_columns(plan: Aggregate) -> dict[Field, _DerivedColumn]:
     for node in relations(plan.source):
         if isinstance(node, PerUnit):
             derived |= {Field(node.source, "", name): _DerivedColumn((key,), True) for name, key in node.keys}
-            derived |= {Field(node.source, "", name): _derived_result(result) for name, result in node.results}
+            derived |= {Field(node.source, "", name): _derivation_of_result(result) for name, result in node.results}
         elif isinstance(node, Window):
-            derived |= {Field(node.source, "", name): _derived_result(function) for name, function in node.functions}
+            derived |= {
+                Field(node.source, "", name): _derivation_of_result(function) for name, function in node.functions
+            }
         elif isinstance(node, Union):
             for index, field in enumerate(node.columns):
                 members = tuple(member_expressions[index] for _, member_expressions in node.members)
@@ -489,21 +506,23 @@ def _derived_columns(plan: Aggregate) -> dict[Field, _DerivedColumn]:
     return derived
 
 
-def _derived_result(result: UnitMeasure | WindowFunction) -> _DerivedColumn:
+def _derivation_of_result(result: UnitMeasure | WindowFunction) -> _DerivedColumn:
     measure = result.measure if isinstance(result, RunningAggregate) else result
     if isinstance(measure, UnitRowCount) and measure is not result and measure.cap >= MAX_ROWS:
         return _DerivedColumn(result.expressions)  # of equal rows, by which a mode is found: only their order matters
     if isinstance(measure, (UnitRowCount, UnitDistinct, RowPosition)):
-        return _DerivedColumn(result.expressions, capped=Ends.HIGH)
+        return _DerivedColumn(result.expressions, capped=ClampedEnds.HIGH)
     keeps_values = isinstance(measure, (UnitLeast, UnitGreatest)) and measure.where is None
-    return _DerivedColumn(result.expressions, keeps_values, Ends.BOTH if isinstance(measure, UnitSum) else Ends.NONE)
+    return _DerivedColumn(
+        result.expressions, keeps_values, ClampedEnds.BOTH if isinstance(measure, UnitSum) else ClampedEnds.NONE
+    )
 
 
 def _bound_phrases(plan: Aggregate, operands: Sequence[Expression], row_limits: RowLimits) -> Iterator[str]:
     for field, (domain, ends) in _clipping_columns(plan, operands).items():
         if (field.table, field.name) in row_limits.account_columns:
             period = row_limits.account_period
-            yield f"{describe_bound(str(field), domain, ends)} does not count, unless in the {period} of a bound"
+            yield f"{beyond_bound_phrase(str(field), domain, ends)} does not count, unless in the {period} of a bound"
             continue
         yield _bound_phrase(str(field) if field.table else _derived_name(plan, field), domain, ends)
 
@@ -532,46 +551,46 @@ def _derived_name(plan: Aggregate, field: Field) -> str:
     return field.name
 
 
-def _bounded_columns(expression: Expression) -> Iterator[tuple[Field, Domain, Ends]]:
+def _columns_with_sensitive_ends(expression: Expression) -> Iterator[tuple[Field, Domain, ClampedEnds]]:
     """Yield the columns of an expression with the ends of their bounds beyond which a cell could change its value."""
     if isinstance(expression, Column) and isinstance(expression.reference, Field):
-        ends = Ends.NONE if expression.domain.bounds is None else Ends.BOTH
+        ends = ClampedEnds.NONE if expression.domain.bounds is None else ClampedEnds.BOTH
         yield expression.reference, expression.domain, ends
     if not isinstance(expression, Call):
         return
     unmoved = _insensitive_ends(expression)
     for argument in expression.arguments:
-        for field, domain, ends in _bounded_columns(argument):
-            yield field, domain, ends & ~unmoved if _is_clamped_column(argument) else ends
+        for field, domain, ends in _columns_with_sensitive_ends(argument):
+            yield field, domain, ends & ~unmoved if _is_column_or_clamped_column(argument) else ends
 
 
-def _is_clamped_column(expression: Expression) -> bool:
+def _is_column_or_clamped_column(expression: Expression) -> bool:
     """Return whether it is a column, or the LEAST or GREATEST of one: it never falls where the column rises."""
     if isinstance(expression, Call) and expression.function in ("LEAST", "GREATEST", "CAST"):
         operands = [argument for argument in expression.arguments if not isinstance(argument, Literal)]
-        return len(operands) == 1 and _is_clamped_column(operands[0])
+        return len(operands) == 1 and _is_column_or_clamped_column(operands[0])
     return isinstance(expression, Column)
 
 
-def _insensitive_ends(call: Call) -> Ends:
+def _insensitive_ends(call: Call) -> ClampedEnds:
     """Return the ends of a column's bounds beyond which a call of it and literals has the value that it has there."""
-    column = next((argument for argument in call.arguments if _is_clamped_column(argument)), None)
+    column = next((argument for argument in call.arguments if _is_column_or_clamped_column(argument)), None)
     if column is None or column.domain.bounds is None:
-        return Ends.NONE
+        return ClampedEnds.NONE
     low, high = column.domain.bounds
     others = [argument.value for argument in call.arguments if isinstance(argument, Literal)]
     if call.function == "IS NULL":
-        return Ends.BOTH
+        return ClampedEnds.BOTH
     if len(others) != len(call.arguments) - 1 or not all(_is_comparable(value, low) for value in others):
-        return Ends.NONE
+        return ClampedEnds.NONE
     if call.function == "LEAST":
-        return Ends.HIGH if min(others) <= high else Ends.NONE  # type: ignore[type-var, operator]
+        return ClampedEnds.HIGH if min(others) <= high else ClampedEnds.NONE  # type: ignore[type-var, operator]
     if call.function == "GREATEST":
-        return Ends.LOW if max(others) >= low else Ends.NONE  # type: ignore[type-var, operator]
+        return ClampedEnds.LOW if max(others) >= low else ClampedEnds.NONE  # type: ignore[type-var, operator]
     return _insensitive_comparison_ends(call, low, high)
 
 
-def _insensitive_comparison_ends(call: Call, low: Value, high: Value) -> Ends:
+def _insensitive_comparison_ends(call: Call, low: Value, high: Value) -> ClampedEnds:
     """Return the ends beyond which a comparison holds exactly if it holds at the end.
 
     ``x >= t`` is the same for x beyond ``high`` if t ≤ high, and for x beyond ``low`` if t > low; ``x > t`` needs
@@ -579,7 +598,7 @@ def _insensitive_comparison_ends(call: Call, low: Value, high: Value) -> Ends:
     """
     comparison = as_comparison(call)
     if comparison is None:
-        return Ends.NONE
+        return ClampedEnds.NONE
     first, last = min(comparison.values), max(comparison.values)
     closed_high, open_low = last <= high, first > low
     if comparison.operator in (">=", "<"):
@@ -588,7 +607,7 @@ def _insensitive_comparison_ends(call: Call, low: Value, high: Value) -> Ends:
         is_high, is_low = last < high, first >= low
     else:
         is_high, is_low = last < high, open_low
-    return (Ends.HIGH if is_high else Ends.NONE) | (Ends.LOW if is_low else Ends.NONE)
+    return (ClampedEnds.HIGH if is_high else ClampedEnds.NONE) | (ClampedEnds.LOW if is_low else ClampedEnds.NONE)
 
 
 def _is_comparable(value: Value | None, end: Value) -> bool:
@@ -596,20 +615,20 @@ def _is_comparable(value: Value | None, end: Value) -> bool:
     return value is not None and (isinstance(value, (int, Fraction)) if is_number else type(value) is type(end))
 
 
-def _bound_phrase(name: str, domain: Domain, ends: Ends) -> str:
+def _bound_phrase(name: str, domain: Domain, ends: ClampedEnds) -> str:
     assert domain.bounds is not None
     low, high = map(_format_bound, domain.bounds)
-    replacement = f"{low} or {high}" if ends is Ends.BOTH else low if ends is Ends.LOW else high
-    return f"{describe_bound(name, domain, ends)} counts as {replacement}"
+    replacement = f"{low} or {high}" if ends is ClampedEnds.BOTH else low if ends is ClampedEnds.LOW else high
+    return f"{beyond_bound_phrase(name, domain, ends)} counts as {replacement}"
 
 
-def describe_bound(name: str, domain: Domain, ends: Ends) -> str:
+def beyond_bound_phrase(name: str, domain: Domain, ends: ClampedEnds) -> str:
     """Describe the values of a column that lie beyond these ends of its bounds."""
     assert domain.bounds is not None
     low, high = map(_format_bound, domain.bounds)
-    if ends is Ends.BOTH:
+    if ends is ClampedEnds.BOTH:
         return f"{name} beyond {describe_range(domain.bounds)}"
-    return f"{name} below {low}" if ends is Ends.LOW else f"{name} above {high}"
+    return f"{name} below {low}" if ends is ClampedEnds.LOW else f"{name} above {high}"
 
 
 def _format_bound(bound: Value) -> str:

@@ -18,12 +18,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from sfumato.plan.aggregates.measures import Mean, Measure, Sum, is_not_null
+from sfumato.plan.aggregates.measures import Mean, Measure, Sum, not_null_predicate
 from sfumato.plan.aggregates.unit_measures import UnitDistinct, UnitGreatest, UnitMeasure, UnitRowCount, UnitSum
-from sfumato.plan.bounding import rows_without_bounding
-from sfumato.plan.caveats import Ends, clipping_columns, describe_bound, limits_rows
+from sfumato.plan.bounding import proven_rows_per_unit
+from sfumato.plan.caveats import ClampedEnds, beyond_bound_phrase, can_limits_drop_rows, clipping_columns
 from sfumato.plan.descriptions import count_with_noun
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.nodes import (
     Aggregate,
     Filter,
@@ -51,14 +51,16 @@ class ClippingQuestion:
     name: str
     """The limit in words, such as "more than 10 rows"."""
     query: Query
-    limits: Limits
+    limits: ContributionLimits
     strategy: Strategy | None = None
     """The bounding of kept rows; None where the plan proves what a unit contributes."""
     column: Field | None = None
     """The column whose cells are counted; None where units are."""
 
 
-def clipped_counts(query: Query, limits: Limits, max_groups: int | None) -> tuple[ClippingQuestion, ...]:
+def clipping_questions(
+    query: Query, limits: ContributionLimits, max_groups: int | None
+) -> tuple[ClippingQuestion, ...]:
     """List what can be counted about the limits and bounds that move a question; empty where nothing can.
 
     ``max_groups`` is the most groups of one unit that count; None where no answer has more.
@@ -81,26 +83,28 @@ def clipped_counts(query: Query, limits: Limits, max_groups: int | None) -> tupl
 # Units beyond a limit
 
 
-def _row_limit_questions(plan: Aggregate, limits: Limits, max_groups: int | None) -> Iterator[ClippingQuestion]:
+def _row_limit_questions(
+    plan: Aggregate, limits: ContributionLimits, max_groups: int | None
+) -> Iterator[ClippingQuestion]:
     """Count the units with more rows or groups than count in the question."""
-    if not limits_rows(plan, limits) or all(measure.once_per_unit for measure in plan.measures):
+    if not can_limits_drop_rows(plan, limits) or all(measure.once_per_unit for measure in plan.measures):
         return
     if not plan.keys:
-        yield _units_with_many_rows(plan.source, min(limits.rows, limits.rows_per_group))
+        yield _units_over_row_limit_question(plan.source, min(limits.rows, limits.rows_per_group))
         return
-    by_group = _rows_per_group(_rows_in_groups(plan), plan.keys, limits.rows + 1)
-    rows_in_group = _column(by_group, "rows")
+    by_group = _row_counts_per_unit_and_group(_rows_in_groups(plan), plan.keys, limits.rows + 1)
+    rows_in_group = _column_of_per_unit(by_group, "rows")
     source = unused_source_number(by_group)
     results: list[tuple[str, UnitMeasure]] = [("rows", UnitSum(rows_in_group)), ("most", UnitGreatest(rows_in_group))]
     results.append(("groups", UnitRowCount(None, limits.groups + 1)))
     unit = PerUnit(by_group, source, (), tuple(results))
-    exceeded = [(_column(unit, "rows"), limits.rows, count_with_noun(limits.rows, "row"))]
+    exceeded = [(_column_of_per_unit(unit, "rows"), limits.rows, count_with_noun(limits.rows, "row"))]
     if max_groups is not None and max_groups < limits.rows:
-        exceeded.append((_column(unit, "groups"), max_groups, count_with_noun(max_groups, "group")))
+        exceeded.append((_column_of_per_unit(unit, "groups"), max_groups, count_with_noun(max_groups, "group")))
     if limits.rows_per_group < limits.rows:
         exceeded.append(
             (
-                _column(unit, "most"),
+                _column_of_per_unit(unit, "most"),
                 limits.rows_per_group,
                 f"{count_with_noun(limits.rows_per_group, 'row')} in one group",
             )
@@ -114,7 +118,7 @@ def _rows_in_groups(plan: Aggregate) -> Relation:
     """Return the rows that are in some group: the others are dropped before rows are limited."""
     relation: Relation = plan.source
     for key in (key for key in plan.keys if not key.domain.nullable):
-        relation = Filter(relation, is_not_null(key))
+        relation = Filter(relation, not_null_predicate(key))
     return relation
 
 
@@ -122,17 +126,17 @@ def _join_limit_questions(plan: Aggregate) -> Iterator[ClippingQuestion]:
     """Count the units with more rows than are joined, or than the results over their rows count."""
     for node in relations(plan.source):
         if isinstance(node, LimitRowsPerUnit):
-            yield _units_with_many_rows(node.input, node.rows, " before a join")
+            yield _units_over_row_limit_question(node.input, node.rows, " before a join")
         elif isinstance(node, PerUnit):
             for cap in sorted({cap for _, result in node.results if (cap := _row_cap(result)) is not None}):
                 if not node.keys or node.single:
-                    yield _units_with_many_rows(node.input, cap, " for a result over them")
+                    yield _units_over_row_limit_question(node.input, cap, " for a result over them")
                 else:
-                    by_group = _rows_per_group(node.input, [key for _, key in node.keys], cap + 1)
-                    most = UnitGreatest(_column(by_group, "rows"))
+                    by_group = _row_counts_per_unit_and_group(node.input, [key for _, key in node.keys], cap + 1)
+                    most = UnitGreatest(_column_of_per_unit(by_group, "rows"))
                     unit = PerUnit(by_group, unused_source_number(by_group), (), (("most", most),))
                     name = f"more than {count_with_noun(cap, 'row')} in one group, for a result over them"
-                    yield _units_beyond_question(unit, _any_exceeds([(_column(unit, "most"), cap)]), name)
+                    yield _units_beyond_question(unit, _any_exceeds([(_column_of_per_unit(unit, "most"), cap)]), name)
 
 
 def _row_cap(result: UnitMeasure) -> int | None:
@@ -140,24 +144,24 @@ def _row_cap(result: UnitMeasure) -> int | None:
     return result.cap if isinstance(result, (UnitRowCount, UnitSum, UnitDistinct)) else None
 
 
-def _units_with_many_rows(relation: Relation, limit: int, where: str = "") -> ClippingQuestion:
+def _units_over_row_limit_question(relation: Relation, limit: int, where: str = "") -> ClippingQuestion:
     unit = PerUnit(relation, unused_source_number(relation), (), (("rows", UnitRowCount(None, limit + 1)),))
     name = f"more than {count_with_noun(limit, 'row')}{where}"
-    return _units_beyond_question(unit, _any_exceeds([(_column(unit, "rows"), limit)]), name)
+    return _units_beyond_question(unit, _any_exceeds([(_column_of_per_unit(unit, "rows"), limit)]), name)
 
 
-def _rows_per_group(relation: Relation, keys: Sequence[Expression], cap: int) -> PerUnit:
+def _row_counts_per_unit_and_group(relation: Relation, keys: Sequence[Expression], cap: int) -> PerUnit:
     named_keys = tuple((f"key {index}", key) for index, key in enumerate(keys))
     return PerUnit(relation, unused_source_number(relation), named_keys, (("rows", UnitRowCount(None, cap)),))
 
 
-def _column(node: PerUnit, name: str) -> Column:
+def _column_of_per_unit(node: PerUnit, name: str) -> Column:
     field = Field(node.source, "", name)
     return Column(field, node.columns[field])
 
 
-def _any_exceeds(exceeded: Sequence[tuple[Column, int]]) -> Expression:
-    tests = [call(">", column, literal(Type.INTEGER, limit)) for column, limit in exceeded]
+def _any_exceeds(columns_and_limits: Sequence[tuple[Column, int]]) -> Expression:
+    tests = [call(">", column, literal(Type.INTEGER, limit)) for column, limit in columns_and_limits]
     return tests[0] if len(tests) == 1 else call("OR", *tests)
 
 
@@ -170,7 +174,7 @@ def _units_beyond_question(unit: PerUnit, is_beyond: Expression, name: str) -> C
 # Cells beyond a bound
 
 
-def _bound_questions(plan: Aggregate, limits: Limits) -> Iterator[ClippingQuestion]:
+def _bound_questions(plan: Aggregate, limits: ContributionLimits) -> Iterator[ClippingQuestion]:
     """Count the cells that a bound moves, of each column whose bounds can move the question."""
     scans = {field: scan for scan in relations(plan.source) if isinstance(scan, Scan) for field in scan.columns}
     for field, (domain, ends) in clipping_columns(plan).items():
@@ -183,33 +187,33 @@ def _bound_questions(plan: Aggregate, limits: Limits) -> Iterator[ClippingQuesti
 
 
 def _cells_beyond_question(
-    relation: Relation, field: Field, domain: Domain, ends: Ends, row_limit: int
+    relation: Relation, field: Field, domain: Domain, ends: ClampedEnds, row_limit: int
 ) -> ClippingQuestion:
     wide = Column(replace(field, name=WIDE_PREFIX + field.name), widen_bounds(domain))
     assert domain.bounds is not None
     (low, high), kind = domain.bounds, domain.type
-    tests = [call("<", wide, literal(kind, low))] if ends & Ends.LOW else []
-    tests += [call(">", wide, literal(kind, high))] if ends & Ends.HIGH else []
+    tests = [call("<", wide, literal(kind, low))] if ends & ClampedEnds.LOW else []
+    tests += [call(">", wide, literal(kind, high))] if ends & ClampedEnds.HIGH else []
     is_beyond = tests[0] if len(tests) == 1 else call("OR", *tests)
     one, zero = literal(Type.INTEGER, 1), literal(Type.INTEGER, 0)
     value = call("CASE", is_beyond, one, call("NOT", is_beyond), zero)  # a missing cell is neither
-    query = _share_query(_with_column(relation, wide), value, ("share", "clamped cells", "cells"))
-    strategy = None if rows_without_bounding(relation) is not None else Strategy.SAMPLE
-    name = describe_bound(str(field), domain, ends)
-    return ClippingQuestion(name, query, Limits(row_limit, 1, row_limit), strategy, field)
+    query = _share_query(_with_scan_column(relation, wide), value, ("share", "clamped cells", "cells"))
+    strategy = None if proven_rows_per_unit(relation) is not None else Strategy.SAMPLE
+    name = beyond_bound_phrase(str(field), domain, ends)
+    return ClippingQuestion(name, query, ContributionLimits(row_limit, 1, row_limit), strategy, field)
 
 
 def _share_query(relation: Relation, value: Expression, names: tuple[str, str, str]) -> Query:
     """Ask for the mean of a value of 0 or 1, its sum, and its number: two sums of one measure."""
     measures: tuple[Measure, ...] = (mean := Mean(value), Sum(value), mean.rows)
     outputs = tuple(
-        Output(name, Column(Result(index, measure.noises), measure.result))
+        Output(name, Column(Result(index, measure.noise_count), measure.result))
         for index, (name, measure) in enumerate(zip(names, measures, strict=True))
     )
     return Query(Aggregate(relation, (), measures), Finish(outputs))
 
 
-def _with_column(relation: Any, column: Column) -> Any:
+def _with_scan_column(relation: Any, column: Column) -> Any:
     """Return the relation with one more column of its scan."""
     assert isinstance(column.reference, Field)
     if isinstance(relation, Scan):
@@ -218,7 +222,7 @@ def _with_column(relation: Any, column: Column) -> Any:
             replace(relation, columns={**relation.columns, column.reference: column.domain}) if is_scanned else relation
         )
     if isinstance(relation, Union):
-        members = tuple((_with_column(member, column), expressions) for member, expressions in relation.members)
+        members = tuple((_with_scan_column(member, column), expressions) for member, expressions in relation.members)
         return replace(relation, members=members)
     inputs = {field.name for field in fields(relation)} & {"input", "left", "right", "other"}
-    return replace(relation, **{name: _with_column(getattr(relation, name), column) for name in inputs})
+    return replace(relation, **{name: _with_scan_column(getattr(relation, name), column) for name in inputs})

@@ -32,7 +32,7 @@ from sfumato.plan.nodes import (
     UnitJoin,
     Unnest,
     Window,
-    multiplicity,
+    max_rows_per_private_row,
     relations,
 )
 from sfumato.plan.values.expressions import Call, Expression, size, walk
@@ -52,7 +52,7 @@ _SORT = 100  # for every function of a unit's rows, which may order them
 
 def check_cost(plan: Aggregate) -> None:
     """Raise ``Unsupported`` for a query whose rows might cost too much."""
-    evaluated = list(expressions(plan))
+    evaluated = list(evaluated_expressions(plan))
     if sum(map(size, evaluated)) > MAX_PARTS:
         rule = f"a question can have at most {MAX_PARTS:,} parts once its subqueries are expanded"
         raise Unsupported("too-large", rule, fix="split the question into several")
@@ -62,12 +62,12 @@ def check_cost(plan: Aggregate) -> None:
         fix = "join on columns with fewer matching rows, or ask about one list at a time"
         raise Unsupported("join-multiplicity", rule, fix=fix)
     lookup_overhead = sum(map(_lookup_overhead, relations(plan.source)))
-    if (max_steps(evaluated) + lookup_overhead) * factor > MAX_STEPS:
-        steps = max_steps(evaluated) * factor
+    if (max_evaluation_steps(evaluated) + lookup_overhead) * factor > MAX_STEPS:
+        steps = max_evaluation_steps(evaluated) * factor
         rule = f"computing one row can take at most {MAX_STEPS:,} steps; this question could take {steps:,}"
         raise Unsupported("too-costly", rule, fix=_FIX)
-    if (max_bytes(evaluated) + lookup_overhead) * factor > MAX_BYTES:
-        byte_count = max_bytes(evaluated) * factor
+    if (max_evaluation_bytes(evaluated) + lookup_overhead) * factor > MAX_BYTES:
+        byte_count = max_evaluation_bytes(evaluated) * factor
         rule = (
             f"computing one row can use at most {MAX_BYTES:,} bytes of memory; this question could use {byte_count:,}"
         )
@@ -81,9 +81,9 @@ def _max_matches(node: Relation) -> int:
     """
     if isinstance(node, (SemiJoin, AnySemiJoin)):
         tests = (node,) if isinstance(node, SemiJoin) else node.tests
-        compared_rows = sum(test.other.max_rows or 1 for test in tests if test.condition is not None)
-        return multiplicity(node.input) * max(1, compared_rows)
-    return multiplicity(node)
+        compared_rows = sum(test.other.max_rows_per_unit or 1 for test in tests if test.condition is not None)
+        return max_rows_per_private_row(node.input) * max(1, compared_rows)
+    return max_rows_per_private_row(node)
 
 
 def _lookup_overhead(node: Relation) -> int:
@@ -103,19 +103,19 @@ def _lookup_overhead(node: Relation) -> int:
 _FIX = "declare a smaller max_length for text columns in the policy, use shorter patterns, or split the question"
 
 
-def expressions(plan: Aggregate) -> Iterator[Expression]:
+def evaluated_expressions(plan: Aggregate) -> Iterator[Expression]:
     """Iterate over every expression that is evaluated on private rows."""
     for node in relations(plan.source):
         yield from node.expressions
     yield from plan.expressions
 
 
-def max_steps(evaluated: Iterable[Expression]) -> int:
+def max_evaluation_steps(evaluated: Iterable[Expression]) -> int:
     """Return the most steps that evaluating these on one row takes."""
     return sum(FUNCTIONS[node.function].steps(node) for node in _calls(evaluated))
 
 
-def max_bytes(evaluated: Iterable[Expression]) -> int:
+def max_evaluation_bytes(evaluated: Iterable[Expression]) -> int:
     """Return the most bytes that evaluating these on one row allocates."""
     return sum(FUNCTIONS[node.function].bytes(node) for node in _calls(evaluated))
 

@@ -15,7 +15,7 @@ from sfumato.plan.aggregates.measures import (
     step_rounding_error,
     value_range,
 )
-from sfumato.plan.aggregates.spread import Pairs
+from sfumato.plan.aggregates.spread import PairAggregate
 from sfumato.plan.aggregates.unit_measures import (
     LagLead,
     RowPosition,
@@ -29,9 +29,9 @@ from sfumato.plan.aggregates.unit_measures import (
 )
 from sfumato.plan.aggregates.value_measures import FrequentValue, Quantile
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.nodes import Query
-from sfumato.plan.noisy_rows import Finish, Frame, NoisyWindow, RowTotal
+from sfumato.plan.noisy_rows import Finish, Frame, NoisyAggregate, NoisyWindow
 from sfumato.plan.values.expressions import (
     Call,
     Column,
@@ -109,7 +109,7 @@ def column_names_by_level(query: Query) -> list[dict[Reference, str]]:
     results: dict[Reference, str] = {
         Result(index): describe_measure(measure) for index, measure in enumerate(query.plan.measures)
     }
-    names_by_level = [_add_windows(keys | results, query.finish)]
+    names_by_level = [_with_window_names(keys | results, query.finish)]
     below = query.finish
     for outer in query.outer:
         column_names: dict[Reference, str] = {
@@ -119,27 +119,27 @@ def column_names_by_level(query: Query) -> list[dict[Reference, str]]:
             Key(index): expression_sql(key, column_names) for index, key in enumerate(outer.keys)
         }
         aggregate_names |= {
-            Result(index): row_total_sql(total, column_names) for index, total in enumerate(outer.totals)
+            Result(index): noisy_aggregate_sql(total, column_names) for index, total in enumerate(outer.totals)
         }
-        names_by_level.append(_add_windows(column_names | aggregate_names, outer.finish))
+        names_by_level.append(_with_window_names(column_names | aggregate_names, outer.finish))
         below = outer.finish
     return names_by_level
 
 
-def row_total_sql(total: RowTotal, names: Mapping[Reference, str]) -> str:
+def noisy_aggregate_sql(total: NoisyAggregate, names: Mapping[Reference, str]) -> str:
     operands = [expression_sql(operand, names) for operand in (total.argument, total.x) if operand is not None]
     return f"{total.function}({', '.join(operands) or '*'})" + (
         f" where {expression_sql(total.where, names)}" if total.where is not None else ""
     )
 
 
-def _add_windows(column_names: dict[Reference, str], finish: Finish) -> dict[Reference, str]:
+def _with_window_names(column_names: dict[Reference, str], finish: Finish) -> dict[Reference, str]:
     return column_names | {
-        WindowResult(index): _window_text(window, column_names) for index, window in enumerate(finish.windows)
+        WindowResult(index): _noisy_window_sql(window, column_names) for index, window in enumerate(finish.windows)
     }
 
 
-def _window_text(window: NoisyWindow, names: Mapping[Reference, str]) -> str:
+def _noisy_window_sql(window: NoisyWindow, names: Mapping[Reference, str]) -> str:
     operands = [expression_sql(window.argument, names)] if window.argument is not None else []
     operands += ["*"] if window.function == "COUNT" and not operands else []
     operands += [] if window.number is None else [str(window.number)]
@@ -170,8 +170,8 @@ def describe_measure(measure: AggregateRequest) -> str:
         return "; ".join(map(describe_measure, measure.members))
     operand = "" if measure.value is None else f" of {expression_sql(measure.value)}"
     if isinstance(measure, Quantile):
-        operand = f" of {expression_sql(measure.ranked)}"
-    if isinstance(measure, Pairs):
+        operand = f" of {expression_sql(measure.ranked_expression)}"
+    if isinstance(measure, PairAggregate):
         operand = f" of {expression_sql(measure.y)} and {expression_sql(measure.x)}"
     rank = f" number {measure.place + 1}" if isinstance(measure, FrequentValue) and measure.k > 1 else ""
     return (
@@ -228,7 +228,7 @@ def literal_sql(value: object, kind: Type) -> str:
     return f"'{value}'" if kind.temporal else str(value)
 
 
-def describe_limits(allowed: Limits) -> str:
+def describe_limits(allowed: ContributionLimits) -> str:
     rows, groups = count_with_noun(allowed.rows, "row"), count_with_noun(allowed.groups, "group")
     return f"≤ {rows}, ≤ {groups}, ≤ {count_with_noun(allowed.rows_per_group, 'row')} in a group, of one unit"
 
@@ -247,11 +247,13 @@ def describe_dropped_rows(boundings: Iterable[BoundedPlan]) -> str:
 
     Whether any unit has more rows is private, so the words are the same for all data.
     """
-    limit_texts = dict.fromkeys(describe_enforced_limits(bounded) for bounded in boundings if _limits_rows(bounded))
+    limit_texts = dict.fromkeys(
+        describe_enforced_limits(bounded) for bounded in boundings if _can_bounding_drop_rows(bounded)
+    )
     return f"{' and '.join(limit_texts)}; ± covers the noise, not rows beyond these limits" if limit_texts else ""
 
 
-def _limits_rows(bounded: BoundedPlan) -> bool:
+def _can_bounding_drop_rows(bounded: BoundedPlan) -> bool:
     """Return whether a unit with many rows may count less than all of them; an ungrouped count of units has it once."""
     counts_units = not bounded.plan.keys and all(
         isinstance(scaled.measure, DistinctUnits) for scaled in bounded.measures
@@ -265,7 +267,7 @@ def describe_bounds(scaled: ScaledMeasure) -> str | None:
     if value is None:
         return None
     whole_steps = scaled.low * step, scaled.high * step
-    low, high = _summed_range(scaled.measure) if step_rounding_error(value, step) else whole_steps
+    low, high = _clamp_range(scaled.measure) if step_rounding_error(value, step) else whole_steps
     total = f", the total in steps of {format_number(float(scaled.unit_value))}" if scaled.bits < 0 else ""
     return (
         f"{expression_sql(value)} in [{format_exact(low)}, {format_exact(high)}] in steps of "
@@ -273,10 +275,10 @@ def describe_bounds(scaled: ScaledMeasure) -> str | None:
     )
 
 
-def _summed_range(measure: Measure) -> tuple[Fraction, Fraction]:
+def _clamp_range(measure: Measure) -> tuple[Fraction, Fraction]:
     summed = next(member for member in members_of(measure) if member.value is not None)
     if isinstance(summed, (Sum, Mean)):
-        return summed.summed_range
+        return summed.clamp_range
     assert summed.value is not None
     return value_range(summed.value)
 

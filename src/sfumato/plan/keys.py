@@ -86,7 +86,7 @@ class ValueCombinations:
     conditions: tuple[Expression, ...] = ()
 
     @property
-    def combinations(self) -> int:
+    def combination_count(self) -> int:
         return math.prod(len(values) + 1 for _, _, values in self.choices)
 
 
@@ -111,7 +111,9 @@ def possible_group_keys(
     parts: list[Part] = []
     for members in _connected_components([columns(key) for key in keys]):
         part_keys = tuple(keys[index] for index in members)
-        parts.append((members, _part_values(part_keys, evaluate, _conditions_on(part_keys, conditions), value_limits)))
+        parts.append(
+            (members, _part_group_keys(part_keys, evaluate, _conditions_only_on(part_keys, conditions), value_limits))
+        )
     merged_parts = _merge_linked_parts(parts, keys, evaluate, conditions, value_limits)
     count = math.prod(len(values) for _, values in merged_parts)
     if count > MAX_GROUPS:
@@ -131,18 +133,18 @@ def possible_group_keys(
     return tuple(group_keys) if len(merged_parts) == len(parts) else _in_listed_order(group_keys, parts)
 
 
-def undeclared_keys(keys: tuple[Expression, ...], conditions: tuple[Expression, ...] = ()) -> tuple[int, ...]:
+def undeclared_key_indices(keys: tuple[Expression, ...], conditions: tuple[Expression, ...] = ()) -> tuple[int, ...]:
     """Return the indices of the keys whose values neither the policy nor a condition lists: they are discovered in the
     data.
     """
     value_limits = limits(conditions)
-    return tuple(index for index, key in enumerate(keys) if not _is_listed(key, value_limits))
+    return tuple(index for index, key in enumerate(keys) if not _has_listed_values(key, value_limits))
 
 
-def _is_listed(key: Expression, value_limits: Limits) -> bool:
+def _has_listed_values(key: Expression, value_limits: Limits) -> bool:
     narrowed_key = _narrowed_key(key, value_limits)
     world = _enumerable_combinations((key,), (), value_limits)
-    is_enumerable = world is not None and world.combinations <= MAX_COMBINATIONS
+    is_enumerable = world is not None and world.combination_count <= MAX_COMBINATIONS
     return (
         narrowed_key is None
         or is_enumerable
@@ -160,14 +162,14 @@ def _merge_linked_parts(
 ) -> list[Part]:
     """Merge the parts that a condition links, where few enough combinations are to be evaluated."""
     reads = [{name for index in members for name in columns(keys[index])} for members, _ in parts]
-    linking_columns = [columns(condition) for condition in _conditions_on(keys, conditions)]
+    linking_columns = [columns(condition) for condition in _conditions_only_on(keys, conditions)]
     merged: list[Part] = []
     for cluster in _connected_components([*reads, *linking_columns]):
         linked_parts = [parts[index] for index in cluster if index < len(parts)]
         members = tuple(sorted(index for indices, _ in linked_parts for index in indices))
         member_keys = tuple(keys[index] for index in members)
         world = (
-            _enumerable_combinations(member_keys, _conditions_on(member_keys, conditions), value_limits)
+            _enumerable_combinations(member_keys, _conditions_only_on(member_keys, conditions), value_limits)
             if len(linked_parts) > 1 and all(values for _, values in linked_parts)
             else None
         )
@@ -196,7 +198,7 @@ def _in_listed_order(group_keys: Iterator[GroupKey], parts: list[Part]) -> tuple
     )
 
 
-def conditions(relation: Relation) -> tuple[Expression, ...]:
+def conditions_met_by_rows(relation: Relation) -> tuple[Expression, ...]:
     """Return the conjuncts that every row of a relation meets."""
     return tuple(dict.fromkeys(_guaranteed_conditions(relation)))
 
@@ -237,7 +239,9 @@ def _substitute_columns(expression: Expression, key_columns: Mapping[Reference, 
     return key_columns[expression.reference] if isinstance(expression, Column) else expression
 
 
-def _conditions_on(part_keys: tuple[Expression, ...], conditions: tuple[Expression, ...]) -> tuple[Expression, ...]:
+def _conditions_only_on(
+    part_keys: tuple[Expression, ...], conditions: tuple[Expression, ...]
+) -> tuple[Expression, ...]:
     """Return the conditions that read columns of these keys and no others."""
     key_columns = {column for key in part_keys for column in columns(key)}
     return tuple(
@@ -277,7 +281,7 @@ def _connected_components(reads: Sequence[Collection[Reference]]) -> list[tuple[
     return sorted(tuple(sorted(members)) for _, members in components)
 
 
-def _part_values(
+def _part_group_keys(
     expressions: tuple[Expression, ...], evaluate: Evaluate, conditions: tuple[Expression, ...], value_limits: Limits
 ) -> list[GroupKey]:
     narrowed_keys = [key for key in (_narrowed_key(key, value_limits) for key in expressions) if key is not None]
@@ -289,8 +293,8 @@ def _part_values(
     world = _enumerable_combinations(expressions, conditions, value_limits)
     if conditions and (world is None or not can_enumerate(world)):
         # conditions only leave out groups: every group is still there
-        return _part_values(expressions, evaluate, (), value_limits)
-    if world is None or world.combinations > MAX_COMBINATIONS:
+        return _part_group_keys(expressions, evaluate, (), value_limits)
+    if world is None or world.combination_count > MAX_COMBINATIONS:
         return _key_product(narrowed_keys)
     if not can_enumerate(world):
         raise Unsupported(
@@ -302,13 +306,13 @@ def _part_values(
     if column is not None:  # declared values keep the order in which they are declared
         possible_values = {real_as_double(key[0]) for key in key_values}
         return [(value,) for value in _declared_values(column) if real_as_double(value) in possible_values]
-    return _sort_keys(key_values, narrowed_keys)
+    return _sorted_existing_keys(key_values, narrowed_keys)
 
 
 def can_enumerate(world: ValueCombinations) -> bool:
     """Return whether a world is small enough to be evaluated for free."""
-    cost = world.combinations * costs.max_steps((*world.expressions, *world.conditions))
-    return world.combinations <= MAX_COMBINATIONS and cost <= MAX_STEPS
+    cost = world.combination_count * costs.max_evaluation_steps((*world.expressions, *world.conditions))
+    return world.combination_count <= MAX_COMBINATIONS and cost <= MAX_STEPS
 
 
 def _narrowed_key(key: Expression, value_limits: Limits) -> Expression | None:
@@ -324,9 +328,9 @@ def _narrowed_key(key: Expression, value_limits: Limits) -> Expression | None:
     return replace(narrowed_key, domain=replace(narrowed_key.domain, nullable=nullable))
 
 
-def _sort_keys(key_values: Sequence[GroupKey], expressions: Sequence[Expression]) -> list[GroupKey]:
+def _sorted_existing_keys(key_values: Sequence[GroupKey], expressions: Sequence[Expression]) -> list[GroupKey]:
     """Sort keys by value, without NULL where there is no group for it."""
-    orders = [_key_order(expression) for expression in expressions]
+    orders = [_date_text_order(expression) for expression in expressions]
     if not any(expression.domain.nullable for expression in expressions) and not any(orders):
         return sorted(key for key in key_values if None not in key)
     existing_keys = [
@@ -336,10 +340,10 @@ def _sort_keys(key_values: Sequence[GroupKey], expressions: Sequence[Expression]
             value is not None or expression.domain.nullable for value, expression in zip(key, expressions, strict=True)
         )
     ]
-    return sorted(existing_keys, key=lambda key: sort_key(key, orders))
+    return sorted(existing_keys, key=lambda key: group_sort_key(key, orders))
 
 
-def _key_order(key: Expression) -> Order | None:
+def _date_text_order(key: Expression) -> Order | None:
     """Return the sort key of formatted dates, which are in chronological order; None for values in their
     natural order.
     """
@@ -471,10 +475,10 @@ def _period_starts(expression: Expression) -> Choices | None:
     return _starts_within(first, low, high, 1, str(unit.value))
 
 
-def _starts_within(first: Any, low: Any, high: Any, amount: int, unit: str) -> Choices | None:
+def _starts_within(first_start: Any, low: Any, high: Any, amount: int, unit: str) -> Choices | None:
     """Return the starts from one on that lie in a range, each so many units after the one before."""
     starts: list[Any] = []
-    start = first
+    start = first_start
     while start is not None and start <= high:
         if len(starts) >= MAX_STARTS:
             return None
@@ -511,7 +515,7 @@ def _hour_span(domain: Domain) -> Choices | None:
     return _span_if_short(first, int((high - first) / dt.timedelta(hours=1)) + 1)
 
 
-def sort_key(key: GroupKey, orders: Sequence[Order | None] = ()) -> tuple[tuple[bool, object], ...]:
+def group_sort_key(key: GroupKey, orders: Sequence[Order | None] = ()) -> tuple[tuple[bool, object], ...]:
     """Return a sort key that puts NULL last and compares numbers as numbers."""
     return tuple(
         (value is None, 0 if value is None else real_as_double(value) if order is None else order(str(value)))

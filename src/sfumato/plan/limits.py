@@ -24,12 +24,12 @@ class Strategy(Enum):
     MATCH = "match"
 
     @property
-    def order(self) -> int | None:
+    def norm_order(self) -> int | None:
         """The order of the norm that contributions are clipped to; None if the strategy serves both norms."""
         return {Strategy.CLIP_L1: 1, Strategy.CLIP_L2: 2}.get(self)
 
     @property
-    def fractional(self) -> bool:
+    def is_fractional(self) -> bool:
         """Whether contributions are scaled, and so may be fractions of a row."""
         return self in (Strategy.REWEIGHT, Strategy.CLIP_L1, Strategy.CLIP_L2)
 
@@ -41,7 +41,7 @@ class Strategy(Enum):
 
 @codec.serialisable("limits")
 @dataclass(frozen=True)
-class Limits:
+class ContributionLimits:
     """The most rows, groups, and rows per group that count of one unit."""
 
     rows: int
@@ -49,13 +49,17 @@ class Limits:
     rows_per_group: int
 
     @classmethod
-    def of(cls, table: Table) -> Limits:
+    def of(cls, table: Table) -> ContributionLimits:
         rows = table.max_rows or 1
         return cls(rows, min(table.max_groups or rows, rows), min(table.max_rows_per_group or rows, rows))
 
     def tighten(
-        self, rows: int | None, groups: int | None, rows_per_group: int | None, largest: Limits | None = None
-    ) -> Limits:
+        self,
+        rows: int | None,
+        groups: int | None,
+        rows_per_group: int | None,
+        largest: ContributionLimits | None = None,
+    ) -> ContributionLimits:
         """Return the same or smaller limits, and refuse larger ones: the policy's are the owner's decision.
 
         Where a tree proves more rows than its default limits allow, limits may be raised to ``largest``. A limit equal
@@ -73,38 +77,40 @@ class Limits:
             equal_to_rows = [name for name in ("groups", "rows_per_group") if getattr(self, name) == self.rows]
             requested.update({name: rows for name in equal_to_rows if requested[name] is None})
         tightened = replace(self, **{name: int(value) for name, value in requested.items() if value is not None})
-        return Limits(
+        return ContributionLimits(
             tightened.rows, min(tightened.groups, tightened.rows), min(tightened.rows_per_group, tightened.rows)
         )
 
-    def at_most(self, rows: int) -> Limits:
+    def capped_at_rows(self, rows: int) -> ContributionLimits:
         """Return the limits of a unit with at most ``rows`` rows."""
-        return Limits(min(self.rows, rows), min(self.groups, rows), min(self.rows_per_group, rows))
+        return ContributionLimits(min(self.rows, rows), min(self.groups, rows), min(self.rows_per_group, rows))
 
-    def larger(self, other: Limits) -> Limits:
+    def elementwise_maximum(self, other: ContributionLimits) -> ContributionLimits:
         """Return the larger of each limit."""
-        return Limits(
+        return ContributionLimits(
             max(self.rows, other.rows),
             max(self.groups, other.groups),
             max(self.rows_per_group, other.rows_per_group),
         )
 
-    def plus(self, other: Limits) -> Limits:
+    def plus(self, other: ContributionLimits) -> ContributionLimits:
         """Return the limits of the rows of two relations together."""
-        return Limits(self.rows + other.rows, self.groups + other.groups, self.rows_per_group + other.rows_per_group)
+        return ContributionLimits(
+            self.rows + other.rows, self.groups + other.groups, self.rows_per_group + other.rows_per_group
+        )
 
-    def multiplied(self, factor: int) -> Limits:
+    def multiplied(self, factor: int) -> ContributionLimits:
         """Return the limits after each row has become up to ``factor`` rows."""
-        return Limits(self.rows * factor, self.groups * factor, self.rows_per_group * factor)
+        return ContributionLimits(self.rows * factor, self.groups * factor, self.rows_per_group * factor)
 
     @property
     def total(self) -> int:
         return min(self.rows, self.groups * self.rows_per_group)
 
-    def for_measure(self, measure: Measure) -> Limits:
+    def for_measure(self, measure: Measure) -> ContributionLimits:
         """Return the limits of what one unit adds to a measure: its rows, or the unit itself once in every group."""
-        return Limits(self.groups, self.groups, 1) if measure.once_per_unit else self
+        return ContributionLimits(self.groups, self.groups, 1) if measure.once_per_unit else self
 
 
-ONE_ROW = Limits(1, 1, 1)
+ONE_ROW = ContributionLimits(1, 1, 1)
 """The limits of a unit with one row."""

@@ -9,9 +9,9 @@
     └── outer: OuterSelect, …             an outer SELECT over the rows of the one before it: free
 
 Every relation says which ``columns`` it has, what it is made from (``inputs``), which ``expressions`` it evaluates on
-rows of these, how many rows of one unit it holds at most as far as the tree itself proves it (``max_rows``, None where
-it does not), and which ``limits`` a Bound above it has unless others are asked for. A node that adds columns has a
-number, its ``source``, which no other node of the tree has: fields name columns by it.
+rows of these, how many rows of one unit it holds at most as far as the tree itself proves it (``max_rows_per_unit``,
+None where it does not), and which ``limits`` a Bound above it has unless others are asked for. A node that adds columns
+has a number, its ``source``, which no other node of the tree has: fields name columns by it.
 
 *Claim.* Every node is unit-wise: what it holds of a unit is a function of that unit's rows, in all private tables, of
 public tables and of the secret key of the release. A Scan is; a node whose inputs are is too, since a row of a unit is
@@ -31,7 +31,7 @@ from typing import Any
 from sfumato.plan.aggregates.disjoint import operands
 from sfumato.plan.aggregates.measures import AggregateRequest
 from sfumato.plan.aggregates.unit_measures import RowPosition, UnitMeasure, WindowFunction
-from sfumato.plan.limits import ONE_ROW, Limits, Strategy
+from sfumato.plan.limits import ONE_ROW, ContributionLimits, Strategy
 from sfumato.plan.noisy_rows import Finish, NoisySelect, OuterSelect, Output
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, Reference
 from sfumato.plan.values.narrowing import LiteralComparison, as_comparison
@@ -52,7 +52,7 @@ class Scan:
     """Whether every row is a unit of its own; otherwise a unit has any number of rows."""
     source: int
     columns: Columns = field(repr=False, compare=False)
-    limits: Limits = field(repr=False, compare=False)
+    limits: ContributionLimits = field(repr=False, compare=False)
     """The limits that the policy sets for the table."""
     possible_rows: int | None = field(repr=False, compare=False, default=None)
     """The most rows that one unit can have, by the policy: further ones, by a keyed digest, are left out before
@@ -69,7 +69,7 @@ class Scan:
         return ()
 
     @property
-    def max_rows(self) -> int | None:
+    def max_rows_per_unit(self) -> int | None:
         return 1 if self.every_row else None
 
 
@@ -113,12 +113,12 @@ class PublicJoin:
         return {**self.input.columns, **self.added_columns}
 
     @property
-    def max_rows(self) -> int | None:
-        input_rows = self.input.max_rows
+    def max_rows_per_unit(self) -> int | None:
+        input_rows = self.input.max_rows_per_unit
         return None if input_rows is None else input_rows * self.multiplicity
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> ContributionLimits:
         return self.input.limits
 
 
@@ -149,21 +149,21 @@ class Unnest:
         return ()
 
     @property
-    def item(self) -> Field:
+    def item_column(self) -> Field:
         """The column it adds: it has the list's name, whatever alias the query gives it."""
         return replace(self.items, source=self.source)
 
     @property
     def columns(self) -> Columns:
-        return {**self.input.columns, self.item: self.domain}
+        return {**self.input.columns, self.item_column: self.domain}
 
     @property
-    def max_rows(self) -> int | None:
-        input_rows = self.input.max_rows
+    def max_rows_per_unit(self) -> int | None:
+        input_rows = self.input.max_rows_per_unit
         return None if input_rows is None else input_rows * self.most
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> ContributionLimits:
         return self.input.limits.multiplied(self.most)
 
 
@@ -188,14 +188,14 @@ class Filter:
         return self.input.columns
 
     @property
-    def max_rows(self) -> int | None:
-        limits = [limit for limit in (self.input.max_rows, _row_number_limit(self)) if limit is not None]
+    def max_rows_per_unit(self) -> int | None:
+        limits = [limit for limit in (self.input.max_rows_per_unit, _row_number_limit(self)) if limit is not None]
         return min(limits, default=None)
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> ContributionLimits:
         row_limit = _row_number_limit(self)
-        return self.input.limits if row_limit is None else self.input.limits.at_most(row_limit)
+        return self.input.limits if row_limit is None else self.input.limits.capped_at_rows(row_limit)
 
 
 def _row_number_limit(node: Filter) -> int | None:
@@ -219,12 +219,12 @@ def _row_number_limit(node: Filter) -> int | None:
         if comparison is None or not isinstance(comparison.operand, Column):
             continue
         row_number = window_functions.get(comparison.operand.reference)
-        if isinstance(row_number, RowPosition) and row_number.distinct:
-            limits.append(_admitted_numbers(comparison, row_number.cap))
+        if isinstance(row_number, RowPosition) and row_number.is_distinct_within_unit:
+            limits.append(_count_admitted_row_numbers(comparison, row_number.cap))
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _admitted_numbers(comparison: LiteralComparison, cap: int) -> int | None:
+def _count_admitted_row_numbers(comparison: LiteralComparison, cap: int) -> int | None:
     """Count the row numbers that a comparison admits, none as one; None where it may admit the cap."""
     operator, values = comparison.operator, comparison.values
     ranges = {"<": (1, values[0] - 1), "<=": (1, values[0]), "BETWEEN": (max(values[0], 1), values[-1])}
@@ -262,13 +262,13 @@ class LimitRowsPerUnit:
         return self.input.columns
 
     @property
-    def max_rows(self) -> int | None:
-        input_rows = self.input.max_rows
+    def max_rows_per_unit(self) -> int | None:
+        input_rows = self.input.max_rows_per_unit
         return self.rows if input_rows is None else min(input_rows, self.rows)
 
     @property
-    def limits(self) -> Limits:
-        return self.input.limits.at_most(self.rows)
+    def limits(self) -> ContributionLimits:
+        return self.input.limits.capped_at_rows(self.rows)
 
 
 @codec.serialisable("per-unit")
@@ -304,11 +304,11 @@ class PerUnit:
         return {Field(self.source, "", name): domain for name, domain in domains}
 
     @property
-    def max_rows(self) -> int | None:
-        return self.input.max_rows if self.keys and not self.single else 1
+    def max_rows_per_unit(self) -> int | None:
+        return self.input.max_rows_per_unit if self.keys and not self.single else 1
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> ContributionLimits:
         return self.input.limits if self.keys and not self.single else ONE_ROW
 
 
@@ -340,11 +340,11 @@ class Window:
         return {**self.input.columns, **self.added_columns}
 
     @property
-    def max_rows(self) -> int | None:
-        return self.input.max_rows
+    def max_rows_per_unit(self) -> int | None:
+        return self.input.max_rows_per_unit
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> ContributionLimits:
         return self.input.limits
 
 
@@ -386,13 +386,13 @@ class UnitJoin:
         return {**self.left.columns, **self.added_columns}
 
     @property
-    def max_rows(self) -> int | None:
-        left, right = self.left.max_rows, self.right.max_rows
+    def max_rows_per_unit(self) -> int | None:
+        left, right = self.left.max_rows_per_unit, self.right.max_rows_per_unit
         return None if left is None or right is None else left * max(1, right)
 
     @property
-    def limits(self) -> Limits:
-        return self.left.limits.larger(self.right.limits)
+    def limits(self) -> ContributionLimits:
+        return self.left.limits.elementwise_maximum(self.right.limits)
 
 
 @codec.serialisable("semi-join")
@@ -423,11 +423,11 @@ class SemiJoin:
         return self.input.columns
 
     @property
-    def max_rows(self) -> int | None:
-        return self.input.max_rows
+    def max_rows_per_unit(self) -> int | None:
+        return self.input.max_rows_per_unit
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> ContributionLimits:
         return self.input.limits
 
 
@@ -467,11 +467,11 @@ class AnySemiJoin:
         return self.input.columns
 
     @property
-    def max_rows(self) -> int | None:
-        return self.input.max_rows
+    def max_rows_per_unit(self) -> int | None:
+        return self.input.max_rows_per_unit
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> ContributionLimits:
         return self.input.limits
 
 
@@ -499,13 +499,13 @@ class Union:
         return {Field(self.source, "", name): domain for name, domain in self.named}
 
     @property
-    def max_rows(self) -> int | None:
-        member_rows = [member.max_rows for member in self.inputs]
+    def max_rows_per_unit(self) -> int | None:
+        member_rows = [member.max_rows_per_unit for member in self.inputs]
         bounded_rows = [rows for rows in member_rows if rows is not None]
         return sum(bounded_rows) if len(bounded_rows) == len(member_rows) else None
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> ContributionLimits:
         combined, *other_limits = (member.limits for member in self.inputs)
         for member_limits in other_limits:
             combined = combined.plus(member_limits)
@@ -519,7 +519,7 @@ class BoundContributions:
 
     input: Relation
     strategy: Strategy
-    limits: Limits
+    limits: ContributionLimits
 
     @property
     def inputs(self) -> tuple[Relation, ...]:
@@ -534,7 +534,7 @@ class BoundContributions:
         return self.input.columns
 
     @property
-    def max_rows(self) -> int | None:
+    def max_rows_per_unit(self) -> int | None:
         return self.limits.rows
 
 
@@ -583,15 +583,19 @@ class Aggregate:
         return (*self.keys, *(operand for measure in self.measures for operand in operands(measure)))
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> ContributionLimits:
         """The default limits of one unit."""
         return self.source.limits
 
     @property
-    def largest_limits(self) -> Limits:
+    def largest_limits(self) -> ContributionLimits:
         """The largest limits that may be requested: what the tree proves, if that exceeds the policy's."""
-        proven_rows = self.source.max_rows
-        return self.limits if proven_rows is None else self.limits.larger(Limits(proven_rows, proven_rows, proven_rows))
+        proven_rows = self.source.max_rows_per_unit
+        return (
+            self.limits
+            if proven_rows is None
+            else self.limits.elementwise_maximum(ContributionLimits(proven_rows, proven_rows, proven_rows))
+        )
 
 
 @codec.serialisable("query")
@@ -632,25 +636,25 @@ def relations(relation: Relation) -> Iterator[Relation]:
         stack.extend(reversed(node.inputs))
 
 
-def tables(relation: Relation) -> tuple[str, ...]:
+def table_names(relation: Relation) -> tuple[str, ...]:
     """Return the names of all private and public tables below a relation, each once."""
     return tuple(dict.fromkeys(node.table for node in relations(relation) if isinstance(node, (Scan, PublicJoin))))
 
 
-def multiplicity(relation: Relation) -> int:
+def max_rows_per_private_row(relation: Relation) -> int:
     """Return the most rows that one row of a private table becomes; the members of a union count as one table."""
     match relation:
         case PublicJoin(input, multiplicity=factor):
-            return multiplicity(input) * factor
+            return max_rows_per_private_row(input) * factor
         case Unnest(input, most=factor):
-            return multiplicity(input) * factor
+            return max_rows_per_private_row(input) * factor
         case UnitJoin(left, right):
-            return multiplicity(left) * max(1, right.max_rows or 1)
+            return max_rows_per_private_row(left) * max(1, right.max_rows_per_unit or 1)
         case Union():
-            return sum(map(multiplicity, relation.inputs))
+            return sum(map(max_rows_per_private_row, relation.inputs))
         case Scan():
             return 1
-    return multiplicity(relation.inputs[0])
+    return max_rows_per_private_row(relation.inputs[0])
 
 
 def conjuncts(condition: Expression | None) -> list[Expression]:
@@ -662,7 +666,7 @@ def conjuncts(condition: Expression | None) -> list[Expression]:
 
 def limit_rows_per_unit(relation: Relation) -> Relation:
     """Return the relation with at most ``limits.rows`` rows of each unit, cut unless the tree already proves as few."""
-    proven_rows, row_limit = relation.max_rows, relation.limits.rows
+    proven_rows, row_limit = relation.max_rows_per_unit, relation.limits.rows
     return relation if proven_rows is not None and proven_rows <= row_limit else LimitRowsPerUnit(relation, row_limit)
 
 
@@ -679,7 +683,7 @@ def shift_sources(part: Any, offset: int) -> Any:
         return tuple(shift_sources(member, offset) for member in part)
     if isinstance(part, Mapping):
         return {shift_sources(key, offset): shift_sources(value, offset) for key, value in part.items()}
-    if not is_dataclass(part) or isinstance(part, (type, Domain, Limits)):
+    if not is_dataclass(part) or isinstance(part, (type, Domain, ContributionLimits)):
         return part
     shifted = {
         attribute.name: shift_sources(getattr(part, attribute.name), offset)

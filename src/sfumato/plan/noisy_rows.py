@@ -34,7 +34,7 @@ class Output:
 
 @codec.serialisable("row-total")
 @dataclass(frozen=True)
-class RowTotal:
+class NoisyAggregate:
     """An aggregate over noisy rows: COUNT, SUM, AVG, MIN, MAX, CORR or REGR_SLOPE."""
 
     function: str
@@ -106,7 +106,7 @@ class OuterSelect:
     finish: Finish
     where: Expression | None = None
     keys: tuple[Expression, ...] = ()
-    totals: tuple[RowTotal, ...] = ()
+    totals: tuple[NoisyAggregate, ...] = ()
 
     @property
     def grouped(self) -> bool:
@@ -197,15 +197,15 @@ def drops_duplicates(relation: NoisyRelation) -> bool:
     return any(isinstance(each, NoisyUnion) and each.distinct for each in nested_relations(relation))
 
 
-def unchanged_source_columns(relation: NoisyRelation, widths: Sequence[int]) -> list[frozenset[tuple[int, int]]]:
+def unchanged_source_columns(relation: NoisyRelation, source_widths: Sequence[int]) -> list[frozenset[tuple[int, int]]]:
     """Return, for each column of a relation, the columns of sources of these widths that it shows unchanged: pairs of
     a source and a column of it.
     """
     match relation:
         case NoisySource(index):
-            return [frozenset([(index, column)]) for column in range(widths[index])]
+            return [frozenset([(index, column)]) for column in range(source_widths[index])]
         case NoisySelect(below, select):
-            inner = unchanged_source_columns(below, widths)
+            inner = unchanged_source_columns(below, source_widths)
             shown = (output.expression for output in select.finish.outputs)
             references = (each.reference if isinstance(each, Column) else None for each in shown)
             return [
@@ -213,14 +213,14 @@ def unchanged_source_columns(relation: NoisyRelation, widths: Sequence[int]) -> 
                 for reference in references
             ]
         case NoisyJoin(left, right):
-            return [*unchanged_source_columns(left, widths), *unchanged_source_columns(right, widths)]
+            return [*unchanged_source_columns(left, source_widths), *unchanged_source_columns(right, source_widths)]
         case NoisyUnion(members):
-            united = zip(*(unchanged_source_columns(member, widths) for member in members), strict=True)
+            united = zip(*(unchanged_source_columns(member, source_widths) for member in members), strict=True)
             return [frozenset().union(*column) for column in united]
         case WithScalars(below, scalars):
             return [
-                *unchanged_source_columns(below, widths),
-                *(unchanged_source_columns(scalar, widths)[0] for scalar in scalars),
+                *unchanged_source_columns(below, source_widths),
+                *(unchanged_source_columns(scalar, source_widths)[0] for scalar in scalars),
             ]
 
 

@@ -21,7 +21,7 @@ def quoted(name: str) -> str:
     return _double_quoted(name)
 
 
-def column_advice(text: str) -> str:
+def double_quotes_advice(text: str) -> str:
     """Return the fix for a text in single quotes where a text is refused: it may be meant as a column."""
     return (
         f"single quotes mark a text; write a column in double quotes: {escape_unprintable(_double_quoted(text[:60]))}"

@@ -116,53 +116,55 @@ FIRST_HASHED: Mapping[type, frozenset[str]] = {
 """The fields in the first form of a policy's version (``curator.context``), which later forms extend."""
 
 
-def relevant_policy(plan: object, policy: Policy, *, reads_cells: bool) -> Declarations:
+def declarations_for_plan(plan: object, policy: Policy, *, reads_cells: bool) -> Declarations:
     """Return the declarations that the answer to a plan depends on; ``reads_cells`` is for releases of coded cells."""
     return _relevant_tables(read_columns(plan, policy), policy, reads_cells=reads_cells)
 
 
 def _relevant_tables(read: ReadColumns, policy: Policy, *, reads_cells: bool) -> Declarations:
     tables = [_table_declarations(policy.tables[name], read[name], reads_cells) for name in sorted(read)]
-    declarations = [_declarations(policy, lambda name, _: name != "tables"), tables]
+    declarations = [_included_declarations(policy, lambda name, _: name != "tables"), tables]
     has_later = any(
-        _declares_later(policy.tables[name], read[name], table)
+        _declares_beyond_first_form(policy.tables[name], read[name], table)
         for name, table in zip(sorted(read), tables, strict=True)
     )
     # what later versions declare of cells may depend on which columns give rows of any table an owner
     return [*declarations, _owner_declarations(policy)] if has_later else declarations
 
 
-def _declares_later(table: Table, read: AbstractSet[str], declarations: Declarations) -> bool:
+def _declares_beyond_first_form(table: Table, read: AbstractSet[str], declarations: Declarations) -> bool:
     """Return whether the relevant declarations of a table hold anything that their first form did not."""
     first_hashed, by_column = _registry_entry(FIRST_HASHED, table), (table.columns, table.lists)
     is_later = any(name not in first_hashed for name, _ in declarations)
-    return is_later or any(later_declarations(_entries_of(columns, read)) for columns in by_column)
+    return is_later or any(
+        declarations_beyond_first_form(_entries_of_read_columns(columns, read)) for columns in by_column
+    )
 
 
 def _owner_declarations(policy: Policy) -> Declarations:
     return [[name, _encode(table.id), table.period] for name, table in sorted(policy.tables.items())]
 
 
-def relevant_rows(table: str, policy: Policy) -> Declarations:
+def declarations_for_rows(table: str, policy: Policy) -> Declarations:
     """Return the declarations that the rows of a table and their owners depend on, with all rules about its cells."""
     read: ReadColumns = {table: set()}
     _add_owner_columns(table, policy, read)
     return _relevant_tables(read, policy, reads_cells=True)
 
 
-def relevant_columns(table: Table, names: Iterable[str]) -> Declarations:
+def declarations_for_columns(table: Table, names: Iterable[str]) -> Declarations:
     """Return the declarations of some columns of a table, with their cells."""
     read = {name.lower() for name in names}
     by_column = (Relevance.COLUMN, Relevance.CELL)
     chosen = sorted(name for name, relevance in _relevances(table).items() if relevance in by_column)
-    entries = {name: _entries_of(getattr(table, name), read) for name in chosen}
+    entries = {name: _entries_of_read_columns(getattr(table, name), read) for name in chosen}
     return [[name, _encode(declared)] for name, declared in entries.items() if declared]
 
 
 def read_columns(plan: object, policy: Policy) -> ReadColumns:
     """Return the columns that a plan reads of each table, with those that give its rows an owner."""
     read: ReadColumns = {}
-    for part in _plan_values(plan):
+    for part in _hashed_plan_parts(plan):
         if isinstance(part, (Scan, PublicJoin)):
             read.setdefault(part.table, set())
         if isinstance(part, PublicJoin):
@@ -175,21 +177,23 @@ def read_columns(plan: object, policy: Policy) -> ReadColumns:
     return read
 
 
-def later_declarations(value: object, path: str = "") -> Declarations:
+def declarations_beyond_first_form(value: object, path: str = "") -> Declarations:
     """Return what is declared in fields that the first form of a policy's version does not hold, with their paths."""
     if isinstance(value, Mapping):
-        return [item for key in sorted(value) for item in later_declarations(value[key], f"{path}.{key}")]
+        return [item for key in sorted(value) for item in declarations_beyond_first_form(value[key], f"{path}.{key}")]
     if isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
-        return [item for index, part in enumerate(value) for item in later_declarations(part, f"{path}.{index}")]
+        return [
+            item for index, part in enumerate(value) for item in declarations_beyond_first_form(part, f"{path}.{index}")
+        ]
     if not dataclasses.is_dataclass(value):
         return []
     first_hashed = _registry_entry(FIRST_HASHED, value)
     if first_hashed is None:
         return []
     found: Declarations = []
-    for name, declared in _declared_fields(value):
+    for name, declared in _fields_not_at_default(value):
         if name in first_hashed:
-            found += later_declarations(declared, f"{path}.{name}")
+            found += declarations_beyond_first_form(declared, f"{path}.{name}")
         elif _relevances(value).get(name) is not _NEVER:
             found.append([f"{path}.{name}", _encode(declared)])
     return found
@@ -210,27 +214,27 @@ def _table_declarations(table: Table, read: AbstractSet[str], reads_cells: bool)
     def is_counted(_: str, relevance: Relevance) -> bool:
         return reads_cells or relevance not in (Relevance.CELL, Relevance.CELLS)
 
-    return _declarations(table, is_counted, read)
+    return _included_declarations(table, is_counted, read)
 
 
-def _declarations(
+def _included_declarations(
     value: object, is_counted: Callable[[str, Relevance], bool], read: AbstractSet[str] = frozenset()
 ) -> Declarations:
     relevances = _relevances(value)
     found: Declarations = []
-    for name, declared in _declared_fields(value):
+    for name, declared in _fields_not_at_default(value):
         relevance = relevances.get(name, _ALWAYS)
         if relevance is _NEVER or not is_counted(name, relevance):
             continue
         if relevance in (Relevance.COLUMN, Relevance.CELL):
-            declared = _entries_of(declared, read)
+            declared = _entries_of_read_columns(declared, read)
             if not declared:
                 continue
         found.append([name, _encode(declared)])
     return sorted(found)
 
 
-def _entries_of(by_column: Mapping[str, Any], read: AbstractSet[str]) -> dict[str, Any]:
+def _entries_of_read_columns(by_column: Mapping[str, Any], read: AbstractSet[str]) -> dict[str, Any]:
     return {name: declared for name, declared in by_column.items() if name.lower() in read}
 
 
@@ -241,7 +245,7 @@ def _encode(value: Any) -> Any:
     if isinstance(value, Domain):
         return _encode_domain(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _declarations(value, lambda _, __: True)
+        return _included_declarations(value, lambda _, __: True)
     if isinstance(value, Mapping):
         return sorted([str(name), _encode(entry)] for name, entry in value.items())
     if isinstance(value, (tuple, list)):
@@ -255,21 +259,21 @@ def _encode_domain(domain: Domain) -> Any:
     """Return a domain, with what is declared in fields that its hash leaves out."""
     kind: Any = type(domain)
     compared = _compared_fields(kind)
-    hidden = [[name, _encode(declared)] for name, declared in _declared_fields(domain) if name not in compared]
+    hidden = [[name, _encode(declared)] for name, declared in _fields_not_at_default(domain) if name not in compared]
     return [domain, hidden] if hidden else domain
 
 
-def _declared_fields(value: Any) -> Iterator[tuple[str, Any]]:
+def _fields_not_at_default(value: Any) -> Iterator[tuple[str, Any]]:
     """Iterate over the fields of a value that are declared, not computed from others, and not at their defaults."""
     kind: Any = type(value)
-    for name, default in _defaults(kind):
+    for name, default in _fields_with_defaults(kind):
         declared = getattr(value, name)
         if not (type(declared) is type(default) and declared == default):
             yield name, declared
 
 
 @cache
-def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
+def _fields_with_defaults(kind: type) -> tuple[tuple[str, Any], ...]:
     """Return the fields of a class that are not computed from others, with their defaults."""
     fields = [field for field in dataclasses.fields(kind) if field.init]
     return tuple(
@@ -293,7 +297,7 @@ def _registry_entry(registry: Mapping[type, Any], value: Any) -> Any:
     return registry[kind] if kind in registry else next((registry[k] for k in kind.__mro__ if k in registry), None)
 
 
-def _plan_values(plan: object) -> Iterator[object]:
+def _hashed_plan_parts(plan: object) -> Iterator[object]:
     """Iterate over all parts of a plan that its hash covers; without recursion, since trees are deep."""
     stack: list[Any] = [plan]
     while stack:

@@ -14,7 +14,7 @@ from sfumato.plan.aggregates.canonical_requests import canonical_request
 from sfumato.plan.aggregates.disjoint import members_of, merge_disjoint_measures
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Mean, Measure, ReadingKind, Sum
 from sfumato.plan.aggregates.narrowed_ranges import narrow_range
-from sfumato.plan.keys import conditions
+from sfumato.plan.keys import conditions_met_by_rows
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.values.expressions import Expression
 from sfumato.quick_dataclass import dataclass
@@ -77,7 +77,7 @@ def share_measures(plan: Aggregate) -> SharedMeasures:
     requests_by_reading: dict[object, list[AggregateRequest]] = {ReadingKind.TOTALS: []}
     for request in plan.measures:
         requests_by_reading.setdefault(request.reading_key, []).append(request)
-    tests = conditions(plan.source)
+    tests = conditions_met_by_rows(plan.source)
     needed = {reading: _NeededMeasures.of(requests, tests) for reading, requests in requests_by_reading.items()}
     parts = tuple(_reading_part(plan, requests, needed[reading]) for reading, requests in requests_by_reading.items())
     part_indices = {reading: number for number, reading in enumerate(requests_by_reading)}
@@ -89,7 +89,7 @@ def share_measures(plan: Aggregate) -> SharedMeasures:
     return SharedMeasures((_with_narrowed_ranges(totals, sources, tests), *others), sources)
 
 
-def with_measures(plan: Aggregate) -> Aggregate:
+def with_all_measures(plan: Aggregate) -> Aggregate:
     """Return the plan with the measures of all parts."""
     return replace(plan, measures=tuple(measure for part in share_measures(plan).parts for measure in part.measures))
 
@@ -120,7 +120,7 @@ class _NeededMeasures:
         }
         canonical_requests = {
             # the mean of the same value measures a sum too, under any spelling of it
-            request: request if _has_mean(request, means) else canonical_request(request, tests)
+            request: request if _has_mean_among(request, means) else canonical_request(request, tests)
             for request in needed
         }
         counts = {request for request in canonical_requests.values() if type(request) is Count}
@@ -142,7 +142,7 @@ class _NeededMeasures:
         return tuple(cast("Measure", self.canonical_requests.get(measure, measure)) for measure in measures)
 
 
-def _has_mean(request: AggregateRequest, means: Collection[AggregateRequest]) -> bool:
+def _has_mean_among(request: AggregateRequest, means: Collection[AggregateRequest]) -> bool:
     """Return whether this is the sum of a value whose mean is among these."""
     return type(request) is Sum and Mean(request.value, request.where) in means
 
@@ -180,12 +180,12 @@ def _with_narrowed_ranges(
 
 
 def _measured_request(
-    request: AggregateRequest, number: int, parts: Sequence[ReadingPart], needed: _NeededMeasures
+    request: AggregateRequest, part_index: int, parts: Sequence[ReadingPart], needed: _NeededMeasures
 ) -> MeasuredRequest:
-    part = parts[number]
+    part = parts[part_index]
     if part.reads is not ReadingKind.TOTALS:
-        return MeasuredRequest(request, number, (part.requests.index(request),))
+        return MeasuredRequest(request, part_index, (part.requests.index(request),))
     members = (
         member for measure in needed.measures_of(request) for member in part.replacements.get(measure, (measure,))
     )
-    return MeasuredRequest(needed.canonical_requests[request], number, tuple(map(part.members.index, members)))
+    return MeasuredRequest(needed.canonical_requests[request], part_index, tuple(map(part.members.index, members)))

@@ -15,7 +15,7 @@ from typing import Any
 
 from sfumato.plan.aggregates.measures import AggregateRequest, ReadingKind
 from sfumato.plan.aggregates.value_measures import Quantile
-from sfumato.plan.costs import MAX_PARTS, expressions
+from sfumato.plan.costs import MAX_PARTS, evaluated_expressions
 from sfumato.plan.descriptions import typed_sql
 from sfumato.plan.nodes import LimitRowsPerUnit, PublicJoin, Query, relations
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, Key, Literal, columns, size, walk
@@ -45,7 +45,7 @@ def warn_about_undeclared(query: Query, policy: Policy | None = None) -> tuple[s
     ]
     having = _with_key_expressions([] if finish.having is None else [finish.having], plan.keys)
     displayed = _with_key_expressions(output_expressions, plan.keys)
-    evaluated = [*expressions(plan), *having]
+    evaluated = [*evaluated_expressions(plan), *having]
     sentences = [
         sentence for expression in (*evaluated, *displayed) for sentence in warnings.warn_of_literals(expression)
     ]
@@ -99,7 +99,7 @@ def _tied_quantiles(measures: Sequence[AggregateRequest]) -> list[str]:
         for quantile in inner_quantiles
         if len({other.probability for other in inner_quantiles if other.reading_key == quantile.reading_key}) > 1
     ]
-    operand_texts = dict.fromkeys(typed_sql(quantile.ranked) for quantile in shared_readings)
+    operand_texts = dict.fromkeys(typed_sql(quantile.ranked_expression) for quantile in shared_readings)
     rule = "the other quantiles may be off by that many more ranks"
     return [
         f"If many rows have the same value as one of the quantiles of {operand}, {rule}." for operand in operand_texts

@@ -38,11 +38,11 @@ from sfumato.plan.caveats import (
     NOT_COVERED,
     RowLimits,
     can_bounds_change_rows,
+    can_limits_drop_rows,
     caveat_phrases_by_result,
     limit_phrases,
-    limits_rows,
 )
-from sfumato.plan.nodes import Aggregate, Filter, PublicJoin, Query, Relation, Scan, multiplicity, relations
+from sfumato.plan.nodes import Aggregate, Filter, PublicJoin, Query, Relation, Scan, max_rows_per_private_row, relations
 from sfumato.plan.values.expressions import Column, Field, Result
 from sfumato.policy.domains import describe_range
 from sfumato.privacy.numbers import format_exact, format_number
@@ -188,9 +188,9 @@ def _worst_case(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimit
         return None
     limits = row_limits.limits
     (scan,) = (node for node in relations(plan.source) if isinstance(node, Scan))
-    rows = (scan.possible_rows or 1) * multiplicity(plan.source)
+    rows = (scan.possible_rows or 1) * max_rows_per_private_row(plan.source)
     within = min(limits.rows, limits.rows_per_group, *((limits.groups,) if plan.keys else ()))
-    cuts_rows = limits_rows(plan, limits) and (scan.possible_rows is None or rows > within)
+    cuts_rows = can_limits_drop_rows(plan, limits) and (scan.possible_rows is None or rows > within)
     if cuts_rows and scan.possible_rows is None:
         return None
     if measure.value is None:

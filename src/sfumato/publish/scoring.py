@@ -36,7 +36,7 @@ from sfumato.engine.opening import open_engine
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.aggregates.measures import Count
-from sfumato.plan.bounding import BoundedPlan, weighted_bounding
+from sfumato.plan.bounding import BoundedPlan, bound_by_unit_weights
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows, CountedCells
 from sfumato.plan.readings.total_readings import Integers
@@ -80,7 +80,7 @@ def code_candidate(source: Any, table: Table, names: Sequence[str], parameter_na
         candidate_rows = selection(engine.catalog(), public_table.name)
         coded_columns = code_columns(public_table, names, candidate_rows.rows.resolve)
         plan = Aggregate(candidate_rows.rows.relation, tuple(column.key for column in coded_columns), (Count(),))
-        bounded = weighted_bounding(plan, plan.limits, math.prod(column.attribute.size for column in coded_columns))
+        bounded = bound_by_unit_weights(plan, plan.limits, math.prod(column.attribute.size for column in coded_columns))
         coded_rows = engine.read(CellRows(bounded, tuple(column.codes for column in coded_columns), ((),)), 0)
         assert isinstance(coded_rows, CodedRows)  # of this process
         return coded_rows

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.mechanisms import KeyThreshold
-from sfumato.plan.keys import MAX_GROUPS, sort_key
+from sfumato.plan.keys import MAX_GROUPS, group_sort_key
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals, Indices, Integers, PlanReading
 from sfumato.plan.sharing import MeasuredRequest
@@ -77,7 +77,7 @@ class DiscoveredGroupsRelease:
         discovered, (selection,) = read(self.reading), self.prepared.group_selection
         selected = np.flatnonzero(selection.draw(selection.reading.extract(discovered.holders)))
         keys = discovered.key_values(selected)
-        order = sorted(range(len(keys)), key=lambda index: sort_key(keys[index]))[: self._max_keys]
+        order = sorted(range(len(keys)), key=lambda index: group_sort_key(keys[index]))[: self._max_keys]
         totals = discovered.totals_for(selected[order], len(self.reading.declared_groups))
         groups, group_order = cross_with_declared_values([keys[index] for index in order], self.reading)
 
@@ -122,7 +122,7 @@ def cross_with_declared_values(keys: Sequence[GroupKey], reading: DiscoveredTota
     columns: dict[int, tuple[Sequence[Value | None], Indices]] = {}
     for number, index in enumerate(reading.discovered_keys):
         values = [key[number] for key in keys]
-        ordered = [value for (value,) in sorted(((value,) for value in set(values)), key=sort_key)]
+        ordered = [value for (value,) in sorted(((value,) for value in set(values)), key=group_sort_key)]
         columns[index] = ordered, np.repeat(_positions_in_order(values, ordered), len(reading.declared_groups))
     for number, index in enumerate(reading.declared_keys):
         values = [key[number] for key in reading.declared_groups]

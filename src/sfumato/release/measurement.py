@@ -24,15 +24,15 @@ from sfumato.plan.readings.combining import FactoredTotals
 from sfumato.plan.readings.dense_readings import CountDistances, Marginal, Ranks
 from sfumato.plan.readings.total_readings import (
     ChosenGroups,
-    GroupSizes,
+    GroupSizeHistogram,
     Integers,
     KeyHolders,
     LinearScores,
     LinearTotals,
-    Supports,
-    Totals,
+    MeasureTotals,
+    RowsReachingCandidates,
 )
-from sfumato.plan.readings.value_readings import DistinctCounts, Frequencies, SteppedTotal
+from sfumato.plan.readings.value_readings import DistinctCounts, SteppedTotal, ValueFrequencies
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
 from sfumato.privacy.numbers import format_exact
 from sfumato.quick_dataclass import dataclass
@@ -77,7 +77,7 @@ _SELECTIONS = (
     KeyHolders,
     Ranks,
     CellRanks,
-    Frequencies,
+    ValueFrequencies,
     SteppedTotal,
 )
 
@@ -89,13 +89,13 @@ class Measurement:
     """
 
     reading: (
-        Totals
+        MeasureTotals
         | LinearTotals
         | FactoredTotals
         | Marginal
-        | Supports
+        | RowsReachingCandidates
         | ChosenGroups
-        | GroupSizes
+        | GroupSizeHistogram
         | DistinctCounts
         | LinearScores
         | CountDistances
@@ -103,7 +103,7 @@ class Measurement:
         | KeyHolders
         | Ranks
         | CellRanks
-        | Frequencies
+        | ValueFrequencies
         | SteppedTotal
         | NoisyView
     )
@@ -116,7 +116,7 @@ class Measurement:
             _require_covered_spread(self.reading, self.mechanism)
         elif isinstance(self.reading, KeyHolders):
             _require_covered_keys(self.reading, self.mechanism)
-        elif isinstance(self.reading, (Ranks, Frequencies)):
+        elif isinstance(self.reading, (Ranks, ValueFrequencies)):
             lacks_groups = isinstance(self.mechanism, Quantiles) and not self.mechanism.grouped
             _require_covered_rows(self.reading, self.mechanism, bool(self.reading.bounded.plan.keys) and lacks_groups)
         elif isinstance(self.reading, CellRanks):  # keys are the cells themselves: all rows are in one group
@@ -198,21 +198,21 @@ def _require_covered_spread(
     if mechanism.neighbours is not reading.neighbours:
         rule = f"made for the policy's neighbours, {reading.neighbours.value}"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
-    if mechanism.grid > 1 or mechanism.rate * reading.spread > mechanism.epsilon:
-        allowed = f"made for scores whose differences one unit changes by up to {reading.spread}"
+    if mechanism.grid > 1 or mechanism.rate * reading.score_difference_bound > mechanism.epsilon:
+        allowed = f"made for scores whose differences one unit changes by up to {reading.score_difference_bound}"
         raise InvalidParameter("mechanism", repr(mechanism), allowed)
 
 
 def _require_covered_keys(reading: KeyHolders, mechanism: KeyThreshold) -> None:
     """Require that a threshold covers as many keys as one unit can hold, under the neighbours of the policy."""
-    covers_keys = mechanism.max_groups >= reading.max_keys and mechanism.weighted >= reading.weighted
+    covers_keys = mechanism.max_groups >= reading.max_keys_per_unit and mechanism.weighted >= reading.is_weighted
     if not covers_keys or mechanism.neighbours is not reading.neighbours:
-        rule = f"made for {reading.max_keys} keys per unit and {reading.neighbours.value} neighbours"
+        rule = f"made for {reading.max_keys_per_unit} keys per unit and {reading.neighbours.value} neighbours"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
 
 
 def _require_covered_rows(
-    reading: Ranks | CellRanks | Frequencies, mechanism: Quantiles | FrequentValues, is_unfit: bool
+    reading: Ranks | CellRanks | ValueFrequencies, mechanism: Quantiles | FrequentValues, is_unfit: bool
 ) -> None:
     """Require that a selection by ranks covers as many rows as one unit has, under the neighbours of the policy."""
     if is_unfit or mechanism.neighbours is not reading.neighbours or mechanism.rows_per_unit < reading.rows_per_unit:
@@ -225,8 +225,10 @@ def _require_session_sensitivity(reading: SteppedTotal, mechanism: AboveThreshol
     if mechanism.neighbours is not reading.neighbours:
         rule = f"made for the policy's neighbours, {reading.neighbours.value}"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
-    if reading.max_change > mechanism.sensitivity:
-        change, allowed = (format_exact(steps * reading.grid) for steps in (reading.max_change, mechanism.sensitivity))
+    if reading.max_change_in_steps > mechanism.sensitivity:
+        change, allowed = (
+            format_exact(steps * reading.grid) for steps in (reading.max_change_in_steps, mechanism.sensitivity)
+        )
         rule = f"at most {allowed}, the sensitivity that the session was opened with"
         fix = f"lower the limits, for example .limit(rows=1), or open a session with sensitivity={change}"
         raise InvalidParameter("the change of this question's answer by one unit", change, rule, fix=fix)

@@ -28,7 +28,7 @@ from sfumato.mechanisms.key_thresholds import MAX_KEYS, MAX_WEIGHT
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.limits import Strategy
-from sfumato.plan.readings.total_readings import KeyHolders, Totals
+from sfumato.plan.readings.total_readings import KeyHolders, MeasureTotals
 from sfumato.privacy import Budget, Curve, Neighbours
 from sfumato.privacy.budget_words import PURE_TOTAL
 from sfumato.privacy.calibration import least_parameter_by
@@ -140,7 +140,7 @@ class PricedRelease:
             return self
         bounded = replace(self.bounded, sample=rate)
         measurements = tuple(
-            Measurement(Totals(bounded, index), measurement.mechanism)
+            Measurement(MeasureTotals(bounded, index), measurement.mechanism)
             for index, measurement in enumerate(self.measurements[0])
         )
         return replace(self, totals=NoisyTotals(bounded), measurements=(measurements,), price=price)
@@ -215,7 +215,7 @@ def _explain_unused_delta(chosen: PricedRelease, candidates: Sequence[PricedRele
 
 def _compatible_options(options: Sequence[BoundedPlan], family: Family) -> list[BoundedPlan]:
     """Return the boundings that a family of noise can use: L2 clipping needs Gaussian noise, L1 clipping Laplace."""
-    return [bounded for bounded in options if bounded.strategy.order in (None, family.order)]
+    return [bounded for bounded in options if bounded.strategy.norm_order in (None, family.order)]
 
 
 def _incompatible_strategy_refusal(strategy: Strategy) -> InvalidParameter:
@@ -339,17 +339,19 @@ def _group_selection(bounded: BoundedPlan, epsilon: Fraction | None, delta: Frac
     if not bounded.discovers_groups or epsilon is None:
         return ()
     holders = KeyHolders(bounded)
-    max_groups = MAX_WEIGHT if holders.weighted else MAX_KEYS
-    if holders.max_keys > max_groups:
+    max_groups = MAX_WEIGHT if holders.is_weighted else MAX_KEYS
+    if holders.max_keys_per_unit > max_groups:
         rule = (
             f"groups can be discovered in the data if one unit is in at most {max_groups:,} of them; here it may be in "
-            f"{holders.max_keys:,}"
+            f"{holders.max_keys_per_unit:,}"
         )
         fewer_rows = "join on columns with fewer matching rows, or declare a smaller most_items for the list"
-        fix = fewer_rows if holders.weighted else "lower the limit, for example .limit(groups=10)"
+        fix = fewer_rows if holders.is_weighted else "lower the limit, for example .limit(groups=10)"
         raise Unsupported("too-many-keys", rule, fix=fix)
     return (
-        Measurement(holders, key_threshold(epsilon, delta, holders.max_keys, holders.weighted, holders.neighbours)),
+        Measurement(
+            holders, key_threshold(epsilon, delta, holders.max_keys_per_unit, holders.is_weighted, holders.neighbours)
+        ),
     )
 
 

@@ -44,7 +44,7 @@ from sfumato.ledger.transaction import Terms
 from sfumato.notebook_html import collapsed
 from sfumato.number_formats import format_rounded_down
 from sfumato.plan.catalog import Catalog
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Policy
 from sfumato.privacy import Budget, Guarantee, Neighbours, PrivacyUnit, codec
@@ -161,7 +161,7 @@ class Rebuilder:
         return None
 
 
-def _candidate_limits(default: Limits, words: str) -> Iterator[Limits]:
+def _candidate_limits(default: ContributionLimits, words: str) -> Iterator[ContributionLimits]:
     """Yield the default limits of a question, and those that its purchase states in words; the plan's hash decides
     which of them it was bought under.
     """

@@ -14,8 +14,8 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import bounded_totals, relation_lowering
 from sfumato.engine.lowering.relational import integer_constant
 from sfumato.plan.aggregates.measures import Count, DistinctUnits, Sum
-from sfumato.plan.bounding import BoundedPlan, bounding_strategies
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.bounding import BoundedPlan, candidate_bounded_plans
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.nodes import Aggregate, Filter, LimitRowsPerUnit, Relation, Scan, SemiJoin, Union, UnitJoin
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.values.expressions import Column, Field
@@ -27,7 +27,7 @@ Row = tuple[int | None, int, int | None]
 ONCE = 1_000
 """Above every number that a unit has."""
 DOMAIN = Domain("integer", bounds=(0, ONCE))
-LIMITS = Limits(ONCE, ONCE, ONCE)
+LIMITS = ContributionLimits(ONCE, ONCE, ONCE)
 
 
 def _rows(random: Random, units: int) -> list[Row]:
@@ -65,7 +65,9 @@ LARGE = call(">", BX, literal(Type.INTEGER, 1))
 
 def bounded(relation: Relation, value: Column, strategy: Strategy = Strategy.SAMPLE) -> BoundedPlan:
     plan = Aggregate(relation, (), (Count(), Sum(value)))
-    return next(each for each in bounding_strategies(plan, LIMITS, 1) if each.strategy in (strategy, Strategy.WHOLE))
+    return next(
+        each for each in candidate_bounded_plans(plan, LIMITS, 1) if each.strategy in (strategy, Strategy.WHOLE)
+    )
 
 
 def _matched(first: Sequence[Row], second: Sequence[Row], condition: bool) -> Iterator[tuple[Row, list[Row]]]:
@@ -148,7 +150,7 @@ def test_rows_of_equal_rank_are_told_apart_by_their_values(monkeypatch: pytest.M
     monkeypatch.setattr(relation_lowering, "rank", lambda *_: integer_constant(0))
     rows: list[Row] = [(0, 1, None), (0, None, 1)]  # type: ignore[list-item]
     plan = Aggregate(LimitRowsPerUnit(A, 1), (), (Sum(AK), Sum(AX)))
-    (made,) = bounding_strategies(plan, LIMITS, 1)
+    (made,) = candidate_bounded_plans(plan, LIMITS, 1)
     found = set()
     for each in (rows, rows[::-1]):
         engine = DuckDB(policy(each, []))
@@ -170,7 +172,11 @@ def test_limits_that_a_tree_proves_are_not_looked_at(strategy: Strategy, limit: 
     rows: list[Row] = [(0, 0, 1)] * 2
     tree = UnitJoin(LimitRowsPerUnit(A, 2), LimitRowsPerUnit(B, 2), ((AK, BK),), None, False)
     plan = Aggregate(tree, (), (Count(), Sum(AX)))
-    made = next(each for each in bounding_strategies(plan, Limits(limit, 1, limit), 1) if each.strategy is strategy)
+    made = next(
+        each
+        for each in candidate_bounded_plans(plan, ContributionLimits(limit, 1, limit), 1)
+        if each.strategy is strategy
+    )
     # a sample looks at groups, and only the plan knows that there is one
     engine = DuckDB(policy(rows, rows))
     assert _read(engine, made)[0] == limit
@@ -184,7 +190,7 @@ def test_people_of_several_rows_are_counted_once_where_a_tree_proves_the_limits(
     tree = UnitJoin(LimitRowsPerUnit(A, 2), LimitRowsPerUnit(B, 2), ((AK, BK),), None, False)
     plan = Aggregate(tree, (AK,), (DistinctUnits(), Count()))
     engine = DuckDB(policy(rows, rows))
-    for made in bounding_strategies(plan, Limits(4, 4, 4), 4):
+    for made in candidate_bounded_plans(plan, ContributionLimits(4, 4, 4), 4):
         bits = [each.bits for each in made.measures]
         ((people, count),) = tuples(engine.read(GroupTotals(made, ((0,),)), 7))
         assert (people >> bits[0], count >> bits[1]) == (2, 5), made.strategy

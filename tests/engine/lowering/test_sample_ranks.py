@@ -28,7 +28,7 @@ from sfumato.engine.lowering.relational import (
 )
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator
-from sfumato.plan.bounding import BoundedPlan, Limits, Strategy, bounding_strategies
+from sfumato.plan.bounding import BoundedPlan, ContributionLimits, Strategy, candidate_bounded_plans
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Policy, Table, Type
@@ -178,8 +178,8 @@ def _kept(engine: DuckDB, key: int, **limits: int) -> list[int]:
 
 
 def _bounded(engine: DuckDB, text: str, **limits: int) -> BoundedPlan:
-    declared = replace(Limits.of(engine._policy.tables["t"]), **limits)
-    made = bounding_strategies(parse(text, engine.catalog()).plan, declared, len(CITIES))
+    declared = replace(ContributionLimits.of(engine._policy.tables["t"]), **limits)
+    made = candidate_bounded_plans(parse(text, engine.catalog()).plan, declared, len(CITIES))
     return next(each for each in made if each.strategy is Strategy.SAMPLE)
 
 
@@ -224,6 +224,10 @@ def test_a_policy_of_periods_is_sampled() -> None:
     policy = Policy(PrivacyUnit("person", period="week", period_column="day"), Budget(1), {"t": table})
     engine = DuckDB(policy)
     plan = parse("SELECT COUNT(*) FROM t", engine.catalog()).plan
-    bounded = next(each for each in bounding_strategies(plan, Limits.of(table), 1) if each.strategy is Strategy.SAMPLE)
+    bounded = next(
+        each
+        for each in candidate_bounded_plans(plan, ContributionLimits.of(table), 1)
+        if each.strategy is Strategy.SAMPLE
+    )
     assert tuples(engine.read(GroupTotals(bounded, ((),)), 5)) == [(6,)]
     engine.close()

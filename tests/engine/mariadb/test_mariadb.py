@@ -33,12 +33,12 @@ from sfumato.engine.mariadb.driver import MariaDB
 from sfumato.engine.opening import open_engine, open_inspector
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged, Unanswered, Unsupported
 from sfumato.plan.aggregates.measures import Count, Sum
-from sfumato.plan.bounding import bounding_strategies, for_neighbours
+from sfumato.plan.bounding import candidate_bounded_plans, for_neighbours
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import ValueCounts
 from sfumato.plan.readings.total_readings import GroupTotals
-from sfumato.plan.sharing import with_measures
+from sfumato.plan.sharing import with_all_measures
 from sfumato.plan.values.functions import call
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit
@@ -89,7 +89,7 @@ def _policy(*tables: Table) -> Policy:
 
 def _reading(engine: Any, asked: str, strategy: Strategy | None = None) -> GroupTotals:
     plan = question(engine, engine._policy, asked)
-    made = bounding_strategies(plan.query.plan, plan.limits, len(plan.groups))
+    made = candidate_bounded_plans(plan.query.plan, plan.limits, len(plan.groups))
     return GroupTotals(next(each for each in made if strategy in (None, each.strategy)), tuple(plan.groups))
 
 
@@ -113,7 +113,7 @@ def test_neighbours_on_the_server_differ_by_at_most_the_claim(sessions: Sessions
         asked = text(random, made)
         try:
             plan = question(engines[""], engines[""]._policy, asked)  # type: ignore[arg-type]
-            made_of = bounding_strategies(with_measures(plan.query.plan), plan.limits, len(plan.groups))
+            made_of = candidate_bounded_plans(with_all_measures(plan.query.plan), plan.limits, len(plan.groups))
         except Unsupported:
             continue
         if plan.discovered_keys:

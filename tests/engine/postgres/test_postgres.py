@@ -45,12 +45,12 @@ from sfumato.errors import (
 )
 from sfumato.ledger import Ledger
 from sfumato.plan.aggregates.measures import Count, Sum
-from sfumato.plan.bounding import bounding_strategies, for_neighbours
+from sfumato.plan.bounding import candidate_bounded_plans, for_neighbours
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import ValueCounts
 from sfumato.plan.readings.total_readings import GroupTotals
-from sfumato.plan.sharing import with_measures
+from sfumato.plan.sharing import with_all_measures
 from sfumato.plan.unit_samples import combined_key
 from sfumato.plan.values.functions import call
 from sfumato.policy import Policy, Table
@@ -99,7 +99,7 @@ def read(engine: Postgres, asked: str, key: int = 7, strategy: Strategy | None =
 
 def _reading(engine: Any, asked: str, strategy: Strategy | None = None) -> GroupTotals:
     plan = question(engine, engine._policy, asked)
-    made = bounding_strategies(plan.query.plan, plan.limits, len(plan.groups))
+    made = candidate_bounded_plans(plan.query.plan, plan.limits, len(plan.groups))
     bounded = next(each for each in made if strategy in (None, each.strategy))
     return GroupTotals(bounded, tuple(plan.groups))
 
@@ -142,7 +142,7 @@ def test_neighbours_on_the_server_differ_by_at_most_the_claim(sessions: Sessions
         asked = text(random, made)
         try:
             plan = question(engines[""], engines[""]._policy, asked)  # type: ignore[arg-type]
-            made_of = bounding_strategies(with_measures(plan.query.plan), plan.limits, len(plan.groups))
+            made_of = candidate_bounded_plans(with_all_measures(plan.query.plan), plan.limits, len(plan.groups))
         except Unsupported:
             continue
         if plan.discovered_keys:

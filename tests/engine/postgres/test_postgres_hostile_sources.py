@@ -22,7 +22,7 @@ from sfumato.engine.postgres import connection, stored_relations
 from sfumato.engine.postgres.driver import Postgres
 from sfumato.errors import EngineFailed, InvalidPolicy, SourceChanged, SourceTaken
 from sfumato.ledger import Ledger
-from sfumato.plan.bounding import bounding_strategies
+from sfumato.plan.bounding import candidate_bounded_plans
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.values.grammars import LONGEST, LONGEST_ID
@@ -62,7 +62,7 @@ def declared(
 
 def read(engine: Postgres, asked: str) -> list[tuple[int, ...]]:
     plan = question(engine, engine._policy, asked)  # type: ignore[arg-type]
-    made = bounding_strategies(plan.query.plan, plan.limits, len(plan.groups))
+    made = candidate_bounded_plans(plan.query.plan, plan.limits, len(plan.groups))
     bounded = next(each for each in made if each.strategy in (Strategy.SAMPLE, Strategy.WHOLE))
     return tuples(engine.read(GroupTotals(bounded, tuple(plan.groups)), 7))
 

@@ -24,12 +24,12 @@ from safety.worlds import KEYS, PREDICATES, REGIONS, VALUES, World
 from sfumato.engine.protocols import Engine
 from sfumato.errors import Unsupported
 from sfumato.plan.aggregates.measures import Count
-from sfumato.plan.bounding import bounding_strategies, discovery_bounding
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.bounding import bound_for_discovery, candidate_bounded_plans
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.nodes import Aggregate
-from sfumato.plan.readings.dense_readings import Marginals, Values
+from sfumato.plan.readings.dense_readings import Marginals, ValueStepCounts
 from sfumato.plan.readings.total_readings import DiscoveredGroups, DiscoveredTotals, GroupTotals, PlanReading
-from sfumato.plan.sharing import with_measures
+from sfumato.plan.sharing import with_all_measures
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.expressions import Column
 from sfumato.policy import Policy
@@ -67,7 +67,7 @@ def _readings(engine: Engine, policy: Policy, text: str) -> list[PlanReading[Any
     except Unsupported:
         return []
     if asked.discovered_keys and not others:
-        return [found.reading(asked, discovery_bounding(with_measures(asked.query.plan), asked.limits))]
+        return [found.reading(asked, bound_for_discovery(with_all_measures(asked.query.plan), asked.limits))]
     return others
 
 
@@ -76,7 +76,7 @@ def _marginals(engine: Engine, policy: Policy, random: Random) -> Marginals:
     source = parse("SELECT COUNT(*) FROM people", engine.catalog()).plan.source
     fields = {field.name: Column(field, replace(domain, nullable=True)) for field, domain in source.columns.items()}
     plan = Aggregate(source, tuple(fields[name] for name in ("region", "flag", "code")), (Count(),))
-    options = bounding_strategies(plan, Limits.of(policy.tables["people"]), 60)
+    options = candidate_bounded_plans(plan, ContributionLimits.of(policy.tables["people"]), 60)
     known = [each for each in options if each.strategy in (Strategy.WHOLE, Strategy.REWEIGHT, Strategy.SAMPLE)]
     sets = random.choice([((), (0,), (0, 1), (1, 2), (0, 1, 2)), *FEWER_CELLS])
     return Marginals(random.choice(known), (REGIONS, (False, True), (1, 2, 3)), sets)
@@ -85,7 +85,7 @@ def _marginals(engine: Engine, policy: Policy, random: Random) -> Marginals:
 def _same(reading: PlanReading[Any], one: Any, other: Any) -> bool:
     if isinstance(one, DiscoveredGroups) and isinstance(reading, DiscoveredTotals):
         return found.rows(one, len(reading.declared_groups)) == found.rows(other, len(reading.declared_groups))
-    if isinstance(one, Values):
+    if isinstance(one, ValueStepCounts):
         return all(np.array_equal(getattr(one, each), getattr(other, each)) for each in ("group", "steps", "counts"))
     if isinstance(one, tuple):
         return all(map(np.array_equal, one, other))
@@ -156,7 +156,7 @@ def _within(sessions: Sessions, seed: int, plans: int) -> int:
                 groups = tuple(asked.groups)
             except Unsupported:
                 continue
-            for bounded in bounding_strategies(with_measures(asked.query.plan), asked.limits, len(groups)):
+            for bounded in candidate_bounded_plans(with_all_measures(asked.query.plan), asked.limits, len(groups)):
                 key, reading = random.getrandbits(62), GroupTotals(bounded, groups)
                 apart = _apart(here.read(reading, key), there.read(reading, key))
                 steps = [_allowed(rows, each.bits) for each in bounded.measures for _ in range(each.coordinates)]

@@ -19,7 +19,7 @@ from sfumato.curator.checking import check
 from sfumato.engine.opening import open_engine
 from sfumato.engine.postgres import driver
 from sfumato.errors import InvalidPolicy, SourceTaken
-from sfumato.plan.bounding import bounding_strategies
+from sfumato.plan.bounding import candidate_bounded_plans
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
@@ -50,7 +50,7 @@ def _policy(visits: Any, zones: Table, account: str | None = None, **said: Any) 
 def _counted(policy: Policy) -> dict[Any, int]:
     with contextlib.closing(open_engine(policy)) as engine:
         asked = question(engine, policy, JOINED)  # type: ignore[arg-type]
-        bounded = bounding_strategies(asked.query.plan, asked.limits, len(asked.groups))[0]
+        bounded = candidate_bounded_plans(asked.query.plan, asked.limits, len(asked.groups))[0]
         totals = tuples(engine.read(GroupTotals(bounded, tuple(asked.groups)), 7))
         return {key: total >> bounded.measures[0].bits for (key,), (total,) in zip(asked.groups, totals, strict=True)}
 

@@ -20,7 +20,7 @@ from sfumato.engine.spellings import generator
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.spelling import Spelling
-from sfumato.plan.bounding import Limits, bounding_strategies
+from sfumato.plan.bounding import ContributionLimits, candidate_bounded_plans
 from sfumato.plan.keys import KeySpan, ValueCombinations
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.expressions import Field
@@ -73,7 +73,7 @@ def test_statements_have_no_word_of_a_dialect(question: str) -> None:
     table = Table("t", source, columns, id="who", max_rows=5, max_groups=3, max_rows_per_group=2)
     engine = DuckDB(policy_of(table, Table("p", pa.table({"place": ["a"], "far": [2]}), public=True)))
     plan = parse(question, engine.catalog()).plan
-    for bounded in bounding_strategies(plan, Limits.of(table), 2):
+    for bounded in candidate_bounded_plans(plan, ContributionLimits.of(table), 2):
         statement = bounded_totals.statement(bounded, 7)
         written = Generator(Marked(), lambda table: table.name.upper()).statement(statement)  # type: ignore[arg-type]
         assert not OWN.search(written), (OWN.search(written), written)

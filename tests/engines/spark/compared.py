@@ -27,9 +27,9 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering.reading_statements import arrays_from_rows, server_key_types, server_statement
 from sfumato.engine.spark.driver import Spark
 from sfumato.errors import Unsupported
-from sfumato.plan.bounding import bounding_strategies, discovery_bounding
+from sfumato.plan.bounding import bound_for_discovery, candidate_bounded_plans
 from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals, PlanReading
-from sfumato.plan.sharing import with_measures
+from sfumato.plan.sharing import with_all_measures
 from sfumato.policy import Policy, Type
 
 FOUND = "found keys"
@@ -86,12 +86,12 @@ def asked(engine: DuckDB, words: str) -> Iterator[Asked]:
         groups = question.groups
     except Unsupported:
         return
-    totals = with_measures(question.query.plan)
+    totals = with_all_measures(question.query.plan)
     inexact = any(each in words for each in ("EXP(", "LN(", "POW("))
     if question.discovered_keys:
-        yield Asked(words, found_reading(question, discovery_bounding(totals, question.limits)), inexact)
+        yield Asked(words, found_reading(question, bound_for_discovery(totals, question.limits)), inexact)
         return
-    for bounded in bounding_strategies(totals, question.limits, len(groups)):
+    for bounded in candidate_bounded_plans(totals, question.limits, len(groups)):
         yield Asked(words, GroupTotals(bounded, tuple(groups)), inexact)
 
 

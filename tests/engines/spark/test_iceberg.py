@@ -18,7 +18,7 @@ from engines.spark import compared
 from engines.spark.conftest import ICEBERG, PANDAS, Cluster
 from sfumato.engine.spark.driver import Spark
 from sfumato.errors import EngineFailed, InvalidPolicy, SourceChanged
-from sfumato.plan.bounding import Limits, Strategy, bounding_strategies
+from sfumato.plan.bounding import ContributionLimits, Strategy, candidate_bounded_plans
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Policy, Table
@@ -59,8 +59,8 @@ def _policy(cluster: Cluster, table: str, by: str, version: str | None = None) -
 
 def _reading(spark: Spark) -> GroupTotals:
     plan = parse(QUESTION, spark.catalog()).plan
-    limits = Limits.of(spark._policy.tables["t"])
-    bounded = next(each for each in bounding_strategies(plan, limits, 2) if each.strategy is Strategy.CLIP_L2)
+    limits = ContributionLimits.of(spark._policy.tables["t"])
+    bounded = next(each for each in candidate_bounded_plans(plan, limits, 2) if each.strategy is Strategy.CLIP_L2)
     return GroupTotals(bounded, (("north",), ("south",)))
 
 

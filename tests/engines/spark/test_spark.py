@@ -32,7 +32,7 @@ from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.spark import SparkSpelling
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged
 from sfumato.plan.aggregates.measures import Count, Sum
-from sfumato.plan.bounding import Limits, Strategy, bounding_strategies, discovery_bounding
+from sfumato.plan.bounding import ContributionLimits, Strategy, bound_for_discovery, candidate_bounded_plans
 from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
 from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals
 from sfumato.plan.sql.statements import parse
@@ -87,7 +87,7 @@ def _ages(fields: Any) -> tuple[Any, ...]:
 def _found(here: DuckDB, words: str) -> DiscoveredTotals:
     """A reading whose keys nobody declared."""
     plan = parse(words, here.catalog()).plan
-    bounded = discovery_bounding(plan, Limits.of(here._policy.tables["t"]))
+    bounded = bound_for_discovery(plan, ContributionLimits.of(here._policy.tables["t"]))
     return DiscoveredTotals(bounded, (0,), ((),))
 
 
@@ -113,8 +113,8 @@ def _policy(source: Any, columns: dict[str, Any] = COLUMNS, **said: Any) -> Poli
 
 def _reading(engine: Any, strategy: Strategy = Strategy.CLIP_L2, question: str = QUESTION) -> GroupTotals:
     plan = parse(question, engine.catalog()).plan
-    limits = Limits.of(_policy(_rows(1)).tables["t"])
-    bounded = next(each for each in bounding_strategies(plan, limits, len(PLACES)) if each.strategy is strategy)
+    limits = ContributionLimits.of(_policy(_rows(1)).tables["t"])
+    bounded = next(each for each in candidate_bounded_plans(plan, limits, len(PLACES)) if each.strategy is strategy)
     return GroupTotals(bounded, tuple((each,) for each in PLACES) if bounded.plan.keys else ((),))
 
 

@@ -17,11 +17,11 @@ from sfumato.plan.aggregates.measures import (
     MAX_STEPS,
     MAX_VALUE_STEPS,
     CombinedEstimate,
-    Contribution,
     Count,
     DistinctUnits,
     Mean,
     MeanEstimate,
+    RowContribution,
     Sum,
     SummedEstimate,
     TotalEstimate,
@@ -51,55 +51,55 @@ class Steps:
 
 @pytest.mark.parametrize("value", [Fraction(1), Fraction(3), Fraction(4), Fraction(1, 3), Fraction(2**60 + 1, 2**60)])
 def test_the_least_power_of_two_at_least_a_number(value: Fraction) -> None:
-    power = measures.power_of_two_above(value)
+    power = measures.power_of_two_at_least(value)
     assert power >= value > power / 2
     assert math.log2(power).is_integer()
 
 
 def test_natural_steps_are_kept_as_long_as_sums_of_them_are_exact() -> None:
-    assert Sum(AGE).step(1) == 1
-    assert Sum(AGE).step(MAX_VALUE_STEPS // 110) == 1
-    assert Sum(AGE).step(MAX_VALUE_STEPS // 110 + 1) == 2
-    assert Mean(AGE).step(MAX_VALUE_STEPS // 120) == 1
-    assert Mean(AGE).step(MAX_VALUE_STEPS // 120 + 1) == 2
-    assert Sum(CENTS).step(1) == Fraction(1, 100)
-    assert Sum(CENTS).step(2**57) == 2
-    assert Sum(column(Domain("integer", bounds=(0, 2**10)))).step(2**48) == 1
-    assert Sum(column(Domain("integer", bounds=(0, 2**51)))).step(1) == 1
-    assert Count().step(9) == 1
+    assert Sum(AGE).rounding_step(1) == 1
+    assert Sum(AGE).rounding_step(MAX_VALUE_STEPS // 110) == 1
+    assert Sum(AGE).rounding_step(MAX_VALUE_STEPS // 110 + 1) == 2
+    assert Mean(AGE).rounding_step(MAX_VALUE_STEPS // 120) == 1
+    assert Mean(AGE).rounding_step(MAX_VALUE_STEPS // 120 + 1) == 2
+    assert Sum(CENTS).rounding_step(1) == Fraction(1, 100)
+    assert Sum(CENTS).rounding_step(2**57) == 2
+    assert Sum(column(Domain("integer", bounds=(0, 2**10)))).rounding_step(2**48) == 1
+    assert Sum(column(Domain("integer", bounds=(0, 2**51)))).rounding_step(1) == 1
+    assert Count().rounding_step(9) == 1
     wide = column(Domain("real", bounds=(0, Fraction(2**50, 100)), grid="0.01"))
-    assert Sum(wide).step(1) == Fraction(1, 100)
+    assert Sum(wide).rounding_step(1) == Fraction(1, 100)
     wider = column(Domain("real", bounds=(0, Fraction(2**50 + 1, 100)), grid="0.01"))
-    assert Sum(wider).step(1) == measures.power_of_two_above(Fraction(2**50 + 1, 100) / MAX_VALUE_STEPS)
-    assert Sum(REAL).step(8) == Fraction(3 * 8, MAX_VALUE_STEPS) * Fraction(32, 24)
-    assert Sum(column(Domain("integer", bounds=(0, 2**61)))).step(1) == 8
-    assert Sum(column(Domain("real", bounds=(0, 0)))).step(1) == Fraction(1, 2**960)
+    assert Sum(wider).rounding_step(1) == measures.power_of_two_at_least(Fraction(2**50 + 1, 100) / MAX_VALUE_STEPS)
+    assert Sum(REAL).rounding_step(8) == Fraction(3 * 8, MAX_VALUE_STEPS) * Fraction(32, 24)
+    assert Sum(column(Domain("integer", bounds=(0, 2**61)))).rounding_step(1) == 8
+    assert Sum(column(Domain("real", bounds=(0, 0)))).rounding_step(1) == Fraction(1, 2**960)
 
 
 def test_the_step_of_the_mean_of_one_number() -> None:
-    assert Mean(FIVE).step(7) == Fraction(5, 2**40)
-    assert Mean(column(Domain("integer", bounds=(-5, -5)))).step(7) == Fraction(5, 2**40)
-    assert Mean(column(Domain("integer", bounds=(0, 0)))).step(7) == Fraction(1, 2**40)
+    assert Mean(FIVE).rounding_step(7) == Fraction(5, 2**40)
+    assert Mean(column(Domain("integer", bounds=(-5, -5)))).rounding_step(7) == Fraction(5, 2**40)
+    assert Mean(column(Domain("integer", bounds=(0, 0)))).rounding_step(7) == Fraction(1, 2**40)
 
 
 def test_ranges_in_steps_hold_the_values() -> None:
-    assert Sum(AGE).step_range(Fraction(1)) == (-10, 110)
-    assert Sum(AGE).step_range(Fraction(4)) == (-3, 28)
-    assert Mean(CENTS).step_range(Fraction(1, 100)) == (-50, 225)
-    assert Count().step_range(Fraction(1)) == (0, 1)
+    assert Sum(AGE).row_range_in_steps(Fraction(1)) == (-10, 110)
+    assert Sum(AGE).row_range_in_steps(Fraction(4)) == (-3, 28)
+    assert Mean(CENTS).row_range_in_steps(Fraction(1, 100)) == (-50, 225)
+    assert Count().row_range_in_steps(Fraction(1)) == (0, 1)
     with pytest.raises(InvalidParameter, match="finite range"):
         measures.value_range(column(Domain("integer")))
 
 
 def test_what_a_row_adds() -> None:
-    assert Count().contributions(Fraction(1), 2, 5) == (Contribution(None, Fraction(1), 0, 2, 5),)
-    assert Sum(AGE).contributions(Fraction(2), -5, 55) == (Contribution(AGE, Fraction(2), 0, -5, 55),)
+    assert Count().contributions(Fraction(1), 2, 5) == (RowContribution(None, Fraction(1), 0, 2, 5),)
+    assert Sum(AGE).contributions(Fraction(2), -5, 55) == (RowContribution(AGE, Fraction(2), 0, -5, 55),)
     low_sum, high_sum = Mean(AGE).contributions(Fraction(2), -5, 55)
-    assert low_sum == Contribution(AGE, Fraction(2), -5, 0, 60)
-    assert high_sum == Contribution(AGE, Fraction(2), -5, 0, 60, mirrored=True)
-    assert [Sum(AGE).size(*ends) for ends in ((-5, 3), (-5, 7), (0, 0))] == [5, 7, 1]
-    assert [Mean(AGE).size(*ends) for ends in ((-5, 3), (4, 4))] == [8, 1]
-    assert Count().size(0, 1) == 1
+    assert low_sum == RowContribution(AGE, Fraction(2), -5, 0, 60)
+    assert high_sum == RowContribution(AGE, Fraction(2), -5, 0, 60, mirrored=True)
+    assert [Sum(AGE).max_row_contribution(*ends) for ends in ((-5, 3), (-5, 7), (0, 0))] == [5, 7, 1]
+    assert [Mean(AGE).max_row_contribution(*ends) for ends in ((-5, 3), (4, 4))] == [8, 1]
+    assert Count().max_row_contribution(0, 1) == 1
     assert Sum(AGE).typical_contributions(Fraction(2), -5, 56) == (50,)
     assert Mean(AGE).typical_contributions(Fraction(2), -5, 56) == (61, 61)
     assert Count().typical_contributions(Fraction(1), 0, 1) == (1,)
@@ -186,16 +186,16 @@ def test_estimators_of_what_is_measured() -> None:
 
 
 def test_the_steps_of_ranked_values() -> None:
-    assert RankedValue(AGE).step(1) == 1
-    assert RankedValue(AGE).step(MAX_STEPS // 110) == 1
-    assert RankedValue(AGE).step(MAX_STEPS // 110 + 1) == 2
-    assert RankedValue(REAL).step(1) == Fraction(4, 2**24)
-    assert RankedValue(column(Domain("integer", bounds=(0, 2**10)))).step(2**16) == 1
-    assert RankedValue(column(Domain("integer", bounds=(0, 2**10)))).step(2**16 + 1) == 2
-    assert RankedValue(column(Domain("integer", bounds=(0, 2**10)))).step(2**19) == 8
-    assert RankedValue(CENTS).step(1) == Fraction(1, 100)
+    assert RankedValue(AGE).rounding_step(1) == 1
+    assert RankedValue(AGE).rounding_step(MAX_STEPS // 110) == 1
+    assert RankedValue(AGE).rounding_step(MAX_STEPS // 110 + 1) == 2
+    assert RankedValue(REAL).rounding_step(1) == Fraction(4, 2**24)
+    assert RankedValue(column(Domain("integer", bounds=(0, 2**10)))).rounding_step(2**16) == 1
+    assert RankedValue(column(Domain("integer", bounds=(0, 2**10)))).rounding_step(2**16 + 1) == 2
+    assert RankedValue(column(Domain("integer", bounds=(0, 2**10)))).rounding_step(2**19) == 8
+    assert RankedValue(CENTS).rounding_step(1) == Fraction(1, 100)
     assert Quantile(AGE, "0.5").probability == Fraction(1, 2)  # type: ignore[arg-type]
-    assert RankedValue(column(Domain("real", bounds=(0, 0)))).step(1) == 1
+    assert RankedValue(column(Domain("real", bounds=(0, 0)))).rounding_step(1) == 1
 
 
 def test_quantiles_lie_within_the_bounds() -> None:

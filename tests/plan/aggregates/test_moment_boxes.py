@@ -12,9 +12,15 @@ import pytest
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates import moments
 from sfumato.plan.aggregates.measures import GroupEstimate
-from sfumato.plan.aggregates.moments import Axis, Correlation, Covariance, RegressionLine, SpreadEstimate
+from sfumato.plan.aggregates.moments import (
+    CentredRange,
+    CorrelationEstimate,
+    CovarianceEstimate,
+    SlopeOrInterceptEstimate,
+    SpreadEstimate,
+)
 
-AXIS = Axis(-2, 6, 1, Fraction(1, 8))
+AXIS = CentredRange(-2, 6, 1, Fraction(1, 8))
 """Off its middle: from −3 to 5, which reaches 5."""
 FINEST = 2.0**-40
 
@@ -74,8 +80,8 @@ def test_a_quotient_has_no_limit_where_a_variance_may_be_zero() -> None:
     box = 0.9 * one, (0 * one, one), (0 * one, 0.5 * one), (one, one)
     assert moments._max_slope(*box) == np.inf
     assert moments._max_correlation(*box, (one, one)) == np.inf
-    assert moments._quotient(one, 0 * one) == np.inf
-    assert moments._quotient(one, 4 * one) == 0.25
+    assert moments._quotient_or_infinity(one, 0 * one) == np.inf
+    assert moments._quotient_or_infinity(one, 4 * one) == 0.25
 
 
 def test_the_range_of_a_mean() -> None:
@@ -87,7 +93,7 @@ def test_the_range_of_a_mean() -> None:
     t = between((first, last), 4001)
     least = np.maximum(-3 + sums[0][0] * t, 5 - sums[1][1] * t).min(axis=0) - 0.125
     greatest = np.minimum(-3 + sums[0][1] * t, 5 - sums[1][0] * t).max(axis=0) + 0.125
-    found = moments._mean(AXIS, sums, (first, last))
+    found = moments._mean_range(AXIS, sums, (first, last))
     assert found[0] == pytest.approx(np.clip(least, -3, 5), abs=5e-3)
     assert found[1] == pytest.approx(np.clip(greatest, -3, 5), abs=5e-3)
 
@@ -96,15 +102,17 @@ def test_the_range_of_squares_and_products_per_row() -> None:
     """Rounding and what doubles may err by widen both ends; no square is above 5², no product above 5·2."""
     t, square = (np.array([0.25]), np.array([0.5])), (np.array([10.0]), np.array([14.0]))
     slack = 0.75 + 25 * FINEST
-    assert moments._squares(AXIS, square, Fraction(3, 4), t) == ([2.5 - slack], [7 + slack])
-    assert moments._squares(AXIS, (square[0] / 100, square[1] * 100), Fraction(3, 4), t) == ([0], [25])
+    assert moments._mean_square_range(AXIS, square, Fraction(3, 4), t) == ([2.5 - slack], [7 + slack])
+    assert moments._mean_square_range(AXIS, (square[0] / 100, square[1] * 100), Fraction(3, 4), t) == ([0], [25])
     totals = [np.array([8.0]), np.array([24.0]), np.array([4.0]), np.array([4.0])]
     for total, low, high in ((4.0, 0.25 * 2, 0.5 * 6), (-4.0, -0.5 * 6, -0.25 * 2), (1.0, -0.5, 1.5)):
-        pairs = moments._PairSums(AXIS, Axis(0, 2, 0), totals, [0.0] * 4, np.array([total]), 2.0, Fraction(1, 4))
+        pairs = moments._PairSums(
+            AXIS, CentredRange(0, 2, 0), totals, [0.0] * 4, np.array([total]), 2.0, Fraction(1, 4)
+        )
         slack = 0.25 + 10 * FINEST
-        assert pairs.products(t) == ([low - slack], [high + slack])
-    wide = moments._PairSums(AXIS, Axis(0, 2, 0), totals, [0.0] * 4, np.array([0.0]), 100.0, Fraction(0))
-    assert wide.products(t) == ([-10], [10])
+        assert pairs.product_mean_range(t) == ([low - slack], [high + slack])
+    wide = moments._PairSums(AXIS, CentredRange(0, 2, 0), totals, [0.0] * 4, np.array([0.0]), 100.0, Fraction(0))
+    assert wide.product_mean_range(t) == ([-10], [10])
 
 
 @pytest.mark.parametrize(
@@ -137,68 +145,74 @@ def test_slices_cover_every_number_of_rows_in_equal_quotients() -> None:
 
 def test_ranges_are_united_over_slices_and_prior_where_rows_may_be_missing() -> None:
     rows = np.array([4.0, 1.5, 0.5, 9.0]), np.array([8.0, 8.0, 0.75, 3.0])
-    low, high = moments._unite_slice_ranges(rows, 2, lambda t: (t[0], t[1]), (-5.0, 0.4))
+    low, high = moments._range_over_row_slices(rows, 2, lambda t: (t[0], t[1]), (-5.0, 0.4))
     assert low == pytest.approx([1 / 8, -5, -5, 1 / 9])
     assert high == pytest.approx([1 / 4, 0.4, 0.4, 1 / 9])
-    exactly = moments._unite_slice_ranges((np.array([2.0]), np.array([2.0])), 2, lambda t: t, (-5.0, 0.4))
+    exactly = moments._range_over_row_slices((np.array([2.0]), np.array([2.0])), 2, lambda t: t, (-5.0, 0.4))
     assert exactly == ([0.5], [0.4])
-    assert moments._unite_slice_ranges((np.array([4.0]), np.array([4.0])), 2, lambda t: t, (0.3, 0.4))[0] == [0.3]
+    assert moments._range_over_row_slices((np.array([4.0]), np.array([4.0])), 2, lambda t: t, (0.3, 0.4))[0] == [0.3]
 
 
 def test_the_scale_of_a_sample() -> None:
     t = np.array([0.25]), np.array([0.5])
     population = np.array([-3.0]), np.array([6.0])
-    assert moments._scale_to_sample(population, t, False) is population
-    assert moments._scale_to_sample(population, t, True) == ([-6.0], [12.0])
-    assert moments._scale_to_sample((np.array([3.0]), np.array([-6.0])), t, True) == ([4.0], [-8.0])
+    assert moments._range_scaled_to_sample(population, t, False) is population
+    assert moments._range_scaled_to_sample(population, t, True) == ([-6.0], [12.0])
+    assert moments._range_scaled_to_sample((np.array([3.0]), np.array([-6.0])), t, True) == ([4.0], [-8.0])
     values, rows = np.array([6.0, 6.0, 6.0]), np.array([1.99, 2.0, 3.0])
-    assert moments._sample_scaled(values, rows, True) == pytest.approx([np.nan, 12.0, 9.0], nan_ok=True)
-    assert moments._sample_scaled(values, rows, False) is values
+    assert moments._scaled_to_sample_or_nan(values, rows, True) == pytest.approx([np.nan, 12.0, 9.0], nan_ok=True)
+    assert moments._scaled_to_sample_or_nan(values, rows, False) is values
 
 
 def test_numbers_that_are_no_moments_are_nan() -> None:
-    assert moments._reciprocal(np.array([0.99, 1.0, 4.0])) == pytest.approx([np.nan, 1.0, 0.25], nan_ok=True)
+    assert moments._inverse_rows_or_nan(np.array([0.99, 1.0, 4.0])) == pytest.approx([np.nan, 1.0, 0.25], nan_ok=True)
     assert moments._nan_unless_positive(np.array([-1.0, 0.0, 2.0])) == pytest.approx([np.nan, np.nan, 2.0], nan_ok=True)
     assert moments._noisy_mean(AXIS, np.array([4.0, -4.0, 90.0]), np.array([0.5] * 3)).tolist() == [-1.0, -3.0, 5.0]
 
 
 def test_a_square_holds_zero_where_its_root_may_be_zero() -> None:
     low, high = np.array([-0.5, 0.25, -0.5, 0.0, -0.5]), np.array([0.25, 0.5, -0.25, 0.5, 0.0])
-    squared = moments._squared(GroupEstimate((low + high) / 2, low, high))
+    squared = moments._squared_estimate(GroupEstimate((low + high) / 2, low, high))
     assert squared.low.tolist() == [0, 0.0625, 0.0625, 0, 0]
     assert squared.high.tolist() == [0.25, 0.25, 0.25, 0.25, 0.25]
     assert squared.value == pytest.approx(((low + high) / 2) ** 2)
 
 
 def test_a_total_that_is_not_negative() -> None:
-    low, high = moments._nonnegative_bounds(np.array([-5.0, 1.0, 5.0]), 2.0)
+    low, high = moments._nonnegative_range(np.array([-5.0, 1.0, 5.0]), 2.0)
     assert (low.tolist(), high.tolist()) == ([0, 0, 3], [2, 3, 7])
 
 
 def test_both_columns_count_the_rows() -> None:
     """The range of the number of rows is what both allow; what is between two ranges that do not meet, otherwise."""
     totals = [np.array([8.0]), np.array([24.0]), np.array([3.0]), np.array([4.0])]
-    pairs = moments._PairSums(AXIS, Axis(0, 2, 0), totals, [2.0, 6.0, 0.5, 0.5], np.array([6.0]), 2.0, Fraction(0))
-    assert pairs.rows == ([3.0], [4.0])  # [24, 40]/8 and [6, 8]/2
-    assert pairs.count == [(4 + 3.5) / 2]
-    assert [mean[0] for mean in pairs.mean_values] == [-3 + 8 / 4, 3 / 3.5]
-    assert pairs.value == pytest.approx(6 / 3.75 + 3 / 3.5)
-    apart = moments._PairSums(AXIS, Axis(0, 2, 0), totals, [0.0] * 4, np.array([6.0]), 2.0, Fraction(0))
-    assert apart.rows == ([3.5], [4.0])
+    pairs = moments._PairSums(
+        AXIS, CentredRange(0, 2, 0), totals, [2.0, 6.0, 0.5, 0.5], np.array([6.0]), 2.0, Fraction(0)
+    )
+    assert pairs.row_count_range == ([3.0], [4.0])  # [24, 40]/8 and [6, 8]/2
+    assert pairs.noisy_row_count == [(4 + 3.5) / 2]
+    assert [mean[0] for mean in pairs.noisy_means] == [-3 + 8 / 4, 3 / 3.5]
+    assert pairs.noisy_covariance == pytest.approx(6 / 3.75 + 3 / 3.5)
+    apart = moments._PairSums(AXIS, CentredRange(0, 2, 0), totals, [0.0] * 4, np.array([6.0]), 2.0, Fraction(0))
+    assert apart.row_count_range == ([3.5], [4.0])
 
 
 def test_a_covariance_is_at_most_the_product_of_both_deviations() -> None:
     """With products unknown, |covariance| reaches √((high − mean)(mean − low)) of each column and no further."""
     totals = [np.array([16.0]), np.array([16.0]), np.array([2.0]), np.array([6.0])]
-    pairs = moments._PairSums(Axis(-2, 6, 1), Axis(0, 2, 0), totals, [0.0] * 4, np.array([0.0]), 1e6, Fraction(0))
+    pairs = moments._PairSums(
+        CentredRange(-2, 6, 1), CentredRange(0, 2, 0), totals, [0.0] * 4, np.array([0.0]), 1e6, Fraction(0)
+    )
     quarter = np.array([0.25]), np.array([0.25])
     limit = np.sqrt((5 - 1) * (1 + 3) * (2 - 0.5) * 0.5)
-    assert np.concatenate(pairs.covariance(quarter)) == pytest.approx([-limit, limit])
-    near = moments._PairSums(Axis(-2, 6, 1), Axis(0, 2, 0), totals, [0.0] * 4, np.array([2.0]), 1.0, Fraction(0))
-    assert np.concatenate(near.covariance(quarter)) == pytest.approx([0.25 - 0.5, 0.75 - 0.5])
+    assert np.concatenate(pairs.covariance_range(quarter)) == pytest.approx([-limit, limit])
+    near = moments._PairSums(
+        CentredRange(-2, 6, 1), CentredRange(0, 2, 0), totals, [0.0] * 4, np.array([2.0]), 1.0, Fraction(0)
+    )
+    assert np.concatenate(near.covariance_range(quarter)) == pytest.approx([0.25 - 0.5, 0.75 - 0.5])
 
 
-X, Y = Axis(-2, 6, 1), Axis(0, 2, Fraction(1, 2))
+X, Y = CentredRange(-2, 6, 1), CentredRange(0, 2, Fraction(1, 2))
 ROWS = np.array([(-1.0, 0.25), (0.5, 0.75), (5.0, 1.75), (3.0, 0.5), (2.0, 1.0)])
 N = len(ROWS)
 
@@ -226,7 +240,7 @@ ROUNDINGS = {
 def test_what_rounding_leaves_of_a_correlation(rounded: tuple[int, int, int]) -> None:
     roundings = tuple(Fraction(each, 16) for each in rounded)
     for squared in (False, True):
-        made = Correlation(X, Y, roundings, squared).estimate(totals("a b c d xx yy xy"), [0.0] * 7)  # type: ignore[arg-type]
+        made = CorrelationEstimate(X, Y, roundings, squared).estimate(totals("a b c d xx yy xy"), [0.0] * 7)  # type: ignore[arg-type]
         power = 2 if squared else 1
         assert made.low[0] == pytest.approx(ROUNDINGS[rounded][0] ** power)
         assert made.high[0] == pytest.approx(min(ROUNDINGS[rounded][1], 1) ** power)
@@ -237,9 +251,9 @@ def test_a_negative_correlation_mirrors_a_positive_one() -> None:
     sums = totals("a b c d xx yy xy")
     turned = [sums[0], sums[1], sums[3], sums[2], sums[4], sums[5], -sums[6]]
     widths, none = [1.0, 1.0, 0.3, 0.3, 1.0, 0.2, 0.4], (Fraction(0),) * 3
-    middle = Axis(0, 2, 1)
-    plain = Correlation(X, middle, none, False).estimate(sums, widths)
-    mirrored = Correlation(X, middle, none, False).estimate(turned, widths)
+    middle = CentredRange(0, 2, 1)
+    plain = CorrelationEstimate(X, middle, none, False).estimate(sums, widths)
+    mirrored = CorrelationEstimate(X, middle, none, False).estimate(turned, widths)
     assert (mirrored.low[0], mirrored.high[0]) == pytest.approx((-plain.high[0], -plain.low[0]))
 
 
@@ -252,7 +266,7 @@ def test_what_rounding_leaves_of_a_line(rounded: tuple[int, int]) -> None:
     roundings: Any = tuple(Fraction(each, 16) for each in rounded)
     mean_x, mean_y = ROWS.mean(axis=0)
     for intercept in (False, True):
-        made = RegressionLine(X, Y, roundings, intercept).estimate(totals("a b c d xx xy"), [0.0] * 6)
+        made = SlopeOrInterceptEstimate(X, Y, roundings, intercept).estimate(totals("a b c d xx xy"), [0.0] * 6)
         ends = sorted(mean_y - slope * mean_x for slope in slopes) if intercept else slopes
         assert (made.low[0], made.high[0]) == pytest.approx(ends)
         slope = COVARIANCE / VAR_X
@@ -261,16 +275,18 @@ def test_what_rounding_leaves_of_a_line(rounded: tuple[int, int]) -> None:
 
 def test_a_slope_is_at_most_the_quotient_of_deviations() -> None:
     """With products unknown: √(the largest variance of y / the variance of x)."""
-    made = RegressionLine(X, Y, (Fraction(0),) * 2, False).estimate(totals("a b c d xx xy"), [0.0] * 5 + [1e6])  # type: ignore[arg-type]
+    made = SlopeOrInterceptEstimate(X, Y, (Fraction(0),) * 2, False).estimate(
+        totals("a b c d xx xy"), [0.0] * 5 + [1e6]
+    )  # type: ignore[arg-type]
     mean_y = float(ROWS[:, 1].mean())
     limit = np.sqrt((2 - mean_y) * mean_y / VAR_X)
     assert (made.low[0], made.high[0]) == pytest.approx((-limit, limit))
 
 
 def test_what_rounding_leaves_of_a_covariance_and_a_variance() -> None:
-    made = Covariance(X, Y, Fraction(1, 16), False).estimate(totals("a b c d xy"), [0.0] * 5)
+    made = CovarianceEstimate(X, Y, Fraction(1, 16), False).estimate(totals("a b c d xy"), [0.0] * 5)
     assert (made.low[0], made.high[0]) == pytest.approx((COVARIANCE - 1 / 16, COVARIANCE + 1 / 16))
-    sample = Covariance(X, Y, Fraction(1, 16), True).estimate(totals("a b c d xy"), [0.0] * 5)
+    sample = CovarianceEstimate(X, Y, Fraction(1, 16), True).estimate(totals("a b c d xy"), [0.0] * 5)
     assert (sample.low[0], sample.high[0]) == pytest.approx((1.25 * made.low[0], 1.25 * made.high[0]))
     for root, bessel in itertools.product((False, True), repeat=2):
         spread = SpreadEstimate(X, Fraction(1, 16), bessel, root).estimate(totals("a b xx"), [0.0] * 3)
@@ -286,18 +302,18 @@ def test_what_is_known_beforehand_of_one_row_and_of_two() -> None:
         assert (made.low[0], made.high[0]) == pytest.approx((0, largest))
     both = [*sums[:2], np.array([2.0]), np.array([2.0]), np.array([0.0])]
     for bessel, largest in ((False, 4), (True, 8)):
-        made = Covariance(X, Y, Fraction(0), bessel).estimate(both, [4.0, 4.0, 1.0, 1.0, 1e6])
+        made = CovarianceEstimate(X, Y, Fraction(0), bessel).estimate(both, [4.0, 4.0, 1.0, 1.0, 1e6])
         assert (made.low[0], made.high[0]) == pytest.approx((-largest, largest))
 
 
 def test_roundings_and_axes_at_their_edges() -> None:
-    assert (AXIS.width, AXIS.reach, AXIS.ends) == (8, 5, (-3, 5))
-    assert Axis(-2, 6, 4).reach == 6
-    assert Axis(0, 1, 0).middle == 0
-    assert Axis(0, 1, 1).middle == 1
+    assert (AXIS.width, AXIS.largest_distance, AXIS.centred_ends) == (8, 5, (-3, 5))
+    assert CentredRange(-2, 6, 4).largest_distance == 6
+    assert CentredRange(0, 1, 0).middle == 0
+    assert CentredRange(0, 1, 1).middle == 1
     for made in (
-        lambda: Correlation(X, Y, (Fraction(0), Fraction(-1), Fraction(0)), False),
-        lambda: Covariance(X, Y, Fraction(-1, 10**9), False),
+        lambda: CorrelationEstimate(X, Y, (Fraction(0), Fraction(-1), Fraction(0)), False),
+        lambda: CovarianceEstimate(X, Y, Fraction(-1, 10**9), False),
     ):
         with pytest.raises(InvalidParameter):
             made()

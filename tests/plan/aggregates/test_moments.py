@@ -9,21 +9,27 @@ import numpy as np
 import pytest
 
 from sfumato.errors import InvalidParameter
-from sfumato.plan.aggregates.moments import Axis, Correlation, Covariance, RegressionLine, SpreadEstimate
+from sfumato.plan.aggregates.moments import (
+    CentredRange,
+    CorrelationEstimate,
+    CovarianceEstimate,
+    SlopeOrInterceptEstimate,
+    SpreadEstimate,
+)
 from sfumato.privacy import codec
 
-X, Y = Axis(-10, 30, 10), Axis(2, 3, Fraction(5, 2))
+X, Y = CentredRange(-10, 30, 10), CentredRange(2, 3, Fraction(5, 2))
 ESTIMATORS = {
     "var_pop": SpreadEstimate(X, Fraction(0), sample=False, root=False),
     "var_samp": SpreadEstimate(X, Fraction(0), sample=True, root=False),
     "stddev_pop": SpreadEstimate(X, Fraction(0), sample=False, root=True),
     "stddev_samp": SpreadEstimate(X, Fraction(0), sample=True, root=True),
-    "covar_pop": Covariance(X, Y, Fraction(0), sample=False),
-    "covar_samp": Covariance(X, Y, Fraction(0), sample=True),
-    "corr": Correlation(X, Y, (Fraction(0),) * 3, squared=False),
-    "regr_r2": Correlation(X, Y, (Fraction(0),) * 3, squared=True),
-    "regr_slope": RegressionLine(X, Y, (Fraction(0),) * 2, intercept=False),
-    "regr_intercept": RegressionLine(X, Y, (Fraction(0),) * 2, intercept=True),
+    "covar_pop": CovarianceEstimate(X, Y, Fraction(0), sample=False),
+    "covar_samp": CovarianceEstimate(X, Y, Fraction(0), sample=True),
+    "corr": CorrelationEstimate(X, Y, (Fraction(0),) * 3, squared=False),
+    "regr_r2": CorrelationEstimate(X, Y, (Fraction(0),) * 3, squared=True),
+    "regr_slope": SlopeOrInterceptEstimate(X, Y, (Fraction(0),) * 2, intercept=False),
+    "regr_intercept": SlopeOrInterceptEstimate(X, Y, (Fraction(0),) * 2, intercept=True),
 }
 
 
@@ -206,7 +212,7 @@ def test_what_was_rounded_per_row_widens_the_range() -> None:
     x = np.random.default_rng(5).uniform(-10, 30, 200)
     held, squares = np.round(x), np.round((x - 10) ** 2 / 8) * 8
     totals = [np.array([each]) for each in (np.sum(held + 10), np.sum(30 - held), np.sum(squares))]
-    axis = Axis(-10, 30, 10, Fraction(1, 2))
+    axis = CentredRange(-10, 30, 10, Fraction(1, 2))
     exact, rounded = (
         SpreadEstimate(each, rounding, sample=False, root=False).estimate(totals, [0.0] * 3)
         for each, rounding in ((X, Fraction(0)), (axis, Fraction(4)))
@@ -237,11 +243,11 @@ def test_estimators_are_stored_and_read_back() -> None:
 @pytest.mark.parametrize("bad", [(1, 0, 0), (0, 0, 0), (0, 1, 2), (0, 1, "0.5", -1)])
 def test_an_axis_has_its_middle_between_two_ends(bad: Any) -> None:
     with pytest.raises(InvalidParameter, match="middle"):
-        Axis(*bad)
+        CentredRange(*bad)
 
 
 def test_no_rounding_is_negative() -> None:
     with pytest.raises(InvalidParameter, match="rounding"):
         SpreadEstimate(X, Fraction(-1), sample=True, root=True)
     with pytest.raises(InvalidParameter, match="roundings"):
-        RegressionLine(X, Y, (Fraction(0), Fraction(-1)), intercept=True)
+        SlopeOrInterceptEstimate(X, Y, (Fraction(0), Fraction(-1)), intercept=True)

@@ -11,8 +11,8 @@ import pytest
 
 from plan.described import CATALOG
 from sfumato.errors import InvalidParameter
-from sfumato.plan.bounding import BoundedPlan, for_neighbours, whole_bounding
-from sfumato.plan.limits import Limits
+from sfumato.plan.bounding import BoundedPlan, bound_by_whole_rows, for_neighbours
+from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows, ColumnSetDistances
 from sfumato.plan.readings.dense_readings import CountDistances, Marginals, MarginalView, cells_sensitivity
 from sfumato.plan.sql.statements import parse
@@ -26,7 +26,9 @@ _SIZE = 3
 def _bounded(rows: int, neighbours: Neighbours) -> BoundedPlan:
     plan = parse("SELECT urgent, COUNT(*) FROM visits GROUP BY urgent", CATALOG).plan
     keys = tuple(replace(key, domain=replace(key.domain, nullable=True)) for key in plan.keys)  # type: ignore[type-var]
-    return for_neighbours(whole_bounding(replace(plan, keys=keys), Limits(rows, rows, rows), _SIZE), neighbours)
+    return for_neighbours(
+        bound_by_whole_rows(replace(plan, keys=keys), ContributionLimits(rows, rows, rows), _SIZE), neighbours
+    )
 
 
 def _changes(rows: int, neighbours: Neighbours) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -70,7 +72,7 @@ def test_scores_of_sets_move_as_far_as_derived(weights: tuple[int, int], neighbo
             furthest["moved"] = max(furthest["moved"], int(np.abs(moved).max()))
             furthest["spread"] = max(furthest["spread"], int(moved.max() - moved.min()))
     assert furthest["moved"] == scores.sensitivity
-    assert furthest["spread"] <= scores.spread == 2 * scores.sensitivity
+    assert furthest["spread"] <= scores.score_difference_bound == 2 * scores.sensitivity
 
 
 def _coded(counts: np.ndarray) -> CodedRows:

@@ -13,10 +13,10 @@ import pytest
 from plan.described import CATALOG, VISITS
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.factorisations import Factorisation
-from sfumato.plan.bounding import BoundedPlan, bounding_strategies, for_neighbours
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.bounding import BoundedPlan, candidate_bounded_plans, for_neighbours
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.readings.combining import FactoredTotals
-from sfumato.plan.readings.total_readings import Totals
+from sfumato.plan.readings.total_readings import MeasureTotals
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Table
 from sfumato.policy.domains import LARGEST_INTEGER
@@ -34,7 +34,7 @@ MATRICES = (
 def bounded(table: Table, relation: Neighbours, text: str, strategy: Strategy, groups: int = 3) -> BoundedPlan:
     known = {**CATALOG.tables, "visits": replace(CATALOG.tables["visits"], id=None if table.every_row else table.id)}
     query = parse(text, replace(CATALOG, tables=known))
-    found = {each.strategy: each for each in bounding_strategies(query.plan, Limits.of(table), groups)}
+    found = {each.strategy: each for each in candidate_bounded_plans(query.plan, ContributionLimits.of(table), groups)}
     return for_neighbours(found[Strategy.WHOLE if table.every_row else strategy], relation)
 
 
@@ -80,7 +80,9 @@ def test_no_unit_moves_more_than_is_said(
     for table, series in ((users, 1), (ROWS, 1), (users, 2)):
         if series == 2 and (rows > 2 or text is SUMS):
             continue  # too many to list
-        reading = FactoredTotals(Totals(bounded(table, relation, text, Strategy.SAMPLE, 3 * series)), weights, series)
+        reading = FactoredTotals(
+            MeasureTotals(bounded(table, relation, text, Strategy.SAMPLE, 3 * series)), weights, series
+        )
         said = reading.sensitivity
         largest, total, squares = moved(reading)
         assert largest <= said.linf
@@ -99,7 +101,7 @@ def test_several_periods_cost_less_than_as_many_rows_of_one() -> None:
     for per_group in (1, 3):
         table = Table("visits", Path("v"), VISITS, id="patient_id", max_rows=3, max_rows_per_group=per_group)
         counted[per_group] = FactoredTotals(
-            Totals(bounded(table, Neighbours.ADD_REMOVE, COUNTS, Strategy.SAMPLE)), weights
+            MeasureTotals(bounded(table, Neighbours.ADD_REMOVE, COUNTS, Strategy.SAMPLE)), weights
         ).sensitivity.squares
     assert counted[1] < 0.75 * counted[3]
 
@@ -108,7 +110,8 @@ def test_whole_numbers_stay_whole_so_that_no_bound_is_given_away() -> None:
     """A bound that is not whole is rounded up with all that goes with it: the noise would be many times too large."""
     table = Table("visits", Path("v"), VISITS, id="patient_id", max_rows=3, max_rows_per_group=1)
     reading = FactoredTotals(
-        Totals(bounded(table, Neighbours.REPLACE, COUNTS, Strategy.SAMPLE)), Factorisation("optimised", 3, 8).weights
+        MeasureTotals(bounded(table, Neighbours.REPLACE, COUNTS, Strategy.SAMPLE)),
+        Factorisation("optimised", 3, 8).weights,
     )
     said = reading.sensitivity
     assert {said.per_group.denominator, said.total.denominator, said.squares.denominator} == {1}
@@ -117,7 +120,7 @@ def test_whole_numbers_stay_whole_so_that_no_bound_is_given_away() -> None:
 def test_totals_beyond_what_64_bits_hold_are_cut_and_move_no_further() -> None:
     weights = Factorisation("tree", 3, 8, 2).weights
     table = Table("visits", Path("v"), VISITS, id="patient_id", max_rows=3, max_rows_per_group=2)
-    reading = FactoredTotals(Totals(bounded(table, Neighbours.ADD_REMOVE, COUNTS, Strategy.SAMPLE)), weights)
+    reading = FactoredTotals(MeasureTotals(bounded(table, Neighbours.ADD_REMOVE, COUNTS, Strategy.SAMPLE)), weights)
     ends = [LARGEST_INTEGER, -LARGEST_INTEGER, 0, 2**53]
     for base in itertools.product(ends, repeat=3):
         totals = np.array(base, np.int64)[:, None]
@@ -130,17 +133,17 @@ def test_totals_beyond_what_64_bits_hold_are_cut_and_move_no_further() -> None:
 def test_series_are_measured_one_after_the_other() -> None:
     weights = np.array([[1, 0], [2, 5]])
     table = Table("visits", Path("v"), VISITS, id="row")
-    reading = FactoredTotals(Totals(bounded(table, Neighbours.ADD_REMOVE, COUNTS, Strategy.WHOLE)), weights, 2)
+    reading = FactoredTotals(MeasureTotals(bounded(table, Neighbours.ADD_REMOVE, COUNTS, Strategy.WHOLE)), weights, 2)
     assert reading.extract(np.array([[1], [2], [10], [20]])).tolist() == [1, 12, 10, 120]
 
 
 @pytest.mark.parametrize("weights", [np.zeros((0, 3), int), np.array([1, 2]), np.array([[1 << 20]])], ids=str)
 def test_what_is_no_matrix_is_refused(weights: np.ndarray) -> None:
     with pytest.raises(InvalidParameter):
-        FactoredTotals(Totals(bounded(ROWS, Neighbours.ADD_REMOVE, COUNTS, Strategy.WHOLE)), weights)
+        FactoredTotals(MeasureTotals(bounded(ROWS, Neighbours.ADD_REMOVE, COUNTS, Strategy.WHOLE)), weights)
 
 
 def test_a_mean_is_refused() -> None:
     mean = bounded(ROWS, Neighbours.ADD_REMOVE, "SELECT region, AVG(age) FROM visits GROUP BY region", Strategy.WHOLE)
     with pytest.raises(InvalidParameter, match="one total"):
-        FactoredTotals(Totals(mean), np.eye(3, dtype=np.int64))
+        FactoredTotals(MeasureTotals(mean), np.eye(3, dtype=np.int64))

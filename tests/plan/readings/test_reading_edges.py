@@ -15,12 +15,12 @@ from plan.readings.test_factored_totals import COUNTS, ROWS, SUMS, bounded
 from sfumato.errors import InvalidParameter
 from sfumato.plan.bounding import (
     BoundedPlan,
-    bounding_strategies,
-    discovery_bounding,
+    bound_by_whole_rows,
+    bound_for_discovery,
+    candidate_bounded_plans,
     for_neighbours,
-    whole_bounding,
 )
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.readings import cell_rows, combining, dense_readings
 from sfumato.plan.readings.cell_rows import CellCounts, CellRanks, CellRows, CodedRows, ColumnSetDistances, MergedCells
 from sfumato.plan.readings.combining import FactoredTotals, combine_readings
@@ -28,16 +28,16 @@ from sfumato.plan.readings.dense_readings import CountDistances, Marginal, Margi
 from sfumato.plan.readings.total_readings import (
     ChosenGroups,
     DiscoveredGroups,
-    GroupSizes,
+    GroupSizeHistogram,
     GroupTotals,
     KeyHolders,
     LinearScores,
     LinearTotals,
-    Matrix,
+    MeasureTotals,
     ReadMeasure,
-    Supports,
-    Thresholds,
-    Totals,
+    RowsReachingCandidates,
+    ThresholdWeights,
+    WeightMatrix,
 )
 from sfumato.plan.sql.statements import parse
 from sfumato.privacy import Neighbours, Sensitivity
@@ -49,7 +49,9 @@ def two_keys(rows: int = 1, neighbours: Neighbours = ADDED) -> BoundedPlan:
     """Counts by two keys: one of two cells and one of three, and what is missing."""
     plan = parse("SELECT urgent, age, COUNT(*) FROM visits GROUP BY urgent, age", CATALOG).plan
     keys = tuple(replace(key, domain=replace(key.domain, nullable=True)) for key in plan.keys)  # type: ignore[type-var]
-    return for_neighbours(whole_bounding(replace(plan, keys=keys), Limits(rows, rows, rows), 12), neighbours)
+    return for_neighbours(
+        bound_by_whole_rows(replace(plan, keys=keys), ContributionLimits(rows, rows, rows), 12), neighbours
+    )
 
 
 CELLS = ((False, True), (1, 2, 3))
@@ -59,12 +61,16 @@ CELLS = ((False, True), (1, 2, 3))
 
 
 def test_weights_at_the_ends_of_what_is_taken() -> None:
-    assert Matrix(((10**12, -(10**12)),)).column_spread == 10**12
-    assert Thresholds((1, 10**12), (0, 1, 2)).column_spread == Thresholds((1, 10**12), (0,)).row_spread == 10**12
-    assert Thresholds((1, 3), (0, 2)).is_chain
+    assert WeightMatrix(((10**12, -(10**12)),)).column_spread_with_zero == 10**12
+    assert (
+        ThresholdWeights((1, 10**12), (0, 1, 2)).column_spread_with_zero
+        == ThresholdWeights((1, 10**12), (0,)).row_spread_with_zero
+        == 10**12
+    )
+    assert ThresholdWeights((1, 3), (0, 2)).has_ordered_columns
     for wrong in (((10**12 + 1,),), ((-(10**12) - 1,),)):
         with pytest.raises(InvalidParameter):
-            Matrix(wrong)
+            WeightMatrix(wrong)
     for values, reached in (
         ((1, 10**12 + 1), (0,)),
         ((True, 2), (0,)),
@@ -73,38 +79,38 @@ def test_weights_at_the_ends_of_what_is_taken() -> None:
         ((1, 1), (0,)),
     ):
         with pytest.raises(InvalidParameter):
-            Thresholds(values, reached)  # type: ignore[arg-type]
+            ThresholdWeights(values, reached)  # type: ignore[arg-type]
 
 
 def test_counts_are_clamped_to_what_64_bits_hold_of_every_row() -> None:
     largest = (1 << 62) - 1
-    scores = Matrix(((0, 10**12), (1, 0))).scores(np.array([2**62, 2**62]))
+    scores = WeightMatrix(((0, 10**12), (1, 0))).scores(np.array([2**62, 2**62]))
     assert scores.tolist() == [10**12 * (largest // (2 * 10**12)), largest // (2 * 10**12)]
-    assert Matrix(((0, 0),)).scores(np.array([2**62, -(2**62)])).tolist() == [0]
-    assert Matrix(((1, 1),)).scores(np.array([2**62, 2**62])).tolist() == [2 * (largest // 2)]
-    supports = Thresholds((1, 2), (0, 2, 1)).supports(np.array([7, 2**62, 5]))
+    assert WeightMatrix(((0, 0),)).scores(np.array([2**62, -(2**62)])).tolist() == [0]
+    assert WeightMatrix(((1, 1),)).scores(np.array([2**62, 2**62])).tolist() == [2 * (largest // 2)]
+    supports = ThresholdWeights((1, 2), (0, 2, 1)).count_rows_reaching(np.array([7, 2**62, 5]))
     assert supports.tolist() == [largest // 3 + 5, largest // 3]
 
 
 @pytest.mark.parametrize("relation", list(Neighbours))
 def test_combinations_of_zeros_are_charged_as_one(relation: Neighbours) -> None:
     plan = bounded(ROWS, relation, COUNTS, Strategy.WHOLE)
-    zeros = LinearTotals(Totals(plan), Matrix(((0, 0, 0),))).sensitivity
+    zeros = LinearTotals(MeasureTotals(plan), WeightMatrix(((0, 0, 0),))).sensitivity
     total = plan.measures[0].sensitivity.total
     assert (zeros.per_group, zeros.total, zeros.squares) == (total, total, total**2)
-    one = LinearTotals(Totals(plan), Matrix(((2, 0, -3), (1, 0, 1)))).sensitivity
+    one = LinearTotals(MeasureTotals(plan), WeightMatrix(((2, 0, -3), (1, 0, 1)))).sensitivity
     assert (one.groups, one.per_group, one.total, one.squares) == (2, 3 * total, 4 * total, 10 * total**2)
 
 
 def test_thresholds_need_counts_that_are_not_negative() -> None:
-    signed = Totals(bounded(ROWS, ADDED, SUMS, Strategy.WHOLE))
+    signed = MeasureTotals(bounded(ROWS, ADDED, SUMS, Strategy.WHOLE))
     with pytest.raises(InvalidParameter, match="never negative"):
-        LinearScores(signed, Thresholds((1, 2), (0, 1, 2)))
+        LinearScores(signed, ThresholdWeights((1, 2), (0, 1, 2)))
     with pytest.raises(InvalidParameter, match="never negative"):
         ChosenGroups(signed)
     with pytest.raises(InvalidParameter, match="whole numbers"):
-        GroupSizes(signed, 3)
-    assert LinearScores(signed, Matrix(((1, 2, 3),))).spread == signed.sensitivity.total * 3
+        GroupSizeHistogram(signed, 3)
+    assert LinearScores(signed, WeightMatrix(((1, 2, 3),))).score_difference_bound == signed.sensitivity.total * 3
 
 
 # Counts that are made of totals
@@ -113,18 +119,18 @@ def test_thresholds_need_counts_that_are_not_negative() -> None:
 @pytest.mark.parametrize("relation", list(Neighbours))
 def test_chosen_groups_sizes_and_holders(relation: Neighbours) -> None:
     plan = bounded(ROWS, relation, COUNTS, Strategy.WHOLE)
-    totals = Totals(plan)
+    totals = MeasureTotals(plan)
     chosen = ChosenGroups(totals)
     counts = chosen.extract(np.array([[3], [-4], [2**62]]))
     assert counts.tolist() == [3, 0, ((1 << 62) - 1) // 3]
     assert chosen.sum_inside_and_outside(counts[:2], np.array([True, False])).tolist() == [3, 0]
     moved = {"add-remove": (1, 1, 1), "replace": (1, 2, 2)}[relation.value]
     assert (chosen.sensitivity.per_group, chosen.sensitivity.total, chosen.sensitivity.squares) == moved
-    sizes = GroupSizes(totals, 3)
+    sizes = GroupSizeHistogram(totals, 3)
     assert sizes.extract(np.array([[0], [2], [9], [-1], [3]])).tolist() == [2, 0, 1, 2]
     places = {"add-remove": (4, 1, 2), "replace": (4, 2, 4)}[relation.value]
     assert (sizes.sensitivity.groups, sizes.sensitivity.per_group, sizes.sensitivity.total) == places
-    supports = Supports(totals, Thresholds((1, 2), (0, 1, 2)))
+    supports = RowsReachingCandidates(totals, ThresholdWeights((1, 2), (0, 1, 2)))
     assert (supports.sensitivity.groups, supports.sensitivity.total, supports.sensitivity.neighbours) == (
         1,
         1,
@@ -134,12 +140,12 @@ def test_chosen_groups_sizes_and_holders(relation: Neighbours) -> None:
 
 def test_holders_of_discovered_keys() -> None:
     text = "SELECT ward, COUNT(*) FROM visits GROUP BY ward"
-    sampled = KeyHolders(discovery_bounding(parse(text, CATALOG).plan, Limits(5, 2, 3)))
-    assert (sampled.max_keys, sampled.weighted, sampled.neighbours) == (2, False, ADDED)
+    sampled = KeyHolders(bound_for_discovery(parse(text, CATALOG).plan, ContributionLimits(5, 2, 3)))
+    assert (sampled.max_keys_per_unit, sampled.is_weighted, sampled.neighbours) == (2, False, ADDED)
     inner = "SELECT patient_id, MAX(ward) AS ward, MAX(age) AS a FROM visits GROUP BY patient_id"
     joined = f"SELECT ward, COUNT(*) FROM ({inner}) AS t JOIN hospitals ON a = beds GROUP BY ward"
-    rows = KeyHolders(discovery_bounding(parse(joined, CATALOG).plan, Limits(5, 2, 3)))
-    assert (rows.max_keys, rows.weighted) == (10, True)
+    rows = KeyHolders(bound_for_discovery(parse(joined, CATALOG).plan, ContributionLimits(5, 2, 3)))
+    assert (rows.max_keys_per_unit, rows.is_weighted) == (10, True)
 
 
 def test_totals_of_some_discovered_keys() -> None:
@@ -156,7 +162,7 @@ def test_totals_of_some_discovered_keys() -> None:
 def test_what_a_plan_reads() -> None:
     def read(measure: str) -> set[ReadMeasure]:
         asked = parse(f"SELECT {measure} AS x FROM visits", CATALOG).plan
-        plan = bounding_strategies(asked, Limits(1, 1, 1), 1)[0]
+        plan = candidate_bounded_plans(asked, ContributionLimits(1, 1, 1), 1)[0]
         return {*GroupTotals(plan, ((),)).read_measures}
 
     assert read("COUNT(*)") == {ReadMeasure.COUNT}
@@ -185,9 +191,9 @@ def test_squares_of_totals_through_a_matrix(
     """T·max_i x_i(c, T) with X = BᵀB; replaced, that of 2T, or twice that of T if no product is negative."""
     rows, per_group = limits
     plan = parse(COUNTS, CATALOG).plan
-    sample = bounding_strategies(plan, Limits(rows, rows, per_group), 2)[-1]
+    sample = candidate_bounded_plans(plan, ContributionLimits(rows, rows, per_group), 2)[-1]
     for relation, expected in ((ADDED, added), (REPLACED, replaced)):
-        found = FactoredTotals(Totals(for_neighbours(sample, relation)), np.array(weights)).sensitivity
+        found = FactoredTotals(MeasureTotals(for_neighbours(sample, relation)), np.array(weights)).sensitivity
         assert found.squares == expected
         units = [np.array(v) for v in itertools.product(range(per_group + 1), repeat=2) if sum(v) <= rows]
         others = units if relation is REPLACED else [np.zeros(2, int)]
@@ -199,24 +205,24 @@ def test_squares_of_totals_through_a_matrix(
 
 def test_series_are_multiplied_apart_and_clamped() -> None:
     plan = bounded(ROWS, ADDED, COUNTS, Strategy.WHOLE)
-    reading = FactoredTotals(Totals(plan), np.array([[1, 2], [0, -3]]), series=2)
+    reading = FactoredTotals(MeasureTotals(plan), np.array([[1, 2], [0, -3]]), series=2)
     assert reading.extract(np.array([[1], [2], [3], [4]])).tolist() == [5, -6, 11, -12]
     assert reading.sensitivity.groups == 4
     most = ((1 << 62) - 1) // 3
     assert reading.extract(np.array([[2**62], [0], [0], [-(2**62)]])).tolist() == [most, 0, -2 * most, 3 * most]
     with pytest.raises(InvalidParameter):
-        FactoredTotals(Totals(plan), np.array([[1 << 20]]))
-    assert FactoredTotals(Totals(plan), np.array([[(1 << 20) - 1]])).sensitivity.total == (1 << 20) - 1
+        FactoredTotals(MeasureTotals(plan), np.array([[1 << 20]]))
+    assert FactoredTotals(MeasureTotals(plan), np.array([[(1 << 20) - 1]])).sensitivity.total == (1 << 20) - 1
 
 
 # Readings that one statement answers
 
 
-THREE = Limits(3, 3, 3)
+THREE = ContributionLimits(3, 3, 3)
 
 
-def single(text: str, strategy: Strategy = Strategy.CLIP_L1, limits: Limits = THREE) -> GroupTotals:
-    plans = bounding_strategies(parse(text, CATALOG).plan, limits, 1)
+def single(text: str, strategy: Strategy = Strategy.CLIP_L1, limits: ContributionLimits = THREE) -> GroupTotals:
+    plans = candidate_bounded_plans(parse(text, CATALOG).plan, limits, 1)
     return GroupTotals(next(plan for plan in plans if plan.strategy is strategy), ((),))
 
 
@@ -238,7 +244,7 @@ def test_which_readings_are_combined() -> None:
         single("SELECT COUNT(*) FROM visits", Strategy.SAMPLE),
         single("SELECT SUM(age) AS s FROM visits"),
         single("SELECT AVG(age) AS s FROM visits"),
-        single("SELECT COUNT(*) FROM visits", limits=Limits(2, 2, 2)),
+        single("SELECT COUNT(*) FROM visits", limits=ContributionLimits(2, 2, 2)),
         single("SELECT COUNT(DISTINCT patient_id) FROM visits"),
         single("SELECT COUNT(*) FROM visits", Strategy.CLIP_L2),
     ]
@@ -278,8 +284,8 @@ def test_marginals_that_cannot_be_read(cells: Any, sets: Any, words: str) -> Non
 
 
 def test_marginals_of_plans_that_do_not_count_every_row() -> None:
-    plain = bounding_strategies(
-        parse("SELECT urgent, COUNT(*) FROM visits GROUP BY urgent", CATALOG).plan, Limits(2, 2, 2), 3
+    plain = candidate_bounded_plans(
+        parse("SELECT urgent, COUNT(*) FROM visits GROUP BY urgent", CATALOG).plan, ContributionLimits(2, 2, 2), 3
     )
     for each in plain:
         with pytest.raises(InvalidParameter, match=r"missing|weighted or sampled"):
@@ -287,7 +293,7 @@ def test_marginals_of_plans_that_do_not_count_every_row() -> None:
     means = parse("SELECT urgent, AVG(age) FROM visits GROUP BY urgent", CATALOG).plan
     keys = tuple(replace(key, domain=replace(key.domain, nullable=True)) for key in means.keys)  # type: ignore[type-var]
     with pytest.raises(InvalidParameter, match="one total"):
-        Marginals(whole_bounding(replace(means, keys=keys), Limits(1, 1, 1), 3), CELLS[:1], ((0,),))
+        Marginals(bound_by_whole_rows(replace(means, keys=keys), ContributionLimits(1, 1, 1), 3), CELLS[:1], ((0,),))
 
 
 def test_no_more_cells_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,8 +310,8 @@ def test_no_more_cells_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_marginals_are_counted_from_batches() -> None:
     reading = Marginals(two_keys(), CELLS, ((0, 1), (1,), ()))
-    assert reading.sets_with(1) == (0, 1)
-    assert reading.sets_with(0) == (0,)
+    assert reading.marginal_indices_with(1) == (0, 1)
+    assert reading.marginal_indices_with(0) == (0,)
     batches = [
         ([np.array([0, 2, 0]), np.array([3, 1, 3])], np.array([1, 2, 4])),
         ([np.array([1]), np.array([0])], np.array([8])),
@@ -395,14 +401,14 @@ def test_cells_are_counted_exactly(totals: list[int]) -> None:
 
 
 def test_when_sums_fit_doubles_and_one_total() -> None:
-    assert [rows_of(each)._exact_in_floats for each in ([2**53 - 3, 1, 1], [2**53 - 2, 1, 1])] == [True, False]
+    assert [rows_of(each)._has_exact_double_sums for each in ([2**53 - 3, 1, 1], [2**53 - 2, 1, 1])] == [True, False]
     assert [rows_of(each)._common_total for each in ([5, 5, 5], [5, 5, 6], [2**61, 2**61, 2**61])] == [5, None, None]
     assert CodedRows((3,), (np.empty(0, np.uint8),), np.empty(0, np.int64)).marginal((0,)).tolist() == [0, 0, 0]
 
 
 def test_cells_that_are_merged() -> None:
     rows, merged = rows_of([1, 2, 4]), MergedCells((None, np.array([0, 0, 1, 2])))
-    assert merged.sizes((3, 4)) == (3, 3)
+    assert merged.part_counts((3, 4)) == (3, 3)
     assert rows.merge(merged).marginal((1,)).tolist() == [2, 0, 5]
     assert rows.merge(merged).marginal((0,)).tolist() == [5, 0, 2]
     assert rows.merge(merged) is rows.merge(merged)
@@ -423,7 +429,7 @@ def test_sets_of_columns_are_different_and_ascending() -> None:
         with pytest.raises(InvalidParameter, match="ascending"):
             CellRows(two_keys(), CELLS, sets)
     reading = CellRows(two_keys(), CELLS, ((), (0,), (0, 1)))
-    assert (reading.cell_count, reading.set_size((0, 1)), reading.set_size(())) == (16, 12, 1)
+    assert (reading.cell_count, reading.cells_of_set((0, 1)), reading.cells_of_set(())) == (16, 12, 1)
     with pytest.raises(InvalidParameter):
         CellCounts(reading, (1,))
 
@@ -484,5 +490,5 @@ def test_the_sensitivity_of_scores_is_that_of_the_heaviest_set() -> None:
     one, zeros = np.zeros(1, np.int64), np.zeros(3, np.int64)
     for weights, expected in (((5, 1), 10), ((1, 5), 20), ((3, 2), 8)):
         scores = ColumnSetDistances((rows, cells), (one, zeros), weights, (0, 0))
-        assert (scores.sensitivity, scores.spread) == (expected, 2 * expected)
+        assert (scores.sensitivity, scores.score_difference_bound) == (expected, 2 * expected)
     assert rows.sensitivity == Sensitivity(1, 2, neighbours=REPLACED)

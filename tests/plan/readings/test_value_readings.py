@@ -10,9 +10,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from sfumato.plan.limits import Limits
+from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.readings import value_readings
-from sfumato.plan.readings.value_readings import match_pairs, pair_limits, possible_values
+from sfumato.plan.readings.value_readings import pair_limits, possible_value_count, rows_kept_by_matching
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.plan.values.functions import call
 from sfumato.policy import Domain, Type
@@ -38,7 +38,7 @@ VALUES = Field(0, "visits", "value")
     ids=str,
 )
 def test_pairs_are_limited_by_the_values_there_can_be(domain: Domain, most: int) -> None:
-    limits = Limits(rows=20, groups=2, rows_per_group=9)
+    limits = ContributionLimits(rows=20, groups=2, rows_per_group=9)
     assert pair_limits(limits, Column(VALUES, domain)).rows_per_group == most
 
 
@@ -49,13 +49,13 @@ def _column(name: str, domain: Domain) -> Expression:
 def test_the_values_of_an_expression_are_those_of_its_columns_together() -> None:
     towns, days = Domain(Type.TEXT, values=("a", "b", "c")), Domain(Type.INTEGER, bounds=(1, 5))
     town, day = _column("town", towns), _column("day", days)
-    assert possible_values(town) == 3
-    assert possible_values(call("||", town, town)) == 3
-    assert possible_values(call("||", town, _column("to", towns))) == 9
-    assert possible_values(call("||", town, _column("note", Domain(Type.TEXT)))) is None
-    assert possible_values(_column("note", Domain(Type.TEXT))) is None
-    assert possible_values(call("=", town, call("||", town, town))) == 2
-    assert possible_values(day) == 5
+    assert possible_value_count(town) == 3
+    assert possible_value_count(call("||", town, town)) == 3
+    assert possible_value_count(call("||", town, _column("to", towns))) == 9
+    assert possible_value_count(call("||", town, _column("note", Domain(Type.TEXT)))) is None
+    assert possible_value_count(_column("note", Domain(Type.TEXT))) is None
+    assert possible_value_count(call("=", town, call("||", town, town))) == 2
+    assert possible_value_count(day) == 5
 
 
 World = tuple[int | None, ...]
@@ -73,7 +73,7 @@ def _members(world: World) -> Iterator[tuple[int, int]]:
 
 def _matched(world: World, max_values: int) -> Counts:
     rows = np.array([*_members(world)], np.int64).reshape(-1, 2)
-    kept = rows[match_pairs(rows[:, 0], rows[:, 1], max_values), 1]
+    kept = rows[rows_kept_by_matching(rows[:, 0], rows[:, 1], max_values), 1]
     assert len(set(kept.tolist())) == len(kept), "a value counts once"
     in_second = sum(GROUPS[pair] for pair in kept.tolist())
     return len(kept) - in_second, in_second
@@ -153,8 +153,8 @@ def test_where_nobody_has_more_than_the_limit_every_value_counts() -> None:
 def test_rows_are_matched_in_any_order_and_across_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(5)
     rows = np.unique(random.integers(0, 40, (300, 2)) * [3, 7], axis=0)
-    whole = {tuple(row) for row in rows[match_pairs(rows[:, 0], rows[:, 1], 2)].tolist()}
+    whole = {tuple(row) for row in rows[rows_kept_by_matching(rows[:, 0], rows[:, 1], 2)].tolist()}
     monkeypatch.setattr(value_readings, "_MATCHED_ROWS", 3)
     random.shuffle(rows)
-    assert {tuple(row) for row in rows[match_pairs(rows[:, 0], rows[:, 1], 2)].tolist()} == whole
+    assert {tuple(row) for row in rows[rows_kept_by_matching(rows[:, 0], rows[:, 1], 2)].tolist()} == whole
     assert max(sum(unit == other for other, _ in whole) for unit, _ in whole) == 2

@@ -14,7 +14,7 @@ from plan.described import CATALOG, VISITS
 from sfumato.errors import Unsupported
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import CatalogTable, Period
-from sfumato.plan.limits import Limits
+from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.sql import building
 from sfumato.plan.sql.aggregations import AggregateText
 from sfumato.plan.sql.building import QuestionBuilder, RowSelection
@@ -401,7 +401,9 @@ def test_windows_over_groups_are_over_columns_of_the_answer() -> None:
 )
 def test_where_a_unit_is_an_id_within_a_period_it_is_named_by_both(every: str, period: str) -> None:
     tables = {
-        name: CatalogTable(name, VISITS, public=False, id=unit, period=Period("day", every), limits=Limits(10, 4, 3))
+        name: CatalogTable(
+            name, VISITS, public=False, id=unit, period=Period("day", every), limits=ContributionLimits(10, 4, 3)
+        )
         for name, unit in (("visits", "patient_id"), ("bills", "payer"))
     }
     catalog = replace(CATALOG, tables=tables)

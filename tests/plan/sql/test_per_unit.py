@@ -177,7 +177,7 @@ def test_what_a_subquery_is_grouped_by(inner: str, keys: list[str] | None) -> No
     names = [name for name, _ in node.keys]
     assert names == (["age"] if keys is None else keys)
     assert not node.single
-    assert node.max_rows == (None if names else 1)
+    assert node.max_rows_per_unit == (None if names else 1)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.plan.bounding import bounding_strategies
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.bounding import candidate_bounded_plans
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
 
@@ -40,7 +40,9 @@ def engine_with(places: pa.Table) -> DuckDB:
 def exact_count(opened: DuckDB, text: str) -> int:
     """Return the count before noise, with limits that cut nothing."""
     plan = parse(text, opened.catalog()).plan
-    bounded = next(way for way in bounding_strategies(plan, Limits(3, 3, 3), 1) if way.strategy is Strategy.SAMPLE)
+    bounded = next(
+        way for way in candidate_bounded_plans(plan, ContributionLimits(3, 3, 3), 1) if way.strategy is Strategy.SAMPLE
+    )
     return int(opened.read(GroupTotals(bounded, ((),)), 0)[0][0])
 
 

@@ -234,7 +234,7 @@ def test_conditions_inside_a_test() -> None:
     under_or = the(AnySemiJoin, source(text.format("v.cost = 1 OR ")))
     (alternative,) = under_or.tests
     assert words(alternative.condition) == "cost > 4"
-    assert (alternative.other.max_rows, alternative.anti) == (2, False)
+    assert (alternative.other.max_rows_per_unit, alternative.anti) == (2, False)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_side_that_was_cut_before(limit: int, proven: int, first: int | None, 
     """Up to a thousand rows of a unit stay; more stay on the first side alone, up to the policy's limit."""
     scan = parse("SELECT COUNT(*) FROM visits", wide_catalog(limit)).plan.source
     rows = UnitJoin(LimitRowsPerUnit(scan, proven), LimitRowsPerUnit(scan, 1), (), None, False)
-    assert rows.max_rows == proven
+    assert rows.max_rows_per_unit == proven
     for cut, expected in ((unit_joins._limit_rows(rows), first), (unit_joins._limit_joined_rows(rows), second)):
         assert (cut.rows if isinstance(cut, LimitRowsPerUnit) else None) == expected
 

@@ -19,7 +19,7 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan import keys as plan_keys
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog, CatalogTable
-from sfumato.plan.keys import ValueCombinations, conditions, possible_group_keys
+from sfumato.plan.keys import ValueCombinations, conditions_met_by_rows, possible_group_keys
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.expressions import Column, Field
@@ -50,7 +50,7 @@ def engine() -> DuckDB:
 
 def kept(engine: DuckDB, key: str, where: str) -> list[Any]:
     plan = parse(f"SELECT COUNT(*) AS n FROM t WHERE {where} GROUP BY {key}", CATALOG).plan
-    found = possible_group_keys(plan.keys, engine.values, conditions(plan.source))
+    found = possible_group_keys(plan.keys, engine.values, conditions_met_by_rows(plan.source))
     return [each[0] if len(each) == 1 else each for each in found]
 
 
@@ -255,7 +255,7 @@ def answered(engine: DuckDB, key: str, where: str) -> tuple[set[GroupKey] | None
     plan = parse(f"SELECT COUNT(*) AS n FROM t WHERE {where} GROUP BY {key}", CATALOG).plan
     nullable = [each.domain.nullable for each in plan.keys]
     try:
-        found = possible_group_keys(plan.keys, engine.values, conditions(plan.source))
+        found = possible_group_keys(plan.keys, engine.values, conditions_met_by_rows(plan.source))
     except sf.Unsupported as refusal:
         return set() if refusal.code == "no-groups" else None, nullable
     assert len(set(found)) == len(found)

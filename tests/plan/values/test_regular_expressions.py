@@ -186,14 +186,14 @@ def test_no_way_of_matching_takes_more_steps_than_are_declared(pattern: str) -> 
 def test_the_declared_cost_of_a_row_covers_the_search(pattern: str) -> None:
     """What a question is charged in steps is at least what its searches take on the longest text of the column."""
     column = Column(Field(0, "t", "s"), Domain("text", max_length=50))
-    declared = costs.max_steps([call("REGEXP_MATCHES", column, literal(Type.TEXT, pattern))])
+    declared = costs.max_evaluation_steps([call("REGEXP_MATCHES", column, literal(Type.TEXT, pattern))])
     worst = max(
         sum(backtracking_steps(search, letters * (50 // len(letters)))[1] for search in parse_pattern(pattern))
         for letters in ("a", "ab", "b", "aab")
     )
     assert worst <= declared
     longer = Column(Field(0, "t", "s"), Domain("text", max_length=100))
-    assert costs.max_steps([call("REGEXP_MATCHES", longer, literal(Type.TEXT, pattern))]) > 1.5 * declared
+    assert costs.max_evaluation_steps([call("REGEXP_MATCHES", longer, literal(Type.TEXT, pattern))]) > 1.5 * declared
 
 
 def test_the_count_of_ways_sees_an_explosion() -> None:

@@ -20,8 +20,8 @@ from sfumato.curator.policy_account import read_policy
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidPolicy, Unsupported
 from sfumato.plan.aggregates.measures import Count
-from sfumato.plan.bounding import bounding_strategies
-from sfumato.plan.limits import Limits
+from sfumato.plan.bounding import candidate_bounded_plans
+from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.readings.dense_readings import Marginals
 from sfumato.plan.sql.rows import lower_rows
@@ -88,7 +88,7 @@ def counted(engine: DuckDB, table: Table, name: str) -> np.ndarray:
     source = lower_rows(parse_select("SELECT * FROM t"), engine.catalog(), {})
     (made,) = code_columns(table, [name.upper()], source.resolve)
     plan = Aggregate(source.relation, (made.key,), (Count(),))
-    (bounded,) = bounding_strategies(plan, Limits.of(table), made.attribute.size)
+    (bounded,) = candidate_bounded_plans(plan, ContributionLimits.of(table), made.attribute.size)
     (marginal,) = engine.read(Marginals(bounded, (made.codes,), ((0,),)), 1)
     return marginal
 
@@ -97,7 +97,7 @@ def told(engine: DuckDB, table: Table, name: str, cell: Any) -> int:
     """How many rows SQL over the column finds in a cell, by comparisons written out."""
     written = f"{name} = {_sql(cell.value)}" if isinstance(cell, ListedCell) else _between(name, cell)
     source = lower_rows(parse_select(f"SELECT * FROM t WHERE {written}"), engine.catalog(), {})
-    (bounded,) = bounding_strategies(Aggregate(source.relation, (), (Count(),)), Limits.of(table), 1)
+    (bounded,) = candidate_bounded_plans(Aggregate(source.relation, (), (Count(),)), ContributionLimits.of(table), 1)
     (total,) = engine.read(Marginals(bounded, (), ((),)), 1)
     return int(total)
 

@@ -45,7 +45,7 @@ from sfumato.curator.proposals.linked_tables import LinkedTablesProposal
 from sfumato.curator.proposals.synthesis import SynthesisProposal
 from sfumato.engine.opening import open_engine
 from sfumato.errors import InvalidParameter, SfumatoError, WeakPrivacy
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.policy import Policy
 from sfumato.privacy import Guarantee
 from sfumato.quick_dataclass import dataclass
@@ -60,7 +60,7 @@ class SqlQuestion:
     """Make a query from SQL, with limits and a strategy if they differ from the policy's."""
 
     text: str
-    limits: Limits | None = None
+    limits: ContributionLimits | None = None
     strategy: Strategy | None = None
 
     def __call__(self, curator: Curator) -> Any:

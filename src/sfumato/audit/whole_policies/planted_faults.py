@@ -38,7 +38,7 @@ from sfumato.curator import Question
 from sfumato.errors import SfumatoError
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.quoting import quoted
-from sfumato.plan.readings.total_readings import Totals
+from sfumato.plan.readings.total_readings import MeasureTotals
 from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.privacy import Guarantee, Sensitivity
 from sfumato.quick_dataclass import dataclass
@@ -243,7 +243,7 @@ def _misread_ratio(stage: AuditStage, other: AuditStage, text: str) -> float | N
 def _in_measure_units(measurement: Measurement) -> tuple[Fraction, Sensitivity]:
     """Return the value of one integer step of a total, and the sensitivity in the measure's units."""
     reading = measurement.reading
-    assert isinstance(reading, Totals)
+    assert isinstance(reading, MeasureTotals)
     step_value = reading.scaled.unit_value
     return step_value, _scale_sensitivity(reading.sensitivity, step_value)
 

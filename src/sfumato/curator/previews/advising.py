@@ -21,7 +21,7 @@ from sfumato.plan.aggregates.narrowed_ranges import narrow_range
 from sfumato.plan.aggregates.spread import Variance
 from sfumato.plan.descriptions import typed_sql
 from sfumato.plan.keys import conditions
-from sfumato.plan.limits import Limits
+from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.nodes import GroupKey, Query, Scan
 from sfumato.plan.noisy_rows import Finish, Output
 from sfumato.plan.quoting import quoted
@@ -48,7 +48,7 @@ _POLICY = {"rows": "max_rows", "groups": "max_groups", "rows_per_group": "max_ro
 
 Widths = Mapping[str, Width]
 """The half-widths of an answer's columns."""
-Reforecast = Callable[[Query, Limits], Widths]
+Reforecast = Callable[[Query, ContributionLimits], Widths]
 """Forecasts the question with other limits or bounds."""
 
 
@@ -165,7 +165,7 @@ class _TriedChange:
 
 def find_tips(
     query: Query,
-    limits: Limits,
+    limits: ContributionLimits,
     *,
     every_row: bool,
     reforecast: Reforecast,
@@ -212,7 +212,7 @@ def round_limits_up_to(largest: int) -> tuple[int, ...]:
     return tuple(step for step in steps if step <= largest)
 
 
-def _names_of_tightenable_limits(query: Query, limits: Limits) -> Iterator[str]:
+def _names_of_tightenable_limits(query: Query, limits: ContributionLimits) -> Iterator[str]:
     """Yield the limits that can be tightened by themselves: those of groups only where there are groups."""
     if limits.rows > 1:
         yield "rows"
@@ -222,7 +222,9 @@ def _names_of_tightenable_limits(query: Query, limits: Limits) -> Iterator[str]:
         yield "rows_per_group"
 
 
-def _try_limit(name: str, query: Query, limits: Limits, current: Widths, reforecast: Reforecast) -> _TriedChange | None:
+def _try_limit(
+    name: str, query: Query, limits: ContributionLimits, current: Widths, reforecast: Reforecast
+) -> _TriedChange | None:
     limit: int = getattr(limits, name)
     tried_limit = round_limits_up_to(max(1, limit // _LIMIT_FACTOR))[-1]
     widths_by_limit = {
@@ -242,13 +244,13 @@ def _try_limit(name: str, query: Query, limits: Limits, current: Widths, reforec
     )
 
 
-def _tighten(limits: Limits, name: str, value: int) -> Limits:
+def _tighten(limits: ContributionLimits, name: str, value: int) -> ContributionLimits:
     rows, groups, rows_per_group = (value if limit_name == name else None for limit_name in _POLICY)
     return limits.tighten(rows, groups, rows_per_group)
 
 
 def _try_narrower_bound(
-    index: int, query: Query, limits: Limits, current: Widths, reforecast: Reforecast
+    index: int, query: Query, limits: ContributionLimits, current: Widths, reforecast: Reforecast
 ) -> _TriedChange | None:
     """Try a sum or a mean of the same value clamped to a narrower range."""
     measure = query.plan.measures[index]
@@ -277,7 +279,12 @@ def _aggregate_function_name(measure: Sum | Mean | Variance) -> str:
 
 
 def _try_without_key(
-    index: int, query: Query, limits: Limits, groups: Sequence[GroupKey], current: Widths, reforecast: Reforecast
+    index: int,
+    query: Query,
+    limits: ContributionLimits,
+    groups: Sequence[GroupKey],
+    current: Widths,
+    reforecast: Reforecast,
 ) -> _TriedChange | None:
     """Try the question with one key less: every group then holds the rows of several."""
     larger = len({group[index] for group in groups})
@@ -329,7 +336,7 @@ def _renumber_keys_above(expression: Expression, removed_index: int) -> Expressi
 
 
 def _try_counting_units(
-    query: Query, limits: Limits, unit_id: str, current: Widths, reforecast: Reforecast
+    query: Query, limits: ContributionLimits, unit_id: str, current: Widths, reforecast: Reforecast
 ) -> _TriedChange | None:
     """Try to count units instead of rows."""
     measures = tuple(DistinctUnits(each.where) if type(each) is Count else each for each in query.plan.measures)
@@ -340,7 +347,9 @@ def _try_counting_units(
     return _TriedChange(cause, _removed_error_share(current, widths), f"COUNT(DISTINCT {quoted(unit_id)})", widths)
 
 
-def _try_column_alone(query: Query, limits: Limits, current: Widths, reforecast: Reforecast) -> _TriedChange | None:
+def _try_column_alone(
+    query: Query, limits: ContributionLimits, current: Widths, reforecast: Reforecast
+) -> _TriedChange | None:
     """Try each result of a question by itself, for the whole price; return the one that gains most."""
     results = [
         output
@@ -361,11 +370,13 @@ def _try_column_alone(query: Query, limits: Limits, current: Widths, reforecast:
 def _only_result(query: Query, output: Output) -> Query:
     column = cast("Column", output.expression)
     measure = query.plan.measures[cast("Result", column.reference).index]
-    alone = Output(output.name, replace(column, reference=Result(0, measure.noises)))
+    alone = Output(output.name, replace(column, reference=Result(0, measure.noise_count)))
     return replace(query, plan=replace(query.plan, measures=(measure,)), finish=Finish((alone,)))
 
 
-def _try_synopsis(query: Query, limits: Limits, current: Widths, reforecast: Reforecast) -> _TriedChange | None:
+def _try_synopsis(
+    query: Query, limits: ContributionLimits, current: Widths, reforecast: Reforecast
+) -> _TriedChange | None:
     """Try one histogram instead of several counts of declared values, which share the price."""
     plan = query.plan
     conditions = [measure.where for measure in plan.measures if type(measure) is Count]
@@ -438,7 +449,7 @@ def _format_bound(value: Value) -> str:
     return format_exact(value) if isinstance(value, Fraction) else str(value)
 
 
-def _forecast_or_empty(query: Query, limits: Limits, reforecast: Reforecast) -> Widths:
+def _forecast_or_empty(query: Query, limits: ContributionLimits, reforecast: Reforecast) -> Widths:
     """Forecast a changed question; empty where it is refused, which gives no advice."""
     try:
         return reforecast(query, limits)

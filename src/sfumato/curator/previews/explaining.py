@@ -391,7 +391,11 @@ def _explain_private_join(node: UnitJoin | SemiJoin) -> PlanStep:
     if isinstance(node, SemiJoin):
         kept_rows = "rows without a match" if node.anti else "rows with a match"
         return PlanStep("test", f"{kept_rows} on {condition}", "free: computed from the unit's own rows")
-    row_limit = "" if node.max_rows is None else f": at most {count_with_noun(node.max_rows, 'row')} of one unit"
+    row_limit = (
+        ""
+        if node.max_rows_per_unit is None
+        else f": at most {count_with_noun(node.max_rows_per_unit, 'row')} of one unit"
+    )
     kept_rows = ", rows without a match kept" if node.outer else ""
     return PlanStep("unit join", f"on {condition}{kept_rows}", f"only rows of the same unit are joined{row_limit}")
 
@@ -424,7 +428,7 @@ def _explain_limits(prepared: PricedRelease) -> list[PlanStep]:
 
 def explain_limit(bounded: BoundedPlan) -> PlanStep:
     """Explain how many rows of one unit count, and what happens to the others."""
-    if bounded.strategy is not Strategy.WHOLE or bounded.every_row:
+    if bounded.strategy is not Strategy.WHOLE or bounded.every_row_is_unit:
         return PlanStep("limit", describe_enforced_limits(bounded), _STRATEGY_EFFECTS[bounded.strategy])
     return PlanStep("limit", describe_enforced_limits(bounded), "every unit has one row: nothing to limit")
 
@@ -519,7 +523,7 @@ def _sensitivity_text(scaled: ScaledMeasure) -> str:
         format_number(float(norm * scaled.unit_value), _SIGNIFICANT_DIGITS)
         for norm in (sensitivity.l1, sensitivity.linf)
     )
-    effect = f"one unit changes {scaled.measure.noised} by at most {in_all} in total, {in_group} in one group"
+    effect = f"one unit changes {scaled.measure.noised_phrase} by at most {in_all} in total, {in_group} in one group"
     return f"{bounds_text}; {effect}" if bounds_text else effect
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.notebook_html import paragraphs, table
 from sfumato.plan.aggregates.measures import TotalEstimate
-from sfumato.plan.aggregates.spread import Pairs, Variance
+from sfumato.plan.aggregates.spread import PairAggregate, Variance
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.noisy_rows import Finish, OuterSelect, Output
 from sfumato.plan.sharing import MeasuredRequest
@@ -168,7 +168,7 @@ class Forecast:
 
 def even_spread_note(query: Query) -> tuple[str, ...]:
     """State for which values the half-widths of spreads and pairs were computed."""
-    if any(isinstance(measure, (Variance, Pairs)) for measure in query.plan.measures):
+    if any(isinstance(measure, (Variance, PairAggregate)) for measure in query.plan.measures):
         return (
             "The half-widths of variances, correlations and regression lines assume values spread evenly over their "
             "declared range: where values lie closer together, as most do, expect several times as much, or declare "

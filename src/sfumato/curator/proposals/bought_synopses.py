@@ -32,10 +32,10 @@ from sfumato.errors import InvalidParameter, LedgerDamaged, Unsupported
 from sfumato.ledger import Publication
 from sfumato.plan.aggregates.measures import Count, Sum
 from sfumato.plan.canonical import PlanKey, digest
-from sfumato.plan.caveats import RowLimits, number_caveats
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.caveats import RowLimits, caveat_by_column
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.nodes import GroupKey, Query
-from sfumato.plan.relevant_policy import relevant_columns, relevant_rows
+from sfumato.plan.relevant_policy import declarations_for_columns, declarations_for_rows
 from sfumato.plan.values.expressions import Column
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import (
@@ -70,14 +70,14 @@ def synopsis_key_prefixes(context: Context, table: str) -> PlanKey:
     """Return the common prefix of the plans of everything published of a table, whose rows, owners and limits were as
     they are now. The hash of its columns follows (``columns_hash``); formerly it was part of the prefix.
     """
-    current = digest("rows", table, relevant_rows(table, context.declared_policy))
+    current = digest("rows", table, declarations_for_rows(table, context.declared_policy))
     former = digest(context.policy_version, table)
     return PlanKey(f"synopsis-{current[:32]}-", f"synopsis-{former[:32]}-")
 
 
 def columns_hash(context: Context, table: str, names: Iterable[str]) -> str:
     """Return the hash of the current declarations of published columns, with their cells."""
-    return digest("columns", relevant_columns(context.declared_policy.tables[table], names))[:32]
+    return digest("columns", declarations_for_columns(context.declared_policy.tables[table], names))[:32]
 
 
 def current_publications(context: Context, table: str) -> tuple[Publication, ...]:
@@ -99,7 +99,7 @@ def current_publications(context: Context, table: str) -> tuple[Publication, ...
     return tuple(sorted(publications, key=lambda publication: -publication.number))
 
 
-def ranked_synopses_and_refusals(query: Query, limits: Limits, context: Context) -> tuple[list[Publication], list[str]]:
+def ranked_synopses_and_refusals(query: Query, limits: ContributionLimits, context: Context) -> tuple[list[Publication], list[str]]:
     """Return the synopses with the best forecasts for a question, the best first, and why others cannot answer."""
     publications = current_publications(context, query.plan.table)
     if not publications:
@@ -174,7 +174,7 @@ class SynopsisOutline:
     plan: NoisePlan
     where: str
 
-    def require_same_rows(self, limits: Limits) -> None:
+    def require_same_rows(self, limits: ContributionLimits) -> None:
         """Refuse a synopsis that counts other rows than the question."""
         if self.where:
             raise Unsupported(
@@ -212,7 +212,7 @@ class LoadedSynopsis:
 
 
 def _forecast_joint_and_summed_width(
-    publication: Publication, columns: frozenset[str], limits: Limits, context: Context
+    publication: Publication, columns: frozenset[str], limits: ContributionLimits, context: Context
 ) -> tuple[float, float]:
     from sfumato.publish.cells.answering import require_published_columns
     from sfumato.publish.marginals.measuring import recorded_columns
@@ -289,7 +289,7 @@ class SynopsisQuestion:
 
     text: str
     query: Query
-    limits: Limits
+    limits: ContributionLimits
     groups: Callable[[], Sequence[GroupKey]]
     """Returns the groups that the curator would show."""
     confidence: Number = DEFAULT_CONFIDENCE
@@ -407,7 +407,7 @@ def _answers_and_refusals(
 ) -> tuple[list[FreeAnswer], list[str]]:
     table = question.query.plan.table
     row_limits = RowLimits.of(question.limits, context.policy, None, Strategy.REWEIGHT.value)
-    caveats = number_caveats(question.query, row_limits)
+    caveats = caveat_by_column(question.query, row_limits)
     answers, refusals = [], []
     for publication in publications:
         try:
@@ -421,7 +421,7 @@ def _answers_and_refusals(
     return answers, refusals
 
 
-def _row_weight_note(table: str, limits: Limits, context: Context) -> tuple[str, ...]:
+def _row_weight_note(table: str, limits: ContributionLimits, context: Context) -> tuple[str, ...]:
     """Note that the row limit weighs a unit over all its rows, also where the question selects few."""
     if context.policy.tables[table].every_row:
         return ()

@@ -19,8 +19,8 @@ from sfumato.curator.proposals.workload_answers import Answers
 from sfumato.curator.proposals.workloads import WorkloadProposal
 from sfumato.errors import Unsupported
 from sfumato.plan.aggregates.measures import DistinctUnits
-from sfumato.plan.caveats import number_caveats
-from sfumato.plan.clipping import ClippingQuestion, clipped_counts
+from sfumato.plan.caveats import caveat_by_column
+from sfumato.plan.clipping import ClippingQuestion, clipping_questions
 from sfumato.plan.values.expressions import Field
 from sfumato.plan.worst_cases import CutCounts, WorstCase, with_worst_cases, worst_cases
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, format_percent
@@ -56,10 +56,10 @@ class ClippedQuestion(Question):
     def caveats(self, strategies: str) -> dict[str, str]:
         """Name what moves these counts: what selects the rows, and for cells the limit on rows too."""
         if self.column is not None or self.about is None:
-            return number_caveats(self.query, self.row_limits(strategies))
+            return caveat_by_column(self.query, self.row_limits(strategies))
         units = tuple(DistinctUnits() for _ in self.query.plan.measures)
         plan = replace(self.query.plan, source=self.about.query.plan.source, measures=units)
-        return number_caveats(replace(self.query, plan=plan), self.row_limits(strategies))
+        return caveat_by_column(replace(self.query, plan=plan), self.row_limits(strategies))
 
     def least_price(self, request: PriceRequest, priced: Callable[[Fraction], Price] | None = None) -> Fraction:
         """Find the least price; a single half-width is that of the number beyond the limit: a share has none."""
@@ -99,7 +99,7 @@ class ClippedQuestion(Question):
 def propose_clipped(context: Context, question: Question) -> WorkloadProposal:
     """Propose to count the units beyond each limit of a question, and the cells beyond each bound. Free."""
     context.require_one_account("a count of what limits and bounds cut")
-    counts = clipped_counts(question.query, question.limits, question.max_groups_per_unit)
+    counts = clipping_questions(question.query, question.limits, question.max_groups_per_unit)
     if not counts:
         raise Unsupported(
             "nothing-clipped",
@@ -137,7 +137,7 @@ def caveats_with_worst_cases(question: Question, strategies: str) -> dict[str, s
     """
     row_limits, known = question.row_limits(strategies), question.known_caveats
     if strategies not in known:
-        known[strategies] = number_caveats(question.query, row_limits), worst_cases(question.query, row_limits)
+        known[strategies] = caveat_by_column(question.query, row_limits), worst_cases(question.query, row_limits)
     lines, cases = known[strategies]
     if not cases:
         return lines

@@ -32,7 +32,7 @@ from sfumato.curator.proposals.workload_answers import Answers
 from sfumato.curator.proposals.workloads import WorkloadProposal
 from sfumato.errors import InvalidParameter, shorten
 from sfumato.plan.canonical import PlanKey, digest
-from sfumato.plan.caveats import combined_caveats
+from sfumato.plan.caveats import combined_caveat_by_column
 from sfumato.plan.limits import Strategy
 from sfumato.plan.merged_selects import MergedPlan, merge_disjoint_plans
 from sfumato.plan.nodes import CombinedRows, GroupKey, Query
@@ -352,7 +352,7 @@ class CombinedQuestion(Question):
         """Name, by column, what can move the numbers of each SELECT that it reads."""
         strategies = [release.purchase.strategy for release in self._part_measurements(measured)]
         limits = [part.row_limits(strategy) for part, strategy in zip(self.parts, strategies, strict=True)]
-        return combined_caveats(self.combined, limits)
+        return combined_caveat_by_column(self.combined, limits)
 
     def clipped(self) -> Any:
         """Refuse to count what was cut, which is said of each SELECT by itself."""

@@ -19,7 +19,7 @@ from sfumato.mechanisms import Laplace
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.quoting import quoted
-from sfumato.plan.readings.total_readings import GroupSizes, GroupTotals, Integers, Totals
+from sfumato.plan.readings.total_readings import GroupSizeHistogram, GroupTotals, Integers, MeasureTotals
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.calibration import least_parameter
@@ -176,8 +176,8 @@ class DegreesProposal(EpsilonPricedProposal[Degrees]):
         return tuple(group for group in self.question.groups if group != (None,))
 
     @property
-    def reading(self) -> GroupSizes:
-        return GroupSizes(Totals(self.question.bounding_options[0]), self.max_degree)
+    def reading(self) -> GroupSizeHistogram:
+        return GroupSizeHistogram(MeasureTotals(self.question.bounding_options[0]), self.max_degree)
 
     def explain(self, epsilon: Number, confidence: Number = DEFAULT_CONFIDENCE) -> Explanation:
         """Explain the release at this price, step by step. This is free."""

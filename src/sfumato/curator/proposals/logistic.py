@@ -44,7 +44,7 @@ from sfumato.inference.logistic_scans import (
 from sfumato.inference.regression_answers import ODDS_COLUMNS, WEAK, LogisticAnswer, logistic_answer
 from sfumato.inference.step_noise import StepNoise, step_noise
 from sfumato.inference.weighted_totals import WeightedTotals
-from sfumato.plan.bounding import for_neighbours, whole_bounding
+from sfumato.plan.bounding import bound_by_whole_rows, for_neighbours
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows
 from sfumato.policy import Type
@@ -95,7 +95,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
     def totals_at(self, coefficients: tuple[int, ...]) -> WeightedTotals:
         """Return the sums of a scan at these coefficients, with the rows of a unit sampled."""
         measures = RowTerms(self.logistic, self._scan_factors, coefficients, self.scan_weights.mean_steps).measures
-        bounded = whole_bounding(replace(self.question.query.plan, measures=measures), self.question.limits, 1)
+        bounded = bound_by_whole_rows(replace(self.question.query.plan, measures=measures), self.question.limits, 1)
         return self.scan_weights.totals(for_neighbours(bounded, self._context.policy.neighbours))
 
     @cached_property

@@ -26,11 +26,11 @@ from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.additive import MAX_STEPS
 from sfumato.plan import costs
 from sfumato.plan.aggregates.measures import Count
-from sfumato.plan.bounding import BoundedPlan, for_neighbours, weighted_bounding
+from sfumato.plan.bounding import BoundedPlan, bound_by_unit_weights, for_neighbours
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.readings.dense_readings import MAX_CELLS, Marginals
@@ -95,7 +95,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
     coded_columns: tuple[CodedColumn, ...] = field(repr=False)
     workload: MarginalWorkload
     objective: str
-    limits: Limits
+    limits: ContributionLimits
     condition: str = ""
     """The WHERE condition as written; empty for all rows."""
     selected_domains: tuple[Domain, ...] = field(default=(), repr=False)
@@ -480,7 +480,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
 
     def _bounded_plan(self, bits: int) -> BoundedPlan:
         cells = max(math.prod(self.attributes[index].size for index in indices) for indices in self.workload.sets)
-        bounded = weighted_bounding(self.query.plan, self.limits, cells, bits)
+        bounded = bound_by_unit_weights(self.query.plan, self.limits, cells, bits)
         return for_neighbours(bounded, self._context.policy.neighbours)
 
     def _reading(self, plan: NoisePlan) -> Marginals:
@@ -673,7 +673,7 @@ def _counting_query_within_periods(
     return Query(period_plan, Finish(())), period_context
 
 
-def _tightened_limits(table: Table, query: Query, rows: int | None) -> Limits:
+def _tightened_limits(table: Table, query: Query, rows: int | None) -> ContributionLimits:
     if rows is None:
         return query.plan.limits
     if table.every_row:

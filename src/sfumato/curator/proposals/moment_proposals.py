@@ -24,11 +24,11 @@ from sfumato.inference.design import Design, largest_scale
 from sfumato.inference.moment_releases import MomentsRelease
 from sfumato.inference.moments import WEIGHT, NoisyMoments, moment_totals
 from sfumato.inference.weighted_totals import WeightedTotals
-from sfumato.plan.bounding import for_neighbours, whole_bounding
+from sfumato.plan.bounding import bound_by_whole_rows, for_neighbours
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.descriptions import count_with_noun
-from sfumato.plan.limits import Limits
+from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.sql import building
 from sfumato.plan.sql.building import RowSelection
@@ -73,7 +73,7 @@ class MomentsProposal(PreviewedByOldName, StoredProposal, Generic[T]):
     @cached_property
     def moments(self) -> WeightedTotals:
         """The moments, with the rows of a unit sampled."""
-        bounded = whole_bounding(self.question.query.plan, self.question.limits, 1)
+        bounded = bound_by_whole_rows(self.question.query.plan, self.question.limits, 1)
         return moment_totals(for_neighbours(bounded, self._context.policy.neighbours), self.design)
 
     @property
@@ -211,9 +211,9 @@ def moment_question_and_design(
     return ask(building.where(rows, design.row_condition), sums), design
 
 
-def max_rows_per_unit(plan: Aggregate, limits: Limits) -> int:
+def max_rows_per_unit(plan: Aggregate, limits: ContributionLimits) -> int:
     """Return the most rows of one unit that count in a plan whose first measure counts rows."""
-    return int(whole_bounding(plan, limits, 1).measures[0].add_remove_sensitivity.total)
+    return int(bound_by_whole_rows(plan, limits, 1).measures[0].add_remove_sensitivity.total)
 
 
 def lower_sums(rows: RowSelection, sums: Sequence[str]) -> Query:

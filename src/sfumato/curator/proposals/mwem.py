@@ -29,7 +29,7 @@ from sfumato.ledger import StoredAnswer, Tab
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.mechanisms.additive import MAX_STEPS
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.bounding import BoundedPlan, for_neighbours, weighted_bounding
+from sfumato.plan.bounding import BoundedPlan, bound_by_unit_weights, for_neighbours
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.descriptions import count_with_noun
@@ -335,7 +335,7 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
         return Marginals(self._bounded_plan(self._weight_bits(price)), codes, (tuple(range(len(codes))),))
 
     def _bounded_plan(self, bits: int) -> BoundedPlan:
-        bounded = weighted_bounding(self._coded.query.plan, self._coded.limits, self.cells, bits)
+        bounded = bound_by_unit_weights(self._coded.query.plan, self._coded.limits, self.cells, bits)
         return for_neighbours(bounded, self._context.policy.neighbours)
 
     def _weight_bits(self, price: Price) -> int:

@@ -22,7 +22,7 @@ from sfumato.curator.proposals.released_bounds import Bounds, toml_value
 from sfumato.curator.step_counts import Ladder, StepSearch, ladder_for_domain, least_epsilon_within
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Count
-from sfumato.plan.bounding import BoundedPlan, bounding_strategies, for_neighbours
+from sfumato.plan.bounding import BoundedPlan, candidate_bounded_plans, for_neighbours
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.limits import ONE_ROW
 from sfumato.plan.nodes import Aggregate, Filter, GroupKey, Scan, limit_rows_per_unit
@@ -102,7 +102,7 @@ class BoundsProposal(EpsilonPricedProposal[Bounds]):
     @cached_property
     def bounded(self) -> BoundedPlan:
         """The plan, restricted to the periods whose accounts pay."""
-        (bounded,) = bounding_strategies(self._plan_and_context_within_periods[0], ONE_ROW, len(self.ladder))
+        (bounded,) = candidate_bounded_plans(self._plan_and_context_within_periods[0], ONE_ROW, len(self.ladder))
         return for_neighbours(bounded, self._context.policy.neighbours)
 
     @cached_property

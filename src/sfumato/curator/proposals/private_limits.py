@@ -23,9 +23,9 @@ from sfumato.errors import InvalidParameter
 from sfumato.notebook_html import paragraphs, preformatted
 from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.aggregates.unit_measures import UnitRowCount, UnitSum
-from sfumato.plan.bounding import BoundedPlan, bounding_strategies, for_neighbours
+from sfumato.plan.bounding import BoundedPlan, candidate_bounded_plans, for_neighbours
 from sfumato.plan.canonical import PlanKey, digest
-from sfumato.plan.limits import Limits
+from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.nodes import Aggregate, GroupKey, PerUnit, Scan
 from sfumato.plan.readings.total_readings import GroupTotals, Integers
 from sfumato.plan.values.expressions import Column, Field
@@ -186,7 +186,7 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
     @cached_property
     def bounded(self) -> BoundedPlan:
         """The plan that counts units by their numbers of rows and groups."""
-        (bounded,) = bounding_strategies(
+        (bounded,) = candidate_bounded_plans(
             self._plan_and_context_within_periods[0], self._unit_relation.limits, len(self._step_keys)
         )
         return for_neighbours(bounded, self._context.policy.neighbours)
@@ -249,7 +249,7 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
         """The relation with one row per unit; groups are counted as rows per unit and key."""
         table = self._policy_table
         columns = {Field(0, table.name, name): table.columns[name] for name in self.by}
-        scan = Scan(table.name, table.every_row, 0, columns, Limits.of(table), table.possible_rows)
+        scan = Scan(table.name, table.every_row, 0, columns, ContributionLimits.of(table), table.possible_rows)
         rows = UnitRowCount(None, MAX_LIMIT)
         if not self.by:
             return PerUnit(scan, 1, (), (("rows", rows),))

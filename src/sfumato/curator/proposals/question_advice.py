@@ -17,7 +17,7 @@ from sfumato.curator.previews.advising import Tip, find_tips
 from sfumato.curator.previews.explaining import discovery_warning, offered_delta_notes
 from sfumato.curator.previews.forecasts import Forecast, Width, forecast_rank_errors
 from sfumato.errors import InvalidParameter, SfumatoError, Unsupported
-from sfumato.plan.limits import Limits
+from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.nodes import Query
 from sfumato.release.answers.answer import Answer, possible_ranges
 from sfumato.release.measured import notes_by_column
@@ -54,7 +54,7 @@ def question_tips(
     query: Query = question.query
     table: Table = question.table
 
-    def forecast_again(changed_query: Query, limits: Limits) -> Mapping[str, Width]:
+    def forecast_again(changed_query: Query, limits: ContributionLimits) -> Mapping[str, Width]:
         is_unchanged = changed_query is query and limits is question.limits  # it was priced already
         changed = question if is_unchanged else question.with_query_and_limits(changed_query, limits)
         widths: Mapping[str, Width] = changed.widths(changed.price_release_at(price, request), request)

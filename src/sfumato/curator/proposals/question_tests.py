@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sfumato.plan.limits import Limits
+from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.nodes import Query
 from sfumato.policy import Table
 from sfumato.release.answers.receipts import Receipt
@@ -25,7 +25,7 @@ class TestedQuestion(Protocol):
     def table(self) -> Table: ...
 
     @property
-    def limits(self) -> Limits: ...
+    def limits(self) -> ContributionLimits: ...
 
 
 def max_rows_of_one_unit(question: TestedQuestion) -> int:

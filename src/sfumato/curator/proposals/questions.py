@@ -70,14 +70,20 @@ from sfumato.errors import EngineFailed, InvalidParameter, shorten
 from sfumato.notebook_html import paragraphs, preformatted, table
 from sfumato.plan.aggregates.measures import ReadingKind
 from sfumato.plan.aggregates.value_measures import DistinctValues
-from sfumato.plan.bounding import BoundedPlan, bounding_strategies, discovery_bounding, for_neighbours, whole_bounding
+from sfumato.plan.bounding import (
+    BoundedPlan,
+    bound_by_whole_rows,
+    bound_for_discovery,
+    candidate_bounded_plans,
+    for_neighbours,
+)
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.caveats import RowLimits, without_coverage_note
 from sfumato.plan.descriptions import describe_dropped_rows
-from sfumato.plan.keys import conditions, possible_group_keys, undeclared_keys as undeclared_keys
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.keys import conditions_met_by_rows, possible_group_keys, undeclared_key_indices as undeclared_keys
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.nodes import GroupKey, Query
-from sfumato.plan.readings.dense_readings import ranked_steps
+from sfumato.plan.readings.dense_readings import ranked_step_limit
 from sfumato.plan.readings.total_readings import DiscoveredTotals
 from sfumato.plan.readings.value_readings import pair_limits
 from sfumato.plan.sharing import SharedMeasures, share_measures
@@ -123,7 +129,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
     _context: Context = field(repr=False)
     text: str
     query: Query
-    limits: Limits
+    limits: ContributionLimits
     strategy: Strategy | None = None
 
     def __post_init__(self) -> None:
@@ -154,7 +160,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
     def discovered_keys(self) -> tuple[int, ...]:
         """The indices of keys with undeclared values, which are discovered in the data."""
         plan = self.query.plan
-        return undeclared_keys(plan.keys, conditions(plan.source)) if plan.keys else ()
+        return undeclared_keys(plan.keys, conditions_met_by_rows(plan.source)) if plan.keys else ()
 
     @cached_property
     def groups(self) -> tuple[GroupKey, ...]:
@@ -165,7 +171,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             return possible_group_keys((), engine.values)
         try:
             with interrupt_after(engine, seconds):
-                return possible_group_keys(keys, engine.values, conditions(plan.source))
+                return possible_group_keys(keys, engine.values, conditions_met_by_rows(plan.source))
         except (TimeoutError, EngineFailed):
             if seconds is None:
                 raise
@@ -192,15 +198,15 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             limits = self.limits
             if part.reads is ReadingKind.DIFFERENT:
                 limits = pair_limits(limits, cast("DistinctValues", part.requests[0]).value)
-            max_steps = ranked_steps(policy, group_count) if part.reads is ReadingKind.RANKS else None
-            bounded = for_neighbours(whole_bounding(part.plan, limits, max_groups, max_steps), policy.neighbours)
+            max_steps = ranked_step_limit(policy, group_count) if part.reads is ReadingKind.RANKS else None
+            bounded = for_neighbours(bound_by_whole_rows(part.plan, limits, max_groups, max_steps), policy.neighbours)
             parts.append(build_other_part(bounded, part, self._candidate_values, use_matching=matches))
             refusals.require_few_cells(len(self.groups), parts[-1].numbers_per_group)
         return tuple(parts)
 
     def _candidate_values(self, value: Expression) -> tuple[Value, ...]:
         """List the possible values of an expression, from the policy alone."""
-        within = conditions(self.query.plan.source)
+        within = conditions_met_by_rows(self.query.plan.source)
         if undeclared_keys((value,), within):
             raise refusals.unlisted_values_refusal(value)
         value_groups = possible_group_keys((value,), self._context.engine.values, within)
@@ -217,7 +223,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         if self.discovered_keys:
             refusals.require_no_subtotals(self.query, self.discovered_keys)
             require_short_keys(self.query, self.discovered_keys)
-            options = (discovery_bounding(self.shared_parts.parts[0].plan, self.limits),)
+            options = (bound_for_discovery(self.shared_parts.parts[0].plan, self.limits),)
         else:
             options = self._declared_group_boundings()
         if self.strategy is not None:
@@ -234,9 +240,9 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         A number of several measures needs equal row weights in all: clipping would scale each measure separately.
         """
         plan = self.shared_parts.parts[0].plan
-        bounded_plans = bounding_strategies(plan, self.limits, len(self.groups))
+        bounded_plans = candidate_bounded_plans(plan, self.limits, len(self.groups))
         if self.shared_parts.combines_measures:
-            bounded_plans = tuple(bounded for bounded in bounded_plans if bounded.strategy.order is None)
+            bounded_plans = tuple(bounded for bounded in bounded_plans if bounded.strategy.norm_order is None)
         return bounded_plans
 
     def limit(
@@ -262,7 +268,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         limits = self.limits.tighten(rows, groups, rows_per_group, largest)
         return replace(self._with_query_and_limits_of_same_groups(self.query, limits), strategy=new_strategy)
 
-    def _with_query_and_limits_of_same_groups(self, query: Query, limits: Limits) -> Self:
+    def _with_query_and_limits_of_same_groups(self, query: Query, limits: ContributionLimits) -> Self:
         """Return the question with other limits or measures, reusing its list of groups."""
         changed = replace(self, query=query, limits=limits)
         changed.__dict__.update(
@@ -288,7 +294,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         tips = (*tips_from_bought_counts(self), *question_tips(self, request, prepared))
         return Advice(self.text, str(prepared.price), tips)
 
-    def with_query_and_limits(self, query: Query, limits: Limits) -> Self:
+    def with_query_and_limits(self, query: Query, limits: ContributionLimits) -> Self:
         """Return the question with other measures, keys or limits; equal keys have equal groups."""
         if query.plan.keys == self.query.plan.keys:
             return self._with_query_and_limits_of_same_groups(query, limits)

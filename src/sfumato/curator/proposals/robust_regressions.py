@@ -41,7 +41,7 @@ from sfumato.inference.robust_meat import (
 from sfumato.inference.step_noise import StepNoise, step_noise
 from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.mechanisms import Gaussian
-from sfumato.plan.bounding import BoundedPlan, for_neighbours, whole_bounding
+from sfumato.plan.bounding import BoundedPlan, bound_by_whole_rows, for_neighbours
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.nodes import Aggregate
@@ -92,7 +92,7 @@ class RobustProposal(RegressionProposal):
         return meat_totals(self._bounded_plan(plan), self.meat_design.products)
 
     def _bounded_plan(self, plan: Aggregate) -> BoundedPlan:
-        bounded = whole_bounding(plan, self.meat_question.limits, 1)
+        bounded = bound_by_whole_rows(plan, self.meat_question.limits, 1)
         return for_neighbours(bounded, self._context.policy.neighbours)
 
     @cached_property
@@ -298,9 +298,9 @@ def propose_regression(
 
 def _require_clusterable_rows(question: Question) -> int:
     """Return the most rows of a unit, whose scores are added up; rows that are units and repeat have no id for that."""
-    bounded = whole_bounding(question.query.plan, question.limits, 1)
+    bounded = bound_by_whole_rows(question.query.plan, question.limits, 1)
     rows = int(bounded.measures[0].add_remove_sensitivity.total)
-    if rows > 1 and bounded.every_row:
+    if rows > 1 and bounded.every_row_is_unit:
         rule = "robust errors add up a unit's rows by its id, and here a row without one is repeated by a join"
         raise Unsupported("robust-rows", rule, fix="leave out robust, or join a table with one match for each row")
     return rows

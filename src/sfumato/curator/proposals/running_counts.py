@@ -31,7 +31,7 @@ from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows, describe_measure, expression_sql
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.readings.combining import FactoredTotals
-from sfumato.plan.readings.total_readings import Totals
+from sfumato.plan.readings.total_readings import MeasureTotals
 from sfumato.plan.values.expressions import Column, Key, Result
 from sfumato.policy import Type, Value
 from sfumato.privacy import Budget, codec
@@ -427,7 +427,7 @@ class _FactoredStrategy:
 
     @classmethod
     def of(cls, bounded: BoundedPlan, factorisation: Factorisation, series: int, family: Family) -> _FactoredStrategy:
-        reading = FactoredTotals(Totals(bounded), factorisation.weights, series)
+        reading = FactoredTotals(MeasureTotals(bounded), factorisation.weights, series)
         size = float(family.norm(reading.sensitivity) * reading.totals.scaled.unit_value)
         return cls(reading, factorisation, size * float(factorisation.decoder_row_norms.max()))
 

@@ -25,7 +25,7 @@ from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.additive import MAX_STEPS
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.bounding import BoundedPlan, for_neighbours, weighted_bounding
+from sfumato.plan.bounding import BoundedPlan, bound_by_unit_weights, for_neighbours
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.descriptions import count_with_noun
@@ -271,7 +271,7 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
 
     def _bounded_plan(self, bits: int) -> BoundedPlan:
         cells = max(math.prod(self._candidate.sizes[index] for index in indices) for indices in self.sets)
-        bounded = weighted_bounding(self._coded.query.plan, self._coded.limits, cells, bits)
+        bounded = bound_by_unit_weights(self._coded.query.plan, self._coded.limits, cells, bits)
         return for_neighbours(bounded, self._context.policy.neighbours)
 
     def _strategy_at(self, price: Price) -> ScoreRelease:

@@ -34,7 +34,7 @@ from sfumato.mechanisms import AboveThreshold
 from sfumato.mechanisms.sparse import SecretSession
 from sfumato.plan.aggregates.narrowed_ranges import with_declared_range
 from sfumato.plan.canonical import PlanKey, digest
-from sfumato.plan.limits import Limits
+from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.quoting import quoted
 from sfumato.plan.readings.total_readings import GroupTotals
@@ -459,7 +459,7 @@ def _max_rows_per_unit(policy: Policy, tables: Sequence[str] | None) -> int:
 
 
 def _unit_row_limit(table: Table) -> int:
-    return 1 if table.every_row else Limits.of(table).rows_per_group
+    return 1 if table.every_row else ContributionLimits.of(table).rows_per_group
 
 
 def compared_total(question: Question, grid: Fraction) -> SteppedTotal:
@@ -474,10 +474,10 @@ def compared_total(question: Question, grid: Fraction) -> SteppedTotal:
     if not (len(columns) == 1 and isinstance(columns[0], Column) and isinstance(columns[0].reference, Result)):
         raise _session_question_refusal()
     is_measured_itself = [*map(with_declared_range, parts[0].measures)] == [*plan.measures]
-    if len(parts) != 1 or not is_measured_itself or plan.measures[0].noises != 1:  # computed from other measures
+    if len(parts) != 1 or not is_measured_itself or plan.measures[0].noise_count != 1:  # computed from other measures
         raise _session_question_refusal()
     options = question.bounding_options
-    laplace_options = [option for option in options if option.strategy.order in (None, 1)]
+    laplace_options = [option for option in options if option.strategy.norm_order in (None, 1)]
     if not laplace_options:
         rule = "one for Laplace noise, which sessions use"
         raise InvalidParameter("strategy", options[0].strategy.value, rule, fix="leave the strategy out")

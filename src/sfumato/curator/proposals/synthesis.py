@@ -38,7 +38,7 @@ from sfumato.curator.tab_series import TabSeries
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.ledger import Charged, StoredAnswer, Tab
 from sfumato.mechanisms.additive import MAX_STEPS
-from sfumato.plan.bounding import BoundedPlan, for_neighbours, weighted_bounding
+from sfumato.plan.bounding import BoundedPlan, bound_by_unit_weights, for_neighbours
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.descriptions import count_with_noun
@@ -490,7 +490,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
 
     def _bounded_plan(self, bits: int) -> BoundedPlan:
         cells = min(10**7, math.prod(attribute.size for attribute in self.attributes))
-        bounded = weighted_bounding(self._coded.query.plan, self._coded.limits, cells, bits)
+        bounded = bound_by_unit_weights(self._coded.query.plan, self._coded.limits, cells, bits)
         return for_neighbours(bounded, self._context.policy.neighbours)
 
     def _weight_bits(self, priced_in: Concentrated | Pure | Any) -> int:

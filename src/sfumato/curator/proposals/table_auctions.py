@@ -24,10 +24,17 @@ from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.descriptions import count_with_noun
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.nodes import Aggregate, GroupKey, Query, Scan
 from sfumato.plan.noisy_rows import Finish
-from sfumato.plan.readings.total_readings import GroupTotals, Integers, LinearScores, Supports, Thresholds, Totals
+from sfumato.plan.readings.total_readings import (
+    GroupTotals,
+    Integers,
+    LinearScores,
+    MeasureTotals,
+    RowsReachingCandidates,
+    ThresholdWeights,
+)
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Policy, Table, Type
@@ -121,10 +128,10 @@ class AuctionProposal(PreviewedByOldName, StoredProposal):
         return self.question.bounding_options[0]
 
     @property
-    def price_thresholds(self) -> Thresholds:
+    def price_thresholds(self) -> ThresholdWeights:
         """The prices in units in which all are integers, and how many of them each group of bids reaches."""
         reached = tuple(int(level) for (level,) in self.question.groups)  # type: ignore[arg-type]
-        return Thresholds(tuple(int(price * self.unit) for price in self.prices), reached)
+        return ThresholdWeights(tuple(int(price * self.unit) for price in self.prices), reached)
 
     def explain(self, epsilon: Number, counting: Number = 0, confidence: Number = DEFAULT_CONFIDENCE) -> Explanation:
         """Explain the auction at this price, step by step. This is free."""
@@ -169,13 +176,15 @@ class AuctionProposal(PreviewedByOldName, StoredProposal):
     def batch(self, epsilon: Number, counting: Number = 0) -> Batch:
         """Return the measurements at this price: the selection, and the count if a share of ε pays for it."""
         total, share = exact(epsilon, "epsilon", POSITIVE), exact(counting, "counting", BELOW_ONE)
-        totals, weights = Totals(self.bounded), self.price_thresholds
+        totals, weights = MeasureTotals(self.bounded), self.price_thresholds
         scores = LinearScores(totals, weights)
-        selection = Exponential(total * (1 - share), sensitivity=scores.spread / 2, neighbours=scores.neighbours)
+        selection = Exponential(
+            total * (1 - share), sensitivity=scores.score_difference_bound / 2, neighbours=scores.neighbours
+        )
         price_choice = Measurement(scores, selection)
         if not share:
             return Batch((price_choice,))
-        reading = Supports(totals, weights)
+        reading = RowsReachingCandidates(totals, weights)
         return Batch((price_choice, Measurement(reading, Laplace(reading.sensitivity.l1 / (total * share)))))
 
     def release(
@@ -243,7 +252,7 @@ def propose_auction(
     bid_table, name = _bid_table_and_column(context.policy, table, column)
     domain, bid = bid_table.columns[name], Field(0, bid_table.name, name)
     reached = _count_of_reached_prices_expression(Column(bid, domain), price_levels, 0, len(price_levels))
-    limits = Limits.of(bid_table)
+    limits = ContributionLimits.of(bid_table)
     scan = Scan(bid_table.name, bid_table.every_row, 0, {bid: domain}, limits, bid_table.possible_rows)
     query = Query(Aggregate(scan, (reached,), (Count(),)), Finish(()))
     bounding = None if bid_table.every_row else Strategy.SAMPLE  # sample whole bids: a price is reached or not

@@ -32,7 +32,7 @@ from sfumato.inference.row_expressions import Floats
 from sfumato.inference.step_noise import StepNoise, step_noise
 from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.plan.aggregates.measures import Measure
-from sfumato.plan.bounding import BoundedPlan, for_neighbours, whole_bounding
+from sfumato.plan.bounding import BoundedPlan, bound_by_whole_rows, for_neighbours
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows
 from sfumato.plan.sql import building
@@ -63,7 +63,7 @@ class WideLogisticProposal(LogisticProposal):
 
     def _bound(self, measures: tuple[Measure, ...]) -> BoundedPlan:
         plan = replace(self.question.query.plan, measures=measures)
-        return for_neighbours(whole_bounding(plan, self.question.limits, 1), self._context.policy.neighbours)
+        return for_neighbours(bound_by_whole_rows(plan, self.question.limits, 1), self._context.policy.neighbours)
 
     @cached_property
     def spread_totals(self) -> WeightedTotals:

@@ -18,9 +18,9 @@ from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator
 from sfumato.errors import EngineClosed, EngineFailed, Unsupported
 from sfumato.plan.bounding import BoundedPlan
-from sfumato.plan.catalog import Catalog, describe_table
+from sfumato.plan.catalog import Catalog, catalog_table
 from sfumato.plan.keys import KeySpan, ValueCombinations
-from sfumato.plan.nodes import GroupKey, tables
+from sfumato.plan.nodes import GroupKey, table_names
 from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
 from sfumato.plan.readings.total_readings import DiscoveredTotals, E, GroupTotals, PlanReading
@@ -141,7 +141,7 @@ class DuckDB(StatementReader):
 
     def catalog(self) -> Catalog:
         """Return the catalog of tables and columns that queries may use."""
-        tables = {name: describe_table(self._policy, name, self.sources.columns(name)) for name in self._policy.tables}
+        tables = {name: catalog_table(self._policy, name, self.sources.columns(name)) for name in self._policy.tables}
         return Catalog(
             tables,
             self.sources.max_rows_per_value,
@@ -254,13 +254,13 @@ class DuckDBSnapshot(StatementReader):
 
     def _uncopied_tables(self, reading: PlanReading[E]) -> list[str]:
         """List the tables of a reading that have no copy yet."""
-        return [table for table in tables(reading.bounded.plan.source) if table not in self._copies]
+        return [table for table in table_names(reading.bounded.plan.source) if table not in self._copies]
 
     def _scan(self, table: CleanTable) -> str:
         return self._copies.get(table.name) or super()._scan(table)
 
     def _copy_names(self, reading: PlanReading[E]) -> tuple[str | None, ...]:
-        return tuple(self._copies.get(table) for table in tables(reading.bounded.plan.source))
+        return tuple(self._copies.get(table) for table in table_names(reading.bounded.plan.source))
 
     def _check_unchanged(self) -> None:
         """Do nothing: copies do not depend on their sources."""

@@ -254,7 +254,7 @@ def _weighting_change(value: Scalar, max_rows: int, bits: int) -> Scalar:
 
 
 def _units_beyond_limit(rows: CountedRows, max_rows: int) -> tuple[str, Select]:
-    """Select the units with more than ``max_rows`` rows, and their numbers of rows."""
+    """Select the units with more than ``max_rows_per_unit`` rows, and their numbers of rows."""
     count = GroupTotal(AggregateFunction.COUNT)
     having = apply(ScalarFunction.GREATER, count, integer_constant(max_rows))
     return "h", Select((*named_columns("u"), ("n", count)), rows.select, group_by=("u",), having=having)
@@ -268,7 +268,7 @@ def _rows_beyond_limit(rows: CountedRows, columns: Columns) -> Select:
 
 def _is_within_limits(bounded: BoundedPlan) -> bool:
     """Return whether the plan itself proves that no unit has more rows than count: no correction is needed then."""
-    max_rows, limits = bounded.bounding_node.input.max_rows, bounded.limits
+    max_rows, limits = bounded.bounding_node.input.max_rows_per_unit, bounded.limits
     allowed_rows = limits.rows
     if bounded.strategy is not Strategy.REWEIGHT:
         allowed_rows = min(limits.total, limits.rows_per_group)
@@ -388,7 +388,7 @@ def _clip_cells(
 
 def _max_unit_totals(bounded: BoundedPlan) -> list[int]:
     """Return, for each value, the largest total that a unit has in any table."""
-    max_rows = MAX_ROWS * nodes.multiplicity(bounded.plan.source)
+    max_rows = MAX_ROWS * nodes.max_rows_per_private_row(bounded.plan.source)
     return [max_rows * each.size for each in bounded.measures for _ in range(each.coordinates)]
 
 

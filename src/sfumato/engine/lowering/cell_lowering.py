@@ -36,7 +36,7 @@ from sfumato.engine.lowering.relational import (
 )
 from sfumato.engine.lowering.row_lowering import RowLowering
 from sfumato.engine.lowering.unit_lowering import clamped, steps, wide
-from sfumato.plan.aggregates.measures import Contribution
+from sfumato.plan.aggregates.measures import RowContribution
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import Strategy
 from sfumato.plan.values import expressions
@@ -236,7 +236,7 @@ def _lower_contributions(scaled: ScaledMeasure, lowering: RowLowering) -> list[S
     ]
 
 
-def _part_tests(contribution: Contribution, lowering: RowLowering) -> list[Scalar]:
+def _part_tests(contribution: RowContribution, lowering: RowLowering) -> list[Scalar]:
     """Lower the test that a row is in the part that counts: it is in one part at most, whatever the predicates are."""
     if not contribution.parts:
         return []
@@ -248,7 +248,7 @@ def _part_tests(contribution: Contribution, lowering: RowLowering) -> list[Scala
     return [apply(ScalarFunction.EQUAL, first_part, integer_constant(contribution.part))]
 
 
-def _lower_contribution(contribution: Contribution, tests: list[Scalar], lowering: RowLowering) -> Scalar:
+def _lower_contribution(contribution: RowContribution, tests: list[Scalar], lowering: RowLowering) -> Scalar:
     if contribution.value is None:
         return (
             apply(ScalarFunction.CASE, all_of(tests), integer_constant(contribution.high), integer_constant(0))

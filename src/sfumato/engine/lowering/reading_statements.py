@@ -38,7 +38,7 @@ from sfumato.engine.lowering.row_lowering import RowLowering
 from sfumato.engine.lowering.unit_lowering import wide
 from sfumato.errors import Unsupported
 from sfumato.plan import keys as group_keys
-from sfumato.plan.keys import ValueCombinations, conditions, undeclared_keys
+from sfumato.plan.keys import ValueCombinations, conditions_met_by_rows, undeclared_key_indices
 from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import MAX_CELLS, Marginals, ValueCounts
 from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals, PlanReading
@@ -191,7 +191,7 @@ def marginals_by_set(reading: Marginals, key: int) -> StagedSelect:
         (name, apply(ScalarFunction.CASE, apply(ScalarFunction.IN, set_index, *map(integer_constant, sets)), column))
         for (name, column), sets in zip(
             named_columns((name for name, _ in combinations.result.columns[:-1]), "r"),
-            map(reading.sets_with, range(len(reading.cells))),
+            map(reading.marginal_indices_with, range(len(reading.cells))),
             strict=True,
         )
         if sets
@@ -219,7 +219,7 @@ def _restrict_to_groups(reading: ValueCounts | DistinctValueReading | ValueTable
     plan, result = reading.bounded.plan, groups.result
     asked_keys = [
         _is_one_of(Reference(f"k{index}"), plan.keys[index].domain.type, (group[index] for group in reading.groups))
-        for index in undeclared_keys(plan.keys, conditions(plan.source))
+        for index in undeclared_key_indices(plan.keys, conditions_met_by_rows(plan.source))
     ]
     if not asked_keys:
         return groups
@@ -238,7 +238,7 @@ def server_key_types(reading: PlanReading[Any]) -> list[Type]:
     """Return the types of the key columns of a counted statement: of marginals those of keys that some set names."""
     keys = reading.bounded.plan.keys
     if isinstance(reading, Marginals) and reading.counts_set_by_set:
-        keys = tuple(key for index, key in enumerate(keys) if reading.sets_with(index))
+        keys = tuple(key for index, key in enumerate(keys) if reading.marginal_indices_with(index))
     return [key.domain.type for key in keys]
 
 

@@ -106,7 +106,7 @@ class RelationLowering:
             if isinstance(node, nodes.PublicJoin):
                 source = _join_public_table(source, lowering, node, names)
             elif isinstance(node, nodes.Unnest):
-                item_column = (names.get(node.item, f"i{node.source}"), Items(Reference(names[node.items])))
+                item_column = (names.get(node.item_column, f"i{node.source}"), Items(Reference(names[node.items])))
                 source = Select((item_column,), with_shared_columns(source, lowering), all_columns=True)
         tests = tuple(lowering.lower(node.predicate) for node in chain if isinstance(node, nodes.Filter))
         return FlatRows(source, lowering, tests)

@@ -41,7 +41,7 @@ from sfumato.engine.lowering.relational import (
 )
 from sfumato.engine.lowering.row_lowering import RowLowering
 from sfumato.plan.aggregates import unit_measures
-from sfumato.plan.aggregates.measures import Contribution
+from sfumato.plan.aggregates.measures import RowContribution
 from sfumato.plan.aggregates.unit_measures import (
     RowNumbering,
     UnitAll,
@@ -88,7 +88,7 @@ def real_of_wide(scalar: Scalar) -> Scalar:
     return apply(ScalarFunction.ADD, apply(ScalarFunction.MULTIPLY, high, real(_HALF)), low)
 
 
-def steps(expression: Expression, value: Scalar, each: Contribution) -> Scalar:
+def steps(expression: Expression, value: Scalar, each: RowContribution) -> Scalar:
     """Convert a value to a whole number of steps from an origin, rounded to the nearest, ties to even, within [low,
     high].
 
@@ -184,7 +184,7 @@ class UnitLowering:
         """Convert the value to whole steps; NULL where it is missing or the row does not count."""
         value, step = self.lowering.shared(self.lowering.lower(measure.value)), measure.step
         low, high = value_step_range(measure.value, step)
-        step_count = steps(measure.value, value, Contribution(measure.value, step, 0, low, high))
+        step_count = steps(measure.value, value, RowContribution(measure.value, step, 0, low, high))
         return self.column(self._null_unless_counted(measure, apply(ScalarFunction.CASE, present(value), step_count)))
 
     def count(self, measure: UnitRowCount, take: Take) -> Scalar:

@@ -46,7 +46,7 @@ from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChan
 from sfumato.mechanisms import bits
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import ValueCombinations
-from sfumato.plan.nodes import GroupKey, Scan, relations, tables
+from sfumato.plan.nodes import GroupKey, Scan, relations, table_names
 from sfumato.plan.readings.total_readings import E, PlanReading
 from sfumato.policy import Domain, Policy, Table
 from sfumato.policy.domains import WIDE_PREFIX
@@ -228,7 +228,7 @@ class SparkSnapshot(SparkReader):
 
 
 def _tables_read(reading: PlanReading[Any]) -> list[str]:
-    return list(dict.fromkeys(tables(reading.bounded.plan.source)))
+    return list(dict.fromkeys(table_names(reading.bounded.plan.source)))
 
 
 def _wide_columns(reading: PlanReading[Any]) -> dict[str, tuple[str, ...]]:

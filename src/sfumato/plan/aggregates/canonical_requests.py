@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sfumato.plan.aggregates.disjoint import move_case_to_predicate
-from sfumato.plan.aggregates.measures import AggregateRequest, is_not_null
+from sfumato.plan.aggregates.measures import AggregateRequest, not_null_predicate
 from sfumato.plan.values.expressions import Call, Expression
 from sfumato.plan.values.functions.declaring import call, is_never_null
 from sfumato.plan.values.narrowing import limits
@@ -38,7 +38,7 @@ def _without_implied_null_tests(where: Expression | None, conditions: Sequence[E
     kept = list(tests)
     for test in tests:
         others = [other for other in kept if other is not test]
-        operand = _not_null_operand(test)
+        operand = _operand_of_not_null_test(test)
         if operand is not None and _is_never_null(operand, (*conditions, *others)):
             kept = others
     if len(kept) == len(tests):
@@ -46,7 +46,7 @@ def _without_implied_null_tests(where: Expression | None, conditions: Sequence[E
     return call("AND", *kept) if len(kept) > 1 else kept[0] if kept else None
 
 
-def _not_null_operand(test: Expression) -> Expression | None:
+def _operand_of_not_null_test(test: Expression) -> Expression | None:
     """Return x of the test that x is not NULL; None for any other condition."""
     if not isinstance(test, Call) or test.function != "NOT":
         return None
@@ -56,7 +56,7 @@ def _not_null_operand(test: Expression) -> Expression | None:
 
 def _is_never_null(value: Expression, conditions: Sequence[Expression]) -> bool:
     """Return whether a value is certain not to be NULL where the conditions hold."""
-    if is_never_null(value) or is_not_null(value) in conditions or value in limits(conditions):
+    if is_never_null(value) or not_null_predicate(value) in conditions or value in limits(conditions):
         return True
     if not isinstance(value, Call) or value.function not in ("+", "-", "*") or value.domain.range is None:
         return False

@@ -20,13 +20,13 @@ from typing import Any, ClassVar
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.plan.aggregates.measures import (
     AggregateRequest,
-    Contribution,
     Count,
     Estimator,
     Mean,
     Measure,
     MeasureSteps,
     ReadingKind,
+    RowContribution,
     Sum,
     conjunction,
 )
@@ -56,7 +56,7 @@ class DisjointMeasures:
     reads: ClassVar[ReadingKind] = ReadingKind.TOTALS
     once_per_unit: ClassVar[bool] = False
     name: ClassVar[str] = "disjoint totals"
-    noised: ClassVar[str] = "them together"
+    noised_phrase: ClassVar[str] = "them together"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "members", tuple(self.members))
@@ -64,8 +64,8 @@ class DisjointMeasures:
             raise InvalidParameter("members", ValueWords("a measure of all rows"), "measures with a predicate each")
 
     @property
-    def noises(self) -> int:
-        return sum(member.noises for member in self.members)
+    def noise_count(self) -> int:
+        return sum(member.noise_count for member in self.members)
 
     @property
     def value(self) -> Expression | None:
@@ -85,20 +85,20 @@ class DisjointMeasures:
         return None
 
     @property
-    def _widest_member(self) -> Member:
+    def _representative_member(self) -> Member:
         """A member with the step and the range of all."""
         return next((member for member in self.members if member.value is not None), self.members[0])
 
-    def step(self, rows: int) -> Fraction:
-        return self._widest_member.step(rows)
+    def rounding_step(self, max_rows: int) -> Fraction:
+        return self._representative_member.rounding_step(max_rows)
 
-    def step_range(self, step: Fraction) -> tuple[int, int]:
-        return self._widest_member.step_range(step)
+    def row_range_in_steps(self, step: Fraction) -> tuple[int, int]:
+        return self._representative_member.row_range_in_steps(step)
 
-    def size(self, low: int, high: int) -> int:
-        return self._widest_member.size(low, high)
+    def max_row_contribution(self, low: int, high: int) -> int:
+        return self._representative_member.max_row_contribution(low, high)
 
-    def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
+    def contributions(self, step: Fraction, low: int, high: int) -> tuple[RowContribution, ...]:
         """Return the contributions of all members; a counted row adds as much as a row of any other member."""
         predicates = tuple(
             predicate for member in self.members if (predicate := contributing_rows_predicate(member)) is not None
@@ -107,7 +107,7 @@ class DisjointMeasures:
             replace(contribution, part=index, parts=predicates)
             for index, member in enumerate(self.members)
             for contribution in (
-                (Contribution(None, step, 0, 0, self.size(low, high)),)
+                (RowContribution(None, step, 0, 0, self.max_row_contribution(low, high)),)
                 if member.value is None
                 else member.contributions(step, low, high)
             )
@@ -141,14 +141,14 @@ def merge_disjoint_measures(measures: Sequence[Measure], *, splits_row_count: bo
     """Find measures of disjoint rows, to be taken together; with ``splits_row_count``, COUNT(*) is the sum of such
     measures and of the rows in none of them, where that needs at most ``MAX_NOISES_OF_COUNT`` noises.
     """
-    groups: list[list[_Candidate]] = []
-    for candidate in filter(None, map(_candidate, measures)):
+    groups: list[list[_MergeCandidate]] = []
+    for candidate in filter(None, map(_merge_candidate, measures)):
         group = next((group for group in groups if _can_join_group(candidate, group)), None)
         if group is None:
             groups.append([candidate])
         else:
             group.append(candidate)
-    rows_split = _cheapest_count_group(groups) if splits_row_count and Count() in measures else None
+    rows_split = _cheapest_group_for_row_count(groups) if splits_row_count and Count() in measures else None
     replacements: dict[Measure, tuple[Measure, ...]] = {}
     taken_by_first: dict[Measure, Measure] = {}
     for group in groups:
@@ -165,7 +165,7 @@ def merge_disjoint_measures(measures: Sequence[Measure], *, splits_row_count: bo
 
 
 @dataclass(frozen=True)
-class _Candidate:
+class _MergeCandidate:
     """A measure that may be taken together with others."""
 
     measure: Measure
@@ -177,17 +177,17 @@ class _Candidate:
     conjuncts: frozenset[Expression]
 
     @property
-    def family(self) -> tuple[type, Expression | None]:
+    def kind_and_value(self) -> tuple[type, Expression | None]:
         """What members have in common: how, and of which value, they are computed."""
         return type(self.member), self.member.value
 
 
-def _candidate(measure: Measure) -> _Candidate | None:
+def _merge_candidate(measure: Measure) -> _MergeCandidate | None:
     member = move_case_to_predicate(measure)
     predicate = None if member is None else contributing_rows_predicate(member)
     if member is None or predicate is None:
         return None
-    return _Candidate(measure, member, predicate, limits((predicate,)), frozenset(_conjuncts(predicate)))
+    return _MergeCandidate(measure, member, predicate, limits((predicate,)), frozenset(_conjuncts(predicate)))
 
 
 def move_case_to_predicate(measure: AggregateRequest) -> Member | None:
@@ -199,7 +199,7 @@ def move_case_to_predicate(measure: AggregateRequest) -> Member | None:
         return measure
     if not isinstance(measure, (Sum, Mean)):
         return None
-    condition, value = _split_case(measure.value, zero_counts=isinstance(measure, Sum))
+    condition, value = _case_condition_and_value(measure.value, allows_else_zero=isinstance(measure, Sum))
     if condition is None:
         return measure
     where = conjunction(measure.where, condition)
@@ -208,27 +208,27 @@ def move_case_to_predicate(measure: AggregateRequest) -> Member | None:
     return replace(measure, value=value, where=where)
 
 
-def _split_case(value: Expression, *, zero_counts: bool) -> tuple[Expression | None, Expression]:
-    """Split CASE WHEN p THEN x END into p and x, with ``zero_counts`` also one with ELSE 0; None if it is neither."""
+def _case_condition_and_value(value: Expression, *, allows_else_zero: bool) -> tuple[Expression | None, Expression]:
+    """Split CASE WHEN p THEN x END, with ``allows_else_zero`` also one with ELSE 0; None if it is neither."""
     if not isinstance(value, Call) or value.function != "CASE" or len(value.arguments) not in (2, 3):
         return None, value
     condition, result, *default = value.arguments
     ends_in_nothing = all(
-        isinstance(end, Literal) and (end.value is None or (zero_counts and end.value == 0)) for end in default
+        isinstance(end, Literal) and (end.value is None or (allows_else_zero and end.value == 0)) for end in default
     )
     has_range = result.domain.range is not None and result.domain.type is value.domain.type
     return (condition, result) if ends_in_nothing and has_range else (None, value)
 
 
-def _can_join_group(candidate: _Candidate, group: Sequence[_Candidate]) -> bool:
+def _can_join_group(candidate: _MergeCandidate, group: Sequence[_MergeCandidate]) -> bool:
     return (
         len(group) < MAX_MEMBERS
-        and candidate.family == group[0].family
+        and candidate.kind_and_value == group[0].kind_and_value
         and all(_are_disjoint(candidate, member) for member in group)
     )
 
 
-def _are_disjoint(first: _Candidate, second: _Candidate) -> bool:
+def _are_disjoint(first: _MergeCandidate, second: _MergeCandidate) -> bool:
     """Return whether it is certain that no row meets both predicates: their limits or lists of values exclude each
     other, or one of them requires what the other negates. An expression with a limit is not NULL.
     """
@@ -238,7 +238,7 @@ def _are_disjoint(first: _Candidate, second: _Candidate) -> bool:
     if any(one and other and one[0] == other[0] and one[1].isdisjoint(other[1]) for one, other in listed):
         return True
     return any(
-        _negated(condition) in other.conjuncts or _is_null_operand(condition) in other.limits
+        _negated(condition) in other.conjuncts or _operand_of_null_test(condition) in other.limits
         for one, other in ((first, second), (second, first))
         for condition in one.conjuncts
     )
@@ -254,7 +254,7 @@ def _listed_values(condition: Expression) -> tuple[Expression, frozenset[Any]] |
     return comparison.operand, frozenset(comparison.values)
 
 
-def _is_null_operand(condition: Expression) -> Expression | None:
+def _operand_of_null_test(condition: Expression) -> Expression | None:
     return condition.arguments[0] if isinstance(condition, Call) and condition.function == "IS NULL" else None
 
 
@@ -272,10 +272,10 @@ def _negated(condition: Expression) -> Expression:
     return call("NOT", condition)
 
 
-def _cheapest_count_group(groups: Sequence[list[_Candidate]]) -> list[_Candidate] | None:
+def _cheapest_group_for_row_count(groups: Sequence[list[_MergeCandidate]]) -> list[_MergeCandidate] | None:
     """Return the group of counts or means from which COUNT(*) is computed with the fewest noises, if with few."""
     noises = {
-        index: sum(candidate.member.noises for candidate in group) + 1
+        index: sum(candidate.member.noise_count for candidate in group) + 1
         for index, group in enumerate(groups)
         if not isinstance(group[0].member, Sum)
     }

@@ -44,7 +44,7 @@ _LEAST_STEP = Fraction(1, 2**960)
 
 
 @dataclass(frozen=True)
-class Contribution:
+class RowContribution:
     """The integer that one row adds to one total; 0 where the value is NULL or the predicate fails."""
 
     value: Expression | None = None
@@ -80,7 +80,7 @@ class Estimator(Protocol):
     adds_up: ClassVar[bool]
     """Whether the number of several groups together is the sum of theirs."""
 
-    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> GroupEstimate:
+    def estimate(self, totals: Sequence[Floats], half_widths: Sequence[Width]) -> GroupEstimate:
         """Estimate the number and its range from totals in the measures' own terms, each within ± its half-width: the
         range holds whenever all of them are.
         """
@@ -96,8 +96,8 @@ class TotalEstimate:
     """Whether the exact number is an integer: the noisy one is then shown rounded."""
     adds_up: ClassVar[bool] = True
 
-    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> GroupEstimate:
-        (value,), (width,) = totals, widths
+    def estimate(self, totals: Sequence[Floats], half_widths: Sequence[Width]) -> GroupEstimate:
+        (value,), (width,) = totals, half_widths
         return GroupEstimate(np.round(value) if self.whole else value, value - width, value + width)
 
 
@@ -122,8 +122,8 @@ class MeanEstimate:
         object.__setattr__(self, "high", exact(high, "high"))
         object.__setattr__(self, "rounding", exact(rounding, "rounding"))
 
-    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> GroupEstimate:
-        (low_sum, high_sum), (low_width, high_width) = totals, widths
+    def estimate(self, totals: Sequence[Floats], half_widths: Sequence[Width]) -> GroupEstimate:
+        (low_sum, high_sum), (low_width, high_width) = totals, half_widths
         low, high = float(self.low), float(self.high)
 
         def mean_of(a: Floats, b: Floats, empty: float) -> Floats:
@@ -171,9 +171,11 @@ class CombinedEstimate:
         first, second = totals
         return float(self.first) * first + float(self.second) * second
 
-    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> GroupEstimate:
-        width = abs(float(self.first)) * widths[0] + abs(float(self.second)) * widths[1]
-        upper_total = sum(np.maximum(total, 0) + half_width for total, half_width in zip(totals, widths, strict=True))
+    def estimate(self, totals: Sequence[Floats], half_widths: Sequence[Width]) -> GroupEstimate:
+        width = abs(float(self.first)) * half_widths[0] + abs(float(self.second)) * half_widths[1]
+        upper_total = sum(
+            np.maximum(total, 0) + half_width for total, half_width in zip(totals, half_widths, strict=True)
+        )
         return TotalEstimate(self.whole).estimate([self.combined(totals)], [width + float(self.rounding) * upper_total])
 
 
@@ -191,10 +193,10 @@ class SummedEstimate:
         object.__setattr__(self, "factors", tuple(exact(factor, "factor") for factor in factors))
         object.__setattr__(self, "whole", whole)
 
-    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> GroupEstimate:
+    def estimate(self, totals: Sequence[Floats], half_widths: Sequence[Width]) -> GroupEstimate:
         weights = [float(factor) for factor in self.factors]
         value = sum(weight * total for weight, total in zip(weights, totals, strict=True))
-        width = sum(abs(weight) * half_width for weight, half_width in zip(weights, widths, strict=True))
+        width = sum(abs(weight) * half_width for weight, half_width in zip(weights, half_widths, strict=True))
         return TotalEstimate(self.whole).estimate([np.asarray(value)], [width])
 
 
@@ -231,7 +233,7 @@ class AggregateRequest(Protocol):
     """Whether a unit counts once in a group, however many rows it has there."""
 
     @property
-    def noises(self) -> int:
+    def noise_count(self) -> int:
         """The number of noisy totals behind the number."""
         ...
 
@@ -277,24 +279,24 @@ class AggregateRequest(Protocol):
 class Measure(AggregateRequest, Protocol):
     """A measure added up in whole steps over the rows of every group; it may be requested itself."""
 
-    noised: ClassVar[str]
+    noised_phrase: ClassVar[str]
     """What the noise is added to, in words."""
 
-    def step(self, rows: int) -> Fraction:
+    def rounding_step(self, max_rows: int) -> Fraction:
         """Return the step that values are rounded to before they are added up: the natural one, or one for which so
         many rows add up to a number of steps that 64 bits hold.
         """
         ...
 
-    def step_range(self, step: Fraction) -> tuple[int, int]:
+    def row_range_in_steps(self, step: Fraction) -> tuple[int, int]:
         """Return the least and the greatest value of one row, in steps."""
         ...
 
-    def size(self, low: int, high: int) -> int:
+    def max_row_contribution(self, low: int, high: int) -> int:
         """Return the largest contribution of one row to all coordinates together."""
         ...
 
-    def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
+    def contributions(self, step: Fraction, low: int, high: int) -> tuple[RowContribution, ...]:
         """Return what an engine adds up."""
         ...
 
@@ -311,9 +313,9 @@ class Count:
     where: Expression | None = None
     reads: ClassVar[ReadingKind] = ReadingKind.TOTALS
     once_per_unit: ClassVar[bool] = False
-    noises: ClassVar[int] = 1
+    noise_count: ClassVar[int] = 1
     name: ClassVar[str] = "rows"
-    noised: ClassVar[str] = "it"
+    noised_phrase: ClassVar[str] = "it"
 
     @property
     def value(self) -> Expression | None:
@@ -331,24 +333,24 @@ class Count:
     def possible_range(self) -> tuple[Fraction, Fraction] | None:
         return None
 
-    def step(self, rows: int) -> Fraction:  # noqa: ARG002
+    def rounding_step(self, max_rows: int) -> Fraction:  # noqa: ARG002
         return Fraction(1)
 
-    def step_range(self, step: Fraction) -> tuple[int, int]:  # noqa: ARG002
+    def row_range_in_steps(self, step: Fraction) -> tuple[int, int]:  # noqa: ARG002
         return 0, 1
 
-    def size(self, low: int, high: int) -> int:  # noqa: ARG002
+    def max_row_contribution(self, low: int, high: int) -> int:  # noqa: ARG002
         return 1
 
-    def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
-        return (Contribution(None, step, 0, low, high),)
+    def contributions(self, step: Fraction, low: int, high: int) -> tuple[RowContribution, ...]:
+        return (RowContribution(None, step, 0, low, high),)
 
     def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (self,)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
         """Return the sum of the rows that each of the measures counts."""
-        factors = tuple(factor for scaled in measured for factor in _row_factors(scaled))
+        factors = tuple(factor for scaled in measured for factor in _factors_to_row_count(scaled))
         if len(measured) > 1:
             return SummedEstimate(factors, whole=True)
         return TotalEstimate(whole=True) if len(factors) == 1 else CombinedEstimate(factors[0], factors[1], whole=True)
@@ -357,12 +359,12 @@ class Count:
         return (Fraction(1),)
 
 
-def _row_factors(scaled: MeasureSteps) -> tuple[Fraction, ...]:
+def _factors_to_row_count(scaled: MeasureSteps) -> tuple[Fraction, ...]:
     """Return the factors by which the totals of a count, or of a mean, add up to a number of rows."""
     if not isinstance(scaled.measure, Mean):
         return (Fraction(1),)
     # every row adds size·step to the two sums of a mean
-    return (1 / (scaled.measure.size(scaled.low, scaled.high) * scaled.step),) * 2
+    return (1 / (scaled.measure.max_row_contribution(scaled.low, scaled.high) * scaled.step),) * 2
 
 
 @codec.serialisable("distinct-units")
@@ -383,9 +385,9 @@ class Sum:
     where: Expression | None = None
     reads: ClassVar[ReadingKind] = ReadingKind.TOTALS
     once_per_unit: ClassVar[bool] = False
-    noises: ClassVar[int] = 1
+    noise_count: ClassVar[int] = 1
     name: ClassVar[str] = "sum"
-    noised: ClassVar[str] = "it"
+    noised_phrase: ClassVar[str] = "it"
 
     @property
     def reading_key(self) -> Hashable:
@@ -400,22 +402,22 @@ class Sum:
         return None
 
     @property
-    def summed_range(self) -> tuple[Fraction, Fraction]:
+    def clamp_range(self) -> tuple[Fraction, Fraction]:
         """The range that values are clamped to."""
         return value_range(self.value)
 
-    def step(self, rows: int) -> Fraction:
-        low, high = self.summed_range
-        return _value_step(self, max(abs(low), abs(high)), rows)
+    def rounding_step(self, max_rows: int) -> Fraction:
+        low, high = self.clamp_range
+        return _summed_value_step(self, max(abs(low), abs(high)), max_rows)
 
-    def step_range(self, step: Fraction) -> tuple[int, int]:
-        return _value_steps(self, step)
+    def row_range_in_steps(self, step: Fraction) -> tuple[int, int]:
+        return _clamp_range_in_steps(self, step)
 
-    def size(self, low: int, high: int) -> int:
+    def max_row_contribution(self, low: int, high: int) -> int:
         return max(1, abs(low), abs(high))
 
-    def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
-        return (Contribution(self.value, step, 0, low, high),)
+    def contributions(self, step: Fraction, low: int, high: int) -> tuple[RowContribution, ...]:
+        return (RowContribution(self.value, step, 0, low, high),)
 
     def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:
         """Use the mean of the same value if there is one: it measures the sum too."""
@@ -426,7 +428,7 @@ class Sum:
         (scaled,) = measured
         whole = self.result.type is Type.INTEGER
         if isinstance(scaled.measure, Mean):  # Σx = low·n + a, and n = (a + b)/(high − low)
-            size = scaled.measure.size(scaled.low, scaled.high)
+            size = scaled.measure.max_row_contribution(scaled.low, scaled.high)
             return CombinedEstimate(Fraction(scaled.low + size, size), Fraction(scaled.low, size), whole)
         return TotalEstimate(whole)
 
@@ -447,9 +449,9 @@ class Mean:
     where: Expression | None = None
     reads: ClassVar[ReadingKind] = ReadingKind.TOTALS
     once_per_unit: ClassVar[bool] = False
-    noises: ClassVar[int] = 2
+    noise_count: ClassVar[int] = 2
     name: ClassVar[str] = "mean"
-    noised: ClassVar[str] = "its centred sum"
+    noised_phrase: ClassVar[str] = "its centred sum"
 
     @property
     def reading_key(self) -> Hashable:
@@ -464,46 +466,46 @@ class Mean:
         return value_range(self.value)
 
     @property
-    def summed_range(self) -> tuple[Fraction, Fraction]:
+    def clamp_range(self) -> tuple[Fraction, Fraction]:
         """The range that values are clamped to."""
         return value_range(self.value)
 
-    def step(self, rows: int) -> Fraction:
-        low, high = self.summed_range
+    def rounding_step(self, max_rows: int) -> Fraction:
+        low, high = self.clamp_range
         if low == high:  # so small a step that the mean of one number is that number
             return (abs(low) or Fraction(1)) / 2**40
-        return _value_step(self, high - low, rows)
+        return _summed_value_step(self, high - low, max_rows)
 
-    def step_range(self, step: Fraction) -> tuple[int, int]:
-        return _value_steps(self, step)
+    def row_range_in_steps(self, step: Fraction) -> tuple[int, int]:
+        return _clamp_range_in_steps(self, step)
 
-    def size(self, low: int, high: int) -> int:
+    def max_row_contribution(self, low: int, high: int) -> int:
         return max(1, high - low)
 
-    def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
+    def contributions(self, step: Fraction, low: int, high: int) -> tuple[RowContribution, ...]:
         """Return the two sums, both counted from the low end, so that no number is larger than the range it lies in."""
-        size = self.size(low, high)
-        low_sum = Contribution(self.value, step, low, 0, size)
-        return low_sum, Contribution(self.value, step, low, 0, size, mirrored=True)
+        size = self.max_row_contribution(low, high)
+        low_sum = RowContribution(self.value, step, low, 0, size)
+        return low_sum, RowContribution(self.value, step, low, 0, size, mirrored=True)
 
     @property
     def rows(self) -> Count:
         """The count of the rows where the value is not NULL."""
-        return Count(conjunction(self.where, is_not_null(self.value)))
+        return Count(conjunction(self.where, not_null_predicate(self.value)))
 
     def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (self,)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
         (scaled,) = measured
-        high = scaled.low + self.size(scaled.low, scaled.high)
+        high = scaled.low + self.max_row_contribution(scaled.low, scaled.high)
         return MeanEstimate(scaled.low * scaled.step, high * scaled.step, step_rounding_error(self.value, scaled.step))
 
     def typical_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
-        return (Fraction(self.size(low, high), 2) * step,) * 2
+        return (Fraction(self.max_row_contribution(low, high), 2) * step,) * 2
 
 
-def is_not_null(value: Expression) -> Expression:
+def not_null_predicate(value: Expression) -> Expression:
     """Return the predicate that a value is not NULL."""
     return call("NOT", call("IS NULL", value))
 
@@ -539,27 +541,27 @@ def natural_step(value: Expression) -> Fraction | None:
     return Fraction(1) if value.domain.type is Type.INTEGER else value.domain.grid
 
 
-def _value_steps(measure: Sum | Mean, step: Fraction) -> tuple[int, int]:
-    low, high = measure.summed_range
+def _clamp_range_in_steps(measure: Sum | Mean, step: Fraction) -> tuple[int, int]:
+    low, high = measure.clamp_range
     return math.floor(low / step), math.ceil(high / step)
 
 
-def _value_step(measure: Sum | Mean, largest_contribution: Fraction, rows: int) -> Fraction:
+def _summed_value_step(measure: Sum | Mean, largest_contribution: Fraction, max_rows: int) -> Fraction:
     """Return the natural step where values are exact multiples of it, for any number of rows up to this; else a power
     of two.
     """
     value = measure.value
-    largest_value, natural = max(map(abs, measure.summed_range)), natural_step(value)
+    largest_value, natural = max(map(abs, measure.clamp_range)), natural_step(value)
     if natural is not None:
         max_steps = _LARGEST_VALUE if value.domain.type is Type.INTEGER else _EXACT_QUOTIENT
-        if largest_value <= natural * max_steps and largest_contribution * rows <= natural * MAX_VALUE_STEPS:
+        if largest_value <= natural * max_steps and largest_contribution * max_rows <= natural * MAX_VALUE_STEPS:
             return natural
-    return power_of_two_above(
-        max(largest_contribution * rows / MAX_VALUE_STEPS, largest_value / _LARGEST_VALUE, _LEAST_STEP)
+    return power_of_two_at_least(
+        max(largest_contribution * max_rows / MAX_VALUE_STEPS, largest_value / _LARGEST_VALUE, _LEAST_STEP)
     )
 
 
-def power_of_two_above(value: Fraction) -> Fraction:
+def power_of_two_at_least(value: Fraction) -> Fraction:
     """Return the least power of two that is at least this."""
     exponent = math.floor(math.log2(value))
     power = Fraction(2) ** exponent

@@ -50,7 +50,7 @@ _FLOATING = 2.0**-40
 
 @codec.serialisable("moment-axis")
 @dataclass(frozen=True)
-class Axis:
+class CentredRange:
     """The range and the origin of the totals of one column."""
 
     low: Fraction
@@ -72,12 +72,12 @@ class Axis:
         return float(self.high - self.low)
 
     @property
-    def reach(self) -> float:
+    def largest_distance(self) -> float:
         """The largest distance of a value from the middle."""
         return float(max(self.high - self.middle, self.middle - self.low))
 
     @property
-    def ends(self) -> tuple[float, float]:
+    def centred_ends(self) -> tuple[float, float]:
         """The two ends, relative to the middle."""
         return float(self.low - self.middle), float(self.high - self.middle)
 
@@ -93,7 +93,7 @@ class SpreadEstimate:
     The sample variance is n/(n − 1) times the population's and needs two rows: so it is at most twice as large.
     """
 
-    axis: Axis
+    axis: CentredRange
     rounding: Fraction
     """The largest rounding error of a square."""
     sample: bool
@@ -101,25 +101,27 @@ class SpreadEstimate:
     adds_up: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _require_nonnegative(self, "rounding")
+        _set_nonnegative_fraction(self, "rounding")
 
-    def estimate(self, totals: Sequence[Floats], widths: Widths) -> GroupEstimate:
+    def estimate(self, totals: Sequence[Floats], half_widths: Widths) -> GroupEstimate:
         low_sum, high_sum, squares = totals
-        sums, squares_range = _sum_ranges(totals[:2], widths[:2]), _nonnegative_bounds(squares, widths[2])
+        sums, squares_range = _sum_ranges(totals[:2], half_widths[:2]), _nonnegative_range(squares, half_widths[2])
 
         def variance(inverse_rows_range: Range) -> Range:
-            return _scale_to_sample(
+            return _range_scaled_to_sample(
                 _variance_range(self.axis, sums, squares_range, self.rounding, inverse_rows_range),
                 inverse_rows_range,
                 self.sample,
             )
 
         prior_range = 0.0, (self.axis.width / 2) ** 2 * (2 if self.sample else 1)
-        low, high = _unite_slice_ranges(_rows(self.axis, sums), 2 if self.sample else 1, variance, prior_range)
+        low, high = _range_over_row_slices(
+            _row_count_range(self.axis, sums), 2 if self.sample else 1, variance, prior_range
+        )
         rows = (low_sum + high_sum) / self.axis.width
-        inverse_rows = _reciprocal(rows)
+        inverse_rows = _inverse_rows_or_nan(rows)
         value = squares * inverse_rows - _noisy_mean(self.axis, low_sum, inverse_rows) ** 2
-        variance_estimate = _clipped_estimate(_sample_scaled(value, rows, self.sample), low, high)
+        variance_estimate = _clipped_estimate(_scaled_to_sample_or_nan(value, rows, self.sample), low, high)
         return (
             GroupEstimate(
                 np.sqrt(variance_estimate.value), np.sqrt(variance_estimate.low), np.sqrt(variance_estimate.high)
@@ -131,106 +133,117 @@ class SpreadEstimate:
 
 @codec.serialisable("covariance-estimator")
 @dataclass(frozen=True)
-class Covariance:
+class CovarianceEstimate:
     """The covariance, from a and b of two columns and their products."""
 
-    x: Axis
-    y: Axis
+    x: CentredRange
+    y: CentredRange
     rounding: Fraction
     """The largest rounding error of a product."""
     sample: bool
     adds_up: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _require_nonnegative(self, "rounding")
+        _set_nonnegative_fraction(self, "rounding")
 
-    def estimate(self, totals: Sequence[Floats], widths: Widths) -> GroupEstimate:
-        pairs = _PairSums(self.x, self.y, totals, widths, totals[4], widths[4], self.rounding)
+    def estimate(self, totals: Sequence[Floats], half_widths: Widths) -> GroupEstimate:
+        pairs = _PairSums(self.x, self.y, totals, half_widths, totals[4], half_widths[4], self.rounding)
 
         def covariance(inverse_rows_range: Range) -> Range:
-            return _scale_to_sample(pairs.covariance(inverse_rows_range), inverse_rows_range, self.sample)
+            return _range_scaled_to_sample(pairs.covariance_range(inverse_rows_range), inverse_rows_range, self.sample)
 
         largest = self.x.width * self.y.width / 4 * (2 if self.sample else 1)
-        low, high = _unite_slice_ranges(pairs.rows, 2 if self.sample else 1, covariance, (-largest, largest))
-        return _clipped_estimate(_sample_scaled(pairs.value, pairs.count, self.sample), low, high)
+        low, high = _range_over_row_slices(
+            pairs.row_count_range, 2 if self.sample else 1, covariance, (-largest, largest)
+        )
+        return _clipped_estimate(
+            _scaled_to_sample_or_nan(pairs.noisy_covariance, pairs.noisy_row_count, self.sample), low, high
+        )
 
 
 @codec.serialisable("correlation-estimator")
 @dataclass(frozen=True)
-class Correlation:
+class CorrelationEstimate:
     """The correlation or its square, from a and b of two columns, their squares and their products. It is NULL where
     one of the noisy variances is not positive.
     """
 
-    x: Axis
-    y: Axis
+    x: CentredRange
+    y: CentredRange
     roundings: tuple[Fraction, Fraction, Fraction]
     """The largest rounding errors of the squares of x, of the squares of y and of the products."""
     squared: bool
     adds_up: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _require_all_nonnegative(self, "roundings")
+        _set_nonnegative_fractions(self, "roundings")
 
-    def estimate(self, totals: Sequence[Floats], widths: Widths) -> GroupEstimate:
+    def estimate(self, totals: Sequence[Floats], half_widths: Widths) -> GroupEstimate:
         x_rounding, y_rounding, product_rounding = self.roundings
-        pairs = _PairSums(self.x, self.y, totals, widths, totals[6], widths[6], product_rounding)
-        squares_x, squares_y = _nonnegative_bounds(totals[4], widths[4]), _nonnegative_bounds(totals[5], widths[5])
+        pairs = _PairSums(self.x, self.y, totals, half_widths, totals[6], half_widths[6], product_rounding)
+        squares_x, squares_y = (
+            _nonnegative_range(totals[4], half_widths[4]),
+            _nonnegative_range(totals[5], half_widths[5]),
+        )
 
         def correlation(inverse_rows_range: Range) -> Range:
-            means, products = pairs.means(inverse_rows_range), pairs.products(inverse_rows_range)
-            q_x = _squares(self.x, squares_x, x_rounding, inverse_rows_range)
-            q_y = _squares(self.y, squares_y, y_rounding, inverse_rows_range)
+            means, products = pairs.mean_ranges(inverse_rows_range), pairs.product_mean_range(inverse_rows_range)
+            q_x = _mean_square_range(self.x, squares_x, x_rounding, inverse_rows_range)
+            q_y = _mean_square_range(self.y, squares_y, y_rounding, inverse_rows_range)
             greatest = _max_correlation(products[1], *means, q_x, q_y)
             least = -_max_correlation(-products[0], means[0], _negate(means[1]), q_x, q_y)
             return np.clip(least, -1, 1), np.clip(greatest, -1, 1)
 
-        low, high = _unite_slice_ranges(pairs.rows, 1, correlation, (-1.0, 1.0))
-        inverse_rows, (mean_x, mean_y) = _reciprocal(pairs.count), pairs.mean_values
+        low, high = _range_over_row_slices(pairs.row_count_range, 1, correlation, (-1.0, 1.0))
+        inverse_rows, (mean_x, mean_y) = _inverse_rows_or_nan(pairs.noisy_row_count), pairs.noisy_means
         variance_product = _nan_unless_positive(totals[4] * inverse_rows - mean_x**2) * _nan_unless_positive(
             totals[5] * inverse_rows - mean_y**2
         )
-        correlation_estimate = _clipped_estimate(pairs.value / np.sqrt(variance_product), low, high)
-        return _squared(correlation_estimate) if self.squared else correlation_estimate
+        correlation_estimate = _clipped_estimate(pairs.noisy_covariance / np.sqrt(variance_product), low, high)
+        return _squared_estimate(correlation_estimate) if self.squared else correlation_estimate
 
 
 @codec.serialisable("line-estimator")
 @dataclass(frozen=True)
-class RegressionLine:
+class SlopeOrInterceptEstimate:
     """The slope or the intercept of the least-squares line of y over x, from a and b of both columns, the squares of x
     and the products. It is NULL where the noisy variance of x is not positive.
     """
 
-    x: Axis
-    y: Axis
+    x: CentredRange
+    y: CentredRange
     roundings: tuple[Fraction, Fraction]
     """The largest rounding errors of the squares of x and of the products."""
     intercept: bool
     adds_up: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _require_all_nonnegative(self, "roundings")
+        _set_nonnegative_fractions(self, "roundings")
 
-    def estimate(self, totals: Sequence[Floats], widths: Widths) -> GroupEstimate:
+    def estimate(self, totals: Sequence[Floats], half_widths: Widths) -> GroupEstimate:
         square_rounding, product_rounding = self.roundings
-        pairs = _PairSums(self.x, self.y, totals, widths, totals[5], widths[5], product_rounding)
-        squares_range = _nonnegative_bounds(totals[4], widths[4])
+        pairs = _PairSums(self.x, self.y, totals, half_widths, totals[5], half_widths[5], product_rounding)
+        squares_range = _nonnegative_range(totals[4], half_widths[4])
 
         def line(inverse_rows_range: Range) -> Range:
-            slope = self._slopes(pairs, squares_range, square_rounding, inverse_rows_range)
-            return self._intercepts(slope, pairs.means(inverse_rows_range)) if self.intercept else slope
+            slope = self._slope_range(pairs, squares_range, square_rounding, inverse_rows_range)
+            return self._intercept_range(slope, pairs.mean_ranges(inverse_rows_range)) if self.intercept else slope
 
         unbounded = -np.inf, np.inf
-        low, high = _unite_slice_ranges(pairs.rows, 1, line, unbounded)
-        mean_x, mean_y = pairs.mean_values
-        value = pairs.value / _nan_unless_positive(totals[4] * _reciprocal(pairs.count) - mean_x**2)
+        low, high = _range_over_row_slices(pairs.row_count_range, 1, line, unbounded)
+        mean_x, mean_y = pairs.noisy_means
+        value = pairs.noisy_covariance / _nan_unless_positive(
+            totals[4] * _inverse_rows_or_nan(pairs.noisy_row_count) - mean_x**2
+        )
         if self.intercept:
             value = mean_y + float(self.y.middle) - value * (mean_x + float(self.x.middle))
         return _clipped_estimate(value, low, high)
 
-    def _slopes(self, pairs: _PairSums, squares_range: Range, rounding: Fraction, inverse_rows_range: Range) -> Range:
-        (m_x, m_y), products = pairs.means(inverse_rows_range), pairs.products(inverse_rows_range)
-        q_x = _squares(self.x, squares_range, rounding, inverse_rows_range)
+    def _slope_range(
+        self, pairs: _PairSums, squares_range: Range, rounding: Fraction, inverse_rows_range: Range
+    ) -> Range:
+        (m_x, m_y), products = pairs.mean_ranges(inverse_rows_range), pairs.product_mean_range(inverse_rows_range)
+        q_x = _mean_square_range(self.x, squares_range, rounding, inverse_rows_range)
         greatest = _max_slope(products[1], m_x, m_y, q_x)
         least = -_max_slope(-products[0], m_x, _negate(m_y), q_x)
         with np.errstate(divide="ignore", invalid="ignore"):  # |slope| ≤ √(variance of y / variance of x)
@@ -238,7 +251,7 @@ class RegressionLine:
         limit = np.where(np.isnan(limit), np.inf, limit)
         return np.clip(least, -limit, limit), np.clip(greatest, -limit, limit)
 
-    def _intercepts(self, slope: Range, means: tuple[Range, Range]) -> Range:
+    def _intercept_range(self, slope: Range, means: tuple[Range, Range]) -> Range:
         m_x, m_y = (
             tuple(mean + float(axis.middle) for mean in mean_range)
             for axis, mean_range in zip((self.x, self.y), means, strict=True)
@@ -256,8 +269,8 @@ class _PairSums:
 
     def __init__(
         self,
-        x: Axis,
-        y: Axis,
+        x: CentredRange,
+        y: CentredRange,
         totals: Sequence[Floats],
         widths: Widths,
         products: Floats,
@@ -270,49 +283,51 @@ class _PairSums:
         self.product_values = products
 
     @property
-    def rows(self) -> Range:
+    def row_count_range(self) -> Range:
         """The range of the number of rows, which both columns count. Disjoint ranges mean that one does not hold, and
         any order of the ends will do.
         """
-        smallest_counts, largest_counts = zip(_rows(self.x, self.sums[0]), _rows(self.y, self.sums[1]), strict=True)
+        smallest_counts, largest_counts = zip(
+            _row_count_range(self.x, self.sums[0]), _row_count_range(self.y, self.sums[1]), strict=True
+        )
         low, high = np.maximum(*smallest_counts), np.minimum(*largest_counts)
         return np.minimum(low, high), np.maximum(low, high)
 
     @property
-    def count(self) -> Floats:
+    def noisy_row_count(self) -> Floats:
         x_low, x_high, y_low, y_high = self.totals[:4]
         return np.asarray(((x_low + x_high) / self.x.width + (y_low + y_high) / self.y.width) / 2)
 
     @property
-    def mean_values(self) -> tuple[Floats, Floats]:
+    def noisy_means(self) -> tuple[Floats, Floats]:
         """The noisy means, relative to the middles."""
         x_low, x_high, y_low, y_high = self.totals[:4]
         x_inverse_rows, y_inverse_rows = (
-            _reciprocal((x_low + x_high) / self.x.width),
-            _reciprocal((y_low + y_high) / self.y.width),
+            _inverse_rows_or_nan((x_low + x_high) / self.x.width),
+            _inverse_rows_or_nan((y_low + y_high) / self.y.width),
         )
         return _noisy_mean(self.x, x_low, x_inverse_rows), _noisy_mean(self.y, y_low, y_inverse_rows)
 
     @property
-    def value(self) -> Floats:
+    def noisy_covariance(self) -> Floats:
         """The noisy covariance."""
-        mean_x, mean_y = self.mean_values
-        return np.asarray(self.product_values * _reciprocal(self.count) - mean_x * mean_y)
+        mean_x, mean_y = self.noisy_means
+        return np.asarray(self.product_values * _inverse_rows_or_nan(self.noisy_row_count) - mean_x * mean_y)
 
-    def means(self, inverse_rows: Range) -> tuple[Range, Range]:
-        return _mean(self.x, self.sums[0], inverse_rows), _mean(self.y, self.sums[1], inverse_rows)
+    def mean_ranges(self, inverse_rows: Range) -> tuple[Range, Range]:
+        return _mean_range(self.x, self.sums[0], inverse_rows), _mean_range(self.y, self.sums[1], inverse_rows)
 
-    def products(self, inverse_rows: Range) -> Range:
+    def product_mean_range(self, inverse_rows: Range) -> Range:
         first, last = inverse_rows
         low, high = self.held
-        largest = self.x.reach * self.y.reach
+        largest = self.x.largest_distance * self.y.largest_distance
         slack = self.rounding + _FLOATING * largest
         ends = np.minimum(low * first, low * last) - slack, np.maximum(high * first, high * last) + slack
         return np.clip(ends[0], -largest, largest), np.clip(ends[1], -largest, largest)
 
-    def covariance(self, inverse_rows: Range) -> Range:
+    def covariance_range(self, inverse_rows: Range) -> Range:
         """Return the range of p − m·m′: each of the three is at an end, because it is linear in each."""
-        (m_x, m_y), (low, high) = self.means(inverse_rows), self.products(inverse_rows)
+        (m_x, m_y), (low, high) = self.mean_ranges(inverse_rows), self.product_mean_range(inverse_rows)
         mean_products = [mean_x * mean_y for mean_x, mean_y in product(m_x, m_y)]
         # the two standard deviations (Cauchy–Schwarz)
         limit = np.sqrt(_largest_variance(self.x, m_x) * _largest_variance(self.y, m_y))
@@ -332,8 +347,8 @@ def _max_correlation(product_end: Floats, m_x: Range, m_y: Range, q_x: Range, q_
     """
     middle = _clip(np.zeros_like(product_end), m_x), _clip(np.zeros_like(product_end), m_y)
     points = [
-        *((m, _clip(_quotient(m * q_y[1], product_end), m_y)) for m in m_x),
-        *((_clip(_quotient(w * q_x[1], product_end), m_x), w) for w in m_y),
+        *((m, _clip(_quotient_or_infinity(m * q_y[1], product_end), m_y)) for m in m_x),
+        *((_clip(_quotient_or_infinity(w * q_x[1], product_end), m_x), w) for w in m_y),
         middle,
     ]
 
@@ -353,7 +368,7 @@ def _max_slope(product_end: Floats, m_x: Range, m_y: Range, q_x: Range) -> Float
     points = []
     for w in m_y:
         root = np.sqrt(np.maximum(product_end**2 - w**2 * q_x[1], 0))
-        points += [(_clip(_quotient(product_end + sign * root, w), m_x), w) for sign in (-1, 1)]
+        points += [(_clip(_quotient_or_infinity(product_end + sign * root, w), m_x), w) for sign in (-1, 1)]
 
     def spread(m: Floats, w: Floats, end: int) -> Floats:  # noqa: ARG001
         return np.maximum(q_x[end] - m**2, 0)
@@ -372,13 +387,18 @@ def _largest_quotient(
     denominators = [spread(m, w, 0) for m, w in corners]
     has_positive = np.maximum.reduce(numerators) > 0
     greatest = np.maximum.reduce(
-        [_quotient(numerator, denominator) for numerator, denominator in zip(numerators, denominators, strict=True)]
+        [
+            _quotient_or_infinity(numerator, denominator)
+            for numerator, denominator in zip(numerators, denominators, strict=True)
+        ]
     )
-    least = np.minimum.reduce([_quotient(m * w - product_end, spread(m, w, 1)) for m, w in (*corners, *points)])
+    least = np.minimum.reduce(
+        [_quotient_or_infinity(m * w - product_end, spread(m, w, 1)) for m, w in (*corners, *points)]
+    )
     return np.where(has_positive, greatest, np.where(np.isfinite(least), -least, np.inf))
 
 
-def _quotient(numerator: Floats, denominator: Floats) -> Floats:
+def _quotient_or_infinity(numerator: Floats, denominator: Floats) -> Floats:
     """Divide, with ∞ for a quotient by zero."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(denominator != 0, numerator / denominator, np.inf)
@@ -396,7 +416,7 @@ def _negate(interval: Range) -> Range:
     return -interval[1], -interval[0]
 
 
-def _squared(estimate: GroupEstimate) -> GroupEstimate:
+def _squared_estimate(estimate: GroupEstimate) -> GroupEstimate:
     ends = estimate.low**2, estimate.high**2
     low = np.where((estimate.low <= 0) & (estimate.high >= 0), 0.0, np.minimum(*ends))
     return GroupEstimate(estimate.value**2, low, np.maximum(*ends))
@@ -406,29 +426,29 @@ def _squared(estimate: GroupEstimate) -> GroupEstimate:
 
 
 def _sum_ranges(totals: Sequence[Floats], widths: Widths) -> tuple[Range, Range]:
-    low_sum, high_sum = (_nonnegative_bounds(total, width) for total, width in zip(totals, widths, strict=True))
+    low_sum, high_sum = (_nonnegative_range(total, width) for total, width in zip(totals, widths, strict=True))
     return low_sum, high_sum
 
 
-def _nonnegative_bounds(total: Floats, width: Width) -> Range:
+def _nonnegative_range(total: Floats, half_width: Width) -> Range:
     """Return the range of a total that is known not to be negative. It is moved to 0 first, so that no range is
     narrower than its noise.
     """
-    return np.maximum(total - width, 0), np.maximum(total, 0) + width
+    return np.maximum(total - half_width, 0), np.maximum(total, 0) + half_width
 
 
-def _rows(axis: Axis, sums: tuple[Range, Range]) -> Range:
+def _row_count_range(axis: CentredRange, sums: tuple[Range, Range]) -> Range:
     low_sum, high_sum = sums
     return (low_sum[0] + high_sum[0]) / axis.width, (low_sum[1] + high_sum[1]) / axis.width
 
 
-def _mean(axis: Axis, sums: tuple[Range, Range], inverse_rows: Range) -> Range:
+def _mean_range(axis: CentredRange, sums: tuple[Range, Range], inverse_rows: Range) -> Range:
     """Return the range of the means in a slice, relative to the middle."""
     (a_least, a_most), (b_least, b_most) = sums
-    low, high = axis.ends
+    low, high = axis.centred_ends
 
     def mean_bound(a: Floats, b: Floats, tighter: Callable[[Floats, Floats], Floats]) -> Floats:
-        crossing = np.clip(_quotient(np.asarray(axis.width), a + b), *inverse_rows)
+        crossing = np.clip(_quotient_or_infinity(np.asarray(axis.width), a + b), *inverse_rows)
         return tighter(low + a * crossing, high - b * crossing)
 
     least = mean_bound(a_least, b_most, np.maximum) - float(axis.rounding)
@@ -436,22 +456,22 @@ def _mean(axis: Axis, sums: tuple[Range, Range], inverse_rows: Range) -> Range:
     return np.clip(least, low, high), np.clip(greatest, low, high)
 
 
-def _squares(axis: Axis, squares_range: Range, rounding: Fraction, inverse_rows: Range) -> Range:
+def _mean_square_range(axis: CentredRange, squares_range: Range, rounding: Fraction, inverse_rows: Range) -> Range:
     first, last = inverse_rows
-    largest = axis.reach**2
+    largest = axis.largest_distance**2
     slack = float(rounding) + _FLOATING * largest
     return np.clip(squares_range[0] * first - slack, 0, largest), np.clip(squares_range[1] * last + slack, 0, largest)
 
 
 def _variance_range(
-    axis: Axis, sums: tuple[Range, Range], squares_range: Range, rounding: Fraction, inverse_rows: Range
+    axis: CentredRange, sums: tuple[Range, Range], squares_range: Range, rounding: Fraction, inverse_rows: Range
 ) -> Range:
     return _variance_from_moments(
-        axis, _mean(axis, sums, inverse_rows), _squares(axis, squares_range, rounding, inverse_rows)
+        axis, _mean_range(axis, sums, inverse_rows), _mean_square_range(axis, squares_range, rounding, inverse_rows)
     )
 
 
-def _variance_from_moments(axis: Axis, mean: Range, squares: Range) -> Range:
+def _variance_from_moments(axis: CentredRange, mean: Range, squares: Range) -> Range:
     """Return the range of q − m²: it rises in q and falls in |m|."""
     nearest = _clip(np.zeros_like(mean[0]), mean) ** 2
     farthest = np.maximum(mean[0] ** 2, mean[1] ** 2)
@@ -459,9 +479,9 @@ def _variance_from_moments(axis: Axis, mean: Range, squares: Range) -> Range:
     return least, np.maximum(np.minimum(squares[1] - nearest, _largest_variance(axis, mean)), 0)
 
 
-def _largest_variance(axis: Axis, mean: Range) -> Floats:
+def _largest_variance(axis: CentredRange, mean: Range) -> Floats:
     """Return the largest variance that these means allow: (high − mean)(mean − low), largest nearest to its middle."""
-    low, high = axis.ends
+    low, high = axis.centred_ends
     mean_nearest_middle = _clip(np.full_like(mean[0], (low + high) / 2), mean)
     return np.maximum((high - mean_nearest_middle) * (mean_nearest_middle - low), 0)
 
@@ -469,15 +489,18 @@ def _largest_variance(axis: Axis, mean: Range) -> Floats:
 # Slices
 
 
-def _unite_slice_ranges(
-    rows: Range, needed: int, ranges: Callable[[Range], Range], prior_range: tuple[float, float]
+def _range_over_row_slices(
+    row_count_range: Range, needed_rows: int, range_of_slice: Callable[[Range], Range], prior_range: tuple[float, float]
 ) -> Range:
     """Unite the ranges of all slices; where fewer rows than needed are possible, return the prior range."""
-    fewest = np.maximum(rows[0], needed)
-    slice_ranges = [ranges(inverse_rows) for inverse_rows in _inverse_row_slices(fewest, np.maximum(rows[1], fewest))]
+    fewest = np.maximum(row_count_range[0], needed_rows)
+    slice_ranges = [
+        range_of_slice(inverse_rows)
+        for inverse_rows in _inverse_row_slices(fewest, np.maximum(row_count_range[1], fewest))
+    ]
     low = np.minimum.reduce([np.minimum.reduce(slice_lows) for slice_lows, _ in slice_ranges])
     high = np.maximum.reduce([np.maximum.reduce(slice_highs) for _, slice_highs in slice_ranges])
-    may_lack_rows = rows[0] < needed
+    may_lack_rows = row_count_range[0] < needed_rows
     return np.where(may_lack_rows, prior_range[0], np.maximum(low, prior_range[0])), np.where(
         may_lack_rows, prior_range[1], np.minimum(high, prior_range[1])
     )
@@ -495,7 +518,7 @@ def _inverse_row_slices(fewest_rows: Floats, max_rows: Floats) -> Iterator[Range
         yield batch[:-1], batch[1:]
 
 
-def _scale_to_sample(population_range: Range, inverse_rows: Range, sample: bool) -> Range:
+def _range_scaled_to_sample(population_range: Range, inverse_rows: Range, sample: bool) -> Range:
     """Multiply by n/(n − 1) = 1/(1 − t) for a sample."""
     if not sample:
         return population_range
@@ -507,17 +530,17 @@ def _scale_to_sample(population_range: Range, inverse_rows: Range, sample: bool)
 # Values
 
 
-def _reciprocal(rows: Floats) -> Floats:
+def _inverse_rows_or_nan(rows: Floats) -> Floats:
     """Return one over the number of rows; NaN where that is below one."""
     return np.where(rows >= 1, 1 / np.maximum(rows, 1), np.nan)
 
 
-def _noisy_mean(axis: Axis, low_sum: Floats, inverse_rows: Floats) -> Floats:
-    low, high = axis.ends
+def _noisy_mean(axis: CentredRange, low_sum: Floats, inverse_rows: Floats) -> Floats:
+    low, high = axis.centred_ends
     return np.clip(low + low_sum * inverse_rows, low, high)
 
 
-def _sample_scaled(value: Floats, rows: Floats, sample: bool) -> Floats:
+def _scaled_to_sample_or_nan(value: Floats, rows: Floats, sample: bool) -> Floats:
     return np.where(rows >= 2, value * rows / np.maximum(rows - 1, 1), np.nan) if sample else value
 
 
@@ -530,14 +553,14 @@ def _clipped_estimate(value: Floats, low: Floats, high: Floats) -> GroupEstimate
     return GroupEstimate(np.clip(value, low, high), low, high)
 
 
-def _require_nonnegative(estimator: SpreadEstimate | Covariance, name: str) -> None:
+def _set_nonnegative_fraction(estimator: SpreadEstimate | CovarianceEstimate, name: str) -> None:
     rounding = exact(getattr(estimator, name), name)
     if rounding < 0:
         raise InvalidParameter(name, rounding, "at least 0")
     object.__setattr__(estimator, name, rounding)
 
 
-def _require_all_nonnegative(estimator: Correlation | RegressionLine, name: str) -> None:
+def _set_nonnegative_fractions(estimator: CorrelationEstimate | SlopeOrInterceptEstimate, name: str) -> None:
     roundings = tuple(exact(rounding, name) for rounding in getattr(estimator, name))
     if any(rounding < 0 for rounding in roundings):
         raise InvalidParameter(name, roundings, "a tuple of numbers ≥ 0")

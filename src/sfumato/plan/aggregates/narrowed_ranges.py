@@ -43,7 +43,7 @@ class NarrowedSum(Sum):
     within: Range = _NO_RANGE
 
     @property
-    def summed_range(self) -> Range:
+    def clamp_range(self) -> Range:
         return self.within
 
 
@@ -55,7 +55,7 @@ class NarrowedMean(Mean):
     within: Range = _NO_RANGE
 
     @property
-    def summed_range(self) -> Range:
+    def clamp_range(self) -> Range:
         return self.within
 
 
@@ -75,7 +75,7 @@ def narrow_range(
     if not all(type(member) in (Count, Sum, Mean) and member not in fixed for member in members):
         return measure
     summing = [member for member in members if isinstance(member, (Sum, Mean))]
-    ranges = [_range_in_rows(member, conditions) for member in summing]
+    ranges = [_range_under_conditions(member, conditions) for member in summing]
     if not ranges:
         return measure
     hull, declared = _hull(ranges), value_range(summing[0].value)
@@ -83,11 +83,11 @@ def narrow_range(
         hull = min(hull[0], max(declared[0], Fraction(0))), max(hull[1], min(declared[1], Fraction(0)))
     if hull == declared:
         return measure
-    narrowed = tuple(_narrowed(member, hull) for member in members)
+    narrowed = tuple(_with_clamp_range(member, hull) for member in members)
     return replace(measure, members=cast("tuple[Member, ...]", narrowed)) if len(narrowed) > 1 else narrowed[0]  # type: ignore[type-var]
 
 
-def _narrowed(member: Measure, within: Range) -> Measure:
+def _with_clamp_range(member: Measure, within: Range) -> Measure:
     if not isinstance(member, (Sum, Mean)):
         return member
     return (NarrowedSum if isinstance(member, Sum) else NarrowedMean)(member.value, member.where, within)
@@ -100,7 +100,7 @@ def with_declared_range(measure: Measure) -> Measure:
     return (Sum if isinstance(measure, Sum) else Mean)(measure.value, measure.where)
 
 
-def _range_in_rows(measure: Sum | Mean, conditions: Sequence[Expression]) -> Range:
+def _range_under_conditions(measure: Sum | Mean, conditions: Sequence[Expression]) -> Range:
     """Return the range of a measure's value in the rows that count; its whole range where no row can count, or only
     one value.
     """
@@ -109,12 +109,12 @@ def _range_in_rows(measure: Sum | Mean, conditions: Sequence[Expression]) -> Ran
     value = narrow_expression(measure.value, limits(tests))
     if value is None or value.domain.range is None:
         return declared
-    low, high = _rounded_outward(value_range(value), natural_step(measure.value) or _unit(declared))
+    low, high = _rounded_outward(value_range(value), natural_step(measure.value) or _rounding_unit(declared))
     low, high = max(low, declared[0]), min(high, declared[1])
     return (low, high) if low < high else declared
 
 
-def _unit(declared: Range) -> Fraction:
+def _rounding_unit(declared: Range) -> Fraction:
     low, high = declared
     return Fraction(10) ** (math.floor(math.log10(high - low)) - _DIGITS) if low < high else Fraction(1)
 

@@ -22,7 +22,7 @@ from sfumato.plan.aggregates.measures import (
     ReadingKind,
     Sum,
     conjunction,
-    is_not_null,
+    not_null_predicate,
     step_rounding_error,
     value_range,
 )
@@ -38,7 +38,7 @@ _REAL = Domain(Type.REAL, nullable=True)
 
 @codec.serialisable("squares")
 @dataclass(frozen=True)
-class Squares(Sum):
+class SumOfSquares(Sum):
     """The sum of squared distances from the middle of a range."""
 
     def typical_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
@@ -48,7 +48,7 @@ class Squares(Sum):
 
 @codec.serialisable("products")
 @dataclass(frozen=True)
-class Products(Sum):
+class SumOfProducts(Sum):
     """The sum of products of two columns' distances from the middles of their ranges."""
 
     def typical_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
@@ -56,21 +56,21 @@ class Products(Sum):
         return (Fraction(high, 6) * step,)
 
 
-def squares(value: Expression, where: Expression | None) -> Squares:
+def sum_of_squares(value: Expression, where: Expression | None) -> SumOfSquares:
     """Return the measure of the squares of a value, written with ABS so that none is derived to be negative."""
     distance = call("ABS", _centred(value))
-    return Squares(call("*", distance, distance), where)
+    return SumOfSquares(call("*", distance, distance), where)
 
 
-def products(x: Expression, y: Expression, where: Expression | None) -> Products:
-    return Products(call("*", _centred(x), _centred(y)), where)
+def sum_of_products(x: Expression, y: Expression, where: Expression | None) -> SumOfProducts:
+    return SumOfProducts(call("*", _centred(x), _centred(y)), where)
 
 
 def _centred(value: Expression) -> Expression:
-    return call("-", value, literal(Type.REAL, middle(value)))
+    return call("-", value, literal(Type.REAL, range_middle(value)))
 
 
-def middle(value: Expression) -> Fraction:
+def range_middle(value: Expression) -> Fraction:
     """Return the middle of a value's range, as the nearest double."""
     low, high = value_range(value)
     return min(max(Fraction(float((low + high) / 2)), low), high)
@@ -87,7 +87,7 @@ class Variance:
     where: Expression | None = None
     reads: ClassVar[ReadingKind] = ReadingKind.TOTALS
     once_per_unit: ClassVar[bool] = False
-    noises: ClassVar[int] = 3
+    noise_count: ClassVar[int] = 3
 
     @property
     def reading_key(self) -> Hashable:
@@ -108,15 +108,15 @@ class Variance:
         return Fraction(0), Fraction(math.sqrt(largest_variance)) if self.root else largest_variance
 
     def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
-        return Mean(self.value, self.where), squares(self.value, self.where)
+        return Mean(self.value, self.where), sum_of_squares(self.value, self.where)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
         mean, squares_steps = measured
-        return moments.SpreadEstimate(axis(mean), squares_steps.step / 2, self.sample, self.root)
+        return moments.SpreadEstimate(centred_range_of_mean(mean), squares_steps.step / 2, self.sample, self.root)
 
 
 @dataclass(frozen=True)
-class Pairs:
+class PairAggregate:
     """An aggregate of two bounded values, over the rows where neither is NULL and the predicate holds."""
 
     y: Expression
@@ -132,37 +132,37 @@ class Pairs:
     @property
     def value(self) -> Expression:
         """An expression that reads both values."""
-        return products(self.x, self.y, None).value
+        return sum_of_products(self.x, self.y, None).value
 
     @property
     def result(self) -> Domain:
         return _REAL
 
     @property
-    def means_over_pairs(self) -> tuple[Mean, Mean]:
+    def means_over_complete_pairs(self) -> tuple[Mean, Mean]:
         """The means of both values, over the rows where the other is not NULL."""
         return Mean(self.x, and_not_null(self.where, self.y)), Mean(self.y, and_not_null(self.where, self.x))
 
     @property
-    def squares_x(self) -> Squares:
-        return squares(self.x, and_not_null(self.where, self.y))
+    def sum_of_squares_x(self) -> SumOfSquares:
+        return sum_of_squares(self.x, and_not_null(self.where, self.y))
 
     @property
-    def squares_y(self) -> Squares:
-        return squares(self.y, and_not_null(self.where, self.x))
+    def sum_of_squares_y(self) -> SumOfSquares:
+        return sum_of_squares(self.y, and_not_null(self.where, self.x))
 
     @property
-    def products(self) -> Products:
-        return products(self.x, self.y, self.where)
+    def products(self) -> SumOfProducts:
+        return sum_of_products(self.x, self.y, self.where)
 
 
 @codec.serialisable("covariance")
 @dataclass(frozen=True)
-class CovarianceOfPairs(Pairs):
+class CovarianceOfPairs(PairAggregate):
     """The covariance of two values."""
 
     sample: bool = False
-    noises: ClassVar[int] = 5
+    noise_count: ClassVar[int] = 5
 
     @property
     def name(self) -> str:
@@ -175,20 +175,22 @@ class CovarianceOfPairs(Pairs):
         return -largest, largest
 
     def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
-        return (*self.means_over_pairs, self.products)
+        return (*self.means_over_complete_pairs, self.products)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
         x, y, product_steps = measured
-        return moments.Covariance(axis(x), axis(y), product_steps.step / 2, self.sample)
+        return moments.CovarianceEstimate(
+            centred_range_of_mean(x), centred_range_of_mean(y), product_steps.step / 2, self.sample
+        )
 
 
 @codec.serialisable("correlation")
 @dataclass(frozen=True)
-class CorrelationOfPairs(Pairs):
+class CorrelationOfPairs(PairAggregate):
     """The correlation of two values, or its square."""
 
     squared: bool = False
-    noises: ClassVar[int] = 7
+    noise_count: ClassVar[int] = 7
 
     @property
     def name(self) -> str:
@@ -199,21 +201,23 @@ class CorrelationOfPairs(Pairs):
         return Fraction(0 if self.squared else -1), Fraction(1)
 
     def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
-        return (*self.means_over_pairs, self.squares_x, self.squares_y, self.products)
+        return (*self.means_over_complete_pairs, self.sum_of_squares_x, self.sum_of_squares_y, self.products)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
         x, y, *second_moments = measured
         x_rounding, y_rounding, product_rounding = (moment.step / 2 for moment in second_moments)
-        return moments.Correlation(axis(x), axis(y), (x_rounding, y_rounding, product_rounding), self.squared)
+        return moments.CorrelationEstimate(
+            centred_range_of_mean(x), centred_range_of_mean(y), (x_rounding, y_rounding, product_rounding), self.squared
+        )
 
 
 @codec.serialisable("line")
 @dataclass(frozen=True)
-class RegressionOfPairs(Pairs):
+class RegressionOfPairs(PairAggregate):
     """The slope or the intercept of the least-squares line of y over x."""
 
     intercept: bool = False
-    noises: ClassVar[int] = 6
+    noise_count: ClassVar[int] = 6
 
     @property
     def name(self) -> str:
@@ -224,22 +228,24 @@ class RegressionOfPairs(Pairs):
         return None
 
     def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
-        return (*self.means_over_pairs, self.squares_x, self.products)
+        return (*self.means_over_complete_pairs, self.sum_of_squares_x, self.products)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
         x, y, *second_moments = measured
         x_rounding, product_rounding = (moment.step / 2 for moment in second_moments)
-        return moments.RegressionLine(axis(x), axis(y), (x_rounding, product_rounding), self.intercept)
+        return moments.SlopeOrInterceptEstimate(
+            centred_range_of_mean(x), centred_range_of_mean(y), (x_rounding, product_rounding), self.intercept
+        )
 
 
 def and_not_null(where: Expression | None, value: Expression) -> Expression | None:
     """Add the condition that this value is not NULL, unless it never is."""
-    return where if is_never_null(value) else conjunction(where, is_not_null(value))
+    return where if is_never_null(value) else conjunction(where, not_null_predicate(value))
 
 
-def axis(mean: MeasureSteps) -> moments.Axis:
+def centred_range_of_mean(mean: MeasureSteps) -> moments.CentredRange:
     """Return the range and the origin of the sums of a mean, and of the squares and products of its value."""
     value = mean.measure.value
     assert value is not None
-    ends = mean.low * mean.step, (mean.low + mean.measure.size(mean.low, mean.high)) * mean.step
-    return moments.Axis(*ends, middle(value), step_rounding_error(value, mean.step))
+    ends = mean.low * mean.step, (mean.low + mean.measure.max_row_contribution(mean.low, mean.high)) * mean.step
+    return moments.CentredRange(*ends, range_middle(value), step_rounding_error(value, mean.step))

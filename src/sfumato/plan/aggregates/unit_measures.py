@@ -321,7 +321,7 @@ class RowPosition(_Window):
     cap: int
 
     @property
-    def distinct(self) -> bool:
+    def is_distinct_within_unit(self) -> bool:
         """Whether rows of one unit have different positions, up to the cap."""
         return self.counting is RowNumbering.ROW_NUMBER and not self.keys
 

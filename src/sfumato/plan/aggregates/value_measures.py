@@ -30,9 +30,9 @@ from sfumato.plan.aggregates.measures import (
     TotalEstimate,
     Width,
     conjunction,
-    is_not_null,
     natural_step,
-    power_of_two_above,
+    not_null_predicate,
+    power_of_two_at_least,
     value_range,
 )
 from sfumato.plan.values import calendar
@@ -54,12 +54,12 @@ class RankedValue(Sum):
     nothing is added up.
     """
 
-    def step(self, rows: int) -> Fraction:
+    def rounding_step(self, max_rows: int) -> Fraction:
         low, high = value_range(self.value)
         largest_value, step = max(abs(low), abs(high)), natural_step(self.value)
         if step is None:
-            step = power_of_two_above(largest_value * rows / 2**24) if largest_value else Fraction(1)
-        return step * power_of_two_above(max(largest_value * rows / (step * MAX_STEPS), Fraction(1)))
+            step = power_of_two_at_least(largest_value * max_rows / 2**24) if largest_value else Fraction(1)
+        return step * power_of_two_at_least(max(largest_value * max_rows / (step * MAX_STEPS), Fraction(1)))
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Quantile:
     """
     reads: ClassVar[ReadingKind] = ReadingKind.RANKS
     once_per_unit: ClassVar[bool] = False
-    noises: ClassVar[int] = 1
+    noise_count: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "probability", exact(self.probability, "probability"))
@@ -110,7 +110,7 @@ class Quantile:
         return _NAMES.get(self.probability, f"{format_exact(100 * self.probability)} % quantile")
 
     @property
-    def ranked(self) -> Expression:
+    def ranked_expression(self) -> Expression:
         """What is ranked, as it is asked for."""
         return self.value
 
@@ -128,7 +128,7 @@ class Quantile:
 
     def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         """Return the sum of the non-NULL values in steps, which they are ranked by, and their count."""
-        return RankedValue(self.value, self.where), Count(conjunction(self.where, is_not_null(self.value)))
+        return RankedValue(self.value, self.where), Count(conjunction(self.where, not_null_predicate(self.value)))
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
         low, high = self._selected_range(measured[0])
@@ -154,7 +154,7 @@ class TimeQuantile(Quantile):
     """The date or time, in ISO form, from which the value counts days or seconds."""
 
     @property
-    def ranked(self) -> Expression:
+    def ranked_expression(self) -> Expression:
         """The date or time itself."""
         return self.value.arguments[-1] if isinstance(self.value, Call) else self.value
 
@@ -196,7 +196,7 @@ class SelectedValueEstimate:
         object.__setattr__(self, "high", exact(high, "high"))
         object.__setattr__(self, "probability", exact(probability, "probability"))
 
-    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> GroupEstimate:
+    def estimate(self, totals: Sequence[Floats], half_widths: Sequence[Width]) -> GroupEstimate:
         """Estimate the value and its range: a half-width of 0 means that the values selected around it hold with the
         requested confidence.
         """
@@ -206,7 +206,7 @@ class SelectedValueEstimate:
             return GroupEstimate(count, count, count, labels=MomentsFromOrigin.since(self.origin))
         low, high = (np.full_like(value, float(end)) for end in (self.low, self.high))
         prior_estimate = GroupEstimate(np.clip(value, low, high), low, high)
-        if np.max(widths[0], initial=0) > 0:
+        if np.max(half_widths[0], initial=0) > 0:
             return prior_estimate
         if ends:
             below, above = np.maximum(np.minimum(*ends), low), np.minimum(np.maximum(*ends), high)
@@ -233,7 +233,7 @@ class DistinctValues:
     where: Expression | None = None
     reads: ClassVar[ReadingKind] = ReadingKind.DIFFERENT
     once_per_unit: ClassVar[bool] = False
-    noises: ClassVar[int] = 1
+    noise_count: ClassVar[int] = 1
     name: ClassVar[str] = "distinct values"
 
     @property
@@ -269,7 +269,7 @@ class FrequentValue:
     where: Expression | None = None
     reads: ClassVar[ReadingKind] = ReadingKind.FREQUENT
     once_per_unit: ClassVar[bool] = False
-    noises: ClassVar[int] = 1
+    noise_count: ClassVar[int] = 1
     name: ClassVar[str] = "most frequent value"
 
     @property
@@ -298,7 +298,7 @@ class SelectedIndexEstimate:
 
     adds_up: ClassVar[bool] = False
 
-    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> GroupEstimate:  # noqa: ARG002
+    def estimate(self, totals: Sequence[Floats], half_widths: Sequence[Width]) -> GroupEstimate:  # noqa: ARG002
         (index,) = totals
         return GroupEstimate(index, index, index)
 

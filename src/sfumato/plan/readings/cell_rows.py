@@ -53,7 +53,7 @@ class MergedCells:
     parts: tuple[NDArray[Any] | None, ...]
     """For each column the part of every cell, numbered from 0 without gaps; None where cells stay as they are."""
 
-    def sizes(self, cells: Sequence[int]) -> tuple[int, ...]:
+    def part_counts(self, cells: Sequence[int]) -> tuple[int, ...]:
         """Return the number of parts of each column, given its number of cells."""
         pairs = zip(self.parts, cells, strict=True)
         return tuple(size if parts is None else int(parts.max()) + 1 for parts, size in pairs)
@@ -86,39 +86,39 @@ class CodedRows:
     """For each column the codes of the cells, in the smallest integer type that holds them."""
     totals: Integers
     """The total of each combination."""
-    _kept: dict[ColumnSet, Integers] = field(default_factory=dict, repr=False)
-    _merged: dict[MergedCells, CodedRows] = field(default_factory=dict, repr=False)
+    _cached_marginals: dict[ColumnSet, Integers] = field(default_factory=dict, repr=False)
+    _cached_merges: dict[MergedCells, CodedRows] = field(default_factory=dict, repr=False)
 
     def merge(self, merged: MergedCells) -> CodedRows:
         """Return the same rows with the codes of merged cells; cached."""
-        if merged not in self._merged:
+        if merged not in self._cached_merges:
             codes = [
                 column_codes if parts is None else parts.astype(np.min_scalar_type(int(parts.max())))[column_codes]
                 for column_codes, parts in zip(self.codes, merged.parts, strict=True)
             ]
-            self._merged[merged] = CodedRows(merged.sizes(self.sizes), tuple(codes), self.totals)
-        return self._merged[merged]
+            self._cached_merges[merged] = CodedRows(merged.part_counts(self.sizes), tuple(codes), self.totals)
+        return self._cached_merges[merged]
 
     def marginal(self, columns: ColumnSet) -> Integers:
         """Return the total of every cell of these columns, as one row; it is cached while there is room."""
-        if columns in self._kept:
-            return self._kept[columns]
+        if columns in self._cached_marginals:
+            return self._cached_marginals[columns]
         marginal = self._count_cells(columns)
-        if sum(cached.size for cached in self._kept.values()) + marginal.size <= KEPT_CELLS:
-            self._kept[columns] = marginal
+        if sum(cached.size for cached in self._cached_marginals.values()) + marginal.size <= KEPT_CELLS:
+            self._cached_marginals[columns] = marginal
         return marginal
 
-    def _count_cells(self, places: ColumnSet) -> Integers:
-        cells = math.prod(self.sizes[column] for column in places)
+    def _count_cells(self, columns: ColumnSet) -> Integers:
+        cells = math.prod(self.sizes[column] for column in columns)
         # the narrowest integers that hold all indices: most of the time goes into moving them
         index_type = np.min_scalar_type(cells) if cells < _MAX_NARROW else np.dtype(np.intp)
         index = np.zeros(len(self.totals), index_type)
-        for column in places:
+        for column in columns:
             index *= index_type.type(self.sizes[column])
             index += self.codes[column].astype(index_type, copy=False)
         if self._common_total is not None:
             return np.bincount(index, minlength=cells) * np.int64(self._common_total)
-        if self._exact_in_floats:
+        if self._has_exact_double_sums:
             return np.bincount(index, self.totals, cells).astype(np.int64)
         totals = np.zeros(cells, np.int64)
         np.add.at(totals, index, self.totals)
@@ -132,7 +132,7 @@ class CodedRows:
         return total if is_common else None
 
     @cached_property
-    def _exact_in_floats(self) -> bool:
+    def _has_exact_double_sums(self) -> bool:
         """Whether no sum of totals is beyond what a double holds exactly."""
         return sum(map(abs, self.totals.tolist())) < _EXACT
 
@@ -158,7 +158,9 @@ class CellRows(PlanReading[CountedCells]):
 
     def _require_sets(self) -> None:
         columns = {*range(len(self.cells))}
-        if len(self.set_index) != len(self.sets) or any(list(each) != sorted({*each} & columns) for each in self.sets):
+        if len(self.distinct_sets) != len(self.sets) or any(
+            list(each) != sorted({*each} & columns) for each in self.sets
+        ):
             raise InvalidParameter(
                 "sets", self.sets[:3], f"different lists of column indices from 0 to {len(self.cells) - 1}, ascending"
             )
@@ -169,15 +171,15 @@ class CellRows(PlanReading[CountedCells]):
         return tuple(len(key_cells) + 1 for key_cells in self.cells)
 
     @cached_property
-    def set_index(self) -> frozenset[ColumnSet]:
+    def distinct_sets(self) -> frozenset[ColumnSet]:
         return frozenset(self.sets)
 
     @cached_property
     def cell_count(self) -> int:
         """The number of cells of all sets together: the most rows that leave a server."""
-        return sum(map(self.set_size, self.sets))
+        return sum(map(self.cells_of_set, self.sets))
 
-    def set_size(self, columns: ColumnSet) -> int:
+    def cells_of_set(self, columns: ColumnSet) -> int:
         """Return the number of cells of these columns."""
         return math.prod(self.sizes[column] for column in columns)
 
@@ -189,11 +191,11 @@ class CellRows(PlanReading[CountedCells]):
         blocks: list[list[ColumnSet]] = [[]]
         room = _MAX_BLOCK
         for columns in self.sets:
-            if blocks[-1] and self.set_size(columns) > room:
+            if blocks[-1] and self.cells_of_set(columns) > room:
                 blocks.append([])
                 room = _MAX_BLOCK
             blocks[-1].append(columns)
-            room -= self.set_size(columns)
+            room -= self.cells_of_set(columns)
         return tuple(Marginals(self.bounded, self.cells, tuple(block)) for block in blocks)
 
     def join_blocks(self, marginals: Iterable[tuple[Integers, ...]]) -> CountedMarginals:
@@ -206,12 +208,12 @@ class CellRows(PlanReading[CountedCells]):
         """Whether rows are stored as they arrive, and not added up first."""
         return Marginals(self.bounded, self.cells, ((),)).counts_row_by_row
 
-    def store_batches(self, rows: Iterable[tuple[Sequence[NDArray[Any]], Integers]]) -> CodedRows:
+    def store_batches(self, row_batches: Iterable[tuple[Sequence[NDArray[Any]], Integers]]) -> CodedRows:
         """Store batches of rows as they arrive: the cell codes of each key, in little memory, and the totals."""
         code_types = [np.min_scalar_type(size - 1) for size in self.sizes]
         code_batches: list[list[NDArray[Any]]] = [[np.empty(0, code_type)] for code_type in code_types]
         totals: list[Integers] = [np.empty(0, np.int64)]
-        for codes, batch_totals in rows:
+        for codes, batch_totals in row_batches:
             for batches, column_codes, code_type in zip(code_batches, codes, code_types, strict=True):
                 batches.append(column_codes.astype(code_type))
             totals.append(batch_totals)
@@ -228,7 +230,7 @@ class CellCounts:
     """The parts that are counted instead of cells."""
 
     def __post_init__(self) -> None:
-        if self.columns not in self.reading.set_index:
+        if self.columns not in self.reading.distinct_sets:
             raise InvalidParameter("places", self.columns, "one of the sets of columns that the reading counts")
 
     @property
@@ -238,7 +240,7 @@ class CellCounts:
     @property
     def size(self) -> int:
         """The number of counts."""
-        sizes = self.reading.sizes if self.merged is None else self.merged.sizes(self.reading.sizes)
+        sizes = self.reading.sizes if self.merged is None else self.merged.part_counts(self.reading.sizes)
         return math.prod(sizes[column] for column in self.columns)
 
     @property
@@ -346,7 +348,7 @@ class ColumnSetDistances:
         )
 
     @property
-    def spread(self) -> Fraction:
+    def score_difference_bound(self) -> Fraction:
         """Bound how much further one unit can move one score up than another."""
         return 2 * self.sensitivity
 

@@ -48,9 +48,9 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.plan.aggregates.measures import Measure
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.nodes import Aggregate, Filter, Relation
-from sfumato.plan.readings.total_readings import GroupTotals, Integers, Totals
+from sfumato.plan.readings.total_readings import GroupTotals, Integers, MeasureTotals
 from sfumato.plan.values.expressions import Expression
 from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.quick_dataclass import dataclass
@@ -105,7 +105,7 @@ def _combine(readings: Sequence[GroupTotals]) -> CombinedReading:
     return CombinedReading(GroupTotals(BoundedPlan(plan, tuple(measures)), first.groups), tuple(parts))
 
 
-def _combination_key(bounded: BoundedPlan) -> tuple[Relation, Strategy, Limits, tuple[bool, ...]] | None:
+def _combination_key(bounded: BoundedPlan) -> tuple[Relation, Strategy, ContributionLimits, tuple[bool, ...]] | None:
     """Return a key that is equal for all readings that one statement can execute; None for a reading that stays
     alone.
     """
@@ -146,7 +146,7 @@ _LARGEST = (1 << 62) - 1
 class FactoredTotals:
     """The totals of series of periods, each multiplied by an integer matrix; noise is added to the products."""
 
-    totals: Totals
+    totals: MeasureTotals
     weights: Integers
     """One row for each measured number of a series, one column for each of its periods."""
     series: int = 1
@@ -168,10 +168,10 @@ class FactoredTotals:
         """What one unit can change: see the theorem above."""
         scaled, magnitudes = self.totals.scaled, np.abs(self.weights)
         totals_sensitivity, added = scaled.sensitivity, scaled.add_remove_sensitivity
-        squares_bound = self._squares(totals_sensitivity)
-        is_nonnegative = not scaled.signed and bool((self._products >= 0).all())
+        squares_bound = self._squared_norm_bound(totals_sensitivity)
+        is_nonnegative = not scaled.signed and bool((self._gram_matrix >= 0).all())
         if is_nonnegative and totals_sensitivity.neighbours is Neighbours.REPLACE:
-            squares_bound = min(squares_bound, 2 * self._squares(added))
+            squares_bound = min(squares_bound, 2 * self._squared_norm_bound(added))
         coordinates = len(self.weights) * self.series
         squares = math.floor(squares_bound)  # of whole numbers, as are the roots below
         largest: Fraction = min(totals_sensitivity.total * int(magnitudes.max()), Fraction(math.isqrt(squares)))
@@ -181,19 +181,19 @@ class FactoredTotals:
         return Sensitivity(coordinates, largest, total, squares, totals_sensitivity.neighbours)
 
     @cached_property
-    def _products(self) -> Integers:
+    def _gram_matrix(self) -> Integers:
         """BᵀB: doubles hold every number on the way exactly, since all are below 2^53."""
         weights = self.weights.astype(np.float64)
         return (weights.T @ weights).astype(np.int64)
 
-    def _squares(self, sensitivity: Sensitivity) -> Fraction:
+    def _squared_norm_bound(self, sensitivity: Sensitivity) -> Fraction:
         """Return T·max_i x_i(c, T)."""
         if not sensitivity.total:
             return Fraction(0)
         periods = self.weights.shape[1]
         full_periods, remainder = divmod(sensitivity.total, sensitivity.per_group)
         count = min(int(full_periods), periods)
-        largest = -np.sort(-np.abs(self._products), axis=1)
+        largest = -np.sort(-np.abs(self._gram_matrix), axis=1)
         full_sum = largest[:, :count].sum(axis=1)
         next_largest = largest[:, count] if count < periods else np.zeros_like(full_sum)
         return sensitivity.total * max(

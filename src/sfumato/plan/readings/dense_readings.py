@@ -92,7 +92,7 @@ class Marginals(PlanReading[tuple[Integers, ...]]):
         return sum(math.prod(self.shape(attributes)) for attributes in self.sets)
 
     @property
-    def _combinations(self) -> int:
+    def _combination_count(self) -> int:
         return math.prod(len(key_cells) + 1 for key_cells in self.cells)
 
     @property
@@ -100,22 +100,22 @@ class Marginals(PlanReading[tuple[Integers, ...]]):
         """Whether rows are counted as they arrive: each counts in full, and there are so many combinations of cells
         that grouping the rows first would hold each combination with its keys, and leave nearly as many.
         """
-        return self.bounded.strategy is Strategy.WHOLE and self._combinations > _MAX_GROUPED
+        return self.bounded.strategy is Strategy.WHOLE and self._combination_count > _MAX_GROUPED
 
     @property
     def counts_set_by_set(self) -> bool:
         """Whether a server adds up every marginal by itself: combinations of all keys would be more rows than the
         cells that are asked for, most of them one person's.
         """
-        return self._combinations > self.cell_count
+        return self._combination_count > self.cell_count
 
-    def sets_with(self, key: int) -> tuple[int, ...]:
+    def marginal_indices_with(self, attribute: int) -> tuple[int, ...]:
         """Return the indices of the marginals that a key belongs to."""
-        return tuple(index for index, attributes in enumerate(self.sets) if key in attributes)
+        return tuple(index for index, attributes in enumerate(self.sets) if attribute in attributes)
 
     def count_batches(self, rows: Iterable[tuple[Sequence[NDArray[Any]], Integers]]) -> tuple[Integers, ...]:
         """Count every marginal, from batches of rows: the cell codes of each key, and their totals."""
-        marginals = self._empty()
+        marginals = self._zero_marginals()
         for codes, totals in rows:
             for attributes, marginal in zip(self.sets, marginals, strict=True):
                 _add_to_cells(marginal, [codes[attribute] for attribute in attributes], totals)
@@ -127,14 +127,14 @@ class Marginals(PlanReading[tuple[Integers, ...]]):
         """Count every marginal, from batches of rows of single marginals: the cell codes of the keys that sets name,
         the indices of the sets, and the totals.
         """
-        marginals = self._empty()
+        marginals = self._zero_marginals()
         for codes, set_index, totals in rows:
             for number, (attributes, marginal) in enumerate(zip(self.sets, marginals, strict=True)):
                 of_set = set_index == number
                 _add_to_cells(marginal, [codes[attribute][of_set] for attribute in attributes], totals[of_set])
         return marginals
 
-    def _empty(self) -> tuple[Integers, ...]:
+    def _zero_marginals(self) -> tuple[Integers, ...]:
         return tuple(np.zeros(self.shape(attributes), np.int64) for attributes in self.sets)
 
 
@@ -228,18 +228,20 @@ class MarginalView:
         """Return the counts as one row, from the marginal of the reading."""
         return self.sum_cells(exact[0])
 
-    def sum_cells(self, whole: NDArray[Any]) -> NDArray[Any]:
+    def sum_cells(self, counts: NDArray[Any]) -> NDArray[Any]:
         """Sum an array with an axis for each attribute of the reading to the counts of this view."""
-        return sum_cells(whole, self.reading.sets[0], self.places, self.cells)
+        return sum_cells(counts, self.reading.sets[0], self.places, self.cells)
 
 
 def sum_cells(
-    whole: NDArray[Any], read: tuple[int, ...], places: tuple[int, ...], cells: tuple[int, ...] | None
+    counts: NDArray[Any], read_attributes: tuple[int, ...], attributes: tuple[int, ...], cells: tuple[int, ...] | None
 ) -> NDArray[Any]:
-    """Sum an array with an axis for each attribute in ``read`` to the cells of some attributes, or to some cells
+    """Sum an array with an axis for each of ``read_attributes`` to the cells of some attributes, or to some cells
     together.
     """
-    flat = whole.sum(axis=tuple(axis for axis, attribute in enumerate(read) if attribute not in places)).reshape(-1)
+    flat = counts.sum(
+        axis=tuple(axis for axis, attribute in enumerate(read_attributes) if attribute not in attributes)
+    ).reshape(-1)
     return flat if cells is None else flat[list(cells)].sum(keepdims=True)
 
 
@@ -281,7 +283,7 @@ class CountDistances:
         return max(sensitivity.per_group if self.per_count else sensitivity.total for sensitivity in sensitivities)
 
     @property
-    def spread(self) -> Fraction:
+    def score_difference_bound(self) -> Fraction:
         """Bound how much further one unit can move one score up than another."""
         return 2 * self.sensitivity
 
@@ -295,7 +297,7 @@ class CountDistances:
 
 
 @dataclass(frozen=True)
-class Values:
+class ValueStepCounts:
     """The distinct values of each group's rows, in rising order, with the number of rows of each. PRIVATE."""
 
     group: Indices
@@ -307,7 +309,7 @@ class Values:
     """The number of groups, with those without rows."""
 
 
-def ranked_steps(policy: Policy, groups: int | None) -> int | None:
+def ranked_step_limit(policy: Policy, groups: int | None) -> int | None:
     """Return the most steps of a value that is ranked in so many groups, or in discovered ones (None): where a server
     counts them. This process reads values as they are, and has no such limit (None).
     """
@@ -319,7 +321,7 @@ def ranked_steps(policy: Policy, groups: int | None) -> int | None:
 
 
 @dataclass(frozen=True)
-class ValueCounts(PlanReading[Values]):
+class ValueCounts(PlanReading[ValueStepCounts]):
     """The frequency of each value in each group, NULL aside: the input of ranks and histograms.
 
     The plan's first measure adds up the value, and its second counts the rows that have one.
@@ -344,7 +346,7 @@ class ValueCounts(PlanReading[Values]):
         return frozenset((ReadMeasure.RANK,))
 
     @property
-    def span(self) -> tuple[int, int]:
+    def value_step_span(self) -> tuple[int, int]:
         """The least and the greatest number of steps that the plan lets a value have."""
         (contribution,) = self.bounded.measures[0].contributions
         return contribution.low, contribution.high
@@ -352,7 +354,7 @@ class ValueCounts(PlanReading[Values]):
     @property
     def cell_count(self) -> int:
         """The number of pairs of a group and a step: the most rows that leave a server."""
-        low, high = self.span
+        low, high = self.value_step_span
         return len(self.groups) * (high - low + 1)
 
     @property

@@ -157,7 +157,7 @@ class PlanView(Protocol):
 
 
 @dataclass(frozen=True)
-class Totals:
+class MeasureTotals:
     """The integer totals of one measure: for every group, its coordinates."""
 
     bounded: BoundedPlan
@@ -186,17 +186,17 @@ class CandidateWeights(Protocol):
         ...
 
     @property
-    def column_spread(self) -> int:
+    def column_spread_with_zero(self) -> int:
         """The largest difference within a column that has a 0 added."""
         ...
 
     @property
-    def row_spread(self) -> int:
+    def row_spread_with_zero(self) -> int:
         """The largest difference within a row that has a 0 added."""
         ...
 
     @property
-    def is_chain(self) -> bool:
+    def has_ordered_columns(self) -> bool:
         """Whether the columns, and one of zeros before them, can be ordered so that none falls in any row."""
         ...
 
@@ -209,7 +209,7 @@ class CandidateWeights(Protocol):
 
 @codec.serialisable("weight-matrix")
 @dataclass(frozen=True)
-class Matrix:
+class WeightMatrix:
     """Weights written out row by row."""
 
     rows: tuple[tuple[int, ...], ...]
@@ -233,15 +233,15 @@ class Matrix:
         return len(self.rows), len(self.rows[0])
 
     @property
-    def column_spread(self) -> int:
+    def column_spread_with_zero(self) -> int:
         return max(max(0, *column) - min(0, *column) for column in zip(*self.rows, strict=True))
 
     @property
-    def row_spread(self) -> int:
+    def row_spread_with_zero(self) -> int:
         return max(max(0, *row) - min(0, *row) for row in self.rows)
 
     @cached_property
-    def is_chain(self) -> bool:
+    def has_ordered_columns(self) -> bool:
         columns = [(0,) * len(self.rows), *sorted(zip(*self.rows, strict=True), key=sum)]
         return all(np.all(np.array(a) <= np.array(b)) for a, b in pairwise(columns))
 
@@ -253,7 +253,7 @@ class Matrix:
 
 @codec.serialisable("weight-thresholds")
 @dataclass(frozen=True)
-class Thresholds:
+class ThresholdWeights:
     """Weights by which candidate h scores ``values[h]`` for every row of a group that reaches it: p·#{bids ≥ p}, for
     instance.
 
@@ -287,33 +287,35 @@ class Thresholds:
         return len(self.values), len(self.reached)
 
     @property
-    def column_spread(self) -> int:
+    def column_spread_with_zero(self) -> int:
         return self.values[-1]
 
     @property
-    def row_spread(self) -> int:
+    def row_spread_with_zero(self) -> int:
         return self.values[-1]
 
     @property
-    def is_chain(self) -> bool:
+    def has_ordered_columns(self) -> bool:
         return True
 
-    def supports(self, counts: Integers) -> Integers:
+    def count_rows_reaching(self, counts: Integers) -> Integers:
         """Return the number of rows that reach each candidate."""
         rows_by_reach, max_count = np.zeros(len(self.values) + 1, np.int64), _LARGEST // counts.size
         np.add.at(rows_by_reach, np.array(self.reached), np.clip(counts, -max_count, max_count))
         return np.cumsum(rows_by_reach[::-1])[::-1][1:]
 
     def scores(self, counts: Integers) -> Integers:
-        return np.array(self.values, np.int64) * np.minimum(self.supports(counts), _LARGEST // self.values[-1])
+        return np.array(self.values, np.int64) * np.minimum(
+            self.count_rows_reaching(counts), _LARGEST // self.values[-1]
+        )
 
 
 @dataclass(frozen=True)
 class LinearTotals:
     """Integer combinations of one total per group, to which noise is added."""
 
-    totals: Totals
-    weights: Matrix
+    totals: MeasureTotals
+    weights: WeightMatrix
 
     def __post_init__(self) -> None:
         _require_one_total(self.totals)
@@ -338,7 +340,7 @@ class LinearTotals:
         return self.weights.scores(self.totals.extract(totals)[:, 0])
 
 
-def _require_one_total(totals: Totals) -> None:
+def _require_one_total(totals: MeasureTotals) -> None:
     if totals.scaled.coordinates != 1:
         raise InvalidParameter("totals", totals.scaled.measure.name, "a measure with one total per group")
 
@@ -347,12 +349,12 @@ def _require_one_total(totals: Totals) -> None:
 class LinearScores:
     """Scores of candidates as an integer linear transform of one total per group."""
 
-    totals: Totals
+    totals: MeasureTotals
     weights: CandidateWeights
 
     def __post_init__(self) -> None:
         _require_one_total(self.totals)
-        if isinstance(self.weights, Thresholds) and self.totals.scaled.signed:
+        if isinstance(self.weights, ThresholdWeights) and self.totals.scaled.signed:
             raise InvalidParameter("totals", self.totals.scaled.measure.name, "a measure that is never negative")
 
     @property
@@ -365,12 +367,12 @@ class LinearScores:
         return self.totals.sensitivity.neighbours
 
     @property
-    def spread(self) -> Fraction:
+    def score_difference_bound(self) -> Fraction:
         """Bound how much further one unit can move one score up than another: see the theorem above."""
         totals_sensitivity, scaled = self.totals.sensitivity, self.totals.scaled
-        spread_bound = totals_sensitivity.total * self.weights.column_spread
-        if self.neighbours is Neighbours.REPLACE and self.weights.is_chain and not scaled.signed:
-            return min(spread_bound, scaled.add_remove_sensitivity.total * self.weights.row_spread)
+        spread_bound = totals_sensitivity.total * self.weights.column_spread_with_zero
+        if self.neighbours is Neighbours.REPLACE and self.weights.has_ordered_columns and not scaled.signed:
+            return min(spread_bound, scaled.add_remove_sensitivity.total * self.weights.row_spread_with_zero)
         return spread_bound
 
     def extract(self, totals: Integers) -> Integers:
@@ -378,15 +380,15 @@ class LinearScores:
 
 
 @dataclass(frozen=True)
-class Supports:
+class RowsReachingCandidates:
     """The number of rows that reach each candidate, of which one is measured: that of a candidate chosen before.
 
     Every row reaches a candidate or not, so one unit moves the number by at most its contribution, whichever candidate
     it is, and by no more when it is replaced.
     """
 
-    totals: Totals
-    weights: Thresholds
+    totals: MeasureTotals
+    weights: ThresholdWeights
 
     @property
     def bounded(self) -> BoundedPlan:
@@ -398,7 +400,7 @@ class Supports:
         return Sensitivity(1, scaled.add_remove_sensitivity.total, neighbours=scaled.sensitivity.neighbours)
 
     def extract(self, totals: Integers) -> Integers:
-        return self.weights.supports(self.totals.extract(totals)[:, 0])
+        return self.weights.count_rows_reaching(self.totals.extract(totals)[:, 0])
 
 
 @dataclass(frozen=True)
@@ -411,7 +413,7 @@ class ChosenGroups:
     between 0 and T, and both by at most 2T together.
     """
 
-    totals: Totals
+    totals: MeasureTotals
 
     def __post_init__(self) -> None:
         _require_one_total(self.totals)
@@ -449,22 +451,22 @@ class KeyHolders:
     bounded: BoundedPlan
 
     @property
-    def _scaled(self) -> ScaledMeasure:
+    def _holder_count(self) -> ScaledMeasure:
         return self.bounded.measures[-1]
 
     @property
-    def max_keys(self) -> int:
+    def max_keys_per_unit(self) -> int:
         """The most keys that one unit can have; or rows, where those are counted."""
-        return int(self._scaled.add_remove_sensitivity.total)
+        return int(self._holder_count.add_remove_sensitivity.total)
 
     @property
-    def weighted(self) -> bool:
+    def is_weighted(self) -> bool:
         """Whether one unit can count more than once in one key."""
-        return self._scaled.add_remove_sensitivity.per_group > 1
+        return self._holder_count.add_remove_sensitivity.per_group > 1
 
     @property
     def neighbours(self) -> Neighbours:
-        return self._scaled.sensitivity.neighbours
+        return self._holder_count.sensitivity.neighbours
 
     def extract(self, totals: Integers) -> Integers:
         """Return the counts unchanged, one for each key."""
@@ -472,7 +474,7 @@ class KeyHolders:
 
 
 @dataclass(frozen=True)
-class GroupSizes:
+class GroupSizeHistogram:
     """The histogram of the groups' totals, from 0 to ``most`` or more: where edges are counted by their nodes, the
     degree histogram.
 
@@ -483,7 +485,7 @@ class GroupSizes:
     out, has Δ₁ = 2. Replaced, it is twice as much.
     """
 
-    totals: Totals
+    totals: MeasureTotals
     max_size: int
 
     def __post_init__(self) -> None:

@@ -48,7 +48,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.total_readings import GroupTotals, Integers, PlanReading, ReadMeasure
 from sfumato.plan.values.expressions import Expression, columns
@@ -88,7 +88,7 @@ _MATCHED_ROWS = 1 << 20
 """How many pairs of a unit and a value are matched at a time."""
 
 
-def match_pairs(units: Integers, pairs: Integers, max_values: int) -> NDArray[np.intp]:
+def rows_kept_by_matching(units: Integers, pairs: Integers, max_values: int) -> NDArray[np.intp]:
     """Return the rows whose pair is kept, of rows that each are a pair of a unit; once sorted, in linear time.
 
     Units and pairs are numbered from 0 in an order of their own, with gaps or without.
@@ -135,24 +135,24 @@ def with_value_as_key(bounded: BoundedPlan, value: Expression) -> BoundedPlan:
     return replace(bounded, plan=replace(bounded.plan, keys=(*bounded.plan.keys, value)))
 
 
-def pair_limits(limits: Limits, value: Expression) -> Limits:
+def pair_limits(limits: ContributionLimits, value: Expression) -> ContributionLimits:
     """Limit the pairs of a unit in a group by the number of possible values: the sample keeps no more."""
-    max_values = _max_values(value.domain)
+    max_values = _max_domain_values(value.domain)
     return limits if max_values is None else replace(limits, rows_per_group=min(limits.rows_per_group, max_values))
 
 
-def possible_values(value: Expression) -> int | None:
+def possible_value_count(value: Expression) -> int | None:
     """Return the number of possible values of an expression: its own, or the combinations of those of its columns; None
     where they are not declared.
     """
-    max_values = _max_values(value.domain)
-    counts = [_max_values(domain) for domain in columns(value).values()]
+    max_values = _max_domain_values(value.domain)
+    counts = [_max_domain_values(domain) for domain in columns(value).values()]
     if max_values is not None or not counts:
         return max_values
     return math.prod(count for count in counts if count is not None) if None not in counts else None
 
 
-def _max_values(domain: Domain) -> int | None:
+def _max_domain_values(domain: Domain) -> int | None:
     """Return the number of possible values, where they are listed or are integers or days within bounds."""
     if domain.values is not None:
         return max(1, len(domain.values))
@@ -185,7 +185,7 @@ class DistinctCounts:
 
 
 @dataclass(frozen=True)
-class Frequencies:
+class ValueFrequencies:
     """The frequencies of values in each group, by which the most frequent are selected."""
 
     reading: ValueTable
@@ -227,7 +227,7 @@ class SteppedTotal:
         return self.scaled.sensitivity.neighbours
 
     @property
-    def max_change(self) -> int:
+    def max_change_in_steps(self) -> int:
         """The most steps that one unit moves it by."""
         return math.ceil(self.scaled.sensitivity.linf * self._steps_per_unit)
 

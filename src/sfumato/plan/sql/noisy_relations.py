@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog
-from sfumato.plan.keys import conditions, undeclared_keys
+from sfumato.plan.keys import conditions_met_by_rows, undeclared_key_indices
 from sfumato.plan.nodes import CombinedRows, Query, conjuncts
 from sfumato.plan.noisy_rows import (
     Finish,
@@ -192,7 +192,9 @@ class _CombiningBuilder:
 
     def _leaf(self, select: exp.Select, visible: Scope) -> _LoweredRows:
         query = self.lower_leaf(with_scope_ctes(select, visible))
-        if not query.plan.measures and not undeclared_keys(query.plan.keys, conditions(query.plan.source)):
+        if not query.plan.measures and not undeclared_key_indices(
+            query.plan.keys, conditions_met_by_rows(query.plan.source)
+        ):
             rule = "a SELECT that is combined with others needs an aggregate: its keys alone are known from the policy"
             raise refuse(select, "no-aggregate", rule, "add COUNT(*) to each SELECT")
         if query not in self.queries:

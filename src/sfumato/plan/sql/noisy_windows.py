@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sfumato.plan.noisy_rows import Frame, NoisyWindow, RowTotal
+from sfumato.plan.noisy_rows import Frame, NoisyAggregate, NoisyWindow
 from sfumato.plan.sql.dialect import function_name
 from sfumato.plan.sql.text_positions import node_text, refuse
 from sfumato.plan.values.expressions import Column, Expression, Order, WindowResult, noise_count
@@ -52,7 +52,7 @@ _FRAME_FIX = "write ROWS BETWEEN 6 PRECEDING AND CURRENT ROW: a group is one row
 MAX_OFFSET = 1_000_000
 
 
-def lower_row_total(node: exp.Expr, read: Read) -> tuple[RowTotal, Domain]:
+def lower_row_total(node: exp.Expr, read: Read) -> tuple[NoisyAggregate, Domain]:
     """Lower an aggregate over noisy rows; return it with its domain."""
     where, aggregate = None, node
     if isinstance(node, exp.Filter):
@@ -60,10 +60,10 @@ def lower_row_total(node: exp.Expr, read: Read) -> tuple[RowTotal, Domain]:
     if type(aggregate) in PAIR_TOTALS:
         return _lower_pair_total(aggregate, where, read), Domain(Type.REAL, nullable=True)
     function, argument = _aggregate(aggregate, read, TOTALS_FIX)
-    return RowTotal(function, argument, where), _aggregate_domain(function, argument)
+    return NoisyAggregate(function, argument, where), _aggregate_domain(function, argument)
 
 
-def _lower_pair_total(node: exp.Expr, where: Expression | None, read: Read) -> RowTotal:
+def _lower_pair_total(node: exp.Expr, where: Expression | None, read: Read) -> NoisyAggregate:
     """Lower CORR(y, x) or REGR_SLOPE(y, x) over noisy rows."""
     if node.args.get("expression") is None:
         fix = f"write both, y and x: {PAIR_TOTALS[type(node)]}(n, month)"
@@ -71,7 +71,7 @@ def _lower_pair_total(node: exp.Expr, where: Expression | None, read: Read) -> R
     y, x = (read(part) for part in (node.this, node.expression))
     for part, operand in zip((node.this, node.expression), (y, x), strict=True):
         _check_number(PAIR_TOTALS[type(node)], operand, part)
-    return RowTotal(PAIR_TOTALS[type(node)], y, where, x)
+    return NoisyAggregate(PAIR_TOTALS[type(node)], y, where, x)
 
 
 def lower_noisy_window(node: exp.Window, read: Read) -> tuple[NoisyWindow, Domain]:

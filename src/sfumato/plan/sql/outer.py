@@ -19,7 +19,7 @@ from sqlglot import exp
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.nodes import Query
-from sfumato.plan.noisy_rows import FINISHING, Finish, NoisyWindow, OuterSelect, Output, RowTotal
+from sfumato.plan.noisy_rows import FINISHING, Finish, NoisyAggregate, NoisyWindow, OuterSelect, Output
 from sfumato.plan.sql.noisy_windows import (
     PAIR_TOTALS,
     ROW_TOTALS,
@@ -263,7 +263,7 @@ class OuterBuilder:
 
     def __init__(self, select: exp.Select, columns: Sequence[ScopeColumn]) -> None:
         self.select, self.columns = select, columns
-        self.totals: dict[RowTotal, Column] = {}
+        self.totals: dict[NoisyAggregate, Column] = {}
         self.windows: dict[NoisyWindow, Column] = {}
         self.named: dict[str, Expression] = {}
         """The outer SELECT's own names, which HAVING and ORDER BY may use."""

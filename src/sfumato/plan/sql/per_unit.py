@@ -8,7 +8,7 @@ from itertools import chain
 
 from sqlglot import exp
 
-from sfumato.plan.aggregates.measures import conjunction, is_not_null
+from sfumato.plan.aggregates.measures import conjunction, not_null_predicate
 from sfumato.plan.aggregates.unit_measures import (
     MAX_ROWS,
     FrameBounds,
@@ -234,7 +234,7 @@ class _PerUnitBuilder:
         value = lower_expression(operand, self.inside.resolve)
         is_filtered = isinstance(part, exp.Filter)
         condition = lower_predicate(part.expression.this, self.inside.resolve) if is_filtered else None
-        where = conjunction(condition, is_not_null(value))
+        where = conjunction(condition, not_null_predicate(value))
         partition = tuple(sorted({value, *self.keys}, key=repr))
         equal_rows = RunningAggregate(partition, (), UnitRowCount(where, MAX_ROWS), FrameBounds.WHOLE)
         if equal_rows not in self.windows:

@@ -389,7 +389,7 @@ def _lower_unnest(left: RowSource, node: exp.Join) -> RowSource:
     """Repeat every row for each item of a list."""
     alias, name, relation = lower_unnest(node, left.relation, left.lists)
     _check_join(left, {alias: {}}, node)
-    item = Column(relation.item, relation.domain)
+    item = Column(relation.item_column, relation.domain)
     return replace(left, relation=relation, scope={**left.scope, alias: {name: item}})
 
 

@@ -19,7 +19,7 @@ from sfumato.plan.aggregates.measures import (
     ReadingKind,
     Sum,
     conjunction,
-    is_not_null,
+    not_null_predicate,
     value_range,
 )
 from sfumato.plan.aggregates.spread import (
@@ -35,7 +35,7 @@ from sfumato.plan.costs import check_cost
 from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.noisy_rows import Finish, NoisyWindow, Output
 from sfumato.plan.quoting import quoted
-from sfumato.plan.sharing import with_measures
+from sfumato.plan.sharing import with_all_measures
 from sfumato.plan.sql.dialect import function_name
 from sfumato.plan.sql.distinct_tuples import counted_nodes, lower_distinct_tuple
 from sfumato.plan.sql.grouping import Grouping, lower_grouping
@@ -186,7 +186,7 @@ def _lower_select(select: exp.Select, catalog: Catalog) -> Query:
             "ask for COUNT(*), SUM(…) or AVG(…)",
         )
     plan = Aggregate(source.relation, building.keys, tuple(building.measures))
-    check_cost(with_measures(plan))
+    check_cost(with_all_measures(plan))
     _check_subtotals(select, building)
     return Query(plan, finish)
 
@@ -220,7 +220,9 @@ class _SelectBuilder:
 
     def measure_column(self, request: AggregateRequest) -> Column:
         """Return the column of a measure; equal measures share one."""
-        return self.measures.setdefault(request, Column(Result(len(self.measures), request.noises), request.result))
+        return self.measures.setdefault(
+            request, Column(Result(len(self.measures), request.noise_count), request.result)
+        )
 
     def key_column(
         self, node: exp.Expr, attempt: Callable[[exp.Expr], Expression | None] | None = None
@@ -364,7 +366,7 @@ def _check_subtotals(select: exp.Select, building: _SelectBuilder) -> None:
     """Refuse subtotals that are not sums of their groups: a unit may be in several groups."""
     if (
         building.sets
-        and building.source.relation.max_rows != 1
+        and building.source.relation.max_rows_per_unit != 1
         and any(measure.once_per_unit for measure in building.measures)
     ):
         raise refuse(
@@ -476,7 +478,7 @@ def _lower_count(argument: exp.Expr | None, where: Expression | None, source: Ro
     value = lower_expression(argument, source.resolve)
     if isinstance(value, Literal) and value.value is not None:
         return Count(where)
-    return Count(conjunction(where, is_not_null(value)))
+    return Count(conjunction(where, not_null_predicate(value)))
 
 
 def _lower_distinct(

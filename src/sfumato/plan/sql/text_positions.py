@@ -13,7 +13,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
 from sfumato.errors import Unsupported
-from sfumato.plan.quoting import column_advice, quoted
+from sfumato.plan.quoting import double_quotes_advice, quoted
 from sfumato.plan.sql.dialect import DIALECT
 from sfumato.plan.sql.sql_expressions import position
 from sfumato.untrusted import escape_unprintable
@@ -23,7 +23,7 @@ def refuse(node: exp.Expr, code: str, rule: str, fix: str) -> Unsupported:
     """Return the refusal of a node at its position; of a text where a column was probably meant, say how to name it."""
     line, column = position(node)
     if code == "type-mismatch" and isinstance(node, exp.Literal) and node.is_string:
-        fix = column_advice(node.name)
+        fix = double_quotes_advice(node.name)
     return Unsupported(code, rule, fix=fix, line=line, column=column)
 
 

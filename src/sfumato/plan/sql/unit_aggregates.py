@@ -12,7 +12,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sfumato.errors import Unsupported
-from sfumato.plan.aggregates.measures import conjunction, is_not_null
+from sfumato.plan.aggregates.measures import conjunction, not_null_predicate
 from sfumato.plan.aggregates.unit_measures import (
     MAX_ROWS,
     FrameBounds,
@@ -122,7 +122,7 @@ def _lower_count(node: exp.Expr, resolve: Resolve, where: Expression | None, row
     value = lower_expression(argument, resolve)
     if isinstance(value, Literal) and value.value is not None:
         return UnitRowCount(where, rows)
-    return UnitRowCount(conjunction(where, is_not_null(value)), rows)
+    return UnitRowCount(conjunction(where, not_null_predicate(value)), rows)
 
 
 def _lower_count_if(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:
@@ -186,7 +186,7 @@ def _lower_first(node: exp.Expr, resolve: Resolve, where: Expression | None, row
 def _lower_arg_extreme(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:  # noqa: ARG001
     """Lower ARG_MIN(x, y): x where y is least, of the rows where neither is NULL."""
     value, key = lower_expression(node.this, resolve), lower_expression(node.expression, resolve)
-    both_present = conjunction(is_not_null(key), is_not_null(value))
+    both_present = conjunction(not_null_predicate(key), not_null_predicate(value))
     is_max = isinstance(node, exp.ArgMax)
     return first_value(value, (Order(key, is_max, nulls_first=False),), conjunction(where, both_present), last=False)
 

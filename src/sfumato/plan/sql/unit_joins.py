@@ -117,7 +117,7 @@ def _limit_rows(relation: Relation) -> Relation:
     """Cut a relation to a bounded number of rows of each unit: the cost of one person's rows is bounded by the
     policy.
     """
-    proven_rows, row_limit = relation.max_rows, relation.limits.rows
+    proven_rows, row_limit = relation.max_rows_per_unit, relation.limits.rows
     return (
         relation
         if proven_rows is not None and proven_rows <= max(row_limit, MAX_JOINED)
@@ -132,7 +132,7 @@ def _limit_joined_rows(relation: Relation) -> Relation:
     Fewer rows of a unit are kept than the policy allows, and which ones depends on that unit's rows alone, so what a
     unit contributes is bounded as before.
     """
-    proven_rows, row_limit = relation.max_rows, min(relation.limits.rows, MAX_JOINED)
+    proven_rows, row_limit = relation.max_rows_per_unit, min(relation.limits.rows, MAX_JOINED)
     is_bounded = proven_rows is not None and proven_rows <= MAX_JOINED
     return relation if is_bounded else LimitRowsPerUnit(relation, row_limit)
 

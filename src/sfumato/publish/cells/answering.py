@@ -26,11 +26,11 @@ from sfumato.plan.aggregates.measures import (
     Mean,
     MeanEstimate,
     Sum,
-    is_not_null,
+    not_null_predicate,
     value_range,
 )
 from sfumato.plan.catalog import Catalog, CatalogTable
-from sfumato.plan.caveats import published_caveats
+from sfumato.plan.caveats import published_caveat_by_column
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import Filter, GroupKey, Query, Relation, Scan
 from sfumato.plan.quoting import quoted
@@ -175,7 +175,7 @@ def answer_query(
     finished = finish(query, evaluator.answer_rows, evaluator.estimates, joint=together)
     receipt = replace(face.receipt, question=text, free=True, confidence=written(confidence_level), joint=together)
     basis = evaluator.basis_by_column(finished.shown.tolist())
-    caveats = published_caveats(query, "" if receipt.strategy == Strategy.WHOLE.value else receipt.limits)
+    caveats = published_caveat_by_column(query, "" if receipt.strategy == Strategy.WHOLE.value else receipt.limits)
     unlabelled = build_answer(query, finished, receipt, tuple(evaluator.notes()), caveats=caveats)
     return replace(unlabelled, basis={name: bases for name, bases in basis.items() if name in unlabelled.intervals})
 
@@ -528,7 +528,9 @@ class _QuestionEvaluator:
         """
         keys = self.query.plan.keys
         return [
-            is_not_null(key) for index, key in enumerate(keys) if index not in key_indices and not key.domain.nullable
+            not_null_predicate(key)
+            for index, key in enumerate(keys)
+            if index not in key_indices and not key.domain.nullable
         ]
 
     def _measure_totals(

@@ -101,7 +101,7 @@ class ResidualBlock:
 
 def has_fixed_total(bounded: BoundedPlan) -> bool:
     """Return whether replacing a unit leaves the number of rows unchanged: every row is a unit, and all rows count."""
-    return bounded.every_row and isinstance(bounded.bounding_node.input, Scan)
+    return bounded.every_row_is_unit and isinstance(bounded.bounding_node.input, Scan)
 
 
 def largest_sets(sets: Sequence[AttributeSet]) -> tuple[AttributeSet, ...]:

@@ -267,7 +267,7 @@ class SynthesisState:
         """Return the candidates that the model can hold when this share of the price is spent."""
         model_sets = [marginal.places for marginal in self.marginals] + [places for places, _ in self.setting.zeros]
         affordable_sets = candidates_within_cells(among, self.model, model_sets, self.setting.max_cells * share)
-        return {places: among[places] for places in affordable_sets if places in self.setting.reading.set_index}
+        return {places: among[places] for places in affordable_sets if places in self.setting.reading.distinct_sets}
 
 
 def _observation(measured: MeasuredMarginal) -> Observation:

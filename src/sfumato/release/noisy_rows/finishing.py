@@ -110,7 +110,7 @@ def finish_with_draws(
         columns[Key(index)] = ExactColumn(object_array([key[index] for key in rows.keys]))
     for index, is_summed_over in enumerate(rows.summed_over.T):
         columns[GroupingFlag(index)] = ExactColumn(object_array(is_summed_over.astype(int).tolist()))
-    noises = [measure.noises for measure in query.plan.measures]
+    noises = [measure.noise_count for measure in query.plan.measures]
     for index, estimate in enumerate(estimated(draws)):
         columns[Result(index)] = _estimate_column(estimate, ConfidenceStatement.about(row_count, noises[index]), draws)
     finished_rows = _finish_rows(query.finish, columns, Presence.everywhere(len(rows.keys)))

@@ -18,19 +18,19 @@ from sfumato.errors import Unsupported
 from sfumato.mechanisms import FrequentValues, Quantiles
 from sfumato.plan.aggregates.measures import MeasureSteps, ReadingKind
 from sfumato.plan.aggregates.value_measures import DistinctValues, FrequentValue, Quantile
-from sfumato.plan.bounding import BoundedPlan, distinct_value_bounding
+from sfumato.plan.bounding import BoundedPlan, bound_distinct_values
 from sfumato.plan.descriptions import expression_sql
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings.dense_readings import Ranks, ValueCounts, Values
+from sfumato.plan.readings.dense_readings import Ranks, ValueCounts, ValueStepCounts
 from sfumato.plan.readings.total_readings import Integers
 from sfumato.plan.readings.value_readings import (
     DistinctCounts,
     DistinctValueReading,
-    Frequencies,
     MatchedValueReading,
+    ValueFrequencies,
     ValueTable,
-    possible_values,
+    possible_value_count,
 )
 from sfumato.plan.sharing import ReadingPart
 from sfumato.plan.values.expressions import Expression
@@ -113,7 +113,7 @@ class QuantilesPart:
             mechanisms.append(extreme_mechanism(_clamp_epsilon(strength.epsilon(share), view.rows_per_unit), *settings))
         return tuple(Measurement(view, mechanism) for mechanism in mechanisms)
 
-    def draw(self, measurements: Sequence[Measurement], exact: Values) -> Integers:
+    def draw(self, measurements: Sequence[Measurement], exact: ValueStepCounts) -> Integers:
         """Select every group's quantiles, each followed by its interval ends where they are bought."""
         selected = [measurement.mechanism.choose_groups(exact) for measurement in measurements]
         columns = [
@@ -182,7 +182,10 @@ class QuantilesPart:
         return errors if self.confidence is None else errors | {"missed": 1 - self.confidence}
 
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
-        column, coverage = expression_sql(self.requests[0].ranked), f"with {format_percent(confidence)} confidence"
+        column, coverage = (
+            expression_sql(self.requests[0].ranked_expression),
+            f"with {format_percent(confidence)} confidence",
+        )
         scales = [(quantile, self._scale(quantile, measurements)) for quantile in self.requests]
         rank_errors = [
             f"{quantile.name} {_describe_rank_error(quantile, scale, confidence)}" for quantile, scale in scales
@@ -261,7 +264,7 @@ class DistinctValuesPart:
         limit = min(matched_limit(self.max_values, strength.size(shares[0])), self.bounded.limits.rows_per_group)
         if _LEAST_GAIN * limit > self.bounded.limits.total:
             return self
-        return replace(self, bounded=distinct_value_bounding(self.bounded, limit), sampling_plan=self.bounded)
+        return replace(self, bounded=bound_distinct_values(self.bounded, limit), sampling_plan=self.bounded)
 
     def measurements(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
         (share,), view = shares, DistinctCounts(self.reading(()))
@@ -351,7 +354,7 @@ class FrequentValuesPart:
         return ValueTable(self.bounded, self.requests[0].value, groups, self.values)
 
     def measurements(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
-        (share,), view = shares, Frequencies(self.reading(()))
+        (share,), view = shares, ValueFrequencies(self.reading(()))
         k = self.requests[0].k  # choices, each for an equal part of the share
         selection = FrequentValues(k * strength.epsilon(share / k), view.rows_per_unit, k, view.neighbours)
         return (Measurement(view, selection),)
@@ -413,7 +416,7 @@ def build_other_part(
 _PART_CONSTRUCTORS: dict[ReadingKind, Callable[[BoundedPlan, Any, Candidates, bool], OtherPart]] = {
     ReadingKind.RANKS: lambda bounded, asked, *_: QuantilesPart(bounded, asked),
     ReadingKind.DIFFERENT: lambda bounded, asked, _, matches: DistinctValuesPart(
-        bounded, asked, possible_values(asked[0].value) if matches else None
+        bounded, asked, possible_value_count(asked[0].value) if matches else None
     ),
     ReadingKind.FREQUENT: lambda bounded, asked, candidates, _: FrequentValuesPart(
         bounded, asked, candidates(asked[0].value)

@@ -20,7 +20,7 @@ from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.aggregates.measures import MeasureSteps
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings.total_readings import GroupTotals, Integers, PlanReading, Totals
+from sfumato.plan.readings.total_readings import GroupTotals, Integers, MeasureTotals, PlanReading
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Sensitivity
 from sfumato.privacy.numbers import Number
@@ -176,14 +176,14 @@ class NoisyTotals:
         return len(self.bounded.measures)
 
     def share_index(self, index: int) -> int:
-        return self.bounded.members[index].share
+        return self.bounded.members[index].share_index
 
     def reading(self, groups: tuple[GroupKey, ...]) -> GroupTotals:
         return GroupTotals(self.bounded, groups)
 
     def measurements(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
         return tuple(
-            Measurement(Totals(self.bounded, index), calibrated_noise(strength, scaled.sensitivity, share))
+            Measurement(MeasureTotals(self.bounded, index), calibrated_noise(strength, scaled.sensitivity, share))
             for index, (scaled, share) in enumerate(zip(self.bounded.noisy_measures, shares, strict=False))
         )
 
@@ -193,14 +193,16 @@ class NoisyTotals:
 
     def scales(self, measurements: Sequence[Measurement]) -> tuple[NoisyScale | SampledScale, ...]:
         scales = tuple(
-            NoisyScale(member.unit_value, measurements[member.share].mechanism, member.coordinates, member.rounding)
+            NoisyScale(
+                member.unit_value, measurements[member.share_index].mechanism, member.coordinates, member.rounding
+            )
             for member in self.bounded.members
         )
         rate = self.bounded.sample
         if rate is None:
             return scales
         limits = (
-            self.bounded.noisy_measures[member.share].add_remove_sensitivity.per_group * member.unit_value
+            self.bounded.noisy_measures[member.share_index].add_remove_sensitivity.per_group * member.unit_value
             for member in self.bounded.members
         )
         return tuple(SampledScale(scale, rate, limit) for scale, limit in zip(scales, limits, strict=True))

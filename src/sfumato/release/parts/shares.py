@@ -168,7 +168,7 @@ def _wanted_result(request: MeasuredRequest, weight: Fraction, parts: Sequence[Q
     assert isinstance(totals, NoisyTotals)
     members = [totals.bounded.members[index] for index in request.measures]
     if len(members) == 1:
-        return WantedResult({members[0].share: 1.0}, weight)
+        return WantedResult({members[0].share_index: 1.0}, weight)
     estimator: Any = request.request.estimator(*members)  # a frozen value
     effects = _effects_of_totals(
         estimator, tuple(map(_reference_totals, members)), tuple(map(_reference_noise, members))
@@ -176,8 +176,10 @@ def _wanted_result(request: MeasuredRequest, weight: Fraction, parts: Sequence[Q
     effects_by_share: dict[int, float] = {}
     for member, effect in zip(members, effects, strict=True):
         # in the unit of the measure that it is released with
-        unit_ratio = member.unit_value / totals.bounded.noisy_measures[member.share].unit_value
-        effects_by_share[member.share] = effects_by_share.get(member.share, 0.0) + effect * float(unit_ratio)
+        unit_ratio = member.unit_value / totals.bounded.noisy_measures[member.share_index].unit_value
+        effects_by_share[member.share_index] = effects_by_share.get(member.share_index, 0.0) + effect * float(
+            unit_ratio
+        )
     return WantedResult(effects_by_share, weight)
 
 

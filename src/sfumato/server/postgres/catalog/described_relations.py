@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from sfumato.curator.describing import describe_tables
 from sfumato.errors import Unsupported
-from sfumato.plan.catalog import Catalog as QuestionCatalog, describe_table
+from sfumato.plan.catalog import Catalog as QuestionCatalog, catalog_table
 from sfumato.policy import Policy, Table, Type
 from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres.catalog.relations import SERVICE_SCHEMA, SERVICE_TABLES
@@ -53,7 +53,7 @@ class DescribedRelation:
 def describe_relations(policy: Policy) -> tuple[DescribedRelation, ...]:
     """Return the tables of a policy, then those of schema sfumato."""
     described = QuestionCatalog(
-        {name: describe_table(policy, name, table.columns) for name, table in policy.tables.items()},
+        {name: catalog_table(policy, name, table.columns) for name, table in policy.tables.items()},
         _refuse_counting_matches,
     )
     words = describe_tables(policy, described).tables
