@@ -226,7 +226,7 @@ def test_one_unit_moves_merged_selects_by_what_is_claimed(asked: str) -> None:
         plans = [question(engines[0], engines[0]._policy, text).query.plan for text in texts]
         (merged,) = merge_disjoint_plans(plans)
         assert merged.first_results == {0: 0, 1: 1}
-        for bounded in bounding_strategies(share_measures(merged.plan).parts[0].plan, merged.plan.limits, 1):
+        for bounded in candidate_bounded_plans(share_measures(merged.plan).parts[0].plan, merged.plan.limits, 1):
             worlds = [engine.read(GroupTotals(bounded, ((),)), 7).tolist() for engine in engines]
             for relation, pairs in (
                 (Neighbours.ADD_REMOVE, [(worlds[0], other) for other in worlds]),

@@ -83,8 +83,10 @@ def _readings(asked: Question, groups: tuple[Any, ...]) -> list[tuple[BoundedPla
 def _matched(part: OtherPart, *limits: int) -> list[DistinctValuesPart]:
     if not isinstance(part, DistinctValuesPart) or part.max_values is None or part.bounded.strategy is Strategy.WHOLE:
         return []
-    return [replace(part, bounded=bound_distinct_values(part.bounded, limit), sampling_plan=part.bounded)
-        for limit in limits]
+    return [
+        replace(part, bounded=bound_distinct_values(part.bounded, limit), sampling_plan=part.bounded)
+        for limit in limits
+    ]
 
 
 def _check(bounded: BoundedPlan, before: Any, after: Any, replaced: bool, table: bool) -> None:

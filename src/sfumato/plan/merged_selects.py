@@ -78,4 +78,4 @@ def _value_ranges(plan: Aggregate) -> set[tuple[Expression, tuple[Fraction, Frac
     noise of both ranges together.
     """
     members = (member for part in share_measures(plan).parts for member in part.members)
-    return {(member.value, member.summed_range) for member in members if isinstance(member, (Sum, Mean))}
+    return {(member.value, member.clamp_range) for member in members if isinstance(member, (Sum, Mean))}

@@ -20,7 +20,7 @@ from sfumato.plan.aggregates.measures import Count, DistinctUnits, Mean, Sum, va
 from sfumato.plan.aggregates.narrowed_ranges import narrow_range
 from sfumato.plan.aggregates.spread import Variance
 from sfumato.plan.descriptions import typed_sql
-from sfumato.plan.keys import conditions
+from sfumato.plan.keys import conditions_met_by_rows
 from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.nodes import GroupKey, Query, Scan
 from sfumato.plan.noisy_rows import Finish, Output
@@ -256,7 +256,8 @@ def _try_narrower_bound(
     measure = query.plan.measures[index]
     if (
         not isinstance(measure, (Sum, Mean, Variance))
-        or (narrowed := _clamp_function_and_old_and_new_bound(measure, conditions(query.plan.source))) is None
+        or (narrowed := _clamp_function_and_old_and_new_bound(measure, conditions_met_by_rows(query.plan.source)))
+        is None
     ):
         return None
     function, end, bound = narrowed
@@ -424,7 +425,7 @@ def _clamp_function_and_old_and_new_bound(
         return None
     low, high = value_range(value)
     if not isinstance(measure, Variance):
-        low, high = cast("Sum | Mean", narrow_range(measure, predicates)).summed_range
+        low, high = cast("Sum | Mean", narrow_range(measure, predicates)).clamp_range
     follows_width = not isinstance(measure, Sum)
     moves_upper = follows_width or abs(high) >= abs(low)
     base, end = low if follows_width else Fraction(0), high if moves_upper else low

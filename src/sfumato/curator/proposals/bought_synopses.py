@@ -99,7 +99,9 @@ def current_publications(context: Context, table: str) -> tuple[Publication, ...
     return tuple(sorted(publications, key=lambda publication: -publication.number))
 
 
-def ranked_synopses_and_refusals(query: Query, limits: ContributionLimits, context: Context) -> tuple[list[Publication], list[str]]:
+def ranked_synopses_and_refusals(
+    query: Query, limits: ContributionLimits, context: Context
+) -> tuple[list[Publication], list[str]]:
     """Return the synopses with the best forecasts for a question, the best first, and why others cannot answer."""
     publications = current_publications(context, query.plan.table)
     if not publications:

@@ -91,7 +91,7 @@ class _MeasuredSelects:
             Output(f"key {index + 1}", Column(Key(index), key.domain)) for index, key in enumerate(merged.plan.keys)
         ]
         results = [
-            Output(f"result {index + 1}", Column(Result(index, measure.noises), measure.result))
+            Output(f"result {index + 1}", Column(Result(index, measure.noise_count), measure.result))
             for index, measure in enumerate(merged.plan.measures)
         ]
         text = shorten(" and ".join(parts[index].text for index in indices), _MAX_TEXT)
