@@ -177,7 +177,7 @@ def test_each_sum_of_the_meat_has_a_noise_of_its_own(tmp_path: Path) -> None:
         assert isinstance(proposal, RobustProposal)
         totals = proposal._meat_at_zero
         mechanism = proposal._step_noise(Price(1, "1e-6")).mechanisms[1]
-        release = MeatRelease.of(totals, mechanism, proposal._zeros, residual_clamp(1.0))
+        release = MeatRelease.of(totals, mechanism, proposal._zero_coefficients, residual_clamp(1.0))
         zeros = np.zeros((1, len(totals.weights) + 1), np.int64)
         drawn = np.array([release.draw_from(zeros).totals for _ in range(60)], float) / float(mechanism.sizes[0])
         assert np.var(drawn) == pytest.approx(1, abs=0.25)

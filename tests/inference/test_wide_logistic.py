@@ -101,7 +101,7 @@ def test_no_unit_moves_a_scan_further_than_is_charged(neighbours: str, most: int
         far[0] = -50  # the event is sure not to come
         coefficients = rounded_coefficients(far)
         scans: list[tuple[WeightedTotals, Any]] = [
-            (proposal.spread, lambda wide, bound: wide.spread_totals(bound)),
+            (proposal.spread_totals, lambda wide, bound: wide.spread_totals(bound)),
             (proposal.gradient_totals_at(coefficients), lambda wide, bound: wide.gradient_totals(coefficients, bound)),
         ]
         for totals, measures in scans:
@@ -146,7 +146,7 @@ def test_all_scans_together_keep_the_price_and_use_it_up(price: Price, tmp_path:
         noise = proposal._scan_noise(price)
         assert sum(WIDE_SCAN_SHARES) == 1
         changes = [
-            proposal.spread.sensitivity,
+            proposal.spread_totals.sensitivity,
             *[proposal._gradient_totals_at_zero.sensitivity] * (len(WIDE_SCAN_SHARES) - 1),
         ]
         pairs = zip(noise.mechanisms, changes, strict=True)

@@ -173,10 +173,10 @@ def test_two_approvals_are_of_two_people() -> None:
     once = record.with_step(RequestStep(RequestAct.APPROVE, "olga"), 1)
     assert once.state(1) is RequestState.FILED
     with pytest.raises(RequestDecided, match="olga has already approved it"):
-        once.after(RequestStep(RequestAct.APPROVE, "olga"), 1)
+        once.with_step(RequestStep(RequestAct.APPROVE, "olga"), 1)
     twice = replace(once, steps=once.steps * 2)  # even if the line were there
     assert twice.state(1) is RequestState.FILED
-    assert once.after(RequestStep(RequestAct.APPROVE, "oda"), 1).state(1) is RequestState.APPROVED
+    assert once.with_step(RequestStep(RequestAct.APPROVE, "oda"), 1).state(1) is RequestState.APPROVED
 
 
 def test_an_approval_counts_while_its_owner_is_one(ledger: sf.Ledger) -> None:

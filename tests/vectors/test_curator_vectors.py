@@ -52,6 +52,12 @@ REGISTRY = Registry(
         ),
     ),
     {
+        "curator.draft_figures.kept_row_shares": "it shows the owner counts of rows, and releases nothing",
+        "curator.previews.advising._error_ratios": "it compares two forecasts, whose widths have vectors",
+        "curator.previews.advising._removed_error_share": "it compares two forecasts, whose widths have vectors",
+        "curator.previews.advising._width_before_and_after_with_size": "it looks up widths that have vectors",
+        "curator.previews.forecasts.expression_and_width_by_column": "it takes the widest of computed intervals",
+        "curator.proposals.clipped_counts.ClippedQuestion._tip_if_large_share": "it says a released share in words",
         "curator.cell_proposals._share_containing_any": "it counts sampled cells for the owner, and releases nothing",
         "curator.proposals.questions.Question.error": "it adds the assumed δ to a forecast whose widths have vectors",
         "curator.previews.forecasts.draw_error_by_price": "it draws a line through what forecasts say",
@@ -249,7 +255,8 @@ def _alone() -> Iterator[Vector]:
 def _mwem_error() -> Iterator[Vector]:
     for scale, unit, sure in ((3, Fraction(1), "0.95"), (10, Fraction(1, 4), "0.9"), (7, Fraction(1, 2), "0.99")):
         reading = SimpleNamespace(bounded=SimpleNamespace(measures=[SimpleNamespace(unit_value=unit)]))
-        own = SimpleNamespace(_reading=lambda _: reading, _split_price=lambda _: SimpleNamespace(noise=Laplace(scale)))  # noqa: B023
+        steps = SimpleNamespace(noise=Laplace(scale))
+        own = SimpleNamespace(_reading=lambda _: reading, _steps_for_price=lambda _: steps)  # noqa: B023
         ask = lambda own, sure: MwemProposal.error(own, epsilon=1, confidence=sure)  # noqa: E731
         yield exact(float(_wide(scale, sure) * unit), ask, own, sure)
 
@@ -266,7 +273,7 @@ def _running_widths() -> Iterator[Vector]:
     """A whole number is shown rounded, by up to a half; all periods together share the chance."""
     noise = SimpleNamespace(widths=lambda sure, k: np.array([k / (1 - Fraction(sure)), 1.0], float))
     for joint, whole, wanted in ((False, True, [20.5, 1.5]), (True, True, [80.5, 1.5]), (True, False, [80.0, 1.0])):
-        own = SimpleNamespace(_groups=range(4), _rounding_error=0.5 if whole else 0.0)
+        own = SimpleNamespace(_groups_by_series_and_period=range(4), _rounding_error=0.5 if whole else 0.0)
         yield exact(wanted, RunningTotalsProposal._half_widths, own, SimpleNamespace(noise=noise), "0.95", joint)
 
 

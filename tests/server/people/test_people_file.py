@@ -150,7 +150,7 @@ def test_a_proven_token_is_unchanged_until_the_file_or_its_time_changes(people: 
     clock.seconds += 86_400
     assert not people.is_proof_current(proven)
     with people.database.read_transaction(), ThreadPoolExecutor(1) as threads:  # in use: not known, and not waited for
-        assert threads.submit(people.database.change_count).result(10) is None
+        assert threads.submit(people.database.change_counters_or_none).result(10) is None
 
 
 def test_a_link_signs_in_once_and_soon(people: PeopleFile, clock: Clock) -> None:

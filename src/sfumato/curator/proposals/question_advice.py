@@ -56,7 +56,7 @@ def question_tips(
 
     def forecast_again(changed_query: Query, limits: ContributionLimits) -> Mapping[str, Width]:
         is_unchanged = changed_query is query and limits is question.limits  # it was priced already
-        changed = question if is_unchanged else question.with_query_and_limits(changed_query, limits)
+        changed = question if is_unchanged else question.with_query(changed_query, limits)
         widths: Mapping[str, Width] = changed.widths(changed.price_release_at(price, request), request)
         return widths
 
@@ -82,7 +82,7 @@ def discovery_warnings(question: Any, stated: PriceRequest, prepared: PricedRele
     in_one_group = None
     if not question.table.every_row and question.limits.groups > 1:
         with suppress(InvalidParameter, Unsupported):  # a refused variant gives no advice
-            limited_question = question.with_query_and_limits(question.query, question.limits.tighten(None, 1, None))
+            limited_question = question.with_query(question.query, question.limits.tighten(None, 1, None))
             in_one_group = limited_question.price_release_at(prepared.price, stated).selection
     notes = offered_delta_notes(stated, prepared.price.delta)
     return (discovery_warning(threshold, in_one_group, question.declared_size), *notes)

@@ -294,7 +294,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         tips = (*tips_from_bought_counts(self), *question_tips(self, request, prepared))
         return Advice(self.text, str(prepared.price), tips)
 
-    def with_query_and_limits(self, query: Query, limits: ContributionLimits) -> Self:
+    def with_query(self, query: Query, limits: ContributionLimits) -> Self:
         """Return the question with other measures, keys or limits; equal keys have equal groups."""
         if query.plan.keys == self.query.plan.keys:
             return self._with_query_and_limits_of_same_groups(query, limits)
