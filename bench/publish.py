@@ -298,7 +298,7 @@ def beside_opendp(frame: pd.DataFrame, folder: Path) -> None:
     with opened(table, folder) as curator:
         start = time.process_time()
         made = curator.marginals("pairs", 2).release(rho=rho)
-        ours = {each: made.estimates.marginal(each)[0] for each in pairs}
+        ours = {each: made.estimates.marginal_and_variances(each)[0] for each in pairs}
         taken = time.process_time() - start
     start = time.process_time()
     theirs = opendp_pairs(frame, [(names[one], names[other]) for one, other in pairs], rho)

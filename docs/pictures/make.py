@@ -1143,7 +1143,7 @@ def _combined(sets: tuple[tuple[int, ...], ...], own: Attributes, variances: lis
         for each, variance in zip(sets, variances, strict=True)
     ]
     found = least_squares(own, (), marginals)
-    return [float(found.marginal(each)[1].reshape(-1)[0]) for each in sets]
+    return [float(found.marginal_and_variances(each)[1].reshape(-1)[0]) for each in sets]
 
 
 def online() -> None:

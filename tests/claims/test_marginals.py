@@ -87,11 +87,19 @@ def test_chains(name: str) -> None:
     counts = np.arange(2 * chain.size, dtype=np.int64).reshape(2, -1) ** 2 % 11
     for level, each in enumerate(chain.differences, 1):
         said = {
-            key: getattr(each, {"opposed": "max_negative_product", "even": "is_even"}.get(key, key))
-            for key in ("parts", "largest", "total", "squares", "opposed", "steps", "noise", "even", "variances")
+            "parts": each.part_count,
+            "largest": each.max_entry_change,
+            "total": each.max_l1_change,
+            "squares": each.max_squared_change,
+            "opposed": each.max_negative_product,
+            "steps": each.difference_factors,
+            "noise": each.noise_deviations,
+            "even": each.is_even,
+            "variances": each.cell_variances,
         }
-        added = each.sums(counts, 1)
-        said |= {"sums": added, "measured": each.measured(added, 1), "centred": each.centred(added.astype(float), 1)}
+        added = each.sum_parts(counts, 1)
+        said |= {"sums": added, "measured": each.measured_values(added, 1)}
+        said |= {"centred": each.centre_among_siblings(added.astype(float), 1)}
         said |= {
             "spread": each.distribute_to_cells(added.astype(float), 1),
             "asked": each.coefficients(counts.astype(float), 1),

@@ -24,6 +24,8 @@ TURNED = {
     "floor": "ceil",
     "rounded_up": "rounded_down",
     "rounded_down": "rounded_up",
+    "rounded_up_to_13_digits": "rounded_down_to_13_digits",
+    "rounded_down_to_13_digits": "rounded_up_to_13_digits",
     "raised": "lowered",
     "lowered": "raised",
     "above": "below",
