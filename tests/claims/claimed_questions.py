@@ -15,7 +15,7 @@ import numpy as np
 from claims.recorded import Claim
 from mechanisms.recorded import keyed
 from sfumato.curator import Question
-from sfumato.engine.lowering.reading_statements import server_statement, statement
+from sfumato.engine.lowering.reading_statements import reading_statement, server_statement
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator
 from sfumato.plan.bounding import BoundedPlan
@@ -153,7 +153,7 @@ def _numbers(found: Any) -> Claim:
 
 def _statement_hash(reading: PlanReading[Any]) -> str:
     """Return a hash of the SQL for DuckDB and of the one that counts on a server."""
-    made = [make(reading, SAMPLING_KEY) for make in (statement, server_statement)]
+    made = [make(reading, SAMPLING_KEY) for make in (reading_statement, server_statement)]
     texts = [Generator(DuckDBSpelling(), lambda table: table.name).statement(each) for each in made]
     return " ".join(hashlib.sha256(text.encode()).hexdigest()[:12] for text in texts)
 

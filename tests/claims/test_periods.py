@@ -21,7 +21,7 @@ from sfumato.plan.descriptions import expression_sql
 from sfumato.plan.keys import conditions_met_by_rows, possible_group_keys, undeclared_key_indices
 from sfumato.plan.nodes import Filter, relations
 from sfumato.plan.sql.statements import parse
-from sfumato.plan.values.narrowing import limits
+from sfumato.plan.values.narrowing import limits_by_expression
 
 WHERES = (
     "TRUE",
@@ -153,7 +153,7 @@ def _narrowed(where: str, engine: Engine) -> Claims:
     within = conditions_met_by_rows(plan.source)
     claims: Claims = {"conditions": tuple(map(expression_sql, within))}
     claims["limits"] = tuple(
-        f"{expression_sql(each)} {limit.low} {limit.high}" for each, limit in limits(within).items()
+        f"{expression_sql(each)} {limit.low} {limit.high}" for each, limit in limits_by_expression(within).items()
     )
     claims["size"] = str(plan.measures[1].value.domain if plan.measures[1].value is not None else "")
     return claims | {f"by {key}": _groups(key, where, engine) for key in KEYS}

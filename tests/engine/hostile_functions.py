@@ -14,7 +14,7 @@ import duckdb
 from engine.lowered import TYPES, constant
 from engine.lowering.test_row_lowering import ARGUMENTS, DOMAINS, HOSTILE, SLOTS, made, scanned
 from sfumato.plan.values.expressions import Column, Expression, columns
-from sfumato.plan.values.functions import FUNCTIONS, null
+from sfumato.plan.values.functions import FUNCTIONS, null_literal
 from sfumato.policy import Domain, Type
 
 NEAR = ("LN", "EXP", "POW")
@@ -57,7 +57,7 @@ def _expressions() -> dict[tuple[str, ...], list[Named]]:
     found: dict[tuple[str, ...], list[Named]] = defaultdict(list)
     for name in FUNCTIONS:
         for choices in ARGUMENTS[name]:
-            missing = [[*each, null()] if isinstance(each[0], str) else each for each in choices]
+            missing = [[*each, null_literal()] if isinstance(each[0], str) else each for each in choices]
             for chosen in product(*missing):
                 one = made(name, chosen)
                 if one is not None:

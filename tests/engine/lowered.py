@@ -20,7 +20,7 @@ def selected(expressions: Sequence[Expression], source: str = "(SELECT 1)", spel
     made = tuple((f"k{index}", lowering.lower(each)) for index, each in enumerate(expressions))
     read = tuple((f"c{index}", Reference(str(name), "r")) for index, name in enumerate(names))
     select = Select(read, CleanTable("t"), all_columns=not read)
-    for level in lowering.stages():
+    for level in lowering.take_new_stages():
         select = Select(tuple(level), select, all_columns=True)
     return Generator(spelling or DuckDBSpelling(), lambda _: source).statement(StagedSelect((), Select(made, select)))
 

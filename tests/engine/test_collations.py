@@ -14,7 +14,7 @@ from engine.tables import policy_of, tuples
 from safety.worlds import question
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.engine.duckdb.inspection import inspect
+from sfumato.engine.duckdb.inspection import inspect_table
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.policy import Domain, Policy, Table
 
@@ -148,7 +148,9 @@ def test_units_and_costs_are_those_of_the_plain_table(collation: str, tmp_path: 
     found = []
     for policy in policies:
         with Sources(policy) as sources:
-            found.append((inspect(sources, "people"), sorted(sources.run("SELECT sf_unit, zone, word FROM sf_people"))))
+            found.append(
+                (inspect_table(sources, "people"), sorted(sources.run("SELECT sf_unit, zone, word FROM sf_people")))
+            )
     assert found[0] == found[1]
     assert found[0][0].units == 5
 

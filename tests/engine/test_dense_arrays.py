@@ -259,11 +259,11 @@ def test_numbers_are_counted_as_they_arrive(limit: int, waiting: int, monkeypatc
     for size in (0, 1, 500, 3, 800, 0):
         every.append(draw.integers(limit - 50, limit, size))
         counts.add(every[-1])
-    numbers, many = counts.sorted()
+    numbers, many = counts.sorted_counts()
     expected = np.unique(np.concatenate(every), return_counts=True)
     assert np.array_equal(numbers, expected[0])
     assert np.array_equal(many, expected[1])
-    nothing = arrays._IntegerMultiset(limit).sorted()
+    nothing = arrays._IntegerMultiset(limit).sorted_counts()
     assert [each.size for each in nothing] == [0, 0]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from engine.tables import DATA, SOURCES, private
 from sfumato.engine.duckdb.connection import Sources
-from sfumato.engine.duckdb.inspection import inspect
+from sfumato.engine.duckdb.inspection import inspect_table
 
 PEOPLE = pa.table(
     {
@@ -33,7 +33,7 @@ COLUMNS = {
 def test_every_cost_is_counted(kind: str, tmp_path: Path) -> None:
     relation = {"relation": "t"} if kind == "duckdb" else {}
     with Sources(private(SOURCES[kind](PEOPLE, tmp_path), COLUMNS, unit="who", **relation)) as sources:
-        found = inspect(sources, "t")
+        found = inspect_table(sources, "t")
     assert (found.rows, found.units, found.units_over_limit) == (8, 3, 1)
     assert (found.without_id, found.rows_over_limit) == (1 / 8, 2 / 7)
     costs = {name: tuple(round(share * 7) for share in vars(cost).values()) for name, cost in found.columns.items()}
@@ -47,13 +47,13 @@ def test_every_cost_is_counted(kind: str, tmp_path: Path) -> None:
 
 def test_rows_as_units_lose_none() -> None:
     with Sources(private(PEOPLE, {"age": {"type": "integer"}})) as sources:
-        found = inspect(sources, "t")
+        found = inspect_table(sources, "t")
     assert (found.rows, found.units, found.units_over_limit, found.without_id, found.rows_over_limit) == (8, 8, 0, 0, 0)
 
 
 def test_an_empty_table_costs_nothing() -> None:
     with Sources(private(PEOPLE.slice(8), COLUMNS, unit="who")) as sources:
-        found = inspect(sources, "t")
+        found = inspect_table(sources, "t")
     assert (found.rows, found.units, found.rows_over_limit, found.columns["age"].clamped) == (0, 0, 0, 0)
 
 
@@ -61,7 +61,7 @@ def test_real_flights_agree_with_plain_sql() -> None:
     path = DATA / "flights" / "flights.parquet"
     columns = {"dep_delay": {"type": "integer", "bounds": [-10, 60]}, "origin": {"values": ["JFK", "LGA"]}}
     with Sources(private(path, columns, unit="tailnum")) as sources:
-        found = inspect(sources, "t")
+        found = inspect_table(sources, "t")
     kept = f"FROM '{path}' WHERE tailnum IS NOT NULL"
     clamped, nulled, counted = duckdb.sql(
         f"SELECT count_if(dep_delay NOT BETWEEN -10 AND 60), count_if(origin = 'EWR'), count(*) {kept}"

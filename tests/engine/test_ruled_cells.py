@@ -17,7 +17,7 @@ from engine.tables import in_csv, in_database, in_parquet
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.inspection import DuckDBInspector
 from sfumato.plan.costs import MAX_STEPS
-from sfumato.plan.values.grammars import max_steps
+from sfumato.plan.values.grammars import max_cell_steps
 from sfumato.policy import Policy, Table
 from sfumato.policy.cell_rules import MAX_MAPPED, MAX_WORDS, CellRules
 from sfumato.policy.date_formats import MAX_FORMATS
@@ -131,7 +131,7 @@ def test_no_cell_costs_more_than_a_question_may() -> None:
         CellRules(trim=True, case="lower", map=pairs, nulls=words),
         CellRules(true=words, false=tuple(f"x{word}" for word in words)),
     ):
-        assert max_steps(rules) <= MAX_STEPS
+        assert max_cell_steps(rules) <= MAX_STEPS
 
 
 def test_long_cells_cost_no_more_than_the_longest_that_is_read() -> None:

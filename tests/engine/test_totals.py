@@ -80,7 +80,7 @@ def test_another_key_is_another_sample() -> None:
 
 def test_codes_are_ordered_as_their_texts_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows whose ranks tie are ordered by their keys."""
-    monkeypatch.setattr(bounded_totals, "rank", lambda *_: integer_constant(0))
+    monkeypatch.setattr(bounded_totals, "mixed_rank", lambda *_: integer_constant(0))
     source = {"who": [1, 1], "a": ["a|b", "a"], "b": ["c", "b|c"]}
     kept = Counter[tuple[Any, ...]]()
     for values in (["a|b", "a"], ["a", "a|b"]):

@@ -50,7 +50,7 @@ def meat_of_worlds(proposal: ClusteredProposal, count: int, values: np.ndarray, 
     design = proposal.meat_design
     selected = building.where(rows, design.residual.row_condition)
     sums = {f"m{index}": text for index, text in enumerate(design.factor_sums)}
-    query = building.statement(selected, building.lower_keys(selected, ["world"], {}), sums).query
+    query = building.start_question(selected, building.lower_keys(selected, ["world"], {}), sums).query
     scores = proposal.score_terms_at(rounded_coefficients(values), clamp)
     plan = replace(scores, factors=MeatFactors.of(query.plan.measures, design)).aggregate(query.plan)
     units = plan.source

@@ -73,7 +73,7 @@ def moved_by_worlds(
     logistic, totals = proposal.logistic, proposal.totals_at(coefficients)
     selected = building.where(rows, logistic.design.row_condition)
     sums = {f"m{index}": text for index, text in enumerate(logistic.factor_sums)}
-    query = building.statement(selected, building.lower_keys(selected, ["world"], {}), sums).query
+    query = building.start_question(selected, building.lower_keys(selected, ["world"], {}), sums).query
     factors = ScanFactors.of(query.plan.measures, logistic)
     terms = RowTerms(logistic, factors, coefficients, proposal.scan_weights.mean_steps)
     groups = tuple((number,) for number in range(count))

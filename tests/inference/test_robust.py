@@ -72,7 +72,7 @@ def meat_of_worlds(
     design = proposal.meat_design
     selected = building.where(rows, design.residual.row_condition)
     sums = {f"m{index}": text for index, text in enumerate(design.factor_sums)}
-    query = building.statement(selected, building.lower_keys(selected, ["world"], {}), sums).query
+    query = building.start_question(selected, building.lower_keys(selected, ["world"], {}), sums).query
     grouped = replace(terms, factors=MeatFactors.of(query.plan.measures, design))
     groups = tuple((number,) for number in range(count))
     bounded = bound_by_whole_rows(replace(query.plan, measures=grouped.measures), limits or query.plan.limits, count)

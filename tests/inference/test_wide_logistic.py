@@ -66,7 +66,7 @@ def read_worlds(
     logistic = proposal.logistic
     selected = building.where(rows, logistic.design.row_condition)
     sums = {f"m{index}": text for index, text in enumerate(logistic.factor_sums)}
-    query = building.statement(selected, building.lower_keys(selected, ["world"], {}), sums).query
+    query = building.start_question(selected, building.lower_keys(selected, ["world"], {}), sums).query
     scans = WideScans(logistic, ScanFactors.of(query.plan.measures, logistic), proposal.scans.mean_steps)
     groups = tuple((number,) for number in range(count))
 

@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "rows of nobody are among those that a limit leaves out",
         Kind.LIMITS,
-        "engine.duckdb.inspection:_statement",
+        "engine.duckdb.inspection:_inspection_statement",
         "'sf_cells WHERE k'",
         "'sf_cells'",
         ("curator/test_checking.py::test_losses_by_limit",),

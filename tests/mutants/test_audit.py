@@ -280,7 +280,7 @@ MUTANTS = (
         "a statement with a key in it is remembered for every key",
         Kind.SAMPLING,
         "engine.duckdb.driver:StatementReader._statement",
-        "if is_cacheable and str(key) not in text:",
+        "if is_cacheable and str(sampling_key) not in text:",
         "if is_cacheable:",
         ("engine/test_totals.py::test_another_key_is_another_sample",),
     ),

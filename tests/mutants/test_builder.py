@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant(
         "a derived column is put in without parentheses",
         Kind.LIMITS,
-        "plan.sql.fragments:operand",
+        "plan.sql.fragments:as_operand",
         "return tree.copy() if isinstance(tree, atomic) else exp.Paren(this=tree.copy())",
         "return tree.copy()",
         (_SHOWN,),
@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "a condition within an aggregate is forgotten",
         Kind.LIMITS,
-        "plan.sql.aggregations:Aggregation.tree",
+        "plan.sql.aggregations:Aggregation.resolved_tree",
         "sql if self.where is None else f'{sql} FILTER (WHERE w)'",
         "sql",
         (_PAIRS,),
@@ -69,7 +69,7 @@ MUTANTS = (
     Mutant(
         "a redefined column is joined by what it was",
         Kind.KEYS,
-        "plan.sql.building:_match_columns",
+        "plan.sql.building:_using_condition_and_same_names",
         "len(same) == len(parsed) and (not any((_is_derived(source, name) for name in same)))",
         "len(same) == len(parsed)",
         (_PAIRS,),

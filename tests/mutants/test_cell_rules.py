@@ -93,8 +93,8 @@ MUTANTS = (
         "a format counts though its day does not exist",
         Kind.HOSTILE,
         "engine.lowering.date_lowering:iso_text",
-        "_matches(each, GRAMMARS[Type.TIMESTAMP])",
-        "_matches(each, '[0-9: .-]*')",
+        "_matches_test(each, GRAMMARS[Type.TIMESTAMP])",
+        "_matches_test(each, '[0-9: .-]*')",
         (_TABLE,),
     ),
     Mutant(
@@ -108,7 +108,7 @@ MUTANTS = (
     Mutant(
         "noon is an hour that no day has",
         Kind.HOSTILE,
-        "engine.lowering.date_lowering:_hour",
+        "engine.lowering.date_lowering:_hour_text",
         "number % 12 + 12",
         "number + 12",
         (_TABLE,),
@@ -125,8 +125,8 @@ MUTANTS = (
         "a format reads a cell of any length",
         Kind.LIMITS,
         "engine.lowering.date_lowering:iso_text",
-        "apply(ScalarFunction.CASE, is_short, text, missing(Type.TEXT))",
-        "apply(ScalarFunction.COALESCE, text, missing(Type.TEXT))",
+        "apply(ScalarFunction.CASE, is_short, text, null_constant(Type.TEXT))",
+        "apply(ScalarFunction.COALESCE, text, null_constant(Type.TEXT))",
         (_TABLE,),
     ),
     Mutant(

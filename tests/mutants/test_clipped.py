@@ -82,7 +82,7 @@ WORST_CASE_MUTANTS = (
     Mutant(
         "a worst case is computed against bounds, not against what is possible",
         Kind.RANGES,
-        "plan.worst_cases:_worst_value",
+        "plan.worst_cases:_worst_case_of_value",
         "least, largest = (Fraction(end) for end in ends)",
         "least, largest = (low, high)",
         (f"{_WORST}::test_no_world_moves_a_number_beyond_its_worst_case",),
@@ -90,7 +90,7 @@ WORST_CASE_MUTANTS = (
     Mutant(
         "impossible cells are clamped like any other on DuckDB",
         Kind.RANGES,
-        "engine.duckdb.ruled_scans:_RuledColumns.null_test",
+        "engine.duckdb.ruled_scans:_RuledColumns.null_test_sql",
         "[] if rules.possible is None else",
         "[] if True else",
         (f"{_WORST}::test_impossible_cells_are_missing_and_further_rows_of_each_unit_are_left_out",),
@@ -106,7 +106,7 @@ WORST_CASE_MUTANTS = (
     Mutant(
         "possible rows are counted in the whole table, not of each unit",
         Kind.LIMITS,
-        "engine.lowering.relation_lowering:RelationLowering.limit_rows_per_unit",
+        "engine.lowering.relation_lowering:RelationLowering.lower_row_limit",
         "place = Rank(partition, (Reference('t'), *map(Reference, short_names)))",
         "place = Rank((), (Reference('t'), *map(Reference, short_names)))",
         (f"{_WORST}::test_impossible_cells_are_missing_and_further_rows_of_each_unit_are_left_out",),
@@ -114,7 +114,7 @@ WORST_CASE_MUTANTS = (
     Mutant(
         "possible rows are declared and not enforced",
         Kind.LIMITS,
-        "engine.lowering.relation_lowering:RelationLowering.scan",
+        "engine.lowering.relation_lowering:RelationLowering.lower_scan",
         "if base.possible_rows is not None:",
         "if False:",
         (f"{_WORST}::test_impossible_cells_are_missing_and_further_rows_of_each_unit_are_left_out",),

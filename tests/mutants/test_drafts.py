@@ -65,7 +65,7 @@ MUTANTS = (
         "a copy of one file replaces that of another",
         Kind.CONSENT,
         "engine.file_copies:_copy_once",
-        "(existing is None or existing.original(target) != path.absolute())",
+        "(existing is None or existing.original_path(target) != path.absolute())",
         "existing is None",
         ("engine/test_file_copies.py::test_a_copy_of_another_file_is_not_replaced",),
     ),

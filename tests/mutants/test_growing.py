@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant(
         "rows beyond the bounds are read with the account of the bound",
         Kind.LIMITS,
-        "engine.duckdb.owners:RowOwners._period",
+        "engine.duckdb.owners:RowOwners._period_sql",
         "return start if self.policy.per is None or bounds is None else",
         "return start if True else",
         (_REPLAY, f"{_CURATOR}::test_rows_beyond_the_bounds_are_of_no_account"),

@@ -152,7 +152,7 @@ MUTANTS = (
     Mutant(
         "two joins along one link pass for a chain",
         Kind.SAMPLING,
-        "plan.sql.linked_views:_check_keys",
+        "plan.sql.linked_views:_check_join_keys",
         "if key is None or used.count(key) > 1 or join.side or (join.kind not in ('', 'INNER')):",
         "if key is None or join.side or (join.kind not in ('', 'INNER')):",
         (f"{_TREES}::test_joins_beside_the_links_are_refused",),

@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant(
         "a range forgets that the number of rows is noisy",
         Kind.ROUNDING,
-        "plan.aggregates.moments:_row_count_range",
+        "plan.aggregates.moments:_row_count_ends",
         "(low_sum[1] + high_sum[1]) / axis.width",
         "(low_sum[0] + high_sum[0]) / axis.width",
         (f"{_HOLDS}[var_pop]",),

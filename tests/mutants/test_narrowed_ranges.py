@@ -12,7 +12,7 @@ MUTANTS = (
     Mutant(
         "a column is clamped at the scan, so a narrower range of it is not enforced",
         Kind.SENSITIVITY,
-        "engine.lowering.unit_lowering:steps",
+        "engine.lowering.unit_lowering:value_in_steps",
         "isinstance(expression, Column) and _holds_range(least_value, greatest_value, expression.domain)",
         "isinstance(expression, Column)",
         (_ENFORCED,),

@@ -158,7 +158,7 @@ MUTANTS = (
     Mutant(
         "a join needs no key",
         Kind.KEYS,
-        "plan.sql.noisy_relations:_joined_keys",
+        "plan.sql.noisy_relations:_identifying_joined_columns",
         "right.keys <= bare[1]",
         "right.keys >= bare[1]",
         _COMBINED,
@@ -166,7 +166,7 @@ MUTANTS = (
     Mutant(
         "the columns of a pivot come from rows",
         Kind.KEYS,
-        "plan.sql.pivots:_listed_values",
+        "plan.sql.pivots:_typed_values_and_names",
         "if not isinstance(value, (exp.Literal, exp.Boolean)):",
         "if not isinstance(value, exp.Expr):",
         _COMBINED,

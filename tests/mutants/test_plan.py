@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "the ends of a range are rounded inward",
         Kind.ROUNDING,
-        "plan.aggregates.measures:_clamp_range_in_steps",
+        "plan.aggregates.measures:_clamp_ends_in_steps",
         "(math.floor(low / step), math.ceil(high / step))",
         "(math.ceil(low / step), math.floor(high / step))",
         ("plan/test_bounding.py::test_steps_hold_the_whole_range",),

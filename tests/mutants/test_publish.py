@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant(
         "a missing value is in the last bin",
         Kind.NAN,
-        "plan.values.coded_keys:coded_key",
+        "plan.values.coded_keys:coded_key_and_cell_values",
         "call('CASE', is_in_bins, bin_number)",
         "bin_number",
         _CELLS,
@@ -100,7 +100,7 @@ MUTANTS = (
     Mutant(
         "the last edge is open",
         Kind.KEYS,
-        "plan.values.coded_keys:coded_key",
+        "plan.values.coded_keys:coded_key_and_cell_values",
         "'<='",
         "'<'",
         _CELLS,

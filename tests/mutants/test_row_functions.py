@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "nested repetitions count as one way of matching",
         Kind.LIMITS,
-        "plan.values.regular_expressions:_Builder._link",
+        "plan.values.regular_expressions:_AutomatonBuilder._link",
         "self.follow[position].update(first)",
         "self.follow[position] |= Counter(first)",
         ("plan/values/test_regular_expressions.py",),
@@ -48,7 +48,7 @@ MUTANTS = (
     Mutant(
         "texts of a tuple run into each other",
         Kind.KEYS,
-        "plan.sql.distinct_tuples:_encode",
+        "plan.sql.distinct_tuples:_encode_as_text",
         "encoded = call('||', _as_text(call('LENGTH', value)), literal(Type.TEXT, ':'), value)",
         "encoded = value",
         ("safety/test_values.py::test_distinct_tuples_are_what_pandas_counts",),
@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "texts of a tuple have a separator and no length",
         Kind.KEYS,
-        "plan.sql.distinct_tuples:_encode",
+        "plan.sql.distinct_tuples:_encode_as_text",
         "encoded = call('||', _as_text(call('LENGTH', value)), literal(Type.TEXT, ':'), value)",
         "encoded = call('||', literal(Type.TEXT, ':'), value)",
         ("safety/test_values.py::test_tuples_of_texts_that_hold_the_separator_are_told_apart",),
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "the least frequent value is the mode of a unit",
         Kind.KEYS,
-        "plan.sql.per_unit:_PerUnitBuilder._mode",
+        "plan.sql.per_unit:_PerUnitBuilder._lower_mode",
         "Order(frequency, descending=True, nulls_first=False)",
         "Order(frequency, descending=False, nulls_first=False)",
         ("safety/test_trees.py::test_groups_of_units",),
@@ -99,7 +99,7 @@ MUTANTS = (
     Mutant(
         "a text is read as a date by the first of several formats only",
         Kind.KEYS,
-        "engine.lowering.row_lowering:_strptime",
+        "engine.lowering.row_lowering:_lower_strptime",
         "range(1, len(call.arguments))",
         "range(1, 2)",
         ("engine/lowering/test_row_lowering.py::test_ordinary_values_as_the_engine_computes_them",),

@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "whole numbers that are missing or not listed are in the first cell",
         Kind.KEYS,
-        "engine.arrays:_lookup_table",
+        "engine.arrays:_least_and_lookup_table",
         "table = np.full(high - low + 3, len(cells), np.int32)",
         "table = np.full(high - low + 3, 0, np.int32)",
         ("engine/test_dense_arrays.py::test_every_marginal_counts_every_row_in_one_cell",),
@@ -64,7 +64,7 @@ MUTANTS = (
     Mutant(
         "numbers that are missing or not listed are in the first cell",
         Kind.KEYS,
-        "engine.arrays:_lookup_table",
+        "engine.arrays:_least_and_lookup_table",
         "table = np.full(high - low + 3, len(cells), np.int32)",
         "table = np.zeros(high - low + 3, np.int32)",
         ("engine/test_dense_arrays.py::test_whole_numbers_are_found_in_their_cells",),
@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         "values of rows that the sample drops are counted",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:values",
+        "engine.lowering.bounded_totals:value_rows_statement",
         "all_rows = RelationalUnion((light_rows, Select(columns, ranked, where=(*is_present, is_kept))))",
         "all_rows = RelationalUnion((light_rows, Select(columns, ranked, where=is_present)))",
         ("engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow",),

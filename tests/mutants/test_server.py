@@ -413,7 +413,7 @@ MUTANTS = (
         "a text is taken apart before its words are counted",
         Kind.CONSENT,
         "plan.sql.text:_tokenize",
-        "    _check_words(text)\n",
+        "    _check_word_count(text)\n",
         "",
         ("plan/test_sql.py::test_too_many_words_are_counted_before_a_question_is_taken_apart",),
     ),

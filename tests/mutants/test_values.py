@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant(
         "pairs beyond a limit are counted",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:totals_by_value",
+        "engine.lowering.bounded_totals:totals_by_value_statement",
         "totals = _correct_totals(bounded, rows, (heavy,), _sampling_change(rows, ranked, is_kept))",
         "totals = _unbounded_totals(rows)",
         _PAIRS,
@@ -39,7 +39,7 @@ MUTANTS = (
     Mutant(
         "a unit keeps all its pairs",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:totals_by_value",
+        "engine.lowering.bounded_totals:totals_by_value_statement",
         "_correct_totals(bounded, rows, (heavy,), _sampling_change(rows, ranked, is_kept))",
         "_unbounded_totals(rows)",
         _PAIRS,
@@ -119,7 +119,7 @@ MUTANTS = (
     Mutant(
         "values of groups that are not asked for take the place of others",
         Kind.LIMITS,
-        "engine.arrays:matched_values",
+        "engine.arrays:matched_value_counts",
         "coded.append((group_index[is_known], units[is_known], pairs[is_known]))",
         "coded.append((np.maximum(group_index, 0), units, pairs))",
         ("safety/test_values.py::test_matched_values_of_other_groups_take_no_place",),
@@ -128,8 +128,8 @@ MUTANTS = (
         "a server is asked for pairs of a unit and a value",
         Kind.CONSENT,
         "engine.lowering.reading_statements:server_statement",
-        "return statement(reading, key)",
-        "return local_statement(reading, key)",
+        "return reading_statement(reading, sampling_key)",
+        "return local_statement(reading, sampling_key)",
         ("safety/test_values.py::test_no_server_is_asked_for_pairs_of_a_unit_and_a_value",),
     ),
     Mutant(

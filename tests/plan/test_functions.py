@@ -11,7 +11,7 @@ from plan.samples import COLUMNS, read
 from sfumato.engine.lowering.row_lowering import _LOWERINGS
 from sfumato.errors import Unsupported
 from sfumato.plan.values.expressions import Call, Column, Field
-from sfumato.plan.values.functions import FUNCTIONS, call, is_never_null, literal, null
+from sfumato.plan.values.functions import FUNCTIONS, call, is_never_null, literal, null_literal
 from sfumato.policy import Domain, Type
 
 DOMAINS = {
@@ -214,11 +214,11 @@ def test_what_is_surely_there() -> None:
 
 
 def test_null_fits_every_type() -> None:
-    assert call("+", null(), literal(Type.INTEGER, 1)).domain.type is Type.REAL
-    assert call("LOWER", null()).domain == Domain("text", nullable=True, max_length=1)
-    assert call("AND", null(), null()).domain.nullable
+    assert call("+", null_literal(), literal(Type.INTEGER, 1)).domain.type is Type.REAL
+    assert call("LOWER", null_literal()).domain == Domain("text", nullable=True, max_length=1)
+    assert call("AND", null_literal(), null_literal()).domain.nullable
     for kind in Type:
-        assert call("CAST", null(), literal(Type.TEXT, kind.value)) == null(kind)
+        assert call("CAST", null_literal(), literal(Type.TEXT, kind.value)) == null_literal(kind)
 
 
 @pytest.mark.parametrize("name", ["SLEEP_MS", "abs", ""])

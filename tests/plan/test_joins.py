@@ -13,8 +13,8 @@ from sfumato.plan.costs import check_cost
 from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.nodes import AnySemiJoin, LimitRowsPerUnit, PublicJoin, SemiJoin, UnitJoin, relations
 from sfumato.plan.sql.statements import parse
-from sfumato.plan.sql.unit_joins import periods
-from sfumato.plan.warnings import warn_about_undeclared
+from sfumato.plan.sql.unit_joins import period_expressions_of
+from sfumato.plan.warnings import undeclared_value_warnings
 from sfumato.policy import Domain
 
 DAY = Domain("date", bounds=("2024-01-01", "2024-12-31"))
@@ -306,7 +306,7 @@ def test_which_columns_hold_the_period_of_a_row(text: str) -> None:
     described = replace(described, tables={**described.tables, **tables})
     relation = parse(text, described).plan.source
     for single, expected in zip((False, True), ROW_PERIODS[text], strict=True):
-        found = periods(relation, described, single=single)
+        found = period_expressions_of(relation, described, single=single)
         references = sorted(f"{each.reference.table}.{each.reference.name}" for each in found)  # type: ignore[attr-defined]
         assert references == expected.split()
 
@@ -346,7 +346,7 @@ def test_a_joined_table_of_many_rows_is_cut_to_a_thousand(text: str, rows: int) 
     assert cuts[-1] == min(rows, 1_000)
     assert cuts[:-1] == ([rows] if isinstance(source, UnitJoin) else [])
     check_cost(parse(text, wide_catalog(rows)).plan)
-    said = [each for each in warn_about_undeclared(parse(text, wide_catalog(rows))) if "joined table" in each]
+    said = [each for each in undeclared_value_warnings(parse(text, wide_catalog(rows))) if "joined table" in each]
     assert len(said) == (rows > 1_000)
 
 

@@ -61,7 +61,7 @@ def test_a_case_has_the_values_it_can_have(engine: DuckDB) -> None:
 def test_buckets_of_a_declared_range(engine: DuckDB) -> None:
     """Of days by the days themselves, of times by the hour or by the starts in the range."""
     found = keys(engine, "TIME_BUCKET(INTERVAL '2 weeks', day)")
-    assert found[0] == (calendar.Bucket(2, "week", calendar.MONDAY).start(dt.date(2024, 1, 1)),)
+    assert found[0] == (calendar.Bucket(2, "week", calendar.MONDAY).start_of(dt.date(2024, 1, 1)),)
     assert len(found) == 27
     assert len(keys(engine, "TIME_BUCKET(INTERVAL '6 hours', at), EXTRACT(dow FROM at)")) == 8
     assert len(keys(engine, "TIME_BUCKET(INTERVAL '5 minutes', at)")) == 48 * 12

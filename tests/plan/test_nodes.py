@@ -32,7 +32,7 @@ from sfumato.plan.nodes import (
 )
 from sfumato.plan.values.expressions import Column, Expression, Field, Order
 from sfumato.plan.values.functions import call, literal
-from sfumato.plan.values.functions.declaring import null
+from sfumato.plan.values.functions.declaring import null_literal
 from sfumato.policy import Domain, Type
 
 AGE = Domain("integer", bounds=(0, 110))
@@ -135,7 +135,7 @@ def test_a_condition_on_row_number_keeps_so_many_rows_of_a_unit(operator: str, n
 def test_numbers_written_out_with_null_and_on_the_left() -> None:
     assert (
         Filter(
-            _places(RowNumbering.ROW_NUMBER), call("IN", ROW_NUMBER, literal(Type.INTEGER, 2), null())
+            _places(RowNumbering.ROW_NUMBER), call("IN", ROW_NUMBER, literal(Type.INTEGER, 2), null_literal())
         ).max_rows_per_unit
         == 1
     )

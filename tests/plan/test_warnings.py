@@ -7,7 +7,7 @@ import pytest
 from plan.described import HOSPITALS
 from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.sql.statements import parse
-from sfumato.plan.warnings import warn_about_undeclared
+from sfumato.plan.warnings import undeclared_value_warnings
 from sfumato.policy import Domain
 
 VISITS = {
@@ -27,7 +27,7 @@ CATALOG = Catalog(
 
 
 def told(text: str) -> tuple[str, ...]:
-    return warn_about_undeclared(parse(text, CATALOG))
+    return undeclared_value_warnings(parse(text, CATALOG))
 
 
 @pytest.mark.parametrize(

@@ -333,7 +333,7 @@ def _selected_ranges() -> Iterator[Vector]:
 
 
 @formula("release.answers.answer._clip_at_zero")
-def _nonnegative_range() -> Iterator[Vector]:
+def _nonnegative_ends() -> Iterator[Vector]:
     """A number that noise put below zero keeps its reach above it: never [0, 0]."""
     yield exact((0.0, 5.0), _clip_at_zero, -7, (-12.0, -2.0))
     yield exact((0.0, 6.0), _clip_at_zero, 1, (-4.0, 6.0))

@@ -13,7 +13,7 @@ import numpy as np
 from plan.readings.test_cells_by_enumeration import _CELLS, _bounded as cell_plan
 from plan.test_readings import ROWS, USERS, bounded
 from sfumato.plan import bounding
-from sfumato.plan.aggregates.measures import Mean, Sum, _clamp_range_in_steps
+from sfumato.plan.aggregates.measures import Mean, Sum, _clamp_ends_in_steps
 from sfumato.plan.bounding import ScaledMeasure, max_squared_norm
 from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows, ColumnSetDistances
@@ -315,13 +315,13 @@ def _combined(scaled: ScaledMeasure, totals: list[Any]) -> float:
     return float(made.combined(totals)[0])
 
 
-@formula("plan.aggregates.measures._clamp_range_in_steps")
+@formula("plan.aggregates.measures._clamp_ends_in_steps")
 def _held_steps() -> Iterator[Vector]:
     """The whole steps around a range: the least holds the lower end, and the greatest the upper."""
     for low, high, step in ((0, 10, Fraction(3)), (-5, 7, Fraction(2)), (-7, -1, Fraction(4)), (1, 2, Fraction(1, 3))):
         below = max(k for k in range(-99, 99) if k * step <= low)
         above = min(k for k in range(-99, 99) if k * step >= high)
-        yield exact((below, above), _clamp_range_in_steps, Sum(_column(low, high)), step)
+        yield exact((below, above), _clamp_ends_in_steps, Sum(_column(low, high)), step)
 
 
 test_vectors, test_every_formula_has_vectors = REGISTRY.tests()

@@ -292,7 +292,7 @@ def _choose_reading(
 ) -> CellProposal | None:
     """Choose the first of the readings that fit nearly as many cells as the best one; of rivals, the best one."""
     cells = sum(texts.values())
-    fits = trials.fits(name)
+    fits = trials.count_read_cells(name)
     if max(fits) < _MIN_SHARE * cells:
         several_formats = _propose_several_formats(texts, dict(zip(candidate_readings, fits, strict=True)), thresholds)
         if several_formats is not None or max(fits) < thresholds.min_share * cells:
@@ -305,7 +305,7 @@ def _choose_reading(
         and reading.is_comparable(candidate_readings[first])
         and _is_close_rival(fits[index], fits[first], cells, thresholds)
     ]
-    conflicts = zip(others, trials.conflicts(name, first, others), strict=True)
+    conflicts = zip(others, trials.count_conflicts(name, first, others), strict=True)
     chosen, *rivals = sorted(
         [first, *(index for index, conflict in conflicts if conflict)], key=lambda index: -fits[index]
     )
@@ -365,7 +365,7 @@ def _propose_several_formats(
         return None
     reading = CellReading(Type.DATE, CellRules(format=tuple(formats.values())))
     with TriedDeclarations({"": (texts, [reading.declaration])}) as trials:
-        if trials.fits("")[0] < thresholds.min_share * cells:
+        if trials.count_read_cells("")[0] < thresholds.min_share * cells:
             return None
         return CellProposal(reading, is_certain=False, examples=_first_readable_examples(texts, trials.readings("", 0)))
 

@@ -168,9 +168,9 @@ class Curator(Proposing):
     def table(self, name: str, alias: str | None = None) -> TableView:
         """Start a question about a table in Python, step by step, as in SQL. This is free."""
         from sfumato.curator.tables import TableView
-        from sfumato.plan.sql.building import selection
+        from sfumato.plan.sql.building import start_selection
 
-        return TableView(self._context, selection(self._catalog, name, alias))
+        return TableView(self._context, start_selection(self._catalog, name, alias))
 
     def propose(self, spec: Spec[P]) -> P:
         """Propose what a spec describes: ``curator.propose(BoundsSpec("visits", "cost"))``. This is free."""
@@ -187,11 +187,11 @@ class Curator(Proposing):
 
     def _parse_question(self, text: str, parameters: Parameters | None = None) -> Question:
         from sfumato.plan.sql import statements
-        from sfumato.plan.sql.text import query_text
+        from sfumato.plan.sql.text import text_with_parameters
 
         if parameters is not None or not isinstance(text, str):
             query = statements.parse(text, self._catalog, parameters)
-            return self._propose_question(query_text(text, parameters), query)
+            return self._propose_question(text_with_parameters(text, parameters), query)
         return self._recent.get_or_propose(
             text,
             self._context,

@@ -134,12 +134,12 @@ def list_declarations(question: str, request: ListingRequest, policy: Policy, ca
     table = _find_table(catalog, request.table)
     if not request.summarize or table.public:
         return Listing(question, _COLUMN_HEADINGS, tuple(_column_rows_of_table(policy, table)))
-    from sfumato.plan.sql.building import selection
+    from sfumato.plan.sql.building import start_selection
 
     return _listing_with_offers(
         question,
         _column_rows_of_table(policy, table),
-        _offered_question_by_column(selection(catalog, table.name), policy),
+        _offered_question_by_column(start_selection(catalog, table.name), policy),
     )
 
 
@@ -180,7 +180,7 @@ def _offered_question_by_column(rows: RowSelection, policy: Policy) -> dict[str,
     They are texts and are not asked: a row is read only when one of them is released at a price.
     """
     from sfumato.plan.sql.aggregations import count, median, quantiles
-    from sfumato.plan.sql.building import lower_keys, statement
+    from sfumato.plan.sql.building import lower_keys, start_question
     from sfumato.plan.sql.fragments import identifier_sql
 
     offers = {}
@@ -191,11 +191,11 @@ def _offered_question_by_column(rows: RowSelection, policy: Policy) -> dict[str,
             or domain.type is Type.BOOLEAN
             or (domain.type is Type.TEXT and policy.budget.delta)
         ):
-            offers[name] = statement(rows, lower_keys(rows, (column,), {}), {"count": count()}).text
+            offers[name] = start_question(rows, lower_keys(rows, (column,), {}), {"count": count()}).text
         elif domain.type.numeric and domain.bounds is not None:
-            offers[name] = statement(rows, (), {name: quantiles(column, _QUARTILES)}).text
+            offers[name] = start_question(rows, (), {name: quantiles(column, _QUARTILES)}).text
         elif domain.type.temporal and domain.bounds is not None:
-            offers[name] = statement(rows, (), {name: median(column)}).text
+            offers[name] = start_question(rows, (), {name: median(column)}).text
     return offers
 
 

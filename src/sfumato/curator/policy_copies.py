@@ -70,7 +70,7 @@ def find_copies(policy: Path) -> PolicyCopies:
     for path in dict.fromkeys((*folder_files, *_declared_source_files(policy))):
         origin = None if path.is_symlink() else recorded_origin(path)
         if origin is not None:
-            copies[path] = origin.original(path)
+            copies[path] = origin.original_path(path)
         elif path.parent == folder and path.name.endswith(f".parquet{UNFINISHED_ENDING}"):
             copies[path] = None
     missing = tuple(path for path in _declared_source_files(policy) if path.parent == folder and not path.exists())

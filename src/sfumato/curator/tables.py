@@ -129,7 +129,7 @@ class TableView(RowMethods["TableQuestion", "TableView"]):
 
     def agg(self, **asked: AggregateText) -> TableQuestion:
         """Aggregate all rows together: ``agg(n=sf.count(), cost=sf.mean("cost"))``."""
-        return _build_question(self._context, building.statement(self._rows, (), asked))
+        return _build_question(self._context, building.start_question(self._rows, (), asked))
 
     def regress(
         self,
@@ -192,7 +192,7 @@ class GroupedView(AggregateMethods["TableQuestion"]):
     def agg(self, **asked: AggregateText) -> TableQuestion:
         """Aggregate every group, with aggregations or SQL over aggregates."""
         view = self._view
-        return _build_question(view._context, building.statement(view._rows, self._keys, asked))  # noqa: SLF001
+        return _build_question(view._context, building.start_question(view._rows, self._keys, asked))  # noqa: SLF001
 
     def __repr__(self) -> str:
         return f"{self._view!r}\n  group by {', '.join(name for name, _, _ in self._keys)}"

@@ -51,7 +51,7 @@ def discovered_groups_from_arrow(table: pyarrow.Table, reading: DiscoveredTotals
     keys, totals = columns[: len(plan.keys)], [column.to_numpy() for column in columns[len(plan.keys) :]]
     discovered = [keys[index] for index in reading.discovered_keys]
     key_index, first_row = (
-        _combination_index(discovered, table.num_rows)
+        _combination_index_and_first_row(discovered, table.num_rows)
         if reading.declared_keys
         else _index_distinct_rows(table.num_rows)
     )
@@ -62,12 +62,12 @@ def discovered_groups_from_arrow(table: pyarrow.Table, reading: DiscoveredTotals
         holders,
         lambda chosen_keys: keys_from_columns([column.take(first_row[chosen_keys]) for column in discovered], kinds),
         key_index,
-        key_indices(*_declared_columns(keys, reading), reading.declared_groups, table.num_rows),
+        key_indices(*_declared_columns_and_types(keys, reading), reading.declared_groups, table.num_rows),
         np.column_stack([np.zeros((table.num_rows, 0), np.int64), *totals[:-1]]),
     )
 
 
-def _declared_columns(keys: Sequence[Any], reading: DiscoveredTotals) -> tuple[list[Any], list[Type]]:
+def _declared_columns_and_types(keys: Sequence[Any], reading: DiscoveredTotals) -> tuple[list[Any], list[Type]]:
     """Return the columns of the declared keys, and their types."""
     types = [key.domain.type for key in reading.bounded.plan.keys]
     return [keys[index] for index in reading.declared_keys], [types[index] for index in reading.declared_keys]
@@ -86,7 +86,7 @@ def _index_distinct_rows(rows: int) -> tuple[Indices, Indices]:
     return np.arange(rows), np.arange(rows)
 
 
-def _combination_index(columns: Sequence[Any], rows: int) -> tuple[Indices, Indices]:
+def _combination_index_and_first_row(columns: Sequence[Any], rows: int) -> tuple[Indices, Indices]:
     """Return for each row the index of its combination of values, and for each combination a row that has it."""
     code = np.zeros(rows, np.int64)
     for column in columns:
@@ -101,7 +101,7 @@ def key_indices(columns: Sequence[Any], kinds: Sequence[Type], keys: Sequence[Gr
     """Return for each row the index of its values among these keys; -1 if they are not one of them."""
     if not columns:
         return np.zeros(rows, np.intp)
-    row_index, first_row = _combination_index(columns, rows)
+    row_index, first_row = _combination_index_and_first_row(columns, rows)
     declared_index = {lookup_key(key): index for index, key in enumerate(keys)}
     row_keys = keys_from_columns([column.take(first_row) for column in columns], kinds)
     return np.array([declared_index.get(lookup_key(key), -1) for key in row_keys], np.intp)[row_index]
@@ -134,12 +134,12 @@ Coded = tuple[list[NDArray[np.int32]], Integers]
 """Of some rows: for each key the places of their cells, and their totals."""
 
 
-def marginals(batches: Iterable[pyarrow.RecordBatch], reading: Marginals) -> tuple[Integers, ...]:
+def marginals_from_batches(batches: Iterable[pyarrow.RecordBatch], reading: Marginals) -> tuple[Integers, ...]:
     """Count every marginal into an array, from rows (key…, total) as they arrive."""
     return reading.count_batches(_code_batches(batches, reading))
 
 
-def marginals_by_set(batches: Iterable[pyarrow.RecordBatch], reading: Marginals) -> tuple[Integers, ...]:
+def set_marginals_from_batches(batches: Iterable[pyarrow.RecordBatch], reading: Marginals) -> tuple[Integers, ...]:
     """Place the cells of single marginals into arrays, from rows (key…, index of the set, total) as they arrive."""
     keys = [key for key in range(len(reading.cells)) if reading.marginal_indices_with(key)]
     cells = [(key, _CellLookup(reading.cells[key], reading.bounded.plan.keys[key].domain.type)) for key in keys]
@@ -151,7 +151,7 @@ def marginals_by_set(batches: Iterable[pyarrow.RecordBatch], reading: Marginals)
     return reading.count_set_batches(map(read, batches))
 
 
-def cell_rows(batches: Iterable[pyarrow.RecordBatch], reading: CellRows) -> CodedRows:
+def cell_rows_from_batches(batches: Iterable[pyarrow.RecordBatch], reading: CellRows) -> CodedRows:
     """Collect the cells of all rows, from rows (key…, total) as they arrive."""
     return reading.store_batches(_code_batches(batches, reading))
 
@@ -172,14 +172,14 @@ class _CellLookup:
     def __init__(self, cells: Sequence[Value | None], kind: Type) -> None:
         self._kind = kind
         self._known = {lookup_key((cell,)): index for index, cell in enumerate(cells)}
-        self._low, self._table = _lookup_table(cells) if kind is Type.INTEGER else (0, None)
+        self._low, self._table = _least_and_lookup_table(cells) if kind is Type.INTEGER else (0, None)
 
     def of(self, column: Any) -> NDArray[np.int32]:
         """Return the cell of each row: by a table for whole numbers that are close together, else by value."""
         import pyarrow
 
         if self._table is None or column.type != pyarrow.int64():
-            value_index, distinct = _encode_column(column)
+            value_index, distinct = _value_index_and_distinct(column)
             cell_of_value = [
                 self._known.get(lookup_key(key), len(self._known))
                 for key in keys_from_columns([distinct], [self._kind])
@@ -190,7 +190,7 @@ class _CellLookup:
         return np.take(self._table, clipped - (self._low - 1))
 
 
-def _lookup_table(cells: Sequence[Any]) -> tuple[int, NDArray[np.int32] | None]:
+def _least_and_lookup_table(cells: Sequence[Any]) -> tuple[int, NDArray[np.int32] | None]:
     """Return the least number and a lookup table, from one below it to one above the greatest; None if it is too
     long.
     """
@@ -219,7 +219,7 @@ def values_from_rows(batches: Iterable[pyarrow.RecordBatch], reading: ValueCount
                 group_index, steps = group_index[group_index >= 0], steps[group_index >= 0]
             steps += group_index * width
         counts.add(steps)
-    numbers, counts_of_numbers = counts.sorted()
+    numbers, counts_of_numbers = counts.sorted_counts()
     group_index, steps = np.divmod(numbers, width)
     return ValueStepCounts(group_index, steps + low, counts_of_numbers, len(reading.groups))
 
@@ -240,7 +240,7 @@ def values_from_counts(batches: Iterable[pyarrow.RecordBatch], reading: ValueCou
     return ValueStepCounts(group, steps + low, counts[order], len(reading.groups))
 
 
-def matched_values(batches: Iterable[pyarrow.RecordBatch], reading: MatchedValueReading) -> Integers:
+def matched_value_counts(batches: Iterable[pyarrow.RecordBatch], reading: MatchedValueReading) -> Integers:
     """Count the values that matching keeps in each known group, from rows (key…, rank of unit, rank of pair)."""
     lookup, no_rows = _GroupLookup(reading), np.zeros(0, np.int64)
     coded = [(no_rows, no_rows, no_rows)]
@@ -281,7 +281,7 @@ class _GroupLookup:
             return None
         prefix_index = np.zeros(batch.num_rows, np.int64)
         for position, (values, prefixes) in enumerate(self._levels):
-            row_codes, distinct = _encode_column(batch.column(position))
+            row_codes, distinct = _value_index_and_distinct(batch.column(position))
             value_codes = np.array(
                 [values.get(lookup_key(key)[0], -1) for key in keys_from_columns([distinct], [self._kinds[position]])]
             )[row_codes]
@@ -292,7 +292,7 @@ class _GroupLookup:
         return self._group[prefix_index]
 
 
-def _encode_column(column: Any) -> tuple[Indices, Any]:
+def _value_index_and_distinct(column: Any) -> tuple[Indices, Any]:
     """Return for each row the index of its value among the distinct ones, and those; NULL is one of them."""
     import pyarrow
 
@@ -329,7 +329,7 @@ class _IntegerMultiset:
         self._waiting, counted = [], _run_lengths(numbers)
         self._merged = _merge_counts(self._merged, counted) if self._merged[0].size else counted
 
-    def sorted(self) -> tuple[Integers, Integers]:
+    def sorted_counts(self) -> tuple[Integers, Integers]:
         """Return the distinct numbers, ascending, and how often each was added."""
         if self._cells is not None:
             numbers = np.flatnonzero(self._cells)
@@ -373,7 +373,7 @@ def align_totals(rows: Rows, reading: GroupTotals) -> NDArray[np.int64]:
     kinds = [key.domain.type for key in reading.bounded.plan.keys]
     if not rows or not groups:
         return totals
-    row_totals = _clamp_totals([_column(rows, len(kinds) + number) for number in range(coordinates)]).T
+    row_totals = _clamp_totals([_column_of_rows(rows, len(kinds) + number) for number in range(coordinates)]).T
     if not kinds:  # all rows are one group
         totals[:] = row_totals
         return totals
@@ -399,7 +399,7 @@ def as_statement_parameter(value: Value) -> Any:
     return nearest_double(value) if isinstance(value, Fraction) else value
 
 
-def _column(rows: Rows, number: int) -> list[Any]:
+def _column_of_rows(rows: Rows, number: int) -> list[Any]:
     return list(map(itemgetter(number), rows))
 
 
@@ -416,7 +416,7 @@ def _lookup_keys(rows: Rows, kinds: Sequence[Type]) -> Iterator[tuple[Any, ...]]
     """Yield the keys that rows begin with, for lookup: a real, declared or computed, becomes the double nearest to
     it.
     """
-    columns = [(_column(rows, number), kind) for number, kind in enumerate(kinds)]
+    columns = [(_column_of_rows(rows, number), kind) for number, kind in enumerate(kinds)]
     return zip(*(map(_as_double, values) if kind is Type.REAL else values for values, kind in columns), strict=True)
 
 

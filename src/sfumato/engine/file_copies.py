@@ -90,24 +90,26 @@ def _suggest_path(path: Path) -> str:
 def sqlite_tables(path: Path) -> dict[str, dict[str, Type | None]]:
     """List the tables and views of a SQLite database with their columns and declared types. No row is read."""
     listing = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite~_%' ESCAPE '~'"
-    with _sqlite(path) as database:
+    with _open_sqlite(path) as database:
         names = [str(name) for (name,) in database.execute(f"{listing} ORDER BY name")]
         return {
-            name: {column: _affinity(declared) for column, declared in _table_columns(database, name)} for name in names
+            name: {column: _type_of_affinity(declared) for column, declared in _table_columns(database, name)}
+            for name in names
         }
 
 
 def _table_columns(database: sqlite3.Connection, table: str) -> list[tuple[str, str]]:
     return [
-        (str(column), str(kind)) for _, column, kind, *_ in database.execute(f"PRAGMA table_info({_identifier(table)})")
+        (str(column), str(kind))
+        for _, column, kind, *_ in database.execute(f"PRAGMA table_info({_quoted_identifier(table)})")
     ]
 
 
-def _identifier(name: str) -> str:
+def _quoted_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _affinity(declared: str) -> Type | None:
+def _type_of_affinity(declared: str) -> Type | None:
     """Map a declared SQLite type to ours; SQLite does not enforce it, so it is a suggestion."""
     word = declared.upper()
     if "BOOL" in word:
@@ -122,7 +124,7 @@ def _affinity(declared: str) -> Type | None:
 
 
 @contextmanager
-def _sqlite(path: Path) -> Iterator[sqlite3.Connection]:
+def _open_sqlite(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         address = f"file:{quoted(str(path.absolute()))}?mode=ro"
         with closing(sqlite3.connect(address, uri=True)) as database:
@@ -154,7 +156,7 @@ class CopyOrigin:
     """JSON of the original's path, size, time and format: another identity needs another copy."""
     skipped_records: int
 
-    def original(self, copy: Path) -> Path:
+    def original_path(self, copy: Path) -> Path:
         """Return the file that was copied; an earlier version recorded only its name, in the copy's folder."""
         return copy.parent / str(json.loads(self.identity)[0])
 
@@ -189,7 +191,7 @@ def _copy_once(path: Path, target: Path, options: list[str], fill: Callable[[Wri
     if existing is not None and existing.identity == identity:
         os.chmod(target, _OWNER_ONLY_FILE)
         return ParquetCopy(target, existing.skipped_records)
-    if os.path.lexists(target) and (existing is None or existing.original(target) != path.absolute()):
+    if os.path.lexists(target) and (existing is None or existing.original_path(target) != path.absolute()):
         raise InvalidPolicy(
             "an existing file is never overwritten, and the copy would replace this one",
             place=str(target),
@@ -337,19 +339,19 @@ def _refuse_swallowed_lines(path: Path, text_format: TextFormat) -> None:
             for record in reader:
                 first_line, last_line = last_line + 1, reader.line_num
                 is_odd = first_line < last_line and len(record) != width
-                if is_odd or any(_holds_rows(cell, text_format) for cell in record):
-                    raise _swallowed_lines(path, first_line, last_line, quote)
+                if is_odd or any(_looks_like_rows(cell, text_format) for cell in record):
+                    raise _swallowed_lines_refusal(path, first_line, last_line, quote)
         except csv.Error:  # a cell longer than any that the module reads
-            raise _swallowed_lines(path, last_line + 1, reader.line_num, quote) from None
+            raise _swallowed_lines_refusal(path, last_line + 1, reader.line_num, quote) from None
 
 
-def _holds_rows(cell: str, text_format: TextFormat) -> bool:
+def _looks_like_rows(cell: str, text_format: TextFormat) -> bool:
     inner_lines = cell.splitlines()[1:-1]
     rows = sum(line.count(text_format.separator) >= len(text_format.names) - 1 for line in inner_lines)
     return len(text_format.names) > 1 and len(inner_lines) > 1 and 10 * rows >= 9 * len(inner_lines)
 
 
-def _swallowed_lines(path: Path, first: int, last: int, quote: str) -> InvalidPolicy:
+def _swallowed_lines_refusal(path: Path, first: int, last: int, quote: str) -> InvalidPolicy:
     return InvalidPolicy(
         f"a quoted cell spans lines {first:,} to {last:,}: its quote is not closed, and the rows on these lines "
         "would be lost",
@@ -366,10 +368,10 @@ def _has_rows(path: Path, encoding: str) -> bool:
 def _write_sqlite(path: Path, table: str, write: Write) -> int:
     import pyarrow as pa
 
-    with _sqlite(path) as database:
+    with _open_sqlite(path) as database:
         column_names = [name for name, _ in _table_columns(database, table)]
-        selected = ", ".join(map(_identifier, column_names))
-        rows = database.execute(f"SELECT {selected} FROM {_identifier(table)}")
+        selected = ", ".join(map(_quoted_identifier, column_names))
+        rows = database.execute(f"SELECT {selected} FROM {_quoted_identifier(table)}")
         names = unique_names(column_names)
         write(pa.table({name: pa.array([], pa.string()) for name in names}))
         while batch := rows.fetchmany(_BATCH):

@@ -44,7 +44,7 @@ class OpenReading(Protocol):
     all its readings see.
     """
 
-    def read(self, reading: PlanReading[E], key: int) -> E:
+    def read(self, reading: PlanReading[E], sampling_key: int) -> E:
         """Return the value of the reading, as in ``Reader.read``, from what was bound."""
         ...
 
@@ -71,8 +71,8 @@ class StatelessReading:
 
     reader: Reader
 
-    def read(self, reading: PlanReading[E], key: int) -> E:
-        return self.reader.read(reading, key)
+    def read(self, reading: PlanReading[E], sampling_key: int) -> E:
+        return self.reader.read(reading, sampling_key)
 
     def close(self) -> None:
         """Do nothing: nothing is held."""
@@ -99,17 +99,17 @@ class Reader(Protocol):
         """
         ...
 
-    def read(self, reading: PlanReading[E], key: int) -> E:
+    def read(self, reading: PlanReading[E], sampling_key: int) -> E:
         """Return the value of the reading in exact 64-bit integers.
 
-        A total beyond ±2^62 is clamped, which moves no two totals further apart. ``key`` is fresh and secret: it
+        A total beyond ±2^62 is clamped, which moves no two totals further apart. The key is fresh and secret: it
         decides which rows a sample keeps, and which units are read where the plan reads a sample of them
         (``plan.unit_samples``). This is the only call that reads private rows, and it is made after the
         charge.
         """
         ...
 
-    def interrupt(self, token: int | None = None) -> None:
+    def interrupt(self, thread: int | None = None) -> None:
         """Interrupt what the thread with this id is reading, or what every thread is."""
         ...
 

@@ -40,8 +40,8 @@ from sfumato.engine.proofs.proved_rows import (
     ALL,
     KINDS,
     ROWS,
-    Case,
     Row,
+    SpellingCase,
     case_of_columns,
     column_reference,
     has_finite_reals,
@@ -93,11 +93,11 @@ LETTERS = (
 """Letters that servers turn in different ways: with more than one letter, by where they stand, or not at all."""
 
 
-def _number_cases() -> list[Case]:
+def _number_cases() -> list[SpellingCase]:
     return [*_rounding_cases(), *_integer_cases(), *_real_cases(), *_aggregate_cases()]
 
 
-def _rounding_cases() -> list[Case]:
+def _rounding_cases() -> list[SpellingCase]:
     return [
         unary_case("FLOOR", ScalarFunction.FLOOR, "d", lambda x: float(math.floor(x))),
         unary_case("CEIL", ScalarFunction.CEILING, "d", lambda x: float(math.ceil(x))),
@@ -114,14 +114,14 @@ def _round_half_away(x: float) -> float:
     return math.copysign(float(math.floor(size)), x) if size < 2**53 else x
 
 
-def _guarded_rounding(name: str, operation: ScalarFunction, means: Callable[[float], int]) -> Case:
+def _guarded_rounding(name: str, operation: ScalarFunction, means: Callable[[float], int]) -> SpellingCase:
     """Round a double where a 64-bit whole number surely holds it; NULL elsewhere."""
     d, ends = column_reference("d"), (Constant(Fraction(end), Type.REAL) for end in (-_SURELY_HELD, _SURELY_HELD))
     guarded = apply(ScalarFunction.CASE, apply(ScalarFunction.BETWEEN, d, *ends), apply(operation, d))
     return case_of_columns(name, guarded, ("d",), lambda x: means(x) if abs(x) <= _SURELY_HELD else None)
 
 
-def _integer_cases() -> list[Case]:
+def _integer_cases() -> list[SpellingCase]:
     i, j, columns = column_reference("i"), column_reference("j"), ("i", "j")
     wide_quotient = apply(
         ScalarFunction.DIVIDE_WIDE, *(apply(ScalarFunction.CONVERT, each, detail=(Wide.INTEGER,)) for each in (i, j))
@@ -135,12 +135,12 @@ def _integer_cases() -> list[Case]:
             columns,
             _quotient,
         ),
-        Case(
+        SpellingCase(
             "LEAST",
             apply(ScalarFunction.LEAST, i, integer_constant(5), j),
             lambda row: min(not_null(row["i"], 5, row["j"])),
         ),
-        Case(
+        SpellingCase(
             "GREATEST",
             apply(ScalarFunction.GREATEST, i, integer_constant(5), j),
             lambda row: max(not_null(row["i"], 5, row["j"])),
@@ -152,7 +152,7 @@ def _quotient(x: int, y: int) -> int:
     return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
 
 
-def _real_cases() -> list[Case]:
+def _real_cases() -> list[SpellingCase]:
     e = column_reference("e")
     return [
         case_of_columns(
@@ -170,34 +170,36 @@ def _real_cases() -> list[Case]:
     ]
 
 
-def _aggregate_cases() -> list[Case]:
+def _aggregate_cases() -> list[SpellingCase]:
     """Test sums and orders over all rows; one sum exceeds 64 bits, so that no narrower type passes."""
     i, t = column_reference("i"), column_reference("t")
     encoded_texts = [text.encode() for text in not_null(*(row["t"] for row in ALL))]
     numbers = [row["i"] for row in ALL]
     return [
-        Case("SUM", _over_all_rows(GroupTotal(AggregateFunction.SUM, i)), lambda _: sum(row["i"] or 0 for row in ALL)),
-        Case(
+        SpellingCase(
+            "SUM", _over_all_rows(GroupTotal(AggregateFunction.SUM, i)), lambda _: sum(row["i"] or 0 for row in ALL)
+        ),
+        SpellingCase(
             "a SUM beyond 64 bits",
             _over_all_rows(GroupTotal(AggregateFunction.SUM, i, apply(ScalarFunction.GREATER, i, integer_constant(0)))),
             lambda _: sum(max(row["i"] or 0, 0) for row in ALL),
         ),
-        Case(
+        SpellingCase(
             "a SUM of cells",
             _over_all_rows(GroupTotal(AggregateFunction.SUM_OF_NARROW, i)),
             lambda _: sum(not_null(*numbers)),
         ),
-        Case(
+        SpellingCase(
             "a SUM of cells beyond 64 bits",
             _over_all_rows(
                 GroupTotal(AggregateFunction.SUM_OF_NARROW, i, apply(ScalarFunction.GREATER, i, integer_constant(0)))
             ),
             lambda _: sum(max(number, 0) for number in not_null(*numbers)),
         ),
-        Case(
+        SpellingCase(
             "MAX of texts", _over_all_rows(GroupTotal(AggregateFunction.MAX, t)), lambda _: max(encoded_texts).decode()
         ),
-        Case(
+        SpellingCase(
             "ORDER BY of texts",
             Rank((integer_constant(0),), (Ordered(t, descending=True, nulls_first=True),)),
             lambda row: 1 if row["t"] is None else 2 + sum(text > row["t"].encode() for text in encoded_texts),
@@ -209,11 +211,11 @@ def _over_all_rows(total: GroupTotal) -> Scalar:
     return WindowTotal(total, (integer_constant(0),), (), WindowFrame.WHOLE)
 
 
-def _all_text_cases() -> list[Case]:
+def _all_text_cases() -> list[SpellingCase]:
     return [*_text_cases(), *_conversion_cases()]
 
 
-def _text_cases() -> list[Case]:
+def _text_cases() -> list[SpellingCase]:
     t, quoted = column_reference("t"), ROWS[0][5]
     north, a, accented, bar = (Constant(text, Type.TEXT) for text in ("north", "a", "é", "|"))
     return [
@@ -254,10 +256,10 @@ def _fingerprint(text: str) -> int:
     return int(hashlib.md5(text.encode()).hexdigest()[:15], 16)
 
 
-def _rank_case() -> Case:
+def _rank_case() -> SpellingCase:
     """Rank rows by the largest seed: a product that leaves 63 bits would be noticed."""
     columns, half = ("i", "t", "j"), 2**30
-    numbers = [sample_ranks.number(column_reference(name), KINDS[name]) for name in columns]
+    numbers = [sample_ranks.number_of_value(column_reference(name), KINDS[name]) for name in columns]
 
     def expected(row: Row) -> int:
         i, t, j = (row[name] for name in columns)
@@ -267,8 +269,10 @@ def _rank_case() -> Case:
         mixed = ((folded + 2**31 - 1) * half + half) % (2**31 - 1)
         return mixed * half % (2**31 - 19) * half % (2**31 - 61)
 
-    return Case(
-        "the rank of a row", sample_ranks.rank(numbers, (integer_constant(half), integer_constant(half))), expected
+    return SpellingCase(
+        "the rank of a row",
+        sample_ranks.mixed_rank(numbers, (integer_constant(half), integer_constant(half))),
+        expected,
     )
 
 
@@ -276,7 +280,7 @@ def _truncated_remainder(x: int, y: int) -> int:
     return x - y * _quotient(x, y)
 
 
-def _conversion_cases() -> list[Case]:
+def _conversion_cases() -> list[SpellingCase]:
     month = (date_pattern(parse_format("%Y-%m-%d")), 2)
     return [
         unary_case("CAST of a whole number to text", ScalarFunction.CONVERT, "i", str, Type.TEXT),
@@ -301,7 +305,7 @@ def _parse_utc(text: str) -> dt.datetime:
     return time if time.tzinfo is None else (time - time.utcoffset()).replace(tzinfo=None)  # type: ignore[operator]
 
 
-def _date_cases() -> list[Case]:
+def _date_cases() -> list[SpellingCase]:
     epoch = dt.datetime(1, 1, 1)
     return [
         *(unary_case(f"EXTRACT({part})", ScalarFunction.PART, "s", partial(_part, part), part) for part in PARTS),
@@ -323,7 +327,7 @@ def _date_cases() -> list[Case]:
         ),
         case_of_columns("the time of a second", _moment_of_number("n"), ("n",), _seconds_after_year_1),
         unary_case("a time as a date", ScalarFunction.CONVERT, "s", lambda s: s.date(), Type.DATE),
-        Case("IS TRUE", apply(ScalarFunction.IS_TRUE, column_reference("b")), lambda row: row["b"] is True),
+        SpellingCase("IS TRUE", apply(ScalarFunction.IS_TRUE, column_reference("b")), lambda row: row["b"] is True),
     ]
 
 
@@ -339,7 +343,7 @@ def _seconds_after_year_1(n: int) -> dt.datetime:
     return dt.datetime.min + dt.timedelta(seconds=n * _SECONDS_APART)
 
 
-def _truncation_cases() -> list[Case]:
+def _truncation_cases() -> list[SpellingCase]:
     days = ("year", "quarter", "month", "week", "day")
     of_dates = [(unit, "y", calendar.truncate, Type.DATE) for unit in days]
     of_times = [(unit, "s", _truncated, Type.TIMESTAMP) for unit in (*days, "hour", "minute", "second", "millisecond")]
@@ -349,7 +353,7 @@ def _truncation_cases() -> list[Case]:
     ]
 
 
-def _interval_cases() -> list[Case]:
+def _interval_cases() -> list[SpellingCase]:
     """Move dates by units, those of two centuries: others might leave the calendar."""
     y, ends = column_reference("y"), (Constant(dt.date(year, 1, 1), Type.DATE) for year in (1900, 2100))
     is_within = apply(ScalarFunction.BETWEEN, y, *ends)
@@ -391,7 +395,7 @@ def _part(part: str, s: dt.datetime) -> int:
     }[part]
 
 
-def _rounded_total_case() -> Case:
+def _rounded_total_case() -> SpellingCase:
     """Round a whole number down to units of 64, as totals are: by a quotient that 64 bits do not hold."""
     wide = apply(ScalarFunction.CONVERT, column_reference("i"), detail=(Wide.INTEGER,))
     shifted = apply(ScalarFunction.ADD, wide, Constant(2**104, Wide.INTEGER))
@@ -403,7 +407,7 @@ def _rounded_total_case() -> Case:
     return case_of_columns("// beyond 64 bits", narrow, ("i",), lambda x: x // 64)
 
 
-def cases() -> list[Case]:
+def cases() -> list[SpellingCase]:
     """List the cases of the self-test, letter case aside."""
     return [
         *_number_cases(),
@@ -415,14 +419,14 @@ def cases() -> list[Case]:
     ]
 
 
-def require_correct_results(dialect: Dialect, place: str) -> None:
+def require_correct_results(dialect: Dialect, policy_path: str) -> None:
     """Raise for an engine that computes something else than the spellings mean, and name it."""
     wrong_name = wrong_row_case(dialect) or wrong_statement_case(dialect)
     if wrong_name is None:
         return
     raise InvalidPolicy(
         f"this server computes {wrong_name} differently from Sfumato's SQL",
-        place=place,
+        place=policy_path,
         fix="use a tested server version with default settings: see sfumato docs postgresql or sfumato docs mariadb",
     )
 
@@ -440,7 +444,7 @@ def wrong_case_functions(spelling: Spelling, scan: Scan, run: Run) -> list[str]:
     ]
 
 
-def wrong_row_case(dialect: Dialect, some: Sequence[Case] | None = None) -> str | None:
+def wrong_row_case(dialect: Dialect, some: Sequence[SpellingCase] | None = None) -> str | None:
     """Return the name of the first case, of some or of all, that an engine computes differently or not at all."""
     tested_cases = cases() if some is None else some
     try:
@@ -470,7 +474,7 @@ def _carried_rows() -> PublicRows:
     return PublicRows(tuple(KINDS), tuple(KINDS.values()), tuple(zip(*ROWS, strict=True)))
 
 
-def _compute_cases(dialect: Dialect, tested_cases: Sequence[Case]) -> list[tuple[Any, ...]]:
+def _compute_cases(dialect: Dialect, tested_cases: Sequence[SpellingCase]) -> list[tuple[Any, ...]]:
     named_columns = tuple((f"c{index}", case.scalar) for index, case in enumerate(tested_cases))
     return _compute_columns(dialect.spelling, dialect.scan, dialect.run, _carried_rows(), named_columns)
 
@@ -501,11 +505,11 @@ def _compute_columns(
 
 
 def _differing(
-    tested_cases: Sequence[Case], computed_rows: Sequence[tuple[Any, ...]], dialect: Dialect
-) -> list[tuple[Case, Row, Any]]:
+    tested_cases: Sequence[SpellingCase], computed_rows: Sequence[tuple[Any, ...]], dialect: Dialect
+) -> list[tuple[SpellingCase, Row, Any]]:
     """List the cases and rows whose computed value differs from the expected one."""
 
-    def expected(case: Case, row: Row) -> Any:
+    def expected(case: SpellingCase, row: Row) -> Any:
         value = case.means(row)
         return int(value) if dialect.integer_truths and isinstance(value, bool) else value
 
@@ -518,7 +522,7 @@ def _differing(
     ]
 
 
-def _first_failing(dialect: Dialect, tested_cases: Sequence[Case]) -> str:
+def _first_failing(dialect: Dialect, tested_cases: Sequence[SpellingCase]) -> str:
     """Return the name of the first case that the engine cannot compute at all."""
     for case in tested_cases:
         try:

@@ -71,10 +71,10 @@ def digest(*parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()
 
 
-def unreadable(place: str) -> InvalidPolicy:
+def unreadable_source_refusal(policy_path: str) -> InvalidPolicy:
     return InvalidPolicy(
         "the server could not read this source",
-        place=place,
+        place=policy_path,
         fix="check the role's rights on the source and on the tables that a view reads, that no row makes a view "
         "fail, and that nobody is altering the source at the moment",
     )
@@ -98,7 +98,7 @@ class ServerEngine(ABC):
             self._set_up(next(table for table in policy.tables.values() if not table.public))
         except EngineFailed:
             self.close()
-            raise unreadable("tables") from None
+            raise unreadable_source_refusal("tables") from None
         except BaseException:
             self.close()
             raise
@@ -173,7 +173,7 @@ class ServerEngine(ABC):
         except BaseException as failure:
             transaction.close()
             if isinstance(failure, SourceChanged):
-                raise unreadable(f"tables.{failure.table}.relation") from None
+                raise unreadable_source_refusal(f"tables.{failure.table}.relation") from None
             raise
         return transaction
 
@@ -182,7 +182,7 @@ class ServerEngine(ABC):
         try:
             row_count = transaction.rows(self.scans.rows(table.name))[0][0]
         except EngineFailed:
-            raise unreadable(f"tables.{table.name}.relation") from None
+            raise unreadable_source_refusal(f"tables.{table.name}.relation") from None
         if row_count > table.row_ceiling:
             raise InvalidPolicy(
                 f"the source of {table.name} has more rows than row_ceiling allows",
@@ -216,17 +216,17 @@ class ServerEngine(ABC):
             raise
         return transaction
 
-    def read(self, reading: PlanReading[E], key: int) -> E:
+    def read(self, reading: PlanReading[E], sampling_key: int) -> E:
         """Read in a transaction of its own."""
         with self.check(reading) as transaction:
-            return transaction.read(reading, key)
+            return transaction.read(reading, sampling_key)
 
     def open_snapshot(self) -> ServerSnapshot:
         """Begin a snapshot: one transaction, which all steps of a series read in."""
         return ServerSnapshot(self)
 
-    def interrupt(self, token: int | None = None) -> None:
-        self.server.interrupt(token)
+    def interrupt(self, thread: int | None = None) -> None:
+        self.server.interrupt(thread)
 
     def identity(self) -> str:
         """Return the version of the data, from the versions that the owner declares. Without them every call returns a
@@ -348,11 +348,11 @@ class ReadTransaction:
             )
         return rows
 
-    def read(self, reading: PlanReading[E], key: int) -> E:
+    def read(self, reading: PlanReading[E], sampling_key: int) -> E:
         """Run the statements of a reading and return their rows as arrays."""
         results = []
         for part in server_readings(reading):
-            rows = self.rows(*self._engine.render(server_statement(part, key)))
+            rows = self.rows(*self._engine.render(server_statement(part, sampling_key)))
             results.append(arrays_from_rows(self._engine.decode(rows, server_key_types(part)), part))
         if self._engine.renamed_table(self.rows) is not None:  # already charged: the rows may be of another table
             raise EngineFailed
@@ -393,11 +393,11 @@ class ServerSnapshot:
         self._transaction.bind(*readings)
         return StatelessReading(self)
 
-    def read(self, reading: PlanReading[E], key: int) -> E:
-        return self._transaction.read(reading, key)
+    def read(self, reading: PlanReading[E], sampling_key: int) -> E:
+        return self._transaction.read(reading, sampling_key)
 
-    def interrupt(self, token: int | None = None) -> None:
-        self._engine.interrupt(token)
+    def interrupt(self, thread: int | None = None) -> None:
+        self._engine.interrupt(thread)
 
     def close(self) -> None:
         self._transaction.close()
@@ -426,7 +426,7 @@ class ServerInspector:
 
     def inspect(self, table: str) -> Inspection:
         """Compare one private table with its clean scan, in one statement."""
-        text, keys = inspected_tables.statement(self._engine.scans, table)
+        text, keys = inspected_tables.inspection_statement(self._engine.scans, table)
         table_policy = self._policy.tables[table]
         figures = self._engine.server.run(text)[0]
         return inspected_tables.inspection(figures, list(table_policy.columns), keys, owned=not table_policy.every_row)

@@ -40,8 +40,8 @@ class SessionPool(ABC):
 
     server_name: str
 
-    def __init__(self, address: str, place: str) -> None:
-        self.address, self.place = address, place
+    def __init__(self, address: str, policy_path: str) -> None:
+        self.address, self.place = address, policy_path
         self.statements: deque[str] = deque(maxlen=_LOGGED_STATEMENTS)
         self._process = os.getpid()
         self._lock = Lock()

@@ -33,7 +33,7 @@ from sfumato.plan.nodes import (
 from sfumato.plan.values import calendar
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, Literal, Reference
 from sfumato.plan.values.functions import call, literal
-from sfumato.plan.values.narrowing import Limit, as_comparison, limits
+from sfumato.plan.values.narrowing import Limit, as_comparison, limits_by_expression
 from sfumato.policy import Policy, Type
 from sfumato.policy.policies import ACCOUNT_PERIODS
 
@@ -207,7 +207,7 @@ def _periods_within_limits(
     condition: Expression, period_columns: frozenset[Reference], policy: Policy
 ) -> PeriodIntervals:
     periods = _periods_within(Limit(), policy)
-    for operand, limit in limits((condition,)).items():
+    for operand, limit in limits_by_expression((condition,)).items():
         if isinstance(operand, Column) and operand.reference in period_columns:
             periods = _intersect(periods, _periods_within(limit, policy))
     return periods

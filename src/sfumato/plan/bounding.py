@@ -393,7 +393,7 @@ def _scale_measure(
     measure_limits = limits.for_measure(measure)
     max_weight = measure_limits.rows if strategy is Strategy.REWEIGHT else measure_limits.total
     coordinates = groups * measure.noise_count
-    step = measure.rounding_step(max_weight << _spare_bits(strategy, coordinates))
+    step = measure.step_for_rows(max_weight << _spare_bits(strategy, coordinates))
     low, high = measure.row_range_in_steps(step)
     while max_steps is not None and high - low >= max_steps:
         step *= 2

@@ -383,14 +383,14 @@ def _own_operand_phrases(plan: Aggregate, measure: AggregateRequest, row_limits:
     yield from _outer_range_phrases(plan, operands, row_limits)
     undeclared = _undeclared_value_warnings(plan)
     if measure.where is not None:
-        yield from map(_as_phrase, undeclared.warn_of_conditions(measure.where, positive=True))
+        yield from map(_as_phrase, undeclared.condition_warnings(measure.where, positive=True))
     if measure.value is not None and measure.reads not in VALUE_READINGS:
         yield from (
             f"undeclared values of {column} do not count"
             for column in undeclared.columns_without_default(measure.value)
         )
     elif measure.value is not None:
-        yield from map(_as_phrase, undeclared.warn_of_uncounted([measure.value]))
+        yield from map(_as_phrase, undeclared.uncounted_row_warnings([measure.value]))
 
 
 def _phrases_for_all_results(query: Query, row_limits: RowLimits) -> Iterator[str]:
@@ -403,7 +403,7 @@ def _phrases_for_all_results(query: Query, row_limits: RowLimits) -> Iterator[st
     yield from (
         _as_phrase(sentence)
         for expression in tree
-        for sentence in undeclared.warn_of_conditions(expression, positive=True)
+        for sentence in undeclared.condition_warnings(expression, positive=True)
     )
     nullable_keys = [key for key in plan.keys if key.domain.nullable]
     yield from (
@@ -412,7 +412,7 @@ def _phrases_for_all_results(query: Query, row_limits: RowLimits) -> Iterator[st
         for column in undeclared.columns_without_default(_key_over_rows(plan, key))
     )
     if query.finish.sets or query.outer:  # the groups themselves count the right rows
-        yield from map(_as_phrase, undeclared.warn_of_ungrouped_rows(plan.keys))
+        yield from map(_as_phrase, undeclared.ungrouped_row_warnings(plan.keys))
 
 
 def _key_over_rows(plan: Aggregate, key: Expression) -> Expression:

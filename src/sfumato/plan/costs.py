@@ -35,7 +35,7 @@ from sfumato.plan.nodes import (
     max_rows_per_private_row,
     relations,
 )
-from sfumato.plan.values.expressions import Call, Expression, size, walk
+from sfumato.plan.values.expressions import Call, Expression, expression_size, walk
 from sfumato.plan.values.functions import FUNCTIONS
 
 MAX_STEPS = 100_000
@@ -53,7 +53,7 @@ _SORT = 100  # for every function of a unit's rows, which may order them
 def check_cost(plan: Aggregate) -> None:
     """Raise ``Unsupported`` for a query whose rows might cost too much."""
     evaluated = list(evaluated_expressions(plan))
-    if sum(map(size, evaluated)) > MAX_PARTS:
+    if sum(map(expression_size, evaluated)) > MAX_PARTS:
         rule = f"a question can have at most {MAX_PARTS:,} parts once its subqueries are expanded"
         raise Unsupported("too-large", rule, fix="split the question into several")
     factor = max(map(_max_matches, relations(plan.source)))

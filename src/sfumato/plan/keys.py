@@ -41,7 +41,7 @@ from sfumato.plan.values import calendar, countable
 from sfumato.plan.values.countable import is_constant_within_hours, weaken_to_hours
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, Literal, Reference, columns
 from sfumato.plan.values.functions.temporal import written_bucket
-from sfumato.plan.values.narrowing import Limits, limits, narrow_domain, narrow_expression
+from sfumato.plan.values.narrowing import LimitsByExpression, limits_by_expression, narrow_domain, narrow_expression
 from sfumato.policy import Domain, Type, Value
 from sfumato.quick_dataclass import dataclass
 
@@ -107,7 +107,7 @@ def possible_group_keys(
     """Return every group key that rows meeting the conditions can have, in a fixed order; one empty key without GROUP
     BY.
     """
-    value_limits = limits(conditions)
+    value_limits = limits_by_expression(conditions)
     parts: list[Part] = []
     for members in _connected_components([columns(key) for key in keys]):
         part_keys = tuple(keys[index] for index in members)
@@ -137,11 +137,11 @@ def undeclared_key_indices(keys: tuple[Expression, ...], conditions: tuple[Expre
     """Return the indices of the keys whose values neither the policy nor a condition lists: they are discovered in the
     data.
     """
-    value_limits = limits(conditions)
+    value_limits = limits_by_expression(conditions)
     return tuple(index for index, key in enumerate(keys) if not _has_listed_values(key, value_limits))
 
 
-def _has_listed_values(key: Expression, value_limits: Limits) -> bool:
+def _has_listed_values(key: Expression, value_limits: LimitsByExpression) -> bool:
     narrowed_key = _narrowed_key(key, value_limits)
     world = _enumerable_combinations((key,), (), value_limits)
     is_enumerable = world is not None and world.combination_count <= MAX_COMBINATIONS
@@ -158,7 +158,7 @@ def _merge_linked_parts(
     keys: tuple[Expression, ...],
     evaluate: Evaluate,
     conditions: tuple[Expression, ...],
-    value_limits: Limits,
+    value_limits: LimitsByExpression,
 ) -> list[Part]:
     """Merge the parts that a condition links, where few enough combinations are to be evaluated."""
     reads = [{name for index in members for name in columns(keys[index])} for members, _ in parts]
@@ -282,7 +282,10 @@ def _connected_components(reads: Sequence[Collection[Reference]]) -> list[tuple[
 
 
 def _part_group_keys(
-    expressions: tuple[Expression, ...], evaluate: Evaluate, conditions: tuple[Expression, ...], value_limits: Limits
+    expressions: tuple[Expression, ...],
+    evaluate: Evaluate,
+    conditions: tuple[Expression, ...],
+    value_limits: LimitsByExpression,
 ) -> list[GroupKey]:
     narrowed_keys = [key for key in (_narrowed_key(key, value_limits) for key in expressions) if key is not None]
     if len(narrowed_keys) < len(expressions):
@@ -315,7 +318,7 @@ def can_enumerate(world: ValueCombinations) -> bool:
     return world.combination_count <= MAX_COMBINATIONS and cost <= MAX_STEPS
 
 
-def _narrowed_key(key: Expression, value_limits: Limits) -> Expression | None:
+def _narrowed_key(key: Expression, value_limits: LimitsByExpression) -> Expression | None:
     """Return a key with the domain it has in rows that meet the conditions; None when there are none.
 
     It may be missing where a column that it reads is, unless the conditions hold for no such row.
@@ -363,7 +366,7 @@ def _key_product(expressions: Sequence[Expression]) -> list[GroupKey]:
 
 
 def _enumerable_combinations(
-    expressions: tuple[Expression, ...], conditions: tuple[Expression, ...], value_limits: Limits
+    expressions: tuple[Expression, ...], conditions: tuple[Expression, ...], value_limits: LimitsByExpression
 ) -> ValueCombinations | None:
     """Enumerate the combinations of values of the columns, or of countable expressions over reals, that the expressions
     read; None when they are not declared.
@@ -387,7 +390,7 @@ def _enumerable_combinations(
     return world if world is not None and can_enumerate(world) else None
 
 
-def _choices_within(part: Expression, value_limits: Limits) -> Choices | None:
+def _choices_within(part: Expression, value_limits: LimitsByExpression) -> Choices | None:
     """Return the values that an expression may have in rows that meet the conditions, if they can be listed."""
     narrowed_part = _narrowed_key(part, value_limits)
     return None if narrowed_part is None else _expression_choices(narrowed_part)
@@ -396,7 +399,7 @@ def _choices_within(part: Expression, value_limits: Limits) -> Choices | None:
 def _declared_combinations(
     expressions: tuple[Expression, ...],
     conditions: tuple[Expression, ...],
-    value_limits: Limits,
+    value_limits: LimitsByExpression,
     parts: tuple[tuple[Reference, Domain, Choices], ...] = (),
 ) -> ValueCombinations | None:
     """Enumerate the combinations of the declared values of columns, and of these parts."""
@@ -452,7 +455,7 @@ def _grouping_advice(domain: Domain) -> str:
 def _expression_choices(expression: Expression) -> Choices | None:
     """Return the values of an expression by its own domain, if they can be listed."""
     choices = _period_starts(expression) or _domain_choices(expression.domain)
-    step_range = countable.steps(expression, expression.domain) if choices is None else None
+    step_range = countable.first_last_and_step(expression, expression.domain) if choices is None else None
     if step_range is None or step_range[1] - step_range[0] >= MAX_COMBINATIONS:
         return choices
     first, last, step = step_range
@@ -467,7 +470,7 @@ def _period_starts(expression: Expression) -> Choices | None:
     if expression.function == "TIME_BUCKET":
         amount, unit_literal, _, origin = expression.arguments
         bucket = written_bucket(amount, unit_literal, origin)
-        return _starts_within(bucket.start(low), low, high, bucket.amount, bucket.unit)
+        return _starts_within(bucket.start_of(low), low, high, bucket.amount, bucket.unit)
     unit = expression.arguments[0] if expression.function == "DATE_TRUNC" else None
     if not isinstance(unit, Literal):
         return None

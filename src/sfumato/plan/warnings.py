@@ -18,7 +18,17 @@ from sfumato.plan.aggregates.value_measures import Quantile
 from sfumato.plan.costs import MAX_PARTS, evaluated_expressions
 from sfumato.plan.descriptions import typed_sql
 from sfumato.plan.nodes import LimitRowsPerUnit, PublicJoin, Query, relations
-from sfumato.plan.values.expressions import Call, Column, Expression, Field, Key, Literal, columns, size, walk
+from sfumato.plan.values.expressions import (
+    Call,
+    Column,
+    Expression,
+    Field,
+    Key,
+    Literal,
+    columns,
+    expression_size,
+    walk,
+)
 from sfumato.plan.values.functions import is_never_null
 from sfumato.plan.values.narrowing import as_comparison
 from sfumato.policy import Domain, Policy, Type
@@ -32,7 +42,7 @@ _MAX_WARNINGS = 10
 """The most warnings shown: a query with more of them repeats itself."""
 
 
-def warn_about_undeclared(query: Query, policy: Policy | None = None) -> tuple[str, ...]:
+def undeclared_value_warnings(query: Query, policy: Policy | None = None) -> tuple[str, ...]:
     """Warn about literals that no row equals, and about rows that conditions and groups leave out or mistake for
     others.
     """
@@ -47,22 +57,22 @@ def warn_about_undeclared(query: Query, policy: Policy | None = None) -> tuple[s
     displayed = _with_key_expressions(output_expressions, plan.keys)
     evaluated = [*evaluated_expressions(plan), *having]
     sentences = [
-        sentence for expression in (*evaluated, *displayed) for sentence in warnings.warn_of_literals(expression)
+        sentence for expression in (*evaluated, *displayed) for sentence in warnings.literal_warnings(expression)
     ]
     sentences += [
-        sentence for expression in evaluated for sentence in warnings.warn_of_conditions(expression, positive=True)
+        sentence for expression in evaluated for sentence in warnings.condition_warnings(expression, positive=True)
     ]
     sentences += [
-        sentence for expression in (*evaluated, *displayed) for sentence in warnings.warn_of_defaults(expression)
+        sentence for expression in (*evaluated, *displayed) for sentence in warnings.default_warnings(expression)
     ]
-    sentences += warnings.warn_of_uncounted(
+    sentences += warnings.uncounted_row_warnings(
         [measure.value for measure in plan.measures if measure.reads in VALUE_READINGS]
     )
-    sentences += _tied_quantiles(plan.measures)
-    sentences += _uncounted_joined_rows(query)
+    sentences += _tied_quantile_warnings(plan.measures)
+    sentences += _joined_row_limit_warnings(query)
     sentences += [
-        *warnings.warn_of_ungrouped_rows(plan.keys),
-        *(sentence for key in plan.keys for sentence in warnings.warn_of_group(key)),
+        *warnings.ungrouped_row_warnings(plan.keys),
+        *(sentence for key in plan.keys for sentence in warnings.group_default_warnings(key)),
     ]
     return tuple(dict.fromkeys(sentences))[:_MAX_WARNINGS]
 
@@ -76,7 +86,7 @@ def _account_columns(policy: Policy | None) -> dict[tuple[str, str], str]:
     return {(table, column): per for table, column in columns.items() if column is not None}
 
 
-def _uncounted_joined_rows(query: Query) -> list[str]:
+def _joined_row_limit_warnings(query: Query) -> list[str]:
     """Warn about rows of a joined table that are cut before the policy's limit is reached."""
     cuts = {
         node.rows: node.input.limits.rows
@@ -89,7 +99,7 @@ def _uncounted_joined_rows(query: Query) -> list[str]:
     ]
 
 
-def _tied_quantiles(measures: Sequence[AggregateRequest]) -> list[str]:
+def _tied_quantile_warnings(measures: Sequence[AggregateRequest]) -> list[str]:
     """Warn about quantiles whose rank errors assume few ties: rows tied with a quantile lie on both sides of it by a
     fixed share, and the other quantiles are searched among those.
     """
@@ -115,7 +125,7 @@ class UndeclaredValueWarnings:
     account_columns: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """The period of an account, by table and name of each column that says to which account a row belongs."""
 
-    def warn_of_literals(self, expression: Expression) -> Iterator[str]:
+    def literal_warnings(self, expression: Expression) -> Iterator[str]:
         for node in walk(expression):
             comparison = as_comparison(node) if isinstance(node, Call) else None
             if comparison is None or not isinstance(node, Call) or not _reads_only_fields(comparison.operand):
@@ -128,14 +138,14 @@ class UndeclaredValueWarnings:
                     if isinstance(argument, Literal) and argument.value is not None
                 ]
                 yield from (
-                    _unmatched_literal(operand, value_literal)
+                    _unmatched_literal_warning(operand, value_literal)
                     for value_literal in literal_arguments
                     if _never_equals(operand.domain, value_literal.value)
                 )
             elif operand.domain.bounds is not None:
-                yield from self._out_of_range(node, operator, operand, values)
+                yield from self._out_of_range_warnings(node, operator, operand, values)
 
-    def _out_of_range(
+    def _out_of_range_warnings(
         self, comparison: Call, operator: str, operand: Expression, values: Sequence[Any]
     ) -> Iterator[str]:
         """Warn about a comparison that reaches beyond the range of its operand."""
@@ -167,19 +177,19 @@ class UndeclaredValueWarnings:
                 clamping = f"Units with {column.reference} outside its range count as the nearest end"
             yield f"{clamping}: {consequence} {typed_sql(comparison)}."
 
-    def warn_of_conditions(self, expression: Expression, *, positive: bool) -> Iterator[str]:
+    def condition_warnings(self, expression: Expression, *, positive: bool) -> Iterator[str]:
         """Warn about the rows that each condition leaves out; ``positive`` unless it stands under a NOT."""
         if not isinstance(expression, Call):
             return
         if expression.function in _TESTS:
             if not is_never_null(expression) or expression.function == "IS NULL":
-                yield from self._warn_of_lost_rows(expression, positive)
+                yield from self._lost_row_warnings(expression, positive)
             return
         is_positive = not positive if expression.function in ("NOT", "IS FALSE") else positive
         for argument in expression.arguments:
-            yield from self.warn_of_conditions(argument, positive=is_positive)
+            yield from self.condition_warnings(argument, positive=is_positive)
 
-    def _warn_of_lost_rows(self, condition: Call, is_positive: bool) -> Iterator[str]:
+    def _lost_row_warnings(self, condition: Call, is_positive: bool) -> Iterator[str]:
         """Warn about lost rows: an undeclared value equals no declared one, so only a plain equality is right
         about it.
         """
@@ -193,7 +203,7 @@ class UndeclaredValueWarnings:
                 clause = typed_sql(condition) if is_positive else f"NOT {typed_sql(condition)}"
                 yield f"Rows with an undeclared value of {column} never meet {clause}, so they are left out."
 
-    def warn_of_defaults(self, expression: Expression) -> Iterator[str]:
+    def default_warnings(self, expression: Expression) -> Iterator[str]:
         """Warn about conditions that replace undeclared values by a default; equality with other values is right about
         them.
         """
@@ -216,7 +226,7 @@ class UndeclaredValueWarnings:
         if (
             not isinstance(expression, Call)
             or expression.function != "COALESCE"
-            or not self._columns_with_values(expression)
+            or not self._private_columns_with_values(expression)
         ):
             return []
         return [
@@ -226,10 +236,10 @@ class UndeclaredValueWarnings:
         ][:1]
 
     def _default_warning(self, expression: Expression, default: Literal) -> str:
-        column_names = ", ".join(self._columns_with_values(expression))
+        column_names = ", ".join(self._private_columns_with_values(expression))
         return f"Undeclared values of {column_names} count as {typed_sql(default)} in {typed_sql(expression)}."
 
-    def warn_of_ungrouped_rows(self, keys: Sequence[Expression]) -> Iterator[str]:
+    def ungrouped_row_warnings(self, keys: Sequence[Expression]) -> Iterator[str]:
         """Warn, once for all keys, about rows that no group counts."""
         dropping_keys = [key for key in keys if not key.domain.nullable and not is_never_null(key)]
         lost_columns = list(
@@ -241,20 +251,20 @@ class UndeclaredValueWarnings:
             )
             yield f"Rows with an undeclared value of {column_names} are in no group."
 
-    def warn_of_uncounted(self, values: Sequence[Expression | None]) -> list[str]:
+    def uncounted_row_warnings(self, values: Sequence[Expression | None]) -> list[str]:
         """Warn about rows that have none of the counted or selected values."""
         lost_columns = dict.fromkeys(
             column for value in values if value is not None for column in self.columns_without_default(value)
         )
         return [f"Rows with an undeclared value of {column} count for none of its values." for column in lost_columns]
 
-    def warn_of_group(self, key: Expression) -> Iterator[str]:
+    def group_default_warnings(self, key: Expression) -> Iterator[str]:
         """Warn about undeclared values that a key replaces by a default."""
         yield from (
             self._default_warning(node, default) for node in walk(key) for default in self._coalesce_defaults(node)
         )
 
-    def _columns_with_values(self, expression: Expression) -> dict[str, None]:
+    def _private_columns_with_values(self, expression: Expression) -> dict[str, None]:
         """Return the private columns read that have declared values and no ``other``."""
         return {
             str(node.reference): None
@@ -272,14 +282,14 @@ class UndeclaredValueWarnings:
         if is_never_null(expression) and not (isinstance(expression, Call) and expression.function == "IS NULL"):
             return {}
         if not isinstance(expression, Call):
-            return self._columns_with_values(expression)
+            return self._private_columns_with_values(expression)
         return {name: None for argument in expression.arguments for name in self.columns_without_default(argument)}
 
 
 def _with_key_expressions(expressions: Sequence[Expression], keys: Sequence[Expression]) -> list[Expression]:
     """Substitute the key expressions into expressions over groups; return none where that would be too long."""
     substituted = [_substitute_keys(expression, keys) for expression in expressions]
-    return substituted if sum(map(size, substituted)) <= MAX_PARTS else []
+    return substituted if sum(map(expression_size, substituted)) <= MAX_PARTS else []
 
 
 def _substitute_keys(expression: Expression, keys: Sequence[Expression]) -> Expression:
@@ -310,7 +320,7 @@ def _never_equals(domain: Domain, value: Any) -> bool:
     return domain.bounds is not None and not domain.bounds[0] <= value <= domain.bounds[1]
 
 
-def _unmatched_literal(operand: Expression, value_literal: Literal) -> str:
+def _unmatched_literal_warning(operand: Expression, value_literal: Literal) -> str:
     column = _compared_column(operand)
     if column is None:
         return f"{typed_sql(operand)} can never be {typed_sql(value_literal)}, so no row equals it."

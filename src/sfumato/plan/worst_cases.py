@@ -62,12 +62,12 @@ class Shift:
     def plus(self, other: Shift) -> Shift:
         return Shift(self.more + other.more, self.less + other.less)
 
-    def at_most(self, other: Shift) -> Shift:
+    def capped_by(self, other: Shift) -> Shift:
         return Shift(min(self.more, other.more), min(self.less, other.less))
 
     def __str__(self) -> str:
-        sides = [f"{_format_up(self.more)} more"] if self.more or not self.less else []
-        return " or ".join([*sides, *([f"{_format_up(self.less)} less"] if self.less else [])])
+        sides = [f"{_format_rounded_up(self.more)} more"] if self.more or not self.less else []
+        return " or ".join([*sides, *([f"{_format_rounded_up(self.less)} less"] if self.less else [])])
 
 
 NO_SHIFT = Shift(Fraction(0), Fraction(0))
@@ -120,10 +120,10 @@ class WorstCase:
             return self.whole_mean
         clamped = self.cell.times(counts.share)
         if not self.limits_rows:
-            return clamped.at_most(self.whole_mean)
+            return clamped.capped_by(self.whole_mean)
         if counts.cells <= 0:
             return self.whole_mean
-        return clamped.plus(self.unit.times(counts.units / counts.cells)).at_most(self.whole_mean)
+        return clamped.plus(self.unit.times(counts.units / counts.cells)).capped_by(self.whole_mean)
 
     def describe(self, unit: str) -> str:
         """Describe the worst case that holds whatever was cut."""
@@ -131,7 +131,11 @@ class WorstCase:
             return f"at most {self.whole_mean}, whatever is cut"
         if self.is_mean:
             ends = [(self.cell.more, "more", self.possible[1]), (self.cell.less, "less", self.possible[0])]
-            sides = [f"{_format_up(size)} {word}, if every {self.value} were {end}" for size, word, end in ends if size]
+            sides = [
+                f"{_format_rounded_up(size)} {word}, if every {self.value} were {end}"
+                for size, word, end in ends
+                if size
+            ]
             return f"at most {', or '.join(sides)}" if sides else "at most 0 more"
         sides = [f"{self.cell} for each {self.value} beyond {self.bounds}"] if self.value else []
         sides += [f"{self.unit} for each {unit} beyond the limit"] if self.limits_rows else []
@@ -154,7 +158,12 @@ def worst_cases(query: Query, row_limits: RowLimits) -> dict[str, WorstCase]:
     """Return the worst case of each column that is one sum, mean or count, and is moved by limits and bounds alone
     whose outer limits are declared.
     """
-    if query.outer or query.combined is not None or query.finish.sets or not _has_single_rows(query.plan.source):
+    if (
+        query.outer
+        or query.combined is not None
+        or query.finish.sets
+        or not _reads_one_private_table(query.plan.source)
+    ):
         return {}
     phrases = caveat_phrases_by_result(query, row_limits)
     found: dict[str, WorstCase] = {}
@@ -178,7 +187,7 @@ def with_worst_cases(lines: Mapping[str, str], worst_cases: Mapping[str, str]) -
     }
 
 
-def _has_single_rows(relation: Relation) -> bool:
+def _reads_one_private_table(relation: Relation) -> bool:
     """Return whether rows are those of one table, filtered and joined with public tables."""
     return all(isinstance(node, (Scan, Filter, PublicJoin)) for node in relations(relation))
 
@@ -196,12 +205,14 @@ def _worst_case(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimit
     if measure.value is None:
         unit = Shift(Fraction(rows), Fraction(0)) if cuts_rows else NO_SHIFT
         return WorstCase(NO_SHIFT, unit, is_mean=False, limits_rows=cuts_rows, rows=rows) if cuts_rows else None
-    worst_case = _worst_value(measure, row_limits, cuts_rows, rows)
+    worst_case = _worst_case_of_value(measure, row_limits, cuts_rows, rows)
     is_part = bool(plan.keys) or measure.where is not None
     return None if worst_case is None else replace(worst_case, is_part=is_part)
 
 
-def _worst_value(measure: AggregateRequest, row_limits: RowLimits, cuts_rows: bool, rows: int) -> WorstCase | None:
+def _worst_case_of_value(
+    measure: AggregateRequest, row_limits: RowLimits, cuts_rows: bool, rows: int
+) -> WorstCase | None:
     """Return the worst case of a sum or a mean of one column."""
     value = measure.value
     if not isinstance(value, Column) or not isinstance(value.reference, Field) or value.domain.bounds is None:
@@ -220,7 +231,7 @@ def _worst_value(measure: AggregateRequest, row_limits: RowLimits, cuts_rows: bo
     return WorstCase(cell, row.times(rows) if cuts_rows else NO_SHIFT, is_mean, cuts_rows, rows, *words)
 
 
-def _format_up(value: Fraction) -> str:
+def _format_rounded_up(value: Fraction) -> str:
     """Format a bound with four digits, rounded up."""
     if value.denominator == 1 and value < 10**9:
         return f"{int(value):,}"

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import bits
 from sfumato.mechanisms.bits import ByteSource
-from sfumato.plan.sql.fragments import parse_expression, quote_text
+from sfumato.plan.sql.fragments import one_line_excerpt, parse_expression
 from sfumato.plan.sql.text_positions import suggest_name
 from sfumato.plan.values.expressions import Call, Column, Expression, Reference, columns as columns_of
 from sfumato.policy import Type
@@ -245,9 +245,9 @@ def parse_rules(
         condition = parse_condition(face, f"({text}\n)")
         column = _computed_column(condition, samplers)
         if column is None:
-            kept.append((quote_text(text), condition))
+            kept.append((one_line_excerpt(text), condition))
         else:
-            computed.append((quote_text(text), column))
+            computed.append((one_line_excerpt(text), column))
     return RowRules(fixed, tuple(kept), tuple(computed))
 
 
@@ -276,7 +276,7 @@ def _fixed_column(
             bin_values[cell] = _stored_values(attribute, sampler, allowed)
     shown = " or ".join("NULL" if value is None else str(value) for value in values[:5])
     text = f"{attribute.name} = {shown}{' or …' if len(values) > 5 else ''}"
-    return FixedColumn(quote_text(text), place, weights, bin_values)
+    return FixedColumn(one_line_excerpt(text), place, weights, bin_values)
 
 
 def _declared_cell(attribute: Attribute, value: Any) -> int:

@@ -40,7 +40,7 @@ from sfumato.plan.bounding import BoundedPlan, bound_by_unit_weights
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows, CountedCells
 from sfumato.plan.readings.total_readings import Integers
-from sfumato.plan.sql.building import selection
+from sfumato.plan.sql.building import start_selection
 from sfumato.policy import Policy, Table
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Budget, PrivacyUnit, Sensitivity, codec
@@ -77,7 +77,7 @@ def code_candidate(source: Any, table: Table, names: Sequence[str], parameter_na
     except InvalidPolicy as error:
         raise error.within(f"the {parameter_name}") from None
     try:
-        candidate_rows = selection(engine.catalog(), public_table.name)
+        candidate_rows = start_selection(engine.catalog(), public_table.name)
         coded_columns = code_columns(public_table, names, candidate_rows.rows.resolve)
         plan = Aggregate(candidate_rows.rows.relation, tuple(column.key for column in coded_columns), (Count(),))
         bounded = bound_by_unit_weights(plan, plan.limits, math.prod(column.attribute.size for column in coded_columns))

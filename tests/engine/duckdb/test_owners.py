@@ -14,7 +14,7 @@ import pytest
 
 from engine.tables import SOURCES
 from sfumato.engine.duckdb.connection import Sources
-from sfumato.engine.duckdb.inspection import inspect
+from sfumato.engine.duckdb.inspection import inspect_table
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
@@ -243,7 +243,7 @@ def test_copies_count_toward_the_ceiling() -> None:
 
 def test_an_owner_sees_how_many_rows_are_nobodys() -> None:
     with Sources(family(VISITS, DRUGS), threads=1) as sources:
-        found = inspect(sources, "drugs")
+        found = inspect_table(sources, "drugs")
     assert (found.rows, found.without_id, found.units, found.units_over_limit) == (6, 0.5, 2, 0)
 
 
@@ -290,4 +290,4 @@ def test_an_id_of_more_than_1024_bytes_is_nobodys(kind: str) -> None:
     for table in ("visits", "drugs"):
         assert [n for n, _ in owned(policy, table)] == [1, 3]
     with Sources(policy, threads=1) as sources:
-        assert inspect(sources, "visits").without_id == pytest.approx(1 / 3)
+        assert inspect_table(sources, "visits").without_id == pytest.approx(1 / 3)

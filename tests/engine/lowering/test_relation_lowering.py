@@ -147,7 +147,7 @@ def test_a_cut_of_one_unit_is_not_changed_by_another() -> None:
 
 
 def test_rows_of_equal_rank_are_told_apart_by_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relation_lowering, "rank", lambda *_: integer_constant(0))
+    monkeypatch.setattr(relation_lowering, "mixed_rank", lambda *_: integer_constant(0))
     rows: list[Row] = [(0, 1, None), (0, None, 1)]  # type: ignore[list-item]
     plan = Aggregate(LimitRowsPerUnit(A, 1), (), (Sum(AK), Sum(AX)))
     (made,) = candidate_bounded_plans(plan, LIMITS, 1)
@@ -160,7 +160,7 @@ def test_rows_of_equal_rank_are_told_apart_by_their_values(monkeypatch: pytest.M
 
 
 def test_only_units_beyond_the_limit_are_ranked() -> None:
-    (_, heavy), *_ = bounded_totals.statement(bounded(LimitRowsPerUnit(A, 2), AX), 1).stages
+    (_, heavy), *_ = bounded_totals.group_totals_statement(bounded(LimitRowsPerUnit(A, 2), AX), 1).stages
     assert "having=Apply(operation=<ScalarFunction.GREATER" in repr(heavy)
     assert "Rank(" not in repr(heavy)
 
@@ -180,7 +180,7 @@ def test_limits_that_a_tree_proves_are_not_looked_at(strategy: Strategy, limit: 
     # a sample looks at groups, and only the plan knows that there is one
     engine = DuckDB(policy(rows, rows))
     assert _read(engine, made)[0] == limit
-    looked_at = {name for name, _ in bounded_totals.statement(made, 1).stages} - {"p0", "p1"}
+    looked_at = {name for name, _ in bounded_totals.group_totals_statement(made, 1).stages} - {"p0", "p1"}
     assert bool(looked_at) is (limit == 3 or strategy is Strategy.SAMPLE)
     engine.close()
 

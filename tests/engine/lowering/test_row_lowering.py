@@ -21,7 +21,7 @@ from plan.samples import COLUMNS, NESTED, nested, read
 from sfumato.errors import Unsupported
 from sfumato.plan.values import calendar
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, columns
-from sfumato.plan.values.functions import FUNCTIONS, call, literal, null
+from sfumato.plan.values.functions import FUNCTIONS, call, literal, null_literal
 from sfumato.plan.values.functions.temporal import COMPOSED_PARTS, PARTS, TRUNCATED_UNITS
 from sfumato.plan.values.intervals import nearest_double
 from sfumato.policy import Domain, Type
@@ -221,7 +221,7 @@ def exact(value: str) -> Expression:
 
 
 FAR = [whole(each) for each in (-(2**31), -1, 0, 2, 2**31)]
-NUMERALS = [whole(0), whole(3), exact("-0.1"), exact("1e150"), exact("1e-150"), null()]
+NUMERALS = [whole(0), whole(3), exact("-0.1"), exact("1e150"), exact("1e-150"), null_literal()]
 GROUPS = (NUMBERS, TEXTS, ["b"], MOMENTS)
 WORDS = [text(each) for each in ("", "x", "%_\\", "'\"", "é")]
 PAIRS = [NUMBERS, NUMBERS]
@@ -230,17 +230,21 @@ ARGUMENTS: dict[str, list[list[Any]]] = {
     **{name: [[["b"], ["b"]]] for name in ("AND", "OR")},
     **{name: [[["b"]]] for name in ("NOT", "IS TRUE", "IS FALSE")},
     "BETWEEN": [[group, group, group[:1]] for group in (NUMBERS, TEXTS, MOMENTS)],
-    "IN": [[NUMBERS, [whole(1), exact("0.5")], [null()]], [TEXTS, WORDS, [text("x")]], [MOMENTS, [text("2020-02-29")]]],
+    "IN": [
+        [NUMBERS, [whole(1), exact("0.5")], [null_literal()]],
+        [TEXTS, WORDS, [text("x")]],
+        [MOMENTS, [text("2020-02-29")]],
+    ],
     **{name: [[TEXTS, WORDS]] for name in ("LIKE", "ILIKE")},
     "IS NULL": [[ANY]],
-    "CASE": [[["b"], group, [*group[:2], null()]] for group in GROUPS],
+    "CASE": [[["b"], group, [*group[:2], null_literal()]] for group in GROUPS],
     "IF": [[["b"], NUMBERS, [whole(2), exact("0.1")]]],
-    "COALESCE": [[group, group, [null()]] for group in GROUPS],
+    "COALESCE": [[group, group, [null_literal()]] for group in GROUPS],
     "NULLIF": [[group, group] for group in GROUPS],
-    "//": [[WHOLE, WHOLE], [WHOLE, [whole(0), whole(3), whole(-1), null()]], [[whole(7), whole(-7)], WHOLE]],
+    "//": [[WHOLE, WHOLE], [WHOLE, [whole(0), whole(3), whole(-1), null_literal()]], [[whole(7), whole(-7)], WHOLE]],
     **{name: [PAIRS, [NUMBERS, NUMERALS]] for name in ("+", "-", "*", "/", "%", "POW")},
     **{
-        name: [[NUMBERS], [[null(), exact("0.1")]]]
+        name: [[NUMBERS], [[null_literal(), exact("0.1")]]]
         for name in ("NEGATE", "ABS", "SIGN", "FLOOR", "CEIL", "TRUNC", "SQRT", "LN", "EXP")
     },
     "ROUND": [[NUMBERS], [NUMBERS, [whole(each) for each in (-15, -3, -1, 0, 1, 2, 15)]]],
@@ -256,7 +260,7 @@ ARGUMENTS: dict[str, list[list[Any]]] = {
     **{name: [[TEXTS], [TEXTS, WORDS]] for name in ("TRIM", "LTRIM", "RTRIM")},
     "SUBSTR": [[TEXTS, FAR], [TEXTS, ["i_small"], FAR]],
     **{name: [[TEXTS, ["i_small", *FAR]]] for name in ("LEFT", "RIGHT")},
-    **{name: [[TEXTS, TEXTS, [text("'"), null()]]] for name in ("CONCAT", "||")},
+    **{name: [[TEXTS, TEXTS, [text("'"), null_literal()]]] for name in ("CONCAT", "||")},
     "REPLACE": [[TEXTS, WORDS, [text(""), text("x" * 32)]]],
     "STARTS_WITH": [[TEXTS, TEXTS]],
     **{
@@ -300,7 +304,7 @@ def made(name: str, chosen: tuple[Any, ...]) -> tuple[Expression, list[str]] | N
 def test_hostile_values_in_every_place(engine: duckdb.DuckDBPyConnection, name: str) -> None:
     reading: defaultdict[tuple[tuple[str, ...], frozenset[Field]], list[Expression]] = defaultdict(list)
     for choices in ARGUMENTS[name]:
-        missing = [[*each, null()] if isinstance(each[0], str) else each for each in choices]
+        missing = [[*each, null_literal()] if isinstance(each[0], str) else each for each in choices]
         for chosen in product(*missing):
             found = made(name, chosen)
             if found is not None:

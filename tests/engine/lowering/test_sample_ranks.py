@@ -80,11 +80,11 @@ def test_a_seed_is_the_hash_of_key_and_unit() -> None:
 @pytest.mark.parametrize("half", [1, 2**29 + 7, 2**30])
 def test_extreme_values_have_the_rank_that_is_described(half: int) -> None:
     numbers = [
-        sample_ranks.number(Reference("i"), Type.INTEGER),
-        sample_ranks.number(Reference("t"), Type.TEXT),
-        sample_ranks.number(Reference("b"), Type.BOOLEAN),
+        sample_ranks.number_of_value(Reference("i"), Type.INTEGER),
+        sample_ranks.number_of_value(Reference("t"), Type.TEXT),
+        sample_ranks.number_of_value(Reference("b"), Type.BOOLEAN),
     ]
-    ranked = sample_ranks.rank(numbers, (integer_constant(half), integer_constant(2**30)))
+    ranked = sample_ranks.mixed_rank(numbers, (integer_constant(half), integer_constant(2**30)))
     pairs = [(i, TEXTS[index % len(TEXTS)], (None, False, True)[index % 3]) for index, i in enumerate(INTEGERS)]
     spelling = DuckDBSpelling()
     kinds = (Type.INTEGER, Type.TEXT, Type.BOOLEAN)
@@ -118,7 +118,7 @@ def _typed(spelling: DuckDBSpelling, value: Any, kind: Type) -> str:
 def test_values_of_every_type_are_numbers(kind: Type, values: list[Any], numbers: list[int]) -> None:
     spelling = DuckDBSpelling()
     rows = " UNION ALL ".join(f"SELECT {spelling.constant(value, kind)} AS x" for value in values)
-    computed = _computed({"k": sample_ranks.number(Reference("x"), kind)}, rows)
+    computed = _computed({"k": sample_ranks.number_of_value(Reference("x"), kind)}, rows)
     assert sorted(number for (number,) in computed) == sorted(numbers)
 
 
@@ -148,10 +148,10 @@ def _largest(scalar: Scalar, seen: list[int]) -> int:
 
 @pytest.mark.parametrize("kinds", [(), (Type.INTEGER,), (Type.TEXT,), (Type.INTEGER, Type.TEXT, *(Type.INTEGER,) * 9)])
 def test_no_step_of_a_rank_leaves_63_bits(kinds: tuple[Type, ...]) -> None:
-    numbers = [sample_ranks.number(Reference(f"v{index}"), kind) for index, kind in enumerate(kinds)]
+    numbers = [sample_ranks.number_of_value(Reference(f"v{index}"), kind) for index, kind in enumerate(kinds)]
     y, z = (Reference(name) for name in sample_ranks.SEED_COLUMNS)
     seen: list[int] = []
-    assert _largest(sample_ranks.rank(numbers, (y, z)), seen) < 2**31
+    assert _largest(sample_ranks.mixed_rank(numbers, (y, z)), seen) < 2**31
     assert max(size for size in seen if size != 2**63) < 2**63  # a column itself may hold as much
 
 

@@ -74,7 +74,7 @@ def test_statements_have_no_word_of_a_dialect(question: str) -> None:
     engine = DuckDB(policy_of(table, Table("p", pa.table({"place": ["a"], "far": [2]}), public=True)))
     plan = parse(question, engine.catalog()).plan
     for bounded in candidate_bounded_plans(plan, ContributionLimits.of(table), 2):
-        statement = bounded_totals.statement(bounded, 7)
+        statement = bounded_totals.group_totals_statement(bounded, 7)
         written = Generator(Marked(), lambda table: table.name.upper()).statement(statement)  # type: ignore[arg-type]
         assert not OWN.search(written), (OWN.search(written), written)
         assert OWN.search(Generator(DuckDBSpelling(), engine._scan).statement(statement))
@@ -84,7 +84,7 @@ def test_public_values_have_no_word_of_a_dialect() -> None:
     key = read("CASE WHEN age > 3 THEN colour END")
     age, colour = (Field(0, "visits", name) for name in ("age", "colour"))
     world = ValueCombinations(((age, Domain("integer"), KeySpan(1, 10)), (colour, Domain("text"), ("a", "b"))), (key,))
-    listed = reading_statements.distinct_results(world)
+    listed = reading_statements.distinct_results_statement(world)
     written = Generator(Marked(), lambda table: table.name.upper()).statement(listed)  # type: ignore[arg-type]
     assert not OWN.search(written), written
 

@@ -57,29 +57,29 @@ def test_the_least_power_of_two_at_least_a_number(value: Fraction) -> None:
 
 
 def test_natural_steps_are_kept_as_long_as_sums_of_them_are_exact() -> None:
-    assert Sum(AGE).rounding_step(1) == 1
-    assert Sum(AGE).rounding_step(MAX_VALUE_STEPS // 110) == 1
-    assert Sum(AGE).rounding_step(MAX_VALUE_STEPS // 110 + 1) == 2
-    assert Mean(AGE).rounding_step(MAX_VALUE_STEPS // 120) == 1
-    assert Mean(AGE).rounding_step(MAX_VALUE_STEPS // 120 + 1) == 2
-    assert Sum(CENTS).rounding_step(1) == Fraction(1, 100)
-    assert Sum(CENTS).rounding_step(2**57) == 2
-    assert Sum(column(Domain("integer", bounds=(0, 2**10)))).rounding_step(2**48) == 1
-    assert Sum(column(Domain("integer", bounds=(0, 2**51)))).rounding_step(1) == 1
-    assert Count().rounding_step(9) == 1
+    assert Sum(AGE).step_for_rows(1) == 1
+    assert Sum(AGE).step_for_rows(MAX_VALUE_STEPS // 110) == 1
+    assert Sum(AGE).step_for_rows(MAX_VALUE_STEPS // 110 + 1) == 2
+    assert Mean(AGE).step_for_rows(MAX_VALUE_STEPS // 120) == 1
+    assert Mean(AGE).step_for_rows(MAX_VALUE_STEPS // 120 + 1) == 2
+    assert Sum(CENTS).step_for_rows(1) == Fraction(1, 100)
+    assert Sum(CENTS).step_for_rows(2**57) == 2
+    assert Sum(column(Domain("integer", bounds=(0, 2**10)))).step_for_rows(2**48) == 1
+    assert Sum(column(Domain("integer", bounds=(0, 2**51)))).step_for_rows(1) == 1
+    assert Count().step_for_rows(9) == 1
     wide = column(Domain("real", bounds=(0, Fraction(2**50, 100)), grid="0.01"))
-    assert Sum(wide).rounding_step(1) == Fraction(1, 100)
+    assert Sum(wide).step_for_rows(1) == Fraction(1, 100)
     wider = column(Domain("real", bounds=(0, Fraction(2**50 + 1, 100)), grid="0.01"))
-    assert Sum(wider).rounding_step(1) == measures.power_of_two_at_least(Fraction(2**50 + 1, 100) / MAX_VALUE_STEPS)
-    assert Sum(REAL).rounding_step(8) == Fraction(3 * 8, MAX_VALUE_STEPS) * Fraction(32, 24)
-    assert Sum(column(Domain("integer", bounds=(0, 2**61)))).rounding_step(1) == 8
-    assert Sum(column(Domain("real", bounds=(0, 0)))).rounding_step(1) == Fraction(1, 2**960)
+    assert Sum(wider).step_for_rows(1) == measures.power_of_two_at_least(Fraction(2**50 + 1, 100) / MAX_VALUE_STEPS)
+    assert Sum(REAL).step_for_rows(8) == Fraction(3 * 8, MAX_VALUE_STEPS) * Fraction(32, 24)
+    assert Sum(column(Domain("integer", bounds=(0, 2**61)))).step_for_rows(1) == 8
+    assert Sum(column(Domain("real", bounds=(0, 0)))).step_for_rows(1) == Fraction(1, 2**960)
 
 
 def test_the_step_of_the_mean_of_one_number() -> None:
-    assert Mean(FIVE).rounding_step(7) == Fraction(5, 2**40)
-    assert Mean(column(Domain("integer", bounds=(-5, -5)))).rounding_step(7) == Fraction(5, 2**40)
-    assert Mean(column(Domain("integer", bounds=(0, 0)))).rounding_step(7) == Fraction(1, 2**40)
+    assert Mean(FIVE).step_for_rows(7) == Fraction(5, 2**40)
+    assert Mean(column(Domain("integer", bounds=(-5, -5)))).step_for_rows(7) == Fraction(5, 2**40)
+    assert Mean(column(Domain("integer", bounds=(0, 0)))).step_for_rows(7) == Fraction(1, 2**40)
 
 
 def test_ranges_in_steps_hold_the_values() -> None:
@@ -186,16 +186,16 @@ def test_estimators_of_what_is_measured() -> None:
 
 
 def test_the_steps_of_ranked_values() -> None:
-    assert RankedValue(AGE).rounding_step(1) == 1
-    assert RankedValue(AGE).rounding_step(MAX_STEPS // 110) == 1
-    assert RankedValue(AGE).rounding_step(MAX_STEPS // 110 + 1) == 2
-    assert RankedValue(REAL).rounding_step(1) == Fraction(4, 2**24)
-    assert RankedValue(column(Domain("integer", bounds=(0, 2**10)))).rounding_step(2**16) == 1
-    assert RankedValue(column(Domain("integer", bounds=(0, 2**10)))).rounding_step(2**16 + 1) == 2
-    assert RankedValue(column(Domain("integer", bounds=(0, 2**10)))).rounding_step(2**19) == 8
-    assert RankedValue(CENTS).rounding_step(1) == Fraction(1, 100)
+    assert RankedValue(AGE).step_for_rows(1) == 1
+    assert RankedValue(AGE).step_for_rows(MAX_STEPS // 110) == 1
+    assert RankedValue(AGE).step_for_rows(MAX_STEPS // 110 + 1) == 2
+    assert RankedValue(REAL).step_for_rows(1) == Fraction(4, 2**24)
+    assert RankedValue(column(Domain("integer", bounds=(0, 2**10)))).step_for_rows(2**16) == 1
+    assert RankedValue(column(Domain("integer", bounds=(0, 2**10)))).step_for_rows(2**16 + 1) == 2
+    assert RankedValue(column(Domain("integer", bounds=(0, 2**10)))).step_for_rows(2**19) == 8
+    assert RankedValue(CENTS).step_for_rows(1) == Fraction(1, 100)
     assert Quantile(AGE, "0.5").probability == Fraction(1, 2)  # type: ignore[arg-type]
-    assert RankedValue(column(Domain("real", bounds=(0, 0)))).rounding_step(1) == 1
+    assert RankedValue(column(Domain("real", bounds=(0, 0)))).step_for_rows(1) == 1
 
 
 def test_quantiles_lie_within_the_bounds() -> None:

@@ -93,7 +93,7 @@ def test_the_range_of_a_mean() -> None:
     t = between((first, last), 4001)
     least = np.maximum(-3 + sums[0][0] * t, 5 - sums[1][1] * t).min(axis=0) - 0.125
     greatest = np.minimum(-3 + sums[0][1] * t, 5 - sums[1][0] * t).max(axis=0) + 0.125
-    found = moments._mean_range(AXIS, sums, (first, last))
+    found = moments._mean_ends(AXIS, sums, (first, last))
     assert found[0] == pytest.approx(np.clip(least, -3, 5), abs=5e-3)
     assert found[1] == pytest.approx(np.clip(greatest, -3, 5), abs=5e-3)
 
@@ -102,17 +102,17 @@ def test_the_range_of_squares_and_products_per_row() -> None:
     """Rounding and what doubles may err by widen both ends; no square is above 5², no product above 5·2."""
     t, square = (np.array([0.25]), np.array([0.5])), (np.array([10.0]), np.array([14.0]))
     slack = 0.75 + 25 * FINEST
-    assert moments._mean_square_range(AXIS, square, Fraction(3, 4), t) == ([2.5 - slack], [7 + slack])
-    assert moments._mean_square_range(AXIS, (square[0] / 100, square[1] * 100), Fraction(3, 4), t) == ([0], [25])
+    assert moments._mean_square_ends(AXIS, square, Fraction(3, 4), t) == ([2.5 - slack], [7 + slack])
+    assert moments._mean_square_ends(AXIS, (square[0] / 100, square[1] * 100), Fraction(3, 4), t) == ([0], [25])
     totals = [np.array([8.0]), np.array([24.0]), np.array([4.0]), np.array([4.0])]
     for total, low, high in ((4.0, 0.25 * 2, 0.5 * 6), (-4.0, -0.5 * 6, -0.25 * 2), (1.0, -0.5, 1.5)):
         pairs = moments._PairSums(
             AXIS, CentredRange(0, 2, 0), totals, [0.0] * 4, np.array([total]), 2.0, Fraction(1, 4)
         )
         slack = 0.25 + 10 * FINEST
-        assert pairs.product_mean_range(t) == ([low - slack], [high + slack])
+        assert pairs.product_mean_ends(t) == ([low - slack], [high + slack])
     wide = moments._PairSums(AXIS, CentredRange(0, 2, 0), totals, [0.0] * 4, np.array([0.0]), 100.0, Fraction(0))
-    assert wide.product_mean_range(t) == ([-10], [10])
+    assert wide.product_mean_ends(t) == ([-10], [10])
 
 
 @pytest.mark.parametrize(
@@ -156,9 +156,9 @@ def test_ranges_are_united_over_slices_and_prior_where_rows_may_be_missing() -> 
 def test_the_scale_of_a_sample() -> None:
     t = np.array([0.25]), np.array([0.5])
     population = np.array([-3.0]), np.array([6.0])
-    assert moments._range_scaled_to_sample(population, t, False) is population
-    assert moments._range_scaled_to_sample(population, t, True) == ([-6.0], [12.0])
-    assert moments._range_scaled_to_sample((np.array([3.0]), np.array([-6.0])), t, True) == ([4.0], [-8.0])
+    assert moments._ends_scaled_to_sample(population, t, False) is population
+    assert moments._ends_scaled_to_sample(population, t, True) == ([-6.0], [12.0])
+    assert moments._ends_scaled_to_sample((np.array([3.0]), np.array([-6.0])), t, True) == ([4.0], [-8.0])
     values, rows = np.array([6.0, 6.0, 6.0]), np.array([1.99, 2.0, 3.0])
     assert moments._scaled_to_sample_or_nan(values, rows, True) == pytest.approx([np.nan, 12.0, 9.0], nan_ok=True)
     assert moments._scaled_to_sample_or_nan(values, rows, False) is values
@@ -172,14 +172,14 @@ def test_numbers_that_are_no_moments_are_nan() -> None:
 
 def test_a_square_holds_zero_where_its_root_may_be_zero() -> None:
     low, high = np.array([-0.5, 0.25, -0.5, 0.0, -0.5]), np.array([0.25, 0.5, -0.25, 0.5, 0.0])
-    squared = moments._squared_estimate(GroupEstimate((low + high) / 2, low, high))
+    squared = moments._squared_group(GroupEstimate((low + high) / 2, low, high))
     assert squared.low.tolist() == [0, 0.0625, 0.0625, 0, 0]
     assert squared.high.tolist() == [0.25, 0.25, 0.25, 0.25, 0.25]
     assert squared.value == pytest.approx(((low + high) / 2) ** 2)
 
 
 def test_a_total_that_is_not_negative() -> None:
-    low, high = moments._nonnegative_range(np.array([-5.0, 1.0, 5.0]), 2.0)
+    low, high = moments._nonnegative_ends(np.array([-5.0, 1.0, 5.0]), 2.0)
     assert (low.tolist(), high.tolist()) == ([0, 0, 3], [2, 3, 7])
 
 
@@ -189,12 +189,12 @@ def test_both_columns_count_the_rows() -> None:
     pairs = moments._PairSums(
         AXIS, CentredRange(0, 2, 0), totals, [2.0, 6.0, 0.5, 0.5], np.array([6.0]), 2.0, Fraction(0)
     )
-    assert pairs.row_count_range == ([3.0], [4.0])  # [24, 40]/8 and [6, 8]/2
+    assert pairs.row_count_ends == ([3.0], [4.0])  # [24, 40]/8 and [6, 8]/2
     assert pairs.noisy_row_count == [(4 + 3.5) / 2]
     assert [mean[0] for mean in pairs.noisy_means] == [-3 + 8 / 4, 3 / 3.5]
     assert pairs.noisy_covariance == pytest.approx(6 / 3.75 + 3 / 3.5)
     apart = moments._PairSums(AXIS, CentredRange(0, 2, 0), totals, [0.0] * 4, np.array([6.0]), 2.0, Fraction(0))
-    assert apart.row_count_range == ([3.5], [4.0])
+    assert apart.row_count_ends == ([3.5], [4.0])
 
 
 def test_a_covariance_is_at_most_the_product_of_both_deviations() -> None:
@@ -205,11 +205,11 @@ def test_a_covariance_is_at_most_the_product_of_both_deviations() -> None:
     )
     quarter = np.array([0.25]), np.array([0.25])
     limit = np.sqrt((5 - 1) * (1 + 3) * (2 - 0.5) * 0.5)
-    assert np.concatenate(pairs.covariance_range(quarter)) == pytest.approx([-limit, limit])
+    assert np.concatenate(pairs.covariance_ends(quarter)) == pytest.approx([-limit, limit])
     near = moments._PairSums(
         CentredRange(-2, 6, 1), CentredRange(0, 2, 0), totals, [0.0] * 4, np.array([2.0]), 1.0, Fraction(0)
     )
-    assert np.concatenate(near.covariance_range(quarter)) == pytest.approx([0.25 - 0.5, 0.75 - 0.5])
+    assert np.concatenate(near.covariance_ends(quarter)) == pytest.approx([0.25 - 0.5, 0.75 - 0.5])
 
 
 X, Y = CentredRange(-2, 6, 1), CentredRange(0, 2, Fraction(1, 2))

@@ -25,12 +25,12 @@ Finishing = Callable[[QuestionBuilder], QuestionBuilder]
 
 
 def built(*steps: Step, keys: dict[str, str] | None = None, **asked: AggregateText) -> QuestionBuilder:
-    rows = building.selection(CATALOG, "visits")
+    rows = building.start_selection(CATALOG, "visits")
     for step in steps:
         rows = step(rows)
     plain = [name for name, text in (keys or {}).items() if name == text]
     made = {name: text for name, text in (keys or {}).items() if name != text}
-    return building.statement(rows, building.lower_keys(rows, plain, made), asked)
+    return building.start_question(rows, building.lower_keys(rows, plain, made), asked)
 
 
 def where(text: str) -> Step:
@@ -226,8 +226,8 @@ REFUSED: list[tuple[Callable[[], object], str, str]] = [
         "per patient_id: s = sum(score)",
     ),
     (lambda: built(join("hospitals")), "SELECT COUNT(*) FROM visits JOIN hospitals", "join hospitals"),
-    (lambda: building.selection(CATALOG, "visit"), "SELECT COUNT(*) FROM visit", "table visit"),
-    (lambda: building.selection(CATALOG, "hospitals"), "SELECT COUNT(*) FROM hospitals", "table hospitals"),
+    (lambda: building.start_selection(CATALOG, "visit"), "SELECT COUNT(*) FROM visit", "table visit"),
+    (lambda: building.start_selection(CATALOG, "hospitals"), "SELECT COUNT(*) FROM hospitals", "table hospitals"),
 ]
 
 
@@ -273,7 +273,10 @@ def test_what_sql_refuses_is_refused_at_its_step(build: Callable[[], object], te
         (lambda: built(keys=REGION, region=N), "duplicate-column"),
         (lambda: built(derive("city", "ward"), join("hospitals", "hospital = hospitals.id")), "duplicate-column"),
         (lambda: building.select(built(n=N), ["m"], {}), "unknown-column"),
-        (lambda: building.join(building.selection(CATALOG, "visits"), "wards", None, left=False), "unknown-table"),
+        (
+            lambda: building.join(building.start_selection(CATALOG, "visits"), "wards", None, left=False),
+            "unknown-table",
+        ),
     ],
 )
 def test_parts_are_parts_and_nothing_else(build: Callable[[], object], code: str) -> None:
@@ -284,7 +287,7 @@ def test_parts_are_parts_and_nothing_else(build: Callable[[], object], code: str
 
 
 def test_columns_derived_from_each_other_cannot_grow_without_end() -> None:
-    rows = building.derive(building.selection(CATALOG, "visits"), "x0", "age + age")
+    rows = building.derive(building.start_selection(CATALOG, "visits"), "x0", "age + age")
     steps = [derive(f"x{index + 1}", "+".join([f"x{index}"] * 8)) for index in range(100)]
     with pytest.raises(Unsupported, match=r"SQL tokens|nested too deeply|levels deep") as refusal:
         functools.reduce(lambda made, step: step(made), steps, rows)
@@ -309,11 +312,11 @@ def test_a_query_within_a_condition_has_names_of_its_own() -> None:
 
 
 def test_steps_leave_what_they_begin_with_as_it_was() -> None:
-    rows = building.where(building.selection(CATALOG, "visits"), "age > 5")
+    rows = building.where(building.start_selection(CATALOG, "visits"), "age > 5")
     before = rows.tree.sql()
     building.where(rows, "cost > 3")
     building.join(rows, "hospitals", "hospital = hospitals.id", left=True)
-    made = building.statement(rows, building.lower_keys(rows, ["region"], {}), {"n": N})
+    made = building.start_question(rows, building.lower_keys(rows, ["region"], {}), {"n": N})
     text = made.text
     building.having(made, "n > 3")
     building.select(made, ["n"], {"m": "n + 1"})
@@ -338,7 +341,7 @@ def test_any_text_is_a_part_or_is_refused(condition: str, measure: str) -> None:
 
 def test_long_conditions_that_differ_at_their_end_are_not_equal() -> None:
     long = " AND ".join(["age > 5"] * 50)
-    rows = building.selection(CATALOG, "visits")
+    rows = building.start_selection(CATALOG, "visits")
     assert building.where(rows, long) == building.where(rows, long)
     assert building.where(rows, long) != building.where(rows, f"{long} AND cost > 1")
     assert building.derive(rows, "x", long) != building.derive(rows, "x", f"{long} AND cost > 1")
@@ -407,12 +410,12 @@ def test_where_a_unit_is_an_id_within_a_period_it_is_named_by_both(every: str, p
         for name, unit in (("visits", "patient_id"), ("bills", "payer"))
     }
     catalog = replace(CATALOG, tables=tables)
-    rows = building.selection(catalog, "visits")
-    mean = building.statement(building.per_unit(rows, (), {"n": N}), (), {"n": sf.mean("n")})
+    rows = building.start_selection(catalog, "visits")
+    mean = building.start_question(building.per_unit(rows, (), {"n": N}), (), {"n": sf.mean("n")})
     by = period.format("")
     inner = f"SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id, {by}"
     assert mean.query == parse(f"SELECT AVG(n) AS n FROM ({inner}) AS t", catalog)
-    joined = building.statement(building.join(rows, "bills", None, left=False), (), {"n": N})
+    joined = building.start_question(building.join(rows, "bills", None, left=False), (), {"n": N})
     on = f"v.patient_id = b.payer AND {period.format('v.')} = {period.format('b.')}"
     assert joined.query == parse(f"SELECT COUNT(*) AS n FROM visits v JOIN bills b ON {on}", catalog)
 
@@ -421,5 +424,5 @@ def test_where_a_unit_is_an_id_within_a_period_it_is_named_by_both(every: str, p
 def test_one_row_per_unit_needs_a_name_for_the_unit(via: str | None, code: str) -> None:
     catalog = replace(CATALOG, tables={"visits": CatalogTable("visits", VISITS, public=False, via=via)})
     with pytest.raises(Unsupported) as refusal:
-        building.per_unit(building.selection(catalog, "visits"), (), {"n": N})
+        building.per_unit(building.start_selection(catalog, "visits"), (), {"n": N})
     assert refusal.value.code == code

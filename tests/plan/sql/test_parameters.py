@@ -16,7 +16,7 @@ import sfumato as sf
 from plan.described import CATALOG
 from sfumato.plan.canonical import digest
 from sfumato.plan.sql.statements import parse
-from sfumato.plan.sql.text import LONGEST, query_text
+from sfumato.plan.sql.text import LONGEST, text_with_parameters
 
 ASKED = "SELECT region, COUNT(*) AS n FROM visits WHERE {} GROUP BY region"
 
@@ -26,7 +26,7 @@ def same(text: str, values: Any, literal: str) -> None:
     plan = parse(ASKED.format(text), CATALOG, values)
     assert plan == parse(ASKED.format(literal), CATALOG)
     assert digest(plan) == digest(parse(ASKED.format(literal), CATALOG))
-    assert parse(query_text(ASKED.format(text), values), CATALOG) == plan
+    assert parse(text_with_parameters(ASKED.format(text), values), CATALOG) == plan
 
 
 @pytest.mark.parametrize(
@@ -157,4 +157,4 @@ def test_a_limit_may_be_a_value() -> None:
 def test_values_count_for_the_length_of_a_question() -> None:
     asked = "SELECT COUNT(*) FROM visits WHERE ward IN (" + ", ".join(["?"] * 10) + ")"
     with pytest.raises(sf.Unsupported, match="too-long"):
-        query_text(asked, ["x" * (LONGEST // 9)] * 10)
+        text_with_parameters(asked, ["x" * (LONGEST // 9)] * 10)

@@ -15,7 +15,7 @@ from sfumato.plan.catalog import Catalog
 from sfumato.plan.nodes import PerUnit, Window, relations
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.expressions import Column, Field
-from sfumato.plan.warnings import warn_about_undeclared
+from sfumato.plan.warnings import undeclared_value_warnings
 from sfumato.policy import Domain
 
 
@@ -117,11 +117,11 @@ def test_what_is_told_to_write_is_answered(text: str) -> None:
 def test_warnings_about_results() -> None:
     inner = "SELECT COUNT(*) AS n, FIRST(region ORDER BY day) AS r FROM visits GROUP BY patient_id"
     text = f"SELECT COUNT(*) FROM ({inner})"
-    (beyond,) = warn_about_undeclared(parse(f"{text} WHERE n >= 20", CATALOG))
+    (beyond,) = undeclared_value_warnings(parse(f"{text} WHERE n >= 20", CATALOG))
     assert beyond.startswith("Units with COUNT(*) per unit outside its range count as the nearest end: no row")
-    (unmet,) = warn_about_undeclared(parse(f"{text} WHERE r = 'up'", CATALOG))
+    (unmet,) = undeclared_value_warnings(parse(f"{text} WHERE r = 'up'", CATALOG))
     assert unmet.startswith("'up' is not a declared value of FIRST(region ORDER BY day, region) per unit, so no row")
-    assert not warn_about_undeclared(parse(f"{text} WHERE n >= 3", CATALOG))
+    assert not undeclared_value_warnings(parse(f"{text} WHERE n >= 3", CATALOG))
 
 
 # What a subquery may hold, at the edges

@@ -7,7 +7,7 @@ import pytest
 import sfumato as sf
 from sfumato.errors import SfumatoError
 from sfumato.plan.sql import question_files
-from sfumato.plan.sql.question_files import WrittenQuestion, split_questions, with_question_place
+from sfumato.plan.sql.question_files import WrittenQuestion, question_in_refusals, split_questions
 
 
 def test_questions_stand_between_semicolons() -> None:
@@ -33,7 +33,7 @@ def test_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_refusal_says_which_question_it_is_about() -> None:
-    with pytest.raises(sf.InvalidParameter) as refused, with_question_place(3, WrittenQuestion("SELECT\n  1", 7)):
+    with pytest.raises(sf.InvalidParameter) as refused, question_in_refusals(3, WrittenQuestion("SELECT\n  1", 7)):
         raise sf.InvalidParameter("x", 1, "2", fix="give 2")
     assert refused.value.place == "question 3, line 7 of the file, 'SELECT 1': x"
     assert str(refused.value).splitlines() == [

@@ -22,8 +22,8 @@ from sfumato.plan.sql.unit_joins import (
     conjunctive_clauses,
     conjuncts,
     is_subquery_test,
-    name_columns,
     union_selects,
+    with_column_names,
 )
 
 EXISTS = "EXISTS(SELECT 1 FROM s)"
@@ -137,9 +137,9 @@ def test_members_of_a_union() -> None:
     assert [member.sql() for member in union_selects(nested)] == [f"SELECT {name} FROM t" for name in "abc"]
     distinct = select("SELECT a FROM t UNION SELECT b FROM t")
     assert union_selects(distinct) == [distinct]
-    named = name_columns(select("SELECT a, b + 1, c AS d, COUNT(*), t.* FROM t"))
+    named = with_column_names(select("SELECT a, b + 1, c AS d, COUNT(*), t.* FROM t"))
     assert named.sql() == 'SELECT a, b + 1 AS "column 1", c AS d, COUNT(*), t.* FROM t'
-    assert name_columns(distinct) == distinct
+    assert with_column_names(distinct) == distinct
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,10 @@ def test_a_side_that_was_cut_before(limit: int, proven: int, first: int | None, 
     scan = parse("SELECT COUNT(*) FROM visits", wide_catalog(limit)).plan.source
     rows = UnitJoin(LimitRowsPerUnit(scan, proven), LimitRowsPerUnit(scan, 1), (), None, False)
     assert rows.max_rows_per_unit == proven
-    for cut, expected in ((unit_joins._limit_rows(rows), first), (unit_joins._limit_joined_rows(rows), second)):
+    for cut, expected in (
+        (unit_joins._limit_rows_unless_proven(rows), first),
+        (unit_joins._limit_joined_rows(rows), second),
+    ):
         assert (cut.rows if isinstance(cut, LimitRowsPerUnit) else None) == expected
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from sfumato.plan.values.coded_keys import max_matches
+from sfumato.plan.values.coded_keys import max_band_matches
 
 OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 chosen = st.lists(st.sampled_from(sorted(OPERATORS)), min_size=1, max_size=3)
@@ -29,7 +29,7 @@ def test_no_value_meets_more_and_some_value_meets_as_many(data: st.DataObject) -
         )
 
     tried = [met((key,), half / 2) for key in (0, 1) for half in range(-8, 9)]
-    assert max_matches(rows, operators) == max(tried)
+    assert max_band_matches(rows, operators) == max(tried)
 
 
 @pytest.mark.parametrize(
@@ -44,4 +44,4 @@ def test_no_value_meets_more_and_some_value_meets_as_many(data: st.DataObject) -
     ],
 )
 def test_a_few_by_hand(rows: Any, operators: Any, most: int) -> None:
-    assert max_matches(rows, operators) == most
+    assert max_band_matches(rows, operators) == most

@@ -15,7 +15,7 @@ from sfumato.plan.values.narrowing import (
     Limit,
     as_comparison,
     can_hold_together,
-    limits,
+    limits_by_expression,
     narrow_domain,
     narrow_expression as narrow,
 )
@@ -160,14 +160,14 @@ def test_the_limits_of_a_condition(text: str) -> None:
         name: Limit(among=frozenset(limit)) if isinstance(limit, set) else Limit(*limit)
         for name, limit in LIMITS[text].items()
     }
-    assert {shown(operand): limit for operand, limit in limits([read(text)]).items()} == expected
+    assert {shown(operand): limit for operand, limit in limits_by_expression([read(text)]).items()} == expected
 
 
 def test_conditions_meet() -> None:
-    assert limits([read("age < 5"), read("age > 2"), read("pay = 3")]) == limits(
+    assert limits_by_expression([read("age < 5"), read("age > 2"), read("pay = 3")]) == limits_by_expression(
         [read("age < 5 AND age > 2 AND pay = 3")]
     )
-    assert limits([]) == {}
+    assert limits_by_expression([]) == {}
 
 
 def test_a_comparison_of_literals_is_none() -> None:
@@ -201,15 +201,15 @@ def test_a_comparison_of_literals_is_none() -> None:
 )
 def test_conditions_that_exclude_each_other(first: str, second: str, together: bool) -> None:
     for one, other in ((first, second), (second, first)):
-        assert can_hold_together(limits([read(one)]), limits([read(other)])) is together
+        assert can_hold_together(limits_by_expression([read(one)]), limits_by_expression([read(other)])) is together
 
 
 def test_what_lies_in_a_limit() -> None:
     limit = Limit(2, 5)
-    assert [value for value in range(8) if limit.holds(value)] == [2, 3, 4, 5]
-    assert [value for value in range(4) if Limit(high=1).holds(value)] == [0, 1]
-    assert [value for value in range(4) if Limit(low=3).holds(value)] == [3]
-    assert [value for value in "abc" if Limit(among=frozenset("ac")).holds(value)] == ["a", "c"]
+    assert [value for value in range(8) if limit.contains(value)] == [2, 3, 4, 5]
+    assert [value for value in range(4) if Limit(high=1).contains(value)] == [0, 1]
+    assert [value for value in range(4) if Limit(low=3).contains(value)] == [3]
+    assert [value for value in "abc" if Limit(among=frozenset("ac")).contains(value)] == ["a", "c"]
     assert [each.is_empty for each in (Limit(2, 2), Limit(3, 2), Limit(3), Limit(high=2))] == [
         False,
         True,
@@ -270,7 +270,7 @@ def test_the_part_of_a_domain_within_a_limit(domain: Domain, limit: Limit, narro
     ],
 )
 def test_the_domain_of_an_expression_where_a_condition_holds(text: str, where: str, domain: Domain | None) -> None:
-    narrowed = narrow(read(text), limits([read(where)]))
+    narrowed = narrow(read(text), limits_by_expression([read(where)]))
     assert (None if narrowed is None else narrowed.domain.range) == (None if domain is None else domain.range)
     if narrowed is not None:
         assert shown(narrowed) == shown(read(text))

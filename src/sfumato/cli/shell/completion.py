@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import NamedTuple
 
 from sfumato.plan.quoting import quoted
-from sfumato.plan.sql.question_files import first_statement, has_open_quote, is_blank
+from sfumato.plan.sql.question_files import has_open_quote, is_blank, split_first_statement
 from sfumato.plan.values.functions import FUNCTIONS
 from sfumato.quick_dataclass import dataclass
 
@@ -43,7 +43,7 @@ def split_input(text: str) -> tuple[list[str], str]:
             complete.append(command)
             continue
         unfinished += line
-        while (first_split := first_statement(unfinished)) is not None:
+        while (first_split := split_first_statement(unfinished)) is not None:
             statement, unfinished = first_split
             complete += [statement.strip()] if statement.strip() else []
             command = _as_command(unfinished, "")

@@ -19,7 +19,7 @@ from sfumato.curator.proposals.sessions import SessionProposal
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import StoredAnswer
 from sfumato.plan.canonical import PlanKey, digest
-from sfumato.plan.sql.question_files import WrittenQuestion, with_question_place
+from sfumato.plan.sql.question_files import WrittenQuestion, question_in_refusals
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number
 from sfumato.quick_dataclass import dataclass
@@ -121,6 +121,6 @@ def propose_listed_session(session: SessionProposal, questions: Sequence[str]) -
         raise InvalidParameter("questions", questions, "a list of at least one question in SQL")
     parsed = {}
     for number, text in enumerate(question_texts, 1):
-        with with_question_place(None, WrittenQuestion(text, 1), str(number)):
+        with question_in_refusals(None, WrittenQuestion(text, 1), str(number)):
             parsed[str(number)] = session.parse_question(text)
     return ListedSessionProposal(session._context, session, parsed)  # noqa: SLF001

@@ -34,7 +34,7 @@ from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.readings.dense_readings import MAX_CELLS, Marginals
-from sfumato.plan.sql.building import selection, where as filter_rows
+from sfumato.plan.sql.building import start_selection, where as filter_rows
 from sfumato.plan.sql.row_sources import RowSource
 from sfumato.policy import Domain, Table
 from sfumato.policy.codings import Coding
@@ -544,7 +544,7 @@ def propose_marginals(
 
     With an ``order`` only the first row of each unit counts. ``codings`` replace those of the policy.
     """
-    source = selection(catalog, table)
+    source = start_selection(catalog, table)
     policy_table = context.policy.tables[source.table.name]
     policy_table = policy_table if codings is None else replace(policy_table, codings=codings)
     source = source if where is None else filter_rows(source, where)

@@ -189,7 +189,7 @@ class AssumedPrice:
 
 def select_rows(catalog: Catalog, table: str, where: str | None) -> RowSelection:
     """Select the rows of a private table that meet a condition."""
-    rows = building.selection(catalog, table)
+    rows = building.start_selection(catalog, table)
     return rows if where is None else building.where(rows, where)
 
 
@@ -220,7 +220,8 @@ def lower_sums(rows: RowSelection, sums: Sequence[str]) -> Query:
     """Lower sums over the same rows, as many at a time as one statement may show, to one query that reads them all."""
     chunks = [sums[start : start + _MAX_SHOWN] for start in range(0, len(sums), _MAX_SHOWN)]
     queries = [
-        building.statement(rows, (), {f"m{index}": text for index, text in enumerate(chunk)}).query for chunk in chunks
+        building.start_question(rows, (), {f"m{index}": text for index, text in enumerate(chunk)}).query
+        for chunk in chunks
     ]
     measures = tuple(measure for query in queries for measure in query.plan.measures)
     return replace(queries[0], plan=replace(queries[0].plan, measures=measures))

@@ -88,7 +88,7 @@ from sfumato.plan.readings.total_readings import DiscoveredTotals
 from sfumato.plan.readings.value_readings import pair_limits
 from sfumato.plan.sharing import SharedMeasures, share_measures
 from sfumato.plan.values.expressions import Expression
-from sfumato.plan.warnings import warn_about_undeclared
+from sfumato.plan.warnings import undeclared_value_warnings
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.policy import Table, Type, Value
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number, exact
@@ -180,7 +180,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What the answer may miss for lack of declarations, from the policy alone. Free."""
-        return warn_about_undeclared(self.query, self._context.policy)
+        return undeclared_value_warnings(self.query, self._context.policy)
 
     @cached_property
     def shared_parts(self) -> SharedMeasures:

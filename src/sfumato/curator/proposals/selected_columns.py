@@ -38,7 +38,7 @@ from sfumato.plan.sql.row_sources import RowSource
 from sfumato.plan.sql.rows import lower_subquery
 from sfumato.plan.sql.text import parse_select as parse_text
 from sfumato.plan.sql.text_positions import suggest_name
-from sfumato.plan.values.coded_keys import coded_key, single_value_cells
+from sfumato.plan.values.coded_keys import coded_key_and_cell_values, single_value_cells
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.policy.codings import CELLS_RULE, Coding
@@ -103,7 +103,7 @@ def _coded_column_and_domain(
     domain = selected.domain if coding is not None else _with_listed_values(name, selected.domain)
     expression = replace(selected, domain=replace(domain, nullable=True))
     if isinstance(expression, Column):
-        key, codes = coded_key(expression, coding)
+        key, codes = coded_key_and_cell_values(expression, coding)
     else:
         key, codes = expression, single_value_cells(domain)
     return CodedColumn(coded_attribute(name, domain, coding), key, codes), domain

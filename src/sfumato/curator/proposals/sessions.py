@@ -40,7 +40,7 @@ from sfumato.plan.quoting import quoted
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.readings.value_readings import SteppedTotal
 from sfumato.plan.sql.parameters import Parameters
-from sfumato.plan.sql.question_files import split_questions, with_question_place
+from sfumato.plan.sql.question_files import question_in_refusals, split_questions
 from sfumato.plan.values.expressions import Column, Result
 from sfumato.policy import Policy, Table, Type
 from sfumato.privacy import Neighbours
@@ -232,7 +232,7 @@ class SessionProposal(PreviewedByOldName, StoredProposal):
         """
         file_questions = split_questions(source)
         for number, question in enumerate(file_questions, 1):
-            with with_question_place(number, question):
+            with question_in_refusals(number, question):
                 self.parse_question(question.text)
         return tuple(question.text for question in file_questions)
 

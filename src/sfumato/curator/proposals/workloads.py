@@ -31,8 +31,8 @@ from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.sql.question_files import (
     MAX_QUESTIONS,
     WrittenQuestion,
+    question_in_refusals,
     split_questions as questions_of,
-    with_question_place,
 )
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, POSITIVE, Number, exact, format_number, format_percent
@@ -597,7 +597,7 @@ def propose_workload(
         by_name = {f"q{number}": question for number, question in enumerate(file_questions, 1)}
         parsed = {}
         for number, (name, question) in enumerate(by_name.items(), 1):
-            with with_question_place(number, question):
+            with question_in_refusals(number, question):
                 parsed[name] = _require_workload_question(context, ask, question.text)
         return WorkloadProposal(context, parsed)
     questions_by_name: Mapping[str, Any] = (
@@ -609,7 +609,7 @@ def propose_workload(
     parsed = {}
     for number, (name, question) in enumerate(questions_by_name.items(), 1):
         question_text = question.text if isinstance(question, Question) else question
-        with with_question_place(number, WrittenQuestion(str(question_text), 1), name):
+        with question_in_refusals(number, WrittenQuestion(str(question_text), 1), name):
             parsed[name] = _require_workload_question(context, ask, question)
     return WorkloadProposal(context, parsed)
 
@@ -694,7 +694,7 @@ def _bodies_of_batch(body: str) -> list[str]:
 
 
 def _naming_question_in_errors(name: str) -> Any:
-    return with_question_place(None, WrittenQuestion("", 0), name)
+    return question_in_refusals(None, WrittenQuestion("", 0), name)
 
 
 def _join_names(names: Any) -> str:

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sfumato.engine.duckdb import discovery, files, memory, owners
 from sfumato.engine.duckdb.memory import SpillFolder
-from sfumato.engine.duckdb.owners import Relation, RowOwners
-from sfumato.engine.duckdb.ruled_scans import RuledCell, read_by_rules
-from sfumato.engine.duckdb.scan import Cell, TableScan, count_with_copies
+from sfumato.engine.duckdb.owners import OpenedRelation, RowOwners
+from sfumato.engine.duckdb.ruled_scans import RuledCell, source_and_ruled_cells
+from sfumato.engine.duckdb.scan import Cell, TableScan, count_with_copies_sql
 from sfumato.engine.protocols import DataIdentity, FetchedTable
 from sfumato.engine.sources.clean_cells import fold_name
 from sfumato.engine.sources.inspected_tables import identify_file
 from sfumato.engine.spellings.duckdb import literal, literal_list, quote_identifier
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged, Unsupported
-from sfumato.plan.values.coded_keys import MAX_ROWS, max_matches
+from sfumato.plan.values.coded_keys import MAX_ROWS, max_band_matches
 from sfumato.policy import Domain, InMemory, ListColumn, Policy, Table, Type, Via
 from sfumato.privacy.numbers import exact_integer
 
@@ -59,7 +59,7 @@ class Sources:
         self._process = os.getpid()
         self._has_failed = False
         self._spill = SpillFolder()
-        settings = _settings(self._spill.path, memory_limit, threads)
+        settings = _opening_settings(self._spill.path, memory_limit, threads)
         self._connection = _without_cause(lambda: duckdb.connect(":memory:", config={**settings}))
         self._running_cursors: dict[duckdb.DuckDBPyConnection, int] = {}
         self._files: dict[str, files.Files] = {}
@@ -146,7 +146,7 @@ class Sources:
             not_null = " AND ".join(f"{column} IS NOT NULL" for column in quoted)
             rows = self.run(f"SELECT {', '.join(quoted)} FROM {self.scan(table)} WHERE {not_null}")
             split_rows = ((row[: len(columns)], row[len(columns) :]) for row in rows)
-            self._overlaps[key] = max(1, max_matches(split_rows, [operator for operator, _ in comparisons]))
+            self._overlaps[key] = max(1, max_band_matches(split_rows, [operator for operator, _ in comparisons]))
         return self._overlaps[key]
 
     def run(self, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
@@ -215,7 +215,7 @@ class Sources:
         """Raise ``SourceChanged`` unless every file is still the one that was opened and is readable."""
         self._check_process()
         for table, table_files in self._files.items():
-            if not table_files.unchanged():
+            if not table_files.is_unchanged():
                 raise SourceChanged(table)
 
     def fingerprint(self, table: str) -> str:
@@ -224,10 +224,10 @@ class Sources:
         table_files = self._files.get(table)
         if table_files is None:
             return self._fingerprints[table][1]
-        if not table_files.unchanged():
+        if not table_files.is_unchanged():
             raise SourceChanged(table)
         if self._fingerprints.get(table, ((), ""))[0] != table_files.stamps:
-            self._fingerprints[table] = table_files.stamps, files.content(table_files)
+            self._fingerprints[table] = table_files.stamps, files.hash_content(table_files)
         return self._fingerprints[table][1]
 
     def data(self, table: str) -> tuple[DataIdentity, ...]:
@@ -238,7 +238,7 @@ class Sources:
             return source.data
         table_files = self._files.get(table)
         if table_files is not None:
-            part = owners.stored_table(self.policy.tables[table], self._databases, self.run)
+            part = owners.qualified_stored_table(self.policy.tables[table], self._databases, self.run)
             return tuple(replace(identify_file(path), table=part) for path in table_files.paths)
         content_hash = self.fingerprint(table)
         return (DataIdentity(f"memory://{content_hash}", lambda: content_hash, table=table),)
@@ -297,12 +297,12 @@ class Sources:
         """
         relation, scan = self._relations[table.name], self._scans.get(table.name)
         if scan is not None and scan.owner is not None and scan.owner.links is not None:
-            return int(self.run(count_with_copies(relation.sql, scan.owner))[0][0])
+            return int(self.run(count_with_copies_sql(relation.sql, scan.owner))[0][0])
         if table.name in self._row_counts or not relation.columns:
             return self._row_counts.get(table.name, 0)
         return int(self.run(f"SELECT count(*) FROM {relation.sql}")[0][0])
 
-    def _open_source(self, table: Table) -> Relation:
+    def _open_source(self, table: Table) -> OpenedRelation:
         if isinstance(table.source, InMemory):
             return self._copy_into_engine(table, memory.wrap_table(table.source.table, f"tables.{table.name}.source"))
         table_files, relation = owners.open_relation(table, self._databases, self._execute)
@@ -311,13 +311,13 @@ class Sources:
         self._files[table.name] = table_files
         return relation
 
-    def _copy_into_engine(self, table: Table, source: memory.MemoryTable) -> Relation:
+    def _copy_into_engine(self, table: Table, source: memory.MemoryTable) -> OpenedRelation:
         """Copy the columns in use into a table of the engine, so that later changes to the original have no effect."""
         named_columns = {*table.columns, *table.lists, *_id_columns(table, self.policy)}
         folded_names = set(map(fold_name, named_columns if table.has_columns else source.names))
         positions = [i for i, column in enumerate(source.names) if fold_name(column) in folded_names]
         if not positions:
-            return Relation("", ())
+            return OpenedRelation("", ())
         path = f"tables.{table.name}.source"
         arrow_table = memory.to_arrow(source, positions, path)
         self._fingerprints[table.name] = (), memory.fingerprint(arrow_table)
@@ -328,7 +328,7 @@ class Sources:
             with self._cursor() as cursor:  # only the cursor that registered a table sees it
                 self._log_and_run(create_copy, lambda: cursor.register(_ARROW_SOURCE, arrow_table).execute(create_copy))
         except EngineFailed:
-            raise memory.unreadable(path) from None
+            raise memory.unreadable_table_refusal(path) from None
         return owners.memory_relation(source, positions, self._execute(f"DESCRIBE {copy}"), copy)
 
     def _ensure_view(self, table: str) -> None:
@@ -354,7 +354,9 @@ class Sources:
             typed = {column: (cell, Domain(kinds[column]), None) for column, cell in cells.items()}
             return discovery.discovered_domains(kinds, f"({TableScan(relation.sql, typed, None).statement})", self.run)
         table_files = self._files[table.name]
-        return discovery.inferred_or_cached(table_files, lambda: self._infer_domains(table.name, cells, relation.sql))
+        return discovery.cached_or_inferred_domains(
+            table_files, lambda: self._infer_domains(table.name, cells, relation.sql)
+        )
 
     def _infer_domains(self, table: str, cells: Mapping[str, Cell], source: str) -> dict[str, Domain]:
         copy = quote_identifier(f"sf reading of {table}")  # no view has a space after sf
@@ -376,18 +378,18 @@ class Sources:
     def _read_cells(self, table: Table, columns: Mapping[str, Domain]) -> tuple[str, dict[str, Cell]]:
         """Return the source of a table with the cells of its columns, read by the rules of those that have any."""
         relation = self._relations[table.name]
-        cells = {column: relation.cell(column, f"tables.{table.name}.columns.{column}") for column in columns}
+        cells = {column: relation.find_cell(column, f"tables.{table.name}.columns.{column}") for column in columns}
         rules = self.policy.cell_rules(table.name)
         if not rules:
             return relation.sql, cells
         ruled = [RuledCell(cells[column], columns[column], rules[column]) for column in rules]
-        source, read = read_by_rules(relation.sql, [name for name, _ in relation.columns], ruled)
+        source, read = source_and_ruled_cells(relation.sql, [name for name, _ in relation.columns], ruled)
         return source, cells | dict(zip(rules, read, strict=True))
 
     def _list_column_with_choices(self, table: Table, column: str) -> tuple[Cell, ListColumn, str | None]:
         """Return the cell of a declared list column; refuse a source that does not store a list there."""
         path, list_column = f"tables.{table.name}.columns.{column}", table.lists[column]
-        cell = self._relations[table.name].cell(column, path)
+        cell = self._relations[table.name].find_cell(column, path)
         if cell.item is None:
             raise InvalidPolicy(
                 f"{column} is not a list in its source",
@@ -482,7 +484,7 @@ class _ParsedStatements:
         """Return the statement as parsed; refuse a text that is not one statement of this kind, or of any for None."""
         parsed = self._statements.get((kind, statement))
         if parsed is None:
-            parsed = _parse_one(cursor, statement, kind)
+            parsed = _parse_only_statement(cursor, statement, kind)
             if self._length + len(statement) > _MAX_PARSED:
                 self._statements.clear()
                 self._length = 0
@@ -512,7 +514,7 @@ def _without_cause(action: Callable[[], T]) -> T:
     raise EngineFailed
 
 
-def _parse_one(cursor: duckdb.DuckDBPyConnection, statement: str, kind: str | None) -> duckdb.Statement:
+def _parse_only_statement(cursor: duckdb.DuckDBPyConnection, statement: str, kind: str | None) -> duckdb.Statement:
     """Parse a text and refuse anything but one statement of a kind: a second line of defence behind generating nothing
     but one SELECT. The parsed statement is the one that runs.
     """
@@ -525,7 +527,7 @@ def _parse_one(cursor: duckdb.DuckDBPyConnection, statement: str, kind: str | No
 _LOCKDOWN = ("python_enable_replacements = false", "enable_external_access = false", "lock_configuration = true")
 
 
-def _settings(spill: str, memory_limit: str | None, threads: int | None) -> dict[str, str]:
+def _opening_settings(spill: str, memory_limit: str | None, threads: int | None) -> dict[str, str]:
     """Return the settings that the database is opened with, in a fifth of the time of one statement each: results
     depend on them, and what exceeds memory spills to a private folder.
     """

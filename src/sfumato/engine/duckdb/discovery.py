@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sfumato.engine.duckdb.files import Files, content
+from sfumato.engine.duckdb.files import Files, hash_content
 from sfumato.engine.duckdb.scan import Cell, clean_cell
 from sfumato.engine.spellings.duckdb import quote_identifier
 from sfumato.errors import InvalidParameter
@@ -55,17 +55,17 @@ def type_from_stored_type(cell: Cell) -> Type:
     return Type.INTEGER if is_integer else _STORED_TYPES.get(cell.family, Type.TEXT)
 
 
-def inferred_or_cached(csv_files: Files, infer: Callable[[], dict[str, Domain]]) -> dict[str, Domain]:
+def cached_or_inferred_domains(csv_files: Files, infer: Callable[[], dict[str, Domain]]) -> dict[str, Domain]:
     """Return the domains that were inferred for CSV files of the same bytes, or infer them: a server opens its small
     public tables again whenever private data change.
     """
     if sum(size for _, size, *_ in csv_files.stamps) > _MAX_REMEMBERED_BYTES:
         return infer()
-    digest = content(csv_files)
+    digest = hash_content(csv_files)
     domains = _domains_by_content.get(digest)
     if domains is None:
         domains = infer()
-        if csv_files.unchanged():  # else other bytes were read than hashed
+        if csv_files.is_unchanged():  # else other bytes were read than hashed
             if len(_domains_by_content) >= _MAX_REMEMBERED:
                 _domains_by_content.clear()
             _domains_by_content[digest] = domains
@@ -105,7 +105,7 @@ def _domains_of_stacked(kind: Type, columns: int, parsed_rows: str, run: Run, *,
     few = [] if is_short else [str(i) for i, spread in spreads.items() if spread.distinct <= _CERTAINLY_TOO_MANY]
     if few:
         values |= run(f"SELECT i, {_DISTINCT_VALUES} FROM {parsed_rows} WHERE i IN ({', '.join(few)}) GROUP BY i")
-    return [_domain(kind, spreads.get(i, _EMPTY_COLUMN), values.get(i) or ()) for i in range(1, 1 + columns)]
+    return [_discovered_domain(kind, spreads.get(i, _EMPTY_COLUMN), values.get(i) or ()) for i in range(1, 1 + columns)]
 
 
 _DISTINCT_VALUES = "list(DISTINCT r)"
@@ -169,11 +169,11 @@ def _matching_types(columns: Iterable[Cell], candidates: Sequence[Type], source:
             cell_count,
             tuple(candidate for candidate, count in zip(candidates, match_counts, strict=True) if count == cell_count),
         )
-        for cell_count, *match_counts in count_fits(list(columns), candidates, source, run)
+        for cell_count, *match_counts in count_parsable_cells(list(columns), candidates, source, run)
     ]
 
 
-def count_fits(cells: Sequence[Cell], candidates: Sequence[Type], source: str, run: Run) -> list[list[int]]:
+def count_parsable_cells(cells: Sequence[Cell], candidates: Sequence[Type], source: str, run: Run) -> list[list[int]]:
     """Count for each column its cells, and those that parse as each candidate type."""
     rows = run(
         f"SELECT i, {_fit_counts_sql(_STACKED_CELL, candidates)} FROM {_stack_columns(cells, source)} GROUP BY i"
@@ -232,7 +232,9 @@ def discovered_domains(kinds: Mapping[str, Type], source: str, run: Run) -> dict
     listable = [column for column, spread in statistics.items() if spread.distinct <= _CERTAINLY_TOO_MANY]
     distinct_values = ", ".join(f"list(DISTINCT {quote_identifier(column)})" for column in listable)
     values = dict(zip(listable, run(f"SELECT {distinct_values} FROM {source}")[0], strict=True)) if listable else {}
-    return {column: _domain(kind, statistics[column], values.get(column) or ()) for column, kind in kinds.items()}
+    return {
+        column: _discovered_domain(kind, statistics[column], values.get(column) or ()) for column, kind in kinds.items()
+    }
 
 
 def _column_statistics(kinds: Mapping[str, Type], source: str, run: Run) -> dict[str, _ColumnStatistics]:
@@ -242,7 +244,7 @@ def _column_statistics(kinds: Mapping[str, Type], source: str, run: Run) -> dict
     return {column: _ColumnStatistics(*figures[width * i : width * (i + 1)]) for i, column in enumerate(kinds)}
 
 
-def _domain(kind: Type, statistics: _ColumnStatistics, values: Sequence[Any]) -> Domain:
+def _discovered_domain(kind: Type, statistics: _ColumnStatistics, values: Sequence[Any]) -> Domain:
     present = [value for value in values if value is not None]
     try:
         if 1 <= len(present) <= MAX_LISTED_VALUES:

@@ -62,9 +62,9 @@ class StatementReader:
             self.sources.bind(text)
             self._bound = {text} if len(self._bound) > _MAX_BOUND else self._bound | {text}
 
-    def read(self, reading: PlanReading[E], key: int) -> E:
+    def read(self, reading: PlanReading[E], sampling_key: int) -> E:
         """Run one statement and return its rows as arrays."""
-        converted = self._read_arrays(reading, self._statement(reading, key))
+        converted = self._read_arrays(reading, self._statement(reading, sampling_key))
         self._check_unchanged()  # a file replaced during the read is not the version that was charged
         return cast("E", converted)
 
@@ -76,7 +76,7 @@ class StatementReader:
             return self.sources.stream(text, size, lambda rows: to_arrays(rows, reading))
         return _ARRAY_READERS[type(reading)](self.sources.arrow(text), reading)
 
-    def _statement(self, reading: PlanReading[E], key: int) -> str:
+    def _statement(self, reading: PlanReading[E], sampling_key: int) -> str:
         """Render the statement of a reading, and cache the last one of group totals.
 
         Totals of the same rows are often read again, and a statement that does not contain the key's digits is the same
@@ -86,8 +86,8 @@ class StatementReader:
         scans = self._copy_names(reading) if is_cacheable else ()
         if is_cacheable and cached is not None and cached[0]() is reading.bounded and cached[1] == scans:
             return cached[2]
-        text = self._render(local_statement(reading, key))
-        if is_cacheable and str(key) not in text:
+        text = self._render(local_statement(reading, sampling_key))
+        if is_cacheable and str(sampling_key) not in text:
             self._last_totals = ref(reading.bounded), scans, text
         return text
 
@@ -122,8 +122,8 @@ class StatementReader:
         """Raise ``SourceChanged`` unless the rows are those that were opened."""
         self.sources.check_unchanged()
 
-    def interrupt(self, token: int | None = None) -> None:
-        self.sources.interrupt(token)
+    def interrupt(self, thread: int | None = None) -> None:
+        self.sources.interrupt(thread)
 
 
 MAX_PUBLIC_ROWS = 100_000
@@ -155,7 +155,7 @@ class DuckDB(StatementReader):
         if self.sources.max_rows_per_value(table, ()) > MAX_PUBLIC_ROWS:  # this refuses a private table
             rule = f"a subquery can read a public table of at most {MAX_PUBLIC_ROWS:,} rows"
             raise Unsupported("public-subquery", rule, fix="join the public table in FROM instead")
-        text = self._render(reading_statements.public_values(table, expression, condition))
+        text = self._render(reading_statements.public_values_statement(table, expression, condition))
         rows = self._within_time_limit(lambda: self.sources.run(text))
         return [value for (value,) in exact_keys(rows, [expression.domain.type])]
 
@@ -166,7 +166,7 @@ class DuckDB(StatementReader):
             for _, _, keys in world.choices
             if not isinstance(keys, KeySpan)
         ]
-        text = self._render(reading_statements.distinct_results(world))
+        text = self._render(reading_statements.distinct_results_statement(world))
         rows = self._within_time_limit(lambda: self.sources.run(text, lists))
         return exact_keys(rows, [expression.domain.type for expression in world.expressions])
 
@@ -235,12 +235,12 @@ class DuckDBSnapshot(StatementReader):
             self.sources.check_unchanged()
         super()._check(reading)
 
-    def read(self, reading: PlanReading[E], key: int) -> E:
+    def read(self, reading: PlanReading[E], sampling_key: int) -> E:
         with self._lock:
             self._require_open()
             for table in self._uncopied_tables(reading):
                 self._copies[table] = self._copy(table)
-        return super().read(reading, key)
+        return super().read(reading, sampling_key)
 
     def _copy(self, table: str) -> str:
         """Copy a table, unless its file was replaced in the meantime: that is not the version that was opened."""
@@ -288,8 +288,8 @@ _ARRAY_READERS: dict[type, Callable[[Any, Any], object]] = {
 """Converts a statement's rows to arrays. Rows of declared groups are few and are converted directly."""
 _STREAM_READERS: dict[type, tuple[Callable[[Any, Any], object], int]] = {
     ValueCounts: (arrays.values_from_rows, arrays.BATCH),
-    Marginals: (arrays.marginals, arrays.KEYED_BATCH),
-    CellRows: (arrays.cell_rows, arrays.KEYED_BATCH),
-    MatchedValueReading: (arrays.matched_values, arrays.BATCH),
+    Marginals: (arrays.marginals_from_batches, arrays.KEYED_BATCH),
+    CellRows: (arrays.cell_rows_from_batches, arrays.KEYED_BATCH),
+    MatchedValueReading: (arrays.matched_value_counts, arrays.BATCH),
 }
 """Readings whose rows are streamed: the converter, and the number of rows per batch."""

@@ -138,7 +138,7 @@ def _simpler_types(
     for kind, candidate in _SIMPLER_TYPES.items():
         names = [name for name in columns if kinds[name] is kind]
         cells_of_kind = [columns[name] for name in names]
-        counts = discovery.count_fits(cells_of_kind, (candidate,), "sniffed", execute) if names else []
+        counts = discovery.count_parsable_cells(cells_of_kind, (candidate,), "sniffed", execute) if names else []
         simpler |= {
             name: candidate
             for name, (cells, fits) in zip(names, counts, strict=True)

@@ -42,55 +42,55 @@ class Files:
     def paths(self) -> tuple[str, ...]:
         return tuple(path for path, *_ in self.stamps)
 
-    def unchanged(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Return whether the same files are still there (by path, size, modification time and inode) and readable."""
         try:
-            return _stamps(self.kind, self.source) == self.stamps and all(map(_is_readable, self.paths))
+            return _file_stamps(self.kind, self.source) == self.stamps and all(map(_is_readable, self.paths))
         except OSError:
             return False
 
 
-def find_files(source: Path, place: str) -> Files:
+def find_files(source: Path, policy_path: str) -> Files:
     """Return the files a source names, in order; refuse a missing file or an unknown extension."""
     kind = KINDS.get(source.suffix.lower())
     if kind is None:
         raise InvalidPolicy(
             "files with this extension cannot be read",
-            place=place,
+            place=policy_path,
             fix="use a .csv, .parquet or .duckdb file",
         )
     try:
-        stamps = _stamps(kind, source)
+        stamps = _file_stamps(kind, source)
     except (OSError, ValueError):
         stamps = ()
     if not stamps:
         if source.parent.name.endswith(COPIES_ENDING):
             rule = "there is no such file: it was a copy made by sfumato init, which sfumato forget removes"
             fix = "move the policy away, and run sfumato init on the original file; the ledger stays"
-            raise InvalidPolicy(rule, place=place, fix=fix)
+            raise InvalidPolicy(rule, place=policy_path, fix=fix)
         raise InvalidPolicy(
-            "there is no such file", place=place, fix="check the path: it is relative to the policy file"
+            "there is no such file", place=policy_path, fix="check the path: it is relative to the policy file"
         )
     if kind != "duckdb" and any(letter in path for path, *_ in stamps for letter in "*?["):
         raise InvalidPolicy(
             "the path of a file may not contain *, ? or [: DuckDB reads them as a pattern",
-            place=place,
+            place=policy_path,
             fix="rename the file or folder",
         )
     if not all(_is_readable(path) for path, *_ in stamps):
-        raise InvalidPolicy("this file cannot be read", place=place, fix="check its permissions")
+        raise InvalidPolicy("this file cannot be read", place=policy_path, fix="check its permissions")
     return Files(kind, source, stamps)
 
 
-def _stamps(kind: str, source: Path) -> tuple[Stamp, ...]:
+def _file_stamps(kind: str, source: Path) -> tuple[Stamp, ...]:
     absolute = os.path.abspath(source)
     paths = [absolute] if os.path.lexists(absolute) or kind == "duckdb" else sorted(glob.glob(absolute, recursive=True))
     if kind == "duckdb" and os.path.exists(absolute + ".wal"):
         paths.append(absolute + ".wal")
-    return tuple(_stamp(path) for path in paths)
+    return tuple(_file_stamp(path) for path in paths)
 
 
-def _stamp(path: str) -> Stamp:
+def _file_stamp(path: str) -> Stamp:
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
         raise FileNotFoundError(path)
@@ -112,7 +112,7 @@ def digest(*parts: object) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def content(files: Files) -> str:
+def hash_content(files: Files) -> str:
     """Hash every byte, block by block."""
     content_hash = hashlib.blake2b(digest_size=32)
     for path, size, *_ in files.stamps:
@@ -123,7 +123,7 @@ def content(files: Files) -> str:
     return content_hash.hexdigest()
 
 
-def csv_header(path: str, place: str) -> list[str]:
+def csv_header(path: str, policy_path: str) -> list[str]:
     """Return the column names in the first record of a CSV file."""
     with open(path, "rb") as file:
         start = file.read(_HEADER_BYTES).decode("utf-8-sig", errors="replace")
@@ -132,18 +132,20 @@ def csv_header(path: str, place: str) -> list[str]:
     except csv.Error:
         names = []
     if not names:
-        raise InvalidPolicy("a CSV file must begin with a line of column names", place=place, fix="add a header line")
+        raise InvalidPolicy(
+            "a CSV file must begin with a line of column names", place=policy_path, fix="add a header line"
+        )
     for separator, separators in _OTHER_SEPARATORS.items():
         if len(names) == 1 and separator in names[0]:
             raise InvalidPolicy(
                 f"a CSV file must use commas as separators; this header uses {separators}",
-                place=place,
+                place=policy_path,
                 fix="write the file again with commas, and with decimal points",
             )
     return names
 
 
-def count_csv_records(files: Files, place: str) -> int:
+def count_csv_records(files: Files, policy_path: str) -> int:
     """Count the lines below the headers of CSV files; refuse files in which a record might not be one line.
 
     A quote that is never closed would make one record of many lines, so that one unit's row hides those of others
@@ -157,7 +159,7 @@ def count_csv_records(files: Files, place: str) -> int:
         raise InvalidPolicy(
             "each record of a CSV file must be one line: quotes enclose a whole cell, are doubled inside it, and close "
             "on the same line",
-            place=place,
+            place=policy_path,
             fix="correct the line that sfumato check (without --public) shows, or write the table as Parquet, where "
             "texts may span lines",
         )
@@ -181,12 +183,12 @@ def _count_well_quoted_lines(path: str) -> tuple[int, bool]:
             rest += block
             end = rest.rfind(b"\n") + 1 or rest.rfind(b"\r") + 1
             valid_end = _valid_quotes_end(rest, end)
-            lines += _line_ends(rest, valid_end)
+            lines += _count_line_ends(rest, valid_end)
             if valid_end < end or len(rest) - end > _MAX_LINE_BYTES:
                 return lines, False
             rest = rest[end:]
     valid_end = _valid_quotes_end(rest, len(rest))
-    lines += _line_ends(rest, valid_end)
+    lines += _count_line_ends(rest, valid_end)
     return (lines, False) if valid_end < len(rest) else (lines - (not rest or rest.endswith(b"\r")), True)
 
 
@@ -205,5 +207,5 @@ def _valid_quotes_end(text: bytes, end: int) -> int:
     return text.index(b'"', cell_end)
 
 
-def _line_ends(text: bytes, end: int) -> int:
+def _count_line_ends(text: bytes, end: int) -> int:
     return text.count(b"\n", 0, end) + text.count(b"\r", 0, end) - text.count(b"\r\n", 0, end)

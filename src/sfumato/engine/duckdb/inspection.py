@@ -61,7 +61,7 @@ class DuckDBInspector:
         return ()
 
     def inspect(self, table: str) -> Inspection:
-        return inspect(self._sources, table)
+        return inspect_table(self._sources, table)
 
     def lost_texts(self, table: str, column: str, words: Collection[str]) -> Mapping[str, int]:
         return lost_texts(self._sources, table, column, words)
@@ -85,7 +85,9 @@ def misquoted_lines(policy: Policy) -> Iterator[tuple[str, int]]:
                     yield path, line
 
 
-def count_beyond(policy: Policy, table: str, column: str, literals: Sequence[str]) -> tuple[int, list[int], list[int]]:
+def count_cells_beyond(
+    policy: Policy, table: str, column: str, literals: Sequence[str]
+) -> tuple[int, list[int], list[int]]:
     """Return how many clean cells a column has, and how many are below and above each literal of its type."""
     sources = Sources(policy)
     try:
@@ -97,7 +99,7 @@ def count_beyond(policy: Policy, table: str, column: str, literals: Sequence[str
         sources.close()
 
 
-def inspect(sources: Sources, table: str) -> Inspection:
+def inspect_table(sources: Sources, table: str) -> Inspection:
     """Compare one private table with its clean scan in one statement, which reads the source once.
 
     What happened to a cell is encoded as one byte, beside the row's unit and the values that rows are grouped by. Where
@@ -105,7 +107,7 @@ def inspect(sources: Sources, table: str) -> Inspection:
     """
     scan, table_policy = sources.table_scan(table), sources.policy.tables[table]
     keys = [name for name, (_, domain, _) in scan.columns.items() if domain.values is not None]
-    figures = sources.run(_statement(sources, table, keys, table_policy.max_rows or 1))[0]
+    figures = sources.run(_inspection_statement(sources, table, keys, table_policy.max_rows or 1))[0]
     return inspection(figures, list(scan.columns), keys, owned=scan.owner is not None)
 
 
@@ -116,13 +118,14 @@ def lost_texts(sources: Sources, table: str, column: str, words: Collection[str]
     if cell.stored_text is None:
         return {}
     shown = f"CASE WHEN strlen({cell.stored_text}) <= {LONGEST} THEN {cell.stored_text} END"
-    columns = f"{scan.is_owned} AS k, {clean_cell(cell, domain, choices)} AS v, {shown} AS t, {cell.is_present} AS m"
+    clean = clean_cell(cell, domain, choices)
+    columns = f"{scan.is_owned_condition} AS k, {clean} AS v, {shown} AS t, {cell.is_present} AS m"
     condition = lost_condition(DuckDBSpelling(), InspectedCell("v", "v", "m", None, text="t"), words)
     statement = f"SELECT t, count(*) FROM (SELECT {columns} FROM {scan.source}) WHERE k AND {condition}"
     return dict(sources.run(f"{statement} GROUP BY t ORDER BY 2 DESC, 1 LIMIT {MAX_LOST_TEXTS}"))
 
 
-def _statement(sources: Sources, table: str, keys: Sequence[str], limit: int) -> str:
+def _inspection_statement(sources: Sources, table: str, keys: Sequence[str], limit: int) -> str:
     """Return the SELECT of one row: how many rows there are and how many have an owner, what happened to the cells of
     each column, and what limits on rows, and on groups by each key, leave out.
     """
@@ -137,7 +140,7 @@ def _statement(sources: Sources, table: str, keys: Sequence[str], limit: int) ->
     unit_columns: list[str] = []
     if owner is not None and owner.links is None:
         unit_columns = [UNIT, *(f"v{positions[name]} AS g{index}" for index, name in enumerate(keys))]
-    cells = f"SELECT {', '.join(['k', *outcomes, *unit_columns])} FROM ({_source_cells(scan)})"
+    cells = f"SELECT {', '.join(['k', *outcomes, *unit_columns])} FROM ({_source_cells_statement(scan)})"
     if owner is None:
         return f"SELECT {totals} FROM ({cells})"
     owned_rows = (
@@ -153,11 +156,11 @@ def _statement(sources: Sources, table: str, keys: Sequence[str], limit: int) ->
     return f"WITH sf_cells AS MATERIALIZED ({cells}) SELECT * FROM (SELECT {totals} FROM sf_cells), ({limits})"
 
 
-def _source_cells(scan: TableScan) -> str:
+def _source_cells_statement(scan: TableScan) -> str:
     """Return the SELECT of each cell's clean value, its typed value and whether it is missing, each computed once,
     beside whether the row has an owner, and its unit.
     """
-    expressions = [f"{scan.is_owned} AS k"]
+    expressions = [f"{scan.is_owned_condition} AS k"]
     if scan.owner is not None and scan.owner.links is None:
         expressions.append(f"{scan.owner.unit} AS {UNIT}")
     for index, (cell, domain, choices) in enumerate(scan.columns.values()):
@@ -203,11 +206,11 @@ class TriedDeclarations:
         }
         self._sources = Sources(Policy(PrivacyUnit("row", every_row=True), Budget(1), tables))
 
-    def fits(self, column: str) -> list[int]:
+    def count_read_cells(self, column: str) -> list[int]:
         """Return how many cells each declaration reads."""
         return self._count(column, [f"c{index} IS NOT NULL" for index in range(self._declared[column])])
 
-    def conflicts(self, column: str, first: int, others: Sequence[int]) -> list[int]:
+    def count_conflicts(self, column: str, first: int, others: Sequence[int]) -> list[int]:
         """Return how many cells each of the others reads in another way than the first, both of one family of types."""
         return self._count(column, [f"c{first} <> c{other}" for other in others])
 
@@ -274,16 +277,16 @@ def paired_tables(one: Any, other: Any) -> PairedTables:
     tables = [Table(f"table {number}", source, columns, id="row") for number, source in ((1, one), (2, other))]
     policy = Policy(PrivacyUnit("row", every_row=True), Budget(1), {table.name: table for table in tables})
     with Sources(policy) as sources:
-        open_tables = [_open_table(sources, table.name) for table in tables]
+        open_tables = [_typed_table(sources, table.name) for table in tables]
         kinds = {column: _common_type(sources, open_tables, column) for column in shared}
         first, second = (_read_columns(sources, table, kinds) for table in open_tables)
     return PairedTables(kinds, (first, second), (left_out[0], left_out[1]))
 
 
-def _column_names(source: Any, place: str) -> list[str]:
+def _column_names(source: Any, policy_path: str) -> list[str]:
     """Return the column names of a file, or of a table in memory."""
     if not isinstance(source, (str, Path)):
-        return list(memory.wrap_table(source, place).names)
+        return list(memory.wrap_table(source, policy_path).names)
     try:
         return list(schema(Path(source)))
     except InvalidPolicy as error:
@@ -305,7 +308,7 @@ class _ComparedTable:
     filled: Mapping[str, bool]
 
 
-def _open_table(sources: Sources, table: str) -> _ComparedTable:
+def _typed_table(sources: Sources, table: str) -> _ComparedTable:
     """Find the types of a table's columns; a CSV file, whose cells are text, is read once, into a copy."""
     scan = sources.table_scan(table)
     source, cells = scan.source, {column: cell for column, (cell, *_) in scan.columns.items()}

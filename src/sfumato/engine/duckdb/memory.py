@@ -34,7 +34,7 @@ class MemoryTable:
     column: Callable[[int], Any]
 
 
-def wrap_table(source: Any, place: str) -> MemoryTable:
+def wrap_table(source: Any, policy_path: str) -> MemoryTable:
     """Wrap a table of any supported library, recognised by its module so that no library is imported for it."""
     maker = type(source).__module__.partition(".")[0]
     if maker == "pandas" and hasattr(source, "iloc") and hasattr(source, "columns"):
@@ -43,27 +43,27 @@ def wrap_table(source: Any, place: str) -> MemoryTable:
         table = source.collect() if hasattr(source, "collect") else source
         return MemoryTable(tuple(table.columns), lambda i: _from_polars(table.to_series(i)))
     if maker == "pyarrow" or hasattr(source, "__arrow_c_stream__"):
-        return _from_arrow(source, place)
+        return _from_arrow(source, policy_path)
     raise InvalidPolicy(
         "a source must be a file or a table in memory",
-        place=place,
+        place=policy_path,
         fix="pass a path, or an Arrow, pandas or polars table",
     )
 
 
-def to_arrow(source: MemoryTable, positions: Sequence[int], place: str) -> pyarrow.Table:
+def to_arrow(source: MemoryTable, positions: Sequence[int], policy_path: str) -> pyarrow.Table:
     """Return the chosen columns as one Arrow table, named c0, c1, … in that order."""
     import pyarrow as pa
 
     try:
         return pa.table({f"c{column}": _to_supported_type(source.column(i)) for column, i in enumerate(positions)})
     except (TypeError, ValueError, NotImplementedError, pa.ArrowException):
-        raise unreadable(place) from None
+        raise unreadable_table_refusal(policy_path) from None
 
 
-def unreadable(place: str) -> InvalidPolicy:
+def unreadable_table_refusal(policy_path: str) -> InvalidPolicy:
     return InvalidPolicy(
-        "DuckDB cannot store a column of this table", place=place, fix="use plain numbers, texts, dates and times"
+        "DuckDB cannot store a column of this table", place=policy_path, fix="use plain numbers, texts, dates and times"
     )
 
 
@@ -97,7 +97,7 @@ class _HashingFile:
         """Do nothing: nothing is open."""
 
 
-def _from_arrow(source: Any, place: str) -> MemoryTable:
+def _from_arrow(source: Any, policy_path: str) -> MemoryTable:
     import pyarrow as pa
 
     try:
@@ -105,7 +105,7 @@ def _from_arrow(source: Any, place: str) -> MemoryTable:
     except (TypeError, ValueError, pa.ArrowException):
         table = None
     if table is None:
-        raise InvalidPolicy("this Arrow object is not a table", place=place, fix="pass a pyarrow.Table")
+        raise InvalidPolicy("this Arrow object is not a table", place=policy_path, fix="pass a pyarrow.Table")
     return MemoryTable(tuple(table.column_names), table.column)
 
 
@@ -129,10 +129,10 @@ def _text_array(cells: Any) -> Any:
     """Convert cells of no common type to text: the scan parses them as it parses CSV."""
     import pyarrow as pa
 
-    return pa.array([_to_text(cell) for cell in cells], pa.string())
+    return pa.array([_text_or_none(cell) for cell in cells], pa.string())
 
 
-def _to_text(cell: Any) -> str | None:
+def _text_or_none(cell: Any) -> str | None:
     try:
         text = None if cell is None else str(cell)
         return text if text is None or text.encode() is not None else None
@@ -156,11 +156,11 @@ def _to_supported_type(column: Any) -> Any:
     if kinds.is_decimal256(column.type):
         column = column.cast(pa.string())
     if kinds.is_string(column.type) or kinds.is_large_string(column.type) or kinds.is_string_view(column.type):
-        return _valid_utf8(column)
+        return _null_invalid_utf8(column)
     return column
 
 
-def _valid_utf8(column: Any) -> Any:
+def _null_invalid_utf8(column: Any) -> Any:
     import pyarrow as pa
 
     try:
@@ -187,7 +187,7 @@ class SpillFolder:
     def __init__(self) -> None:
         remove_abandoned_folders()
         self.path = tempfile.mkdtemp(prefix=_PREFIX)
-        self.close = weakref.finalize(self, _remove, self.path, _lock_folder(self.path), os.getpid())
+        self.close = weakref.finalize(self, _remove_folder, self.path, _lock_folder(self.path), os.getpid())
 
 
 def remove_abandoned_folders() -> None:
@@ -221,7 +221,7 @@ def _lock_folder(folder: str) -> int:
     return lock
 
 
-def _remove(folder: str, lock: int, process: int) -> None:
+def _remove_folder(folder: str, lock: int, process: int) -> None:
     """Remove the folder and release its lock; a forked process leaves its parent's folder alone."""
     if os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)

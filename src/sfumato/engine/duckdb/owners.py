@@ -25,10 +25,10 @@ from sfumato.engine.duckdb.scan import (
     Owner,
     clean_cell,
     distinct_links_sql,
-    exact_id,
-    has_id,
-    integer_id,
-    text_id,
+    exact_id_sql,
+    has_id_condition,
+    integer_id_sql,
+    text_id_sql,
 )
 from sfumato.engine.sources import clean_cells
 from sfumato.engine.spellings.duckdb import literal, literal_list, quote_identifier
@@ -51,20 +51,20 @@ _CSV_OPTIONS = (
 
 
 @dataclass(frozen=True)
-class Relation:
+class OpenedRelation:
     """A relation to select from, with each column's cell under the name its source gives it."""
 
     sql: str
     columns: tuple[tuple[str, Cell], ...]
 
-    def cell(self, column: str, place: str) -> Cell:
+    def find_cell(self, column: str, policy_path: str) -> Cell:
         """Return the column of that name: an exact match or, if unique, one that differs in letter case or in how
         accents are composed.
         """
         return clean_cells.find_column(
             self.columns,
             column,
-            place,
+            policy_path,
             "name a column of the source; the columns of a CSV file are separated by commas",
         )
 
@@ -78,7 +78,7 @@ class Relation:
         return list(by_folded_name.values())
 
 
-def open_relation(table: Table, databases: dict[str, str], execute: Execute) -> tuple[files.Files, Relation]:
+def open_relation(table: Table, databases: dict[str, str], execute: Execute) -> tuple[files.Files, OpenedRelation]:
     """Open a table in files. ``databases`` maps each attached database file to its alias."""
     path = f"tables.{table.name}.source"
     table_files = files.find_files(table.source.path, path)
@@ -90,37 +90,39 @@ def open_relation(table: Table, databases: dict[str, str], execute: Execute) -> 
     return table_files, database_relation(table_files, table, alias, path, execute)
 
 
-def csv_relation(table_files: files.Files, place: str) -> Relation:
+def csv_relation(table_files: files.Files, policy_path: str) -> OpenedRelation:
     """Open CSV files with every cell as text: the scan converts it to the declared type."""
-    columns_of_first = files.csv_header(table_files.paths[0], place)
+    columns_of_first = files.csv_header(table_files.paths[0], policy_path)
     for path in table_files.paths[1:]:
-        if files.csv_header(path, place) != columns_of_first:
+        if files.csv_header(path, policy_path) != columns_of_first:
             raise InvalidPolicy(
-                "the CSV files of this table have different columns", place=place, fix="give all files the same header"
+                "the CSV files of this table have different columns",
+                place=policy_path,
+                fix="give all files the same header",
             )
     column_types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(columns_of_first)))
     sql = f"read_csv([{literal_list(table_files.paths)}], columns = {{{column_types}}}, {_CSV_OPTIONS})"
-    return Relation(sql, tuple((column, Cell(f"c{i}", "VARCHAR")) for i, column in enumerate(columns_of_first)))
+    return OpenedRelation(sql, tuple((column, Cell(f"c{i}", "VARCHAR")) for i, column in enumerate(columns_of_first)))
 
 
-def parquet_relation(table_files: files.Files, place: str, execute: Execute) -> Relation:
+def parquet_relation(table_files: files.Files, policy_path: str, execute: Execute) -> OpenedRelation:
     """Open Parquet files with one schema in common.
 
     The minimum and maximum of a column in a Parquet footer ignore NaN. Unless DuckDB is told that there may be NaN, it
     folds comparisons by them: one unit's row, which moves a minimum, would decide what other units' cells mean.
     """
-    schemas = [_parquet_columns(path, place, execute) for path in table_files.paths]
+    schemas = [_parquet_columns(path, policy_path, execute) for path in table_files.paths]
     if any(schema != schemas[0] for schema in schemas):
         raise InvalidPolicy(
             "the Parquet files of this table have different columns or types",
-            place=place,
+            place=policy_path,
             fix="rewrite the files that differ",
         )
     options = "hive_partitioning = false, union_by_name = false, can_have_nan = true"
-    return Relation(f"read_parquet([{literal_list(table_files.paths)}], {options})", schemas[0])
+    return OpenedRelation(f"read_parquet([{literal_list(table_files.paths)}], {options})", schemas[0])
 
 
-def _parquet_columns(path: str, place: str, execute: Execute) -> tuple[tuple[str, Cell], ...]:
+def _parquet_columns(path: str, policy_path: str, execute: Execute) -> tuple[tuple[str, Cell], ...]:
     """Read the original column names from the footer: DuckDB renames columns that differ only in letter case."""
     try:
         described = execute(f"DESCRIBE SELECT * FROM read_parquet([{literal(path)}], hive_partitioning = false)")
@@ -128,7 +130,7 @@ def _parquet_columns(path: str, place: str, execute: Execute) -> tuple[tuple[str
     except EngineFailed:
         described = nodes = []
     if not described:
-        raise InvalidPolicy("this file cannot be read as Parquet", place=place, fix="write the file again")
+        raise InvalidPolicy("this file cannot be read as Parquet", place=policy_path, fix="write the file again")
     names = _top_level_columns([(str(node), children or 0) for node, children in nodes])
     return tuple(
         (original, Cell(quote_identifier(column), stored))
@@ -149,9 +151,11 @@ def _top_level_columns(nodes: Sequence[tuple[str, int]]) -> list[str]:
     return names
 
 
-def database_relation(table_files: files.Files, table: Table, alias: str, place: str, execute: Execute) -> Relation:
+def database_relation(
+    table_files: files.Files, table: Table, alias: str, policy_path: str, execute: Execute
+) -> OpenedRelation:
     """Open a table or view in a DuckDB database, attached read-only."""
-    attach(table_files, alias, place, execute)
+    attach(table_files, alias, policy_path, execute)
     if not isinstance(table.source, DatabaseTable):
         names = tables_in(alias, execute)
         candidates = ", ".join(names[:_MAX_LISTED_TABLES]) + (", …" if len(names) > _MAX_LISTED_TABLES else "")
@@ -171,17 +175,19 @@ def database_relation(table_files: files.Files, table: Table, alias: str, place:
             place=f"tables.{table.name}.relation",
             fix="name a table or view in it, as table or schema.table",
         )
-    return Relation(sql, tuple((column, Cell(quote_identifier(column), stored)) for column, stored, *_ in described))
+    return OpenedRelation(
+        sql, tuple((column, Cell(quote_identifier(column), stored)) for column, stored, *_ in described)
+    )
 
 
-def attach(database: files.Files, alias: str, place: str, execute: Execute) -> None:
+def attach(database: files.Files, alias: str, policy_path: str, execute: Execute) -> None:
     """Attach a DuckDB database read-only under an alias."""
     try:
         execute(f"ATTACH IF NOT EXISTS {literal(database.paths[0])} AS {quote_identifier(alias)} (READ_ONLY)")
     except EngineFailed:
         raise InvalidPolicy(
             "this file cannot be opened as a DuckDB database",
-            place=place,
+            place=policy_path,
             fix="close the program that writes to it, or write it with DuckDB 2",
         ) from None
 
@@ -200,7 +206,7 @@ def tables_in(alias: str, execute: Execute) -> list[str]:
     ]
 
 
-def stored_table(table: Table, databases: Mapping[str, str], execute: Execute) -> str:
+def qualified_stored_table(table: Table, databases: Mapping[str, str], execute: Execute) -> str:
     """Return the table in a database file that holds the rows, as lower-case schema.table; empty for any other source.
 
     A view may read any table of its database, so it has no such name. DuckDB ignores the letter case of names.
@@ -216,13 +222,13 @@ def stored_table(table: Table, databases: Mapping[str, str], execute: Execute) -
 
 def memory_relation(
     source: memory.MemoryTable, positions: Sequence[int], described: list[tuple[Any, ...]], sql: str
-) -> Relation:
+) -> OpenedRelation:
     """Describe the engine's copy of a table in memory, made from the columns at these positions."""
     columns = [
         (source.names[i], Cell(quote_identifier(copied), stored))
         for i, (copied, stored, *_) in zip(positions, described, strict=True)
     ]
-    return Relation(sql, tuple(columns))
+    return OpenedRelation(sql, tuple(columns))
 
 
 Read = Callable[[Cell], str]
@@ -238,19 +244,19 @@ class RowOwners:
     """Determines the units that own the rows of each table of a policy."""
 
     policy: Policy
-    relations: Mapping[str, Relation]
+    relations: Mapping[str, OpenedRelation]
 
     def owner_of(self, table: Table) -> Owner | None:
         """Return how the rows of a table are owned; None where every row is its own unit, or the table is public."""
         if table.public or table.every_row:
             return None
-        period = self._period(table)
+        period = self._period_sql(table)
         if not isinstance(table.id, Via):
-            return _make_owner(self._cell(table, table.id, "id"), self._id_reader(table), period)
+            return _make_owner(self._find_cell(table, table.id, "id"), self._id_reader(table), period)
         parent = self.policy.tables[table.id.via]
-        on = self._cell(table, table.id.on, "id.on")
-        key = self.relations[parent.name].cell(table.id.key, f"tables.{table.name}.id.key")
-        read = _common_reader((on, key)) or _key_reader((on, key))
+        on = self._find_cell(table, table.id.on, "id.on")
+        key = self.relations[parent.name].find_cell(table.id.key, f"tables.{table.name}.id.key")
+        read = _common_id_reader((on, key)) or _mixed_key_reader((on, key))
         key_links = distinct_links_sql(self.relations[parent.name].sql, self.owner_of(parent), _key_or_null(key, read))
         return _make_owner(on, read, period, key_links)
 
@@ -258,18 +264,18 @@ class RowOwners:
         """Return how ids are converted to the one type that all tables of the population use."""
         if self.policy.id_type is not None:
             return _ID_READERS[self.policy.id_type]
-        own_cell = self._cell(table, table.id, "id")
+        own_cell = self._find_cell(table, table.id, "id")
         tables = [
             member for member in self.policy.tables.values() if not member.public and not isinstance(member.id, Via)
         ]
-        cells = [self._cell(member, member.id, "id") for member in tables]
-        read = _common_reader(cells)
+        cells = [self._find_cell(member, member.id, "id") for member in tables]
+        read = _common_id_reader(cells)
         if read is not None:
             return read
         other, cell = next(
             (member, cell)
             for member, cell in zip(tables, cells, strict=True)
-            if _common_reader((own_cell, cell)) is None
+            if _common_id_reader((own_cell, cell)) is None
         )
         raise InvalidPolicy(
             f"all tables must store ids in one type: those of {table.name} are {own_cell.stored_type}, those of "
@@ -279,12 +285,12 @@ class RowOwners:
             "two ids; rows whose id is not of that type are dropped",
         )
 
-    def _period(self, table: Table) -> str | None:
+    def _period_sql(self, table: Table) -> str | None:
         """Return the SQL for the start of a row's period. No bound is applied first: it would merge two days."""
         column = self.policy.period_column(table.name)
         if column is None:
             return None
-        timestamp = clean_cell(self._cell(table, column, "period"), Domain(table.columns[column].type))
+        timestamp = clean_cell(self._find_cell(table, column, "period"), Domain(table.columns[column].type))
         start = f"CAST(date_trunc('{self.policy.unit.period}', {timestamp}) AS DATE)"
         bounds = table.columns[column].bounds
         return (
@@ -293,8 +299,8 @@ class RowOwners:
             else _period_within_bounds(start, self.policy.per, bounds)
         )
 
-    def _cell(self, table: Table, column: str, part: str) -> Cell:
-        return self.relations[table.name].cell(column, f"tables.{table.name}.{part}")
+    def _find_cell(self, table: Table, column: str, part: str) -> Cell:
+        return self.relations[table.name].find_cell(column, f"tables.{table.name}.{part}")
 
 
 def _period_within_bounds(start: str, per: str, bounds: Any) -> str:
@@ -315,28 +321,28 @@ def _as_date(moment: dt.date) -> dt.date:
 
 
 def _make_owner(cell: Cell, read: Read, period: str | None, key_links: str | None = None) -> Owner:
-    is_owned = has_id(cell) if read is exact_id else f"{read(cell)} IS NOT NULL"
+    is_owned = has_id_condition(cell) if read is exact_id_sql else f"{read(cell)} IS NOT NULL"
     return Owner(read(cell), is_owned if period is None else f"{is_owned} AND {period} IS NOT NULL", period, key_links)
 
 
 def _key_or_null(cell: Cell, read: Read) -> str:
     """Return the SQL of a key, NULL where it is missing."""
-    return f"CASE WHEN {has_id(cell)} THEN {read(cell)} END"
+    return f"CASE WHEN {has_id_condition(cell)} THEN {read(cell)} END"
 
 
-def _common_reader(cells: Sequence[Cell]) -> Read | None:
+def _common_id_reader(cells: Sequence[Cell]) -> Read | None:
     """Return how cells of several sources compare without conversion to another kind; None where they cannot."""
     families = {cell.family for cell in cells}
     if len({cell.stored_type for cell in cells}) == 1:
-        return exact_id
+        return exact_id_sql
     if families <= INTEGER_TYPES:
         return lambda cell: f"CAST({cell.sql} AS BIGINT)"
     if families <= INTEGER_TYPES | _WIDE:
         return lambda cell: f"TRY_CAST({cell.sql} AS HUGEINT)"
-    return text_id if families <= _TEXTS else None
+    return text_id_sql if families <= _TEXTS else None
 
 
-def _key_reader(cells: Sequence[Cell]) -> Read:
+def _mixed_key_reader(cells: Sequence[Cell]) -> Read:
     """Return how keys stored in two types compare: as integers where one of them is a number, else as text."""
     families = {cell.family for cell in cells}
     numbers = families & _NUMBERS and families <= _NUMBERS | _TEXTS
@@ -344,6 +350,6 @@ def _key_reader(cells: Sequence[Cell]) -> Read:
 
 
 _ID_READERS: dict[Type, Read] = {
-    Type.INTEGER: integer_id,
-    Type.TEXT: text_id,
+    Type.INTEGER: integer_id_sql,
+    Type.TEXT: text_id_sql,
 }

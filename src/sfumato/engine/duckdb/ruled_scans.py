@@ -13,7 +13,7 @@ from sfumato.engine.duckdb.scan import INTEGER_TYPES, Cell, clean_cell
 from sfumato.engine.lowering.relation_lowering import with_shared_columns
 from sfumato.engine.lowering.relational import CleanTable, Reference, Scalar, ScalarFunction, Select, apply
 from sfumato.engine.lowering.row_lowering import RowLowering
-from sfumato.engine.sources.clean_cells import inner_bounds, is_listed, rewrites, rewritten
+from sfumato.engine.sources.clean_cells import has_rewriting_rules, inner_bounds, is_listed_test, rewritten_text
 from sfumato.engine.spellings.duckdb import DuckDBSpelling, literal, literal_list, real
 from sfumato.engine.spellings.generator import Generator
 from sfumato.plan.values.grammars import LONGEST
@@ -44,22 +44,22 @@ class RuledCell:
     def is_rewritten(self) -> bool:
         """Whether rules rewrite the cell; a whole number needs no separators of its own."""
         needs_no_rules = self.cell.family in _WHOLE_TEXTS and self.domain.type.numeric
-        return self.text is not None and not needs_no_rules and rewrites(self.rules, self.domain.type)
+        return self.text is not None and not needs_no_rules and has_rewriting_rules(self.rules, self.domain.type)
 
     @property
-    def is_listed_text(self) -> bool:
+    def is_rewritten_text(self) -> bool:
         """Whether rules rewrite a listed text: one longer than any that rules read is compared as it is."""
         return self.domain.type is Type.TEXT and self.is_rewritten
 
 
-def read_by_rules(source: str, names: Iterable[str], cells: Sequence[RuledCell]) -> tuple[str, list[Cell]]:
+def source_and_ruled_cells(source: str, names: Iterable[str], cells: Sequence[RuledCell]) -> tuple[str, list[Cell]]:
     """Return a source with further columns, and in them these cells as their rules read them.
 
     ``names`` are the columns of the source; added ones have other names.
     """
     prefix = _free_prefix(names)
     texts = [f"{each.text} AS {prefix}t{index}" for index, each in enumerate(cells) if each.text is not None]
-    texts += [f"{each.cell.text.sql} AS {prefix}w{index}" for index, each in enumerate(cells) if each.is_listed_text]
+    texts += [f"{each.cell.text.sql} AS {prefix}w{index}" for index, each in enumerate(cells) if each.is_rewritten_text]
     base = f"(SELECT {', '.join(['*', *texts])} FROM {source})"
     rows = RowLowering({}, f"{prefix}x")
     columns = tuple(
@@ -69,7 +69,7 @@ def read_by_rules(source: str, names: Iterable[str], cells: Sequence[RuledCell])
         Select(columns, with_shared_columns(CleanTable("source"), rows), all_columns=True)  # type: ignore[arg-type]
     )
     results = [_RuledColumns(each, prefix, index) for index, each in enumerate(cells)]
-    nulls = ", ".join(f"{each.null_test} AS {each.is_null}" for each in results)
+    nulls = ", ".join(f"{each.null_test_sql} AS {each.is_null}" for each in results)
     added = ", ".join(f"{sql} AS {name}" for each in results for name, sql in each.columns.items())
     return f"(SELECT *, {added} FROM (SELECT *, {nulls} FROM ({read})))", [each.cell for each in results]
 
@@ -85,12 +85,12 @@ def _rewritten_columns(rows: RowLowering, ruled: RuledCell, prefix: str, index: 
     """Yield the rewritten text of a cell, and whether its text is one that is missing."""
     text = Reference(f"{prefix}t{index}")
     if ruled.is_rewritten:
-        reading = rewritten(rows, text, ruled.rules, ruled.domain.type)
+        reading = rewritten_text(rows, text, ruled.rules, ruled.domain.type)
         whole_text = Reference(f"{prefix}w{index}")
-        whole = apply(ScalarFunction.COALESCE, reading, whole_text) if ruled.is_listed_text else reading
+        whole = apply(ScalarFunction.COALESCE, reading, whole_text) if ruled.is_rewritten_text else reading
         yield f"{prefix}v{index}", whole
     if ruled.rules.nulls and ruled.text is not None:
-        yield f"{prefix}n{index}", is_listed(text, ruled.rules.nulls)
+        yield f"{prefix}n{index}", is_listed_test(text, ruled.rules.nulls)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class _RuledColumns:
     def cell(self) -> Cell:
         return Cell(
             f"{self.prefix}c{self.index}",
-            self._read.stored_type,
+            self._cell_before_nulls.stored_type,
             presence=f"{self.prefix}p{self.index}",
             is_null=self.is_null,
             stored=self.ruled.cell,
@@ -115,7 +115,7 @@ class _RuledColumns:
     def columns(self) -> dict[str, str]:
         """The SQL of the cell, NULL where it is missing, and whether it is there, by the names of their columns."""
         return {
-            self.cell.sql: f"CASE WHEN {self.is_null} THEN NULL ELSE {self._read.sql} END",
+            self.cell.sql: f"CASE WHEN {self.is_null} THEN NULL ELSE {self._cell_before_nulls.sql} END",
             self.cell.presence: f"({self.ruled.cell.sql} IS NOT NULL AND NOT {self.is_null})",
         }
 
@@ -125,30 +125,30 @@ class _RuledColumns:
         return f"{self.prefix}m{self.index}"
 
     @property
-    def _read(self) -> Cell:
+    def _cell_before_nulls(self) -> Cell:
         return Cell(f"{self.prefix}v{self.index}", "VARCHAR") if self.ruled.is_rewritten else self.ruled.cell
 
     @property
-    def null_test(self) -> str:
+    def null_test_sql(self) -> str:
         """The SQL of whether the rules call the cell missing, by its text or its value."""
         rules, kind = self.ruled.rules, self.ruled.domain.type
         tests = [f"{self.prefix}n{self.index}"] if rules.nulls and self.ruled.text is not None else []
         values = rules.null_values(kind)
-        value = clean_cell(self._read, Domain(kind))
+        value = clean_cell(self._cell_before_nulls, Domain(kind))
         tests += [f"{value} IN ({literal_list(values)})"] if values else []
         known = [f"coalesce({test}, FALSE)" for test in tests]
-        known += [] if rules.possible is None else [self._is_impossible(value, rules.possible)]
+        known += [] if rules.possible is None else [self._is_impossible_sql(value, rules.possible)]
         return f"({' OR '.join(known) or 'FALSE'})"
 
-    def _is_impossible(self, value: str, ends: Any) -> str:
+    def _is_impossible_sql(self, value: str, ends: Any) -> str:
         """Return the SQL of whether a number or a time, however large, is not surely between these ends."""
         bounded, is_between = (
-            clean_cell(self._read, self.ruled.domain),
-            _is_between(value, self.ruled.domain.type, ends),
+            clean_cell(self._cell_before_nulls, self.ruled.domain),
+            _between_sql(value, self.ruled.domain.type, ends),
         )
         return f"({bounded} IS NOT NULL AND NOT coalesce({is_between}, FALSE))"
 
 
-def _is_between(value: str, kind: Type, ends: Any) -> str:
+def _between_sql(value: str, kind: Type, ends: Any) -> str:
     low, high = map(real, inner_bounds(*ends)) if kind is Type.REAL else map(literal, ends)
     return f"{value} BETWEEN {low} AND {high}"

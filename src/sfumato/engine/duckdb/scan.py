@@ -157,18 +157,18 @@ class TableScan:
         return clean_cell(*self.columns[name]) if name in self.columns else clean_items(*self.lists[name])
 
     @property
-    def is_owned(self) -> str:
+    def is_owned_condition(self) -> str:
         """Whether a row of the source belongs to a unit, in SQL."""
         owner = self.owner
         if owner is None:
             return "TRUE"
         if owner.links is None:
             return owner.has_key
-        row_key, linked_keys = (owner.key, "sf_key") if owner.period is None else _key_with_period(owner)
+        row_key, linked_keys = (owner.key, "sf_key") if owner.period is None else _row_key_and_linked_keys(owner)
         return f"{owner.has_key} AND {row_key} IN (SELECT {linked_keys} FROM ({owner.links}))"
 
 
-def _key_with_period(owner: Owner) -> tuple[str, str]:
+def _row_key_and_linked_keys(owner: Owner) -> tuple[str, str]:
     return f"({owner.key}, {owner.period})", f"(sf_key, {UNIT}.period)"
 
 
@@ -192,7 +192,7 @@ def distinct_links_sql(source: str, owner: Owner | None, key: str) -> str:
     return f"SELECT DISTINCT sf_link AS sf_key, {UNIT} FROM ({rows}) WHERE sf_link IS NOT NULL"
 
 
-def count_with_copies(source: str, owner: Owner) -> str:
+def count_with_copies_sql(source: str, owner: Owner) -> str:
     """Return the SELECT that counts a source's rows with one copy per owner, computed key by key."""
     rows_per_key = f"SELECT {owner.key} AS k, count(*) AS n FROM {source} WHERE {owner.has_key} GROUP BY k"
     owners_per_key = f"SELECT sf_key AS k, count(*) AS n FROM ({owner.links}) GROUP BY k"
@@ -202,14 +202,14 @@ def count_with_copies(source: str, owner: Owner) -> str:
     return f"SELECT greatest(coalesce(({copied_rows}), 0), (SELECT count(*) FROM {source}))"
 
 
-def has_id(unit: Cell) -> str:
+def has_id_condition(unit: Cell) -> str:
     """Return the SQL condition that a row has an id."""
     if unit.family in FLOAT_TYPES:
         return f"{unit.sql} IS NOT NULL AND NOT isnan({unit.sql})"
-    return f"{exact_id(unit)} IS NOT NULL"
+    return f"{exact_id_sql(unit)} IS NOT NULL"
 
 
-def exact_id(unit: Cell) -> str:
+def exact_id_sql(unit: Cell) -> str:
     """Return the SQL of an id in a type where equality is exact, else as text.
 
     −0.0 becomes 0.0.
@@ -218,10 +218,10 @@ def exact_id(unit: Cell) -> str:
         return f"CASE WHEN {unit.sql} = 0 THEN 0 ELSE {unit.sql} END"
     if unit.family == "BLOB":
         return f"CASE WHEN octet_length({unit.sql}) <= {LONGEST_ID} THEN {unit.sql} END"
-    return unit.sql if unit.family in _EXACT_ID_TYPES else text_id(unit)
+    return unit.sql if unit.family in _EXACT_ID_TYPES else text_id_sql(unit)
 
 
-def text_id(unit: Cell) -> str:
+def text_id_sql(unit: Cell) -> str:
     """Return the SQL of an id as text, NULL where it has more bytes than an id may have."""
     return f"CASE WHEN strlen({unit.text.sql}) <= {LONGEST_ID} THEN {unit.text.sql} END"
 
@@ -243,7 +243,7 @@ def clean_cell(cell: Cell, domain: Domain, choices: str | None = None) -> str:
     return _convert(cell, domain.type, lambda reading: _bounded(reading, domain.type, domain.bounds))
 
 
-def integer_id(cell: Cell) -> str:
+def integer_id_sql(cell: Cell) -> str:
     """Return the SQL of an integer id, NULL where two units' ids could become one (``clean_scans``)."""
     x, integer = cell.sql, clean_cell(cell, Domain(Type.INTEGER))
     if cell.family == "DECIMAL":
@@ -356,29 +356,29 @@ def _timestamp_readings(x: str) -> Readings:
     ]
 
 
-def _integer(cell: Cell) -> str:
+def _integer_sql(cell: Cell) -> str:
     if cell.family == "BIGINT":
         return cell.sql
     return f"{'CAST' if cell.family in INTEGER_TYPES else 'TRY_CAST'}({cell.sql} AS BIGINT)"
 
 
-def _real(cell: Cell) -> str:
+def _real_sql(cell: Cell) -> str:
     if cell.family == "DOUBLE":
         return cell.sql
     return f"{'CAST' if cell.family in INTEGER_TYPES | {'FLOAT'} else 'TRY_CAST'}({cell.sql} AS DOUBLE)"
 
 
-def _boolean(cell: Cell) -> str:
+def _boolean_sql(cell: Cell) -> str:
     if cell.family == "BOOLEAN":
         return cell.sql
     return f"CASE WHEN {cell.sql} = 0 THEN FALSE WHEN {cell.sql} = 1 THEN TRUE END"
 
 
-def _date(cell: Cell) -> str:
-    return cell.sql if cell.family == "DATE" else f"TRY_CAST({_timestamp(cell)} AS DATE)"
+def _date_sql(cell: Cell) -> str:
+    return cell.sql if cell.family == "DATE" else f"TRY_CAST({_timestamp_sql(cell)} AS DATE)"
 
 
-def _timestamp(cell: Cell) -> str:
+def _timestamp_sql(cell: Cell) -> str:
     return cell.sql if cell.family == "TIMESTAMP" else f"TRY_CAST({cell.sql} AS TIMESTAMP)"
 
 
@@ -388,10 +388,10 @@ def _bounded(cell: Cell, kind: Type, bounds: Any) -> str:
 
 
 def _bounded_integer(cell: Cell, bounds: Any) -> str:
-    integer = _integer(cell)
+    integer = _integer_sql(cell)
     if cell.family in INTEGER_TYPES:
         return integer if bounds is None else _clamp_sql(integer, bounds, cell.is_proved)
-    number = _real(cell)
+    number = _real_sql(cell)
     if bounds is None:
         return f"CASE WHEN {number} = trunc({number}) THEN {integer} END"
     low, high = (literal(bound) for bound in bounds)
@@ -403,7 +403,7 @@ def _bounded_integer(cell: Cell, bounds: Any) -> str:
 
 
 def _bounded_real(cell: Cell, bounds: Any) -> str:
-    number = _real(cell)
+    number = _real_sql(cell)
     flush_small = "" if cell.is_flushed else f"WHEN abs({number}) < {_SMALLEST} THEN 0 "
     if bounds is None:
         # DuckDB orders NaN above infinity, so it matches no branch.
@@ -423,12 +423,12 @@ _SMALLEST, _LARGEST = (real(float(bound)) for bound in (SMALLEST_REAL, LARGEST_R
 
 
 def _bounded_date(cell: Cell, bounds: Any) -> str:
-    date = _date(cell)
+    date = _date_sql(cell)
     return _null_outside(date, _DATES, cell.is_proved) if bounds is None else _clamp_sql(date, bounds, cell.is_proved)
 
 
 def _bounded_timestamp(cell: Cell, bounds: Any) -> str:
-    time = _timestamp(cell)
+    time = _timestamp_sql(cell)
     return (
         _null_outside(time, _TIMESTAMPS, cell.is_proved) if bounds is None else _clamp_sql(time, bounds, cell.is_proved)
     )
@@ -450,18 +450,18 @@ def _null_outside(sql: str, bounds: Any, sure: bool) -> str:
 
 
 _CONVERTERS: dict[Type, Callable[[Cell], str]] = {
-    Type.INTEGER: _integer,
-    Type.REAL: _real,
+    Type.INTEGER: _integer_sql,
+    Type.REAL: _real_sql,
     Type.TEXT: lambda cell: cell.text.sql,
-    Type.BOOLEAN: _boolean,
-    Type.DATE: _date,
-    Type.TIMESTAMP: _timestamp,
+    Type.BOOLEAN: _boolean_sql,
+    Type.DATE: _date_sql,
+    Type.TIMESTAMP: _timestamp_sql,
 }
 _BOUNDED: dict[Type, Callable[[Cell, Any], str]] = {
     Type.INTEGER: _bounded_integer,
     Type.REAL: _bounded_real,
     Type.TEXT: lambda cell, _: cell.text.sql,
-    Type.BOOLEAN: lambda cell, _: _boolean(cell),
+    Type.BOOLEAN: lambda cell, _: _boolean_sql(cell),
     Type.DATE: _bounded_date,
     Type.TIMESTAMP: _bounded_timestamp,
 }

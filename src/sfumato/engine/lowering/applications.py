@@ -20,11 +20,11 @@ CALENDAR = {Type.DATE: (dt.date.min, dt.date.max), Type.TIMESTAMP: (dt.datetime.
 class RowScope(Protocol):
     """The rows that expressions are lowered over."""
 
-    def shared(self, scalar: Scalar) -> Scalar:
+    def compute_once(self, scalar: Scalar) -> Scalar:
         """Compute a value once."""
         ...
 
-    def limited(self, scalar: Scalar) -> Scalar:
+    def limit_real(self, scalar: Scalar) -> Scalar:
         """Flush a small real to 0, and map a large one to NULL."""
         ...
 
@@ -33,19 +33,19 @@ class RowScope(Protocol):
         ...
 
 
-def is_within(x: Scalar, low: Value, high: Value, kind: Type) -> Scalar:
+def within_test(x: Scalar, low: Value, high: Value, kind: Type) -> Scalar:
     return apply(ScalarFunction.BETWEEN, x, Constant(low, kind), Constant(high, kind))
 
 
-def real(value: Fraction | float) -> Constant:
+def real_constant(value: Fraction | float) -> Constant:
     return Constant(Fraction(value), Type.REAL)
 
 
-def missing(kind: Type) -> Constant:
+def null_constant(kind: Type) -> Constant:
     return Constant(None, kind)
 
 
-def present(x: Scalar) -> Scalar:
+def not_null_test(x: Scalar) -> Scalar:
     return apply(ScalarFunction.NOT, apply(ScalarFunction.IS_NULL, x))
 
 
@@ -70,20 +70,20 @@ class Application:
     def kind(self) -> Type:
         return self.node.domain.type
 
-    def literal_argument(self, place: int) -> Any:
+    def literal_argument(self, index: int) -> Any:
         """Return the value of an argument that must be a literal."""
-        argument = self.node.arguments[place]
+        argument = self.node.arguments[index]
         assert isinstance(argument, Literal)
         return argument.value
 
-    def shared_argument(self, place: int = 0) -> Scalar:
+    def shared_argument(self, index: int = 0) -> Scalar:
         """Compute once an argument that is used more than once."""
-        return self.rows.shared(self.arguments[place])
+        return self.rows.compute_once(self.arguments[index])
 
-    def limited(self, computed: Scalar) -> Scalar:
+    def limit_real(self, computed: Scalar) -> Scalar:
         """Limit a computed real, unless its domain proves that it is within limits."""
         is_proved = self.node.domain.range is not None and _is_zero_or_normal(self.node)
-        return computed if is_proved else self.rows.limited(computed)
+        return computed if is_proved else self.rows.limit_real(computed)
 
     def divisor(self) -> Scalar:
         """Return the second argument, NULL where it is 0."""
@@ -91,7 +91,7 @@ class Application:
         if divisor_range is not None and not divisor_range[0] <= 0 <= divisor_range[1]:
             return self.arguments[1]
         y = self.shared_argument(1)
-        return case(apply(ScalarFunction.UNEQUAL, y, Constant(0, kind)), y, otherwise=missing(kind))
+        return case(apply(ScalarFunction.UNEQUAL, y, Constant(0, kind)), y, otherwise=null_constant(kind))
 
 
 def _is_zero_or_normal(node: Call) -> bool:
@@ -131,5 +131,5 @@ def _least_nonzero_size(expression: Expression) -> Fraction:
 Lowering = Callable[[Application], Scalar]
 
 
-def lower_directly(operation: ScalarFunction) -> Lowering:
+def direct_lowering(operation: ScalarFunction) -> Lowering:
     return lambda call: Apply(operation, call.arguments)

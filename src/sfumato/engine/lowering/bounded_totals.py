@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sfumato.engine.lowering.applications import real
+from sfumato.engine.lowering.applications import real_constant
 from sfumato.engine.lowering.cell_lowering import (
     CountedRows,
     add_up_rows,
@@ -54,7 +54,14 @@ from sfumato.engine.lowering.relational import (
     apply,
     integer_constant,
 )
-from sfumato.engine.lowering.sample_ranks import MAX_SPREAD_ROWS, SEED_COLUMNS, number, rank, spread_rows, with_seeds
+from sfumato.engine.lowering.sample_ranks import (
+    MAX_SPREAD_ROWS,
+    SEED_COLUMNS,
+    mixed_rank,
+    number_of_value,
+    spread_rows,
+    with_seeds,
+)
 from sfumato.engine.lowering.unit_lowering import as_real, clamped, narrow, real_of_wide, wide
 from sfumato.plan import nodes
 from sfumato.plan.bounding import BoundedPlan, max_squared_norm
@@ -73,24 +80,26 @@ _MAX_UNIT_TOTAL = 2**61
 """A unit's total is clamped here before it is scaled: two of them together fit 64 bits."""
 
 
-def statement(bounded: BoundedPlan, key: int, *, by_pair: bool = True) -> StagedSelect:
-    """Lower a plan to the statement with rows (key…, total…), one for each group that has a row; ``key`` seeds the
-    sample. With ``by_pair``, counts of units alone use pairs of unit and group, where materialising those is cheap.
+def group_totals_statement(bounded: BoundedPlan, sampling_key: int, *, by_pair: bool = True) -> StagedSelect:
+    """Lower a plan to the statement with rows (key…, total…), one for each group that has a row, from the sample of
+    this key. With ``by_pair``, counts of units alone use pairs of unit and group, where materialising those is cheap.
     """
-    relations = RelationLowering(key, bounded.sample)
+    relations = RelationLowering(sampling_key, bounded.sample)
     rows = counted_rows(bounded, relations)
-    limited_totals = _lower_totals(bounded, rows, relations, key, by_pair=by_pair and rows.maximal == {*rows.values})
+    limited_totals = _lower_totals(
+        bounded, rows, relations, sampling_key, by_pair=by_pair and rows.maximal == {*rows.values}
+    )
     return replace(limited_totals, stages=(*relations.stages, *limited_totals.stages))
 
 
 def _lower_totals(
-    bounded: BoundedPlan, rows: CountedRows, relations: RelationLowering, key: int, *, by_pair: bool = False
+    bounded: BoundedPlan, rows: CountedRows, relations: RelationLowering, sampling_key: int, *, by_pair: bool = False
 ) -> StagedSelect:
-    return round_totals(bounded, rows, _add_within_limits(bounded, rows, relations, key, by_pair=by_pair))
+    return round_totals(bounded, rows, _add_within_limits(bounded, rows, relations, sampling_key, by_pair=by_pair))
 
 
 def _add_within_limits(
-    bounded: BoundedPlan, rows: CountedRows, relations: RelationLowering, key: int, *, by_pair: bool = False
+    bounded: BoundedPlan, rows: CountedRows, relations: RelationLowering, sampling_key: int, *, by_pair: bool = False
 ) -> StagedSelect:
     """Add up contributions within the limits, in steps."""
     if bounded.strategy is Strategy.WHOLE:
@@ -99,54 +108,58 @@ def _add_within_limits(
         return StagedSelect((), _uncorrected_totals(bounded, rows))
     coded = materialise_rows(bounded, encode_keys(bounded, rows), relations)
     if bounded.strategy is Strategy.SAMPLE:
-        return decode_keys(coded, _sampled_totals(bounded, coded, key))
+        return decode_keys(coded, _sampled_totals(bounded, coded, sampling_key))
     if bounded.strategy is Strategy.REWEIGHT:
         return decode_keys(coded, _reweight_rows(bounded, coded))
     assert bounded.strategy in (Strategy.CLIP_L1, Strategy.CLIP_L2)
-    return decode_keys(coded, _clip_pairs(bounded, coded) if by_pair and coded.keys else _clip(bounded, coded))
+    return decode_keys(
+        coded, _clip_pairs(bounded, coded) if by_pair and coded.keys else _clip_unit_totals(bounded, coded)
+    )
 
 
-def discovered_totals(reading: DiscoveredTotals, key: int) -> StagedSelect:
+def discovered_totals_statement(reading: DiscoveredTotals, sampling_key: int) -> StagedSelect:
     """Lower a reading whose keys are discovered: totals of 64 bits, of which the last counts the units that hold a key.
 
     Where a unit may hold one key together with several values of the others, it is counted once: such counts are rows
     of their own, in which the other keys are NULL and all other totals are zero.
     """
-    bounded, relations = reading.bounded, RelationLowering(key, reading.bounded.sample)
+    bounded, relations = reading.bounded, RelationLowering(sampling_key, reading.bounded.sample)
     rows = counted_rows(bounded, relations)
     if reading.declared_keys and bounded.strategy is Strategy.SAMPLE:
         sampled_rows = materialise_rows(bounded, rows, relations)
         totals = round_totals(
             bounded,
             sampled_rows,
-            _sample_discovered(bounded, sampled_rows, [f"k{index}" for index in reading.discovered_keys], key),
+            _sample_discovered(bounded, sampled_rows, [f"k{index}" for index in reading.discovered_keys], sampling_key),
         )
     else:
-        totals = _lower_totals(bounded, rows, relations, key)
+        totals = _lower_totals(bounded, rows, relations, sampling_key)
     clamped_totals = tuple((name, clamp_to_64_bits(Reference(name))) for name in rows.values)
     result = Select((*named_columns(rows.keys), *clamped_totals), totals.result)
     return StagedSelect((*relations.stages, *totals.stages), result)
 
 
-def marginals(reading: Marginals | CellRows, key: int, *, counts_row_by_row: bool = True) -> StagedSelect:
+def cell_totals_statement(
+    reading: Marginals | CellRows, sampling_key: int, *, counts_row_by_row: bool = True
+) -> StagedSelect:
     """Add up the total of every combination of cells that some row is in, in 64 bits; or select the rows themselves,
     where that is allowed.
     """
-    rows = counted_rows(reading.bounded, relations := RelationLowering(key, reading.bounded.sample))
+    rows = counted_rows(reading.bounded, relations := RelationLowering(sampling_key, reading.bounded.sample))
     if counts_row_by_row and reading.counts_row_by_row and rows.ones == {*rows.values}:
         return StagedSelect(tuple(relations.stages), Select(named_columns((*rows.keys, *rows.values)), rows.select))
-    totals = _lower_totals(reading.bounded, rows, relations, key)
+    totals = _lower_totals(reading.bounded, rows, relations, sampling_key)
     clamped_totals = tuple((name, clamp_to_64_bits(Reference(name))) for name in rows.values)
     result = Select((*named_columns(rows.keys), *clamped_totals), totals.result)
     return StagedSelect((*relations.stages, *totals.stages), result)
 
 
-def values(reading: ValueCounts, key: int) -> StagedSelect:
+def value_rows_statement(reading: ValueCounts, sampling_key: int) -> StagedSelect:
     """Select every row that counts and has a value, as (key…, value), to be sorted and counted by the reader.
 
     Of units beyond a limit only the sampled rows count; limits are those of the groups, whatever the values are.
     """
-    bounded, relations = reading.bounded, RelationLowering(key, reading.bounded.sample)
+    bounded, relations = reading.bounded, RelationLowering(sampling_key, reading.bounded.sample)
     rows = encode_keys(bounded, counted_rows(bounded, relations))
     value_name, presence_name = rows.values
     is_present = (
@@ -158,7 +171,7 @@ def values(reading: ValueCounts, key: int) -> StagedSelect:
     if bounded.strategy is Strategy.WHOLE or _is_within_limits(bounded):
         return StagedSelect(tuple(relations.stages), Select(columns, rows.select, where=is_present))
     rows = materialise_rows(bounded, rows, relations)
-    heavy, ranked, is_kept = _rank_rows(bounded, rows, key)
+    heavy, ranked, is_kept = _heavy_units_ranks_and_sample(bounded, rows, sampling_key)
     same_unit = apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "h"))
     light_rows = Select(
         columns, rows.select, where=(*is_present, Exists(StageReference("h"), "h", same_unit, negated=True))
@@ -167,12 +180,14 @@ def values(reading: ValueCounts, key: int) -> StagedSelect:
     return StagedSelect((*relations.stages, heavy), Select(columns, all_rows))
 
 
-def totals_by_value(bounded: BoundedPlan, value: Expression, key: int, *, once: bool = False) -> StagedSelect:
+def totals_by_value_statement(
+    bounded: BoundedPlan, value: Expression, sampling_key: int, *, once: bool = False
+) -> StagedSelect:
     """Add up rows by a value of any type, as one more key; ``once`` if equal rows of a unit count once.
 
     Limits are those of the groups themselves, so rows are ranked before they are distinguished by their values.
     """
-    relations = RelationLowering(key, bounded.sample)
+    relations = RelationLowering(sampling_key, bounded.sample)
     rows = counted_rows(with_value_as_key(bounded, value), relations)
     if bounded.strategy is Strategy.WHOLE:
         totals = _unbounded_totals(rows)
@@ -180,14 +195,14 @@ def totals_by_value(bounded: BoundedPlan, value: Expression, key: int, *, once: 
         rows = _distinct_pairs(rows, relations) if once else materialise_rows(bounded, rows, relations)
         (*key_names, value_name), (*kinds, kind) = rows.keys, rows.kinds
         grouped = replace(rows, keys=tuple(key_names), kinds=tuple(kinds), apart=((value_name, kind),))
-        heavy, ranked, is_kept = _rank_rows(bounded, grouped, key)
+        heavy, ranked, is_kept = _heavy_units_ranks_and_sample(bounded, grouped, sampling_key)
         totals = _correct_totals(bounded, rows, (heavy,), _sampling_change(rows, ranked, is_kept))
     return StagedSelect((*relations.stages, *totals.stages), totals.result)
 
 
-def matched_pairs(reading: MatchedValueReading, key: int) -> StagedSelect:
+def matched_pairs_statement(reading: MatchedValueReading, sampling_key: int) -> StagedSelect:
     """Select a unit's distinct pairs of group and value, as (key…, rank of the unit, rank of the pair among all)."""
-    relations = RelationLowering(key, reading.bounded.sample)
+    relations = RelationLowering(sampling_key, reading.bounded.sample)
     rows = _distinct_pairs(counted_rows(with_value_as_key(reading.bounded, reading.value), relations), relations)
     everything = (integer_constant(0),)
     ranks = (
@@ -203,7 +218,9 @@ def _distinct_pairs(rows: CountedRows, relations: RelationLowering) -> CountedRo
     pairs = Select(
         (*named_columns(names), ("v0", integer_constant(1))), rows.select, where=(is_counted,), group_by=names
     )
-    return replace(rows, select=Select(named_columns((*names, "v0")), relations.stage(pairs)), ones=frozenset({"v0"}))
+    return replace(
+        rows, select=Select(named_columns((*names, "v0")), relations.add_stage(pairs)), ones=frozenset({"v0"})
+    )
 
 
 def clamp_to_64_bits(total: Scalar) -> Scalar:
@@ -212,7 +229,7 @@ def clamp_to_64_bits(total: Scalar) -> Scalar:
     return narrow(clamped(wide(total), low, high))
 
 
-def _sum(scalar: Scalar) -> Scalar:
+def _sum_of_group(scalar: Scalar) -> Scalar:
     return GroupTotal(AggregateFunction.SUM, scalar)
 
 
@@ -233,7 +250,7 @@ def _reweight_rows(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
     """Count every row as it is, less the excess of the rows of units with more than m."""
     max_rows = bounded.limits.rows
     excess = [
-        (name, _sum(_weighting_change(Reference(name), max_rows, bits)))
+        (name, _sum_of_group(_weighting_change(Reference(name), max_rows, bits)))
         for name, bits in zip(rows.values, _coordinate_bits(bounded), strict=True)
     ]
     beyond = _rows_beyond_limit(
@@ -279,7 +296,7 @@ def _is_within_limits(bounded: BoundedPlan) -> bool:
 
 def _uncorrected_totals(bounded: BoundedPlan, rows: CountedRows) -> Select:
     """Add up the totals of all rows as they are."""
-    source, sums = (rows.select, _unit_counts(rows)) if rows.maximal else add_up_rows(rows)
+    source, sums = (rows.select, _unlimited_totals(rows)) if rows.maximal else add_up_rows(rows)
     bits = _coordinate_bits(bounded)
     totals = tuple((name, _in_fractions_of_step(or_zero(sums[name]), bits[int(name[1:])])) for name in rows.values)
     return Select((*named_columns(rows.keys), *totals), source, group_by=rows.keys)
@@ -287,7 +304,7 @@ def _uncorrected_totals(bounded: BoundedPlan, rows: CountedRows) -> Select:
 
 def _correct_totals(bounded: BoundedPlan, rows: CountedRows, stages: Stages, correction: Select) -> StagedSelect:
     """Add a correction per group to the totals of all rows as they are."""
-    totals = tuple((name, or_zero(_sum(Reference(name)))) for name in rows.values)
+    totals = tuple((name, or_zero(_sum_of_group(Reference(name)))) for name in rows.values)
     both = RelationalUnion((_uncorrected_totals(bounded, rows), correction))
     return StagedSelect(stages, Select((*named_columns(rows.keys), *totals), both, group_by=rows.keys))
 
@@ -297,19 +314,19 @@ def _in_fractions_of_step(total: Scalar, bits: int) -> Scalar:
     return apply(ScalarFunction.MULTIPLY, wide(total), Constant(1 << bits, Wide.INTEGER))
 
 
-def _unit_counts(rows: CountedRows) -> dict[str, Scalar]:
+def _unlimited_totals(rows: CountedRows) -> dict[str, Scalar]:
     """Count units rather than rows."""
     return {name: _unlimited_total(rows, name) for name in rows.values}
 
 
 def _unlimited_total(rows: CountedRows, name: str) -> Scalar:
     if name not in rows.maximal:
-        return GroupTotal(AggregateFunction.COUNT) if name in rows.ones else _sum(Reference(name))
+        return GroupTotal(AggregateFunction.COUNT) if name in rows.ones else _sum_of_group(Reference(name))
     is_counted = None if name in rows.ones else apply(ScalarFunction.EQUAL, Reference(name), integer_constant(1))
     return GroupTotal(AggregateFunction.UNITS, Reference("u"), is_counted)
 
 
-def _clip(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
+def _clip_unit_totals(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
     """Clip each unit's totals, first per group to what c rows may count, then over all groups to the norm.
 
     A unit with few rows is within every norm, wherever they are: only the units with more are looked at group by group.
@@ -320,7 +337,7 @@ def _clip(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
     if rows.cells and max(max_totals) <= _MAX_UNIT_TOTAL:
         return _clip_cells(bounded, rows, scaling, max_totals)
     if not rows.keys:  # one group: the cap is the norm
-        totals = tuple((name, or_zero(_sum(Reference(name)))) for name in rows.values)
+        totals = tuple((name, or_zero(_sum_of_group(Reference(name)))) for name in rows.values)
         return StagedSelect((_unit_totals(rows, rows.select, max_totals, scaling),), Select(totals, clipped))
     beyond = _rows_beyond_limit(rows, named_columns(("u", *rows.keys, *rows.values), "r"))
     heavy = _units_beyond_limit(rows, _max_unscaled_rows(bounded, scaling))
@@ -356,14 +373,14 @@ def _max_unscaled_rows(bounded: BoundedPlan, scaling: Sequence[_Scaling]) -> int
     """
     max_rows = min(bounded.limits.rows_per_group, bounded.limits.total)
     pairs = zip(bounded.measures, scaling, strict=True)
-    return min(part.groups_within if scaled.measure.once_per_unit else max_rows for scaled, part in pairs)
+    return min(part.max_full_groups if scaled.measure.once_per_unit else max_rows for scaled, part in pairs)
 
 
 def _clip_cells(
     bounded: BoundedPlan, rows: CountedRows, scaling: Sequence[_Scaling], max_totals: Sequence[int]
 ) -> StagedSelect:
     """Add up many counts over all rows at once, and correct them for units with more rows than count."""
-    capped = dict(column for part in scaling for column in part.capped())
+    capped = dict(column for part in scaling for column in part.clipped_columns())
     unclipped = [
         apply(ScalarFunction.MULTIPLY, Reference(f"v{index}"), integer_constant(1 << bits))
         for index, bits in enumerate(_coordinate_bits(bounded))
@@ -372,7 +389,7 @@ def _clip_cells(
         apply(ScalarFunction.SUBTRACT, capped[name], contribution)
         for name, contribution in zip(rows.values, unclipped, strict=True)
     ]
-    excess = tuple(zip(rows.values, map(_sum, differences), strict=True))
+    excess = tuple(zip(rows.values, map(_sum_of_group, differences), strict=True))
     select, names = without_contributions(rows.select, rows.cells)
     narrow_rows = replace(rows, select=select)
     heavy = _units_beyond_limit(narrow_rows, min(bounded.limits.rows_per_group, bounded.limits.total))
@@ -400,11 +417,11 @@ def _unit_totals(
     """
     names, unclamped = ("u", *rows.keys), {name for part in scaling if part.wide for name in part.coordinates}
     totals = [
-        (name, _sum(Reference(name)) if name in unclamped else _unit_total(rows, name, max_total))
+        (name, _sum_of_group(Reference(name)) if name in unclamped else _unit_total(rows, name, max_total))
         for name, max_total in zip(rows.values, max_totals, strict=True)
     ]
     totals += [
-        (name, _sum(Reference(value)))
+        (name, _sum_of_group(Reference(value)))
         for name, value, max_total in zip(rows.unclipped_names, rows.values, max_totals, strict=False)
         if max_total > _MAX_UNIT_TOTAL and value not in rows.maximal
     ]
@@ -417,14 +434,14 @@ def _unit_total(rows: CountedRows, name: str, max_total: int) -> Scalar:
         return GroupTotal(AggregateFunction.MAX, Reference(name))
     if name in rows.ones and max_total <= _MAX_UNIT_TOTAL:
         return GroupTotal(AggregateFunction.COUNT)
-    total = _sum(Reference(name))
+    total = _sum_of_group(Reference(name))
     ends = Constant(-_MAX_UNIT_TOTAL, Wide.INTEGER), Constant(_MAX_UNIT_TOTAL, Wide.INTEGER)
     return narrow(total if max_total <= _MAX_UNIT_TOTAL else clamped(total, *ends))
 
 
 def _clip_groups(rows: CountedRows, scaling: Sequence[_Scaling], max_totals: Sequence[int]) -> Select:
     """Clip units' totals to what may count in a group, beside the exact ones: computed twice, not materialised."""
-    capped = [column for part in scaling for column in part.capped()]
+    capped = [column for part in scaling for column in part.clipped_columns()]
     exact = tuple(
         (name, Reference(name if max_total > _MAX_UNIT_TOTAL and value not in rows.maximal else value))
         for name, value, max_total in zip(rows.unclipped_names, rows.values, max_totals, strict=False)
@@ -434,15 +451,22 @@ def _clip_groups(rows: CountedRows, scaling: Sequence[_Scaling], max_totals: Seq
 
 def _unit_norms(clipped: Select, scaling: Sequence[_Scaling]) -> tuple[str, Select]:
     """Compute the norm that each unit is scaled by."""
-    norms = Select((*named_columns("u"), *(part.norm() for part in scaling)), clipped, group_by=("u",))
+    norms = Select((*named_columns("u"), *(part.norm_column() for part in scaling)), clipped, group_by=("u",))
     return "n", Select((*named_columns("u"), *((part.length, part.norm_if_too_large()) for part in scaling)), norms)
 
 
 def _clipping_change(bounded: BoundedPlan, rows: CountedRows, scaling: Sequence[_Scaling], clipped: Select) -> Select:
     """Add up in each group the clipped and scaled totals of units beyond a limit, less their exact totals."""
-    scaled = [column for part in scaling for column in part.scaled()]
+    scaled = [column for part in scaling for column in part.scaled_columns()]
     excess = tuple(
-        (name, apply(ScalarFunction.SUBTRACT, _sum(scalar), _in_fractions_of_step(_sum(Reference(exact)), bits)))
+        (
+            name,
+            apply(
+                ScalarFunction.SUBTRACT,
+                _sum_of_group(scalar),
+                _in_fractions_of_step(_sum_of_group(Reference(exact)), bits),
+            ),
+        )
         for (name, scalar), exact, bits in zip(scaled, rows.unclipped_names, _coordinate_bits(bounded), strict=True)
     )
     return Select((*named_columns(rows.keys), *excess), _join_norms(rows, clipped, scaling), group_by=rows.keys)
@@ -492,14 +516,14 @@ class _Scaling:
         wide_totals = box is None and _max_unit_totals(bounded)[index] > _MAX_UNIT_TOTAL
         return cls(coordinates, f"n{number}", measure.size * per_group, bits, bound, squared, box, wide_totals)
 
-    def capped(self) -> Columns:
+    def clipped_columns(self) -> Columns:
         """Clip a unit's total in one group to what c rows may count; several totals are scaled together."""
         if self.box is not None:
             clamped_total = clamped(Reference(self.coordinates[0]), *(integer_constant(end) for end in self.box))
             return (
                 (self.coordinates[0], apply(ScalarFunction.MULTIPLY, clamped_total, integer_constant(1 << self.bits))),
             )
-        size, convert = self._size(), real_of_wide if self.wide else as_real
+        size, convert = self._absolute_sum(), real_of_wide if self.wide else as_real
         is_within = apply(
             ScalarFunction.AT_MOST,
             size,
@@ -513,13 +537,17 @@ class _Scaling:
             clipped_columns.append((name, narrow(clamped_total) if self.wide else clamped_total))
         return tuple(clipped_columns)
 
-    def norm(self) -> tuple[str, Scalar]:
+    def norm_column(self) -> tuple[str, Scalar]:
         """Compute the norm exactly, so that it does not depend on the order of groups."""
         if self.squared:
             fits_64_bits = len(self.coordinates) * (self.max_in_group << self.bits) ** 2 <= _MAX_UNIT_TOTAL
             coordinates = [Reference(name) if fits_64_bits else wide(Reference(name)) for name in self.coordinates]
-            return self.length, _sum(_sum_of([apply(ScalarFunction.MULTIPLY, value, value) for value in coordinates]))
-        return self.length, narrow(_sum(self._size())) if self._fits_64_bits else _sum(self._size())
+            return self.length, _sum_of_group(
+                _sum_of([apply(ScalarFunction.MULTIPLY, value, value) for value in coordinates])
+            )
+        return self.length, narrow(_sum_of_group(self._absolute_sum())) if self._fits_64_bits else _sum_of_group(
+            self._absolute_sum()
+        )
 
     def norm_if_too_large(self) -> Scalar:
         """Return the norm as a real where it is too large, else NULL."""
@@ -533,7 +561,7 @@ class _Scaling:
         )
         return apply(ScalarFunction.CASE, is_large, apply(ScalarFunction.SQRT, norm) if self.squared else norm)
 
-    def scaled(self) -> list[tuple[str, Scalar]]:
+    def scaled_columns(self) -> list[tuple[str, Scalar]]:
         """Scale the clipped totals to the norm."""
         norm = Reference(self.length)
         is_within = apply(ScalarFunction.IS_NULL, norm)
@@ -551,7 +579,7 @@ class _Scaling:
         ]
 
     @property
-    def groups_within(self) -> int:
+    def max_full_groups(self) -> int:
         """Return in how many groups a unit may reach the cap of each, and be within the norm."""
         max_size = self.max_in_group << self.bits
         return self.bound**2 // max_size**2 if self.squared else self.bound // max_size
@@ -561,7 +589,7 @@ class _Scaling:
         """Return whether 64 bits hold the norm, whatever groups there are."""
         return not self.squared and (self.max_in_group << self.bits) * MAX_GROUPS <= _MAX_UNIT_TOTAL
 
-    def _size(self) -> Scalar:
+    def _absolute_sum(self) -> Scalar:
         return _sum_of([apply(ScalarFunction.ABS, Reference(name)) for name in self.coordinates])
 
 
@@ -575,7 +603,7 @@ def _scale_to(value: Scalar, bound: int, size: Scalar) -> Scalar:
     Parts of one size add up to at most the bound. Each is too large by at most 2^-48 of it, since doubles are: below
     2^40 that is less than one in all, and parts are whole; from there on the bound is lowered by more than that.
     """
-    product = apply(ScalarFunction.MULTIPLY, value, real(bound - (bound >> 40)))
+    product = apply(ScalarFunction.MULTIPLY, value, real_constant(bound - (bound >> 40)))
     return apply(ScalarFunction.TOWARD_ZERO, apply(ScalarFunction.DIVIDE, product, size))
 
 
@@ -585,17 +613,17 @@ def _scale_to(value: Scalar, bound: int, size: Scalar) -> Scalar:
 # Samples
 
 
-def _sampled_totals(bounded: BoundedPlan, rows: CountedRows, key: int) -> StagedSelect:
+def _sampled_totals(bounded: BoundedPlan, rows: CountedRows, sampling_key: int) -> StagedSelect:
     """Count every row as it is, less the rows of units beyond a limit that are not sampled."""
-    heavy, ranked, is_kept = _rank_rows(bounded, rows, key)
+    heavy, ranked, is_kept = _heavy_units_ranks_and_sample(bounded, rows, sampling_key)
     return _correct_totals(bounded, rows, (heavy,), _sampling_change(rows, ranked, is_kept))
 
 
 def _sample_discovered(
-    bounded: BoundedPlan, rows: CountedRows, discovered_keys: Sequence[str], key: int
+    bounded: BoundedPlan, rows: CountedRows, discovered_keys: Sequence[str], sampling_key: int
 ) -> StagedSelect:
     """Group the same sample twice: by all keys, and by the discovered ones to count the units that hold them."""
-    heavy, ranked, is_kept = _rank_rows(bounded, rows, key)
+    heavy, ranked, is_kept = _heavy_units_ranks_and_sample(bounded, rows, sampling_key)
     *total_names, holder = rows.values
     by_all = replace(rows, values=tuple(total_names), maximal=rows.maximal - {holder})
     by_found = replace(rows, keys=tuple(discovered_keys), values=(holder,), maximal=frozenset({holder}))
@@ -611,7 +639,9 @@ def _sample_discovered(
     return StagedSelect((heavy, ("s", ranked)), union)
 
 
-def _rank_rows(bounded: BoundedPlan, rows: CountedRows, key: int) -> tuple[tuple[str, Select], Select, Scalar]:
+def _heavy_units_ranks_and_sample(
+    bounded: BoundedPlan, rows: CountedRows, sampling_key: int
+) -> tuple[tuple[str, Select], Select, Scalar]:
     """Return the stage of units beyond a limit, their rows with their ranks, and the predicate of the sampled rows.
 
     First the groups are chosen, then the rows in each, then the rows over all; a limit that the others imply is not
@@ -624,7 +654,9 @@ def _rank_rows(bounded: BoundedPlan, rows: CountedRows, key: int) -> tuple[tuple
     light_rows = min(each for each in (limits.rows, max_groups, max_rows_per_group) if each is not None)
     columns_read = dict.fromkeys(("u", *rows.keys, *rows.distinguishing_columns, *rows.values))
     seed = named_columns(SEED_COLUMNS[:1], "h")
-    ranked = _rows_beyond_limit(rows, (*named_columns(columns_read, "r"), *seed, *_ranks(rows, max_groups is not None)))
+    ranked = _rows_beyond_limit(
+        rows, (*named_columns(columns_read, "r"), *seed, *_rank_columns(rows, max_groups is not None))
+    )
     within_limits: list[Scalar] = []
     unit = Reference(SEED_COLUMNS[0]), Reference("u")
     keys, values = [Reference(each) for each in rows.keys], [Reference(each) for each in rows.distinguishing_columns]
@@ -638,7 +670,7 @@ def _rank_rows(bounded: BoundedPlan, rows: CountedRows, key: int) -> tuple[tuple
     if places:
         ranked = Select(tuple(places), ranked, all_columns=True)
     name, heavy_units = _units_beyond_limit(rows, light_rows)
-    heavy = name, with_seeds(heavy_units, key)
+    heavy = name, with_seeds(heavy_units, sampling_key)
     if max_groups is not None and max_rows_per_group is None and max_rows is not None and max_rows <= MAX_SPREAD_ROWS:
         return heavy, *spread_rows(ranked, all_of(within_limits), max_rows, unit, (*keys, Reference("t"), *values))
     if max_rows is not None:
@@ -654,27 +686,27 @@ def _rank_rows(bounded: BoundedPlan, rows: CountedRows, key: int) -> tuple[tuple
     return heavy, ranked, all_of(within_limits)
 
 
-def _ranks(rows: CountedRows, grouped: bool) -> Columns:
+def _rank_columns(rows: CountedRows, grouped: bool) -> Columns:
     """Compute ``t``, the rank of a row; and ``s``, that of its group, where groups are chosen: ``t`` is then the rank
     among rows of one group, and the groups' own ranks order rows of equal values.
     """
     kinds = dict(rows.apart)
     key_numbers = [
-        number(Reference(name, "r"), kind, rows.codes.get(name, ()))
+        number_of_value(Reference(name, "r"), kind, rows.codes.get(name, ()))
         for name, kind in zip(rows.keys, rows.kinds, strict=True)
     ]
     values = [(name, Reference(name, "r")) for name in rows.distinguishing_columns]
-    row_numbers = [number(value, kinds[name]) if name in kinds else value for name, value in values]
+    row_numbers = [number_of_value(value, kinds[name]) if name in kinds else value for name, value in values]
     high, low = (Reference(name, "h") for name in SEED_COLUMNS)
     if not grouped:
-        return (("t", rank([*key_numbers, *row_numbers], (low, high))),)
-    return ("s", rank(key_numbers, (high, low))), ("t", rank(row_numbers, (low, high)))
+        return (("t", mixed_rank([*key_numbers, *row_numbers], (low, high))),)
+    return ("s", mixed_rank(key_numbers, (high, low))), ("t", mixed_rank(row_numbers, (low, high)))
 
 
 def _sampling_change(rows: CountedRows, ranked: Select | StageReference, is_kept: Scalar) -> Select:
     """Subtract rows that are not sampled; a unit with no sampled row in a group no longer counts there."""
     if not rows.maximal:
-        losses = tuple((name, _sum(apply(ScalarFunction.NEGATE, Reference(name)))) for name in rows.values)
+        losses = tuple((name, _sum_of_group(apply(ScalarFunction.NEGATE, Reference(name)))) for name in rows.values)
         return Select(
             (*named_columns(rows.keys), *losses),
             ranked,
@@ -685,7 +717,7 @@ def _sampling_change(rows: CountedRows, ranked: Select | StageReference, is_kept
     losses = tuple((name, _unit_sampling_change(rows, name, is_kept)) for name in rows.values)
     unit_losses = Select((*named_columns(names), *losses), ranked, group_by=names)
     return Select(
-        (*named_columns(rows.keys), *((name, _sum(Reference(name))) for name in rows.values)),
+        (*named_columns(rows.keys), *((name, _sum_of_group(Reference(name))) for name in rows.values)),
         unit_losses,
         group_by=rows.keys,
     )
@@ -694,6 +726,8 @@ def _sampling_change(rows: CountedRows, ranked: Select | StageReference, is_kept
 def _unit_sampling_change(rows: CountedRows, name: str, is_kept: Scalar) -> Scalar:
     value = Reference(name)
     if name not in rows.maximal:
-        return _sum(apply(ScalarFunction.CASE, is_kept, integer_constant(0), apply(ScalarFunction.NEGATE, value)))
+        return _sum_of_group(
+            apply(ScalarFunction.CASE, is_kept, integer_constant(0), apply(ScalarFunction.NEGATE, value))
+        )
     sampled = GroupTotal(AggregateFunction.MAX, apply(ScalarFunction.CASE, is_kept, value, integer_constant(0)))
     return apply(ScalarFunction.SUBTRACT, sampled, GroupTotal(AggregateFunction.MAX, value))

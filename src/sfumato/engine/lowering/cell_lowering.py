@@ -12,7 +12,7 @@ import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
-from sfumato.engine.lowering.applications import present
+from sfumato.engine.lowering.applications import not_null_test
 from sfumato.engine.lowering.relation_lowering import (
     Columns,
     RelationLowering,
@@ -35,7 +35,7 @@ from sfumato.engine.lowering.relational import (
     integer_constant,
 )
 from sfumato.engine.lowering.row_lowering import RowLowering
-from sfumato.engine.lowering.unit_lowering import clamped, steps, wide
+from sfumato.engine.lowering.unit_lowering import clamped, value_in_steps, wide
 from sfumato.plan.aggregates.measures import RowContribution
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import Strategy
@@ -52,7 +52,9 @@ Cells = tuple[tuple[Reference, Domain], ...]
 """The columns that tests read, with what is declared of each."""
 
 
-def cells(bounded: BoundedPlan, columns: Mapping[expressions.Reference, Scalar], values: Sequence[Scalar]) -> Cells:
+def predicate_columns(
+    bounded: BoundedPlan, columns: Mapping[expressions.Reference, Scalar], values: Sequence[Scalar]
+) -> Cells:
     """List the columns that the predicates of many counts read; none if there are few counts, or may be many cells."""
     measures = [each.measure for each in bounded.measures]
     if bounded.plan.keys or len(measures) < MIN_COUNTS or any(each.value or each.once_per_unit for each in measures):
@@ -69,10 +71,10 @@ def cells(bounded: BoundedPlan, columns: Mapping[expressions.Reference, Scalar],
     return tuple(domains.items()) if domains and cell_count <= MAX_CELLS and references_read <= set(domains) else ()
 
 
-def total_by_cells(select: Select, names: Sequence[str], read: Cells) -> tuple[Select, dict[str, Scalar]]:
+def total_by_cells(select: Select, totalled: Sequence[str], cells: Cells) -> tuple[Select, dict[str, Scalar]]:
     """Group rows into cells with what one row of each counts; return them with each total over the cells."""
     columns, by_reference = [], {}
-    for name, (reference, domain) in zip(_cell_columns(read), read, strict=True):
+    for name, (reference, domain) in zip(_cell_columns(cells), cells, strict=True):
         texts = tuple(sorted(map(str, domain.values or ()))) if domain.type is Type.TEXT else ()
         is_coded = 0 < len(texts) <= _MOST_CODES  # a code is grouped by faster than its text
         columns.append((name, apply(ScalarFunction.GROUP_CODE, reference, detail=texts) if is_coded else reference))
@@ -81,34 +83,34 @@ def total_by_cells(select: Select, names: Sequence[str], read: Cells) -> tuple[S
         )
     rows = replace(select, columns=tuple(columns))
     cell_sizes = Select(
-        (*named_columns(_cell_columns(read)), ("n", GroupTotal(AggregateFunction.COUNT))),
+        (*named_columns(_cell_columns(cells)), ("n", GroupTotal(AggregateFunction.COUNT))),
         rows,
-        group_by=_cell_columns(read),
+        group_by=_cell_columns(cells),
     )
     values = dict(select.columns)
     cell_values = Select(
-        (*named_columns("n"), *((name, _substitute(values[name], by_reference)) for name in names)), cell_sizes
+        (*named_columns("n"), *((name, _substitute(values[name], by_reference)) for name in totalled)), cell_sizes
     )
-    return cell_values, {name: _weighted_total(name) for name in names}
+    return cell_values, {name: _weighted_total(name) for name in totalled}
 
 
-def without_contributions(select: Select, read: Cells) -> tuple[Select, tuple[str, ...]]:
+def without_contributions(select: Select, cells: Cells) -> tuple[Select, tuple[str, ...]]:
     """Select rows with their unit and the columns that predicates read, with no predicate evaluated."""
-    columns = zip(_cell_columns(read), (reference for reference, _ in read), strict=True)
-    return replace(select, columns=(("u", dict(select.columns)["u"]), *columns)), ("u", *_cell_columns(read))
+    columns = zip(_cell_columns(cells), (reference for reference, _ in cells), strict=True)
+    return replace(select, columns=(("u", dict(select.columns)["u"]), *columns)), ("u", *_cell_columns(cells))
 
 
-def with_contributions(rows: Select, select: Select, names: Sequence[str], read: Cells) -> Select:
+def with_contributions(rows: Select, select: Select, names: Sequence[str], cells: Cells) -> Select:
     """Evaluate what each of such rows counts, and keep its unit and the number of rows of that unit."""
     values, by_reference = (
         dict(select.columns),
-        {reference: Reference(name) for name, (reference, _) in zip(_cell_columns(read), read, strict=True)},
+        {reference: Reference(name) for name, (reference, _) in zip(_cell_columns(cells), cells, strict=True)},
     )
     return Select((*named_columns("un"), *((name, _substitute(values[name], by_reference)) for name in names)), rows)
 
 
-def _cell_columns(read: Cells) -> tuple[str, ...]:
-    return tuple(f"c{number}" for number in range(len(read)))
+def _cell_columns(cells: Cells) -> tuple[str, ...]:
+    return tuple(f"c{number}" for number in range(len(cells)))
 
 
 def _weighted_total(name: str) -> Scalar:
@@ -186,15 +188,17 @@ class CountedRows:
 def counted_rows(bounded: BoundedPlan, relations: RelationLowering) -> CountedRows:
     """Select the rows of a plan that count, with the contribution of each."""
     plan, unit = bounded.plan, bounded.strategy is not Strategy.WHOLE
-    source = relations.flat(plan.source, plan.expressions, unit=unit)
+    source = relations.lower_flat(plan.source, plan.expressions, unit=unit)
     lowering = source.lowering
     keys = [lowering.lower(key) for key in plan.keys]
     keys = [
-        key if declared_key.domain.nullable else lowering.shared(key)
+        key if declared_key.domain.nullable else lowering.compute_once(key)
         for key, declared_key in zip(keys, plan.keys, strict=True)
     ]
     tests = [
-        present(key) for key, declared_key in zip(keys, plan.keys, strict=True) if not declared_key.domain.nullable
+        not_null_test(key)
+        for key, declared_key in zip(keys, plan.keys, strict=True)
+        if not declared_key.domain.nullable
     ]
     values = [_lower_contributions(measure, lowering) for measure in bounded.measures]
     value_columns = [
@@ -202,7 +206,7 @@ def counted_rows(bounded: BoundedPlan, relations: RelationLowering) -> CountedRo
     ]
     key_columns = tuple((f"k{index}", key) for index, key in enumerate(keys))
     maximal = [each.measure.once_per_unit for each in bounded.measures for _ in range(each.coordinates)]
-    select = source.selected((*(named_columns("u") if unit else ()), *key_columns, *value_columns), tests)
+    select = source.select_columns((*(named_columns("u") if unit else ()), *key_columns, *value_columns), tests)
     return CountedRows(
         select,
         tuple(name for name, _ in key_columns),
@@ -210,7 +214,7 @@ def counted_rows(bounded: BoundedPlan, relations: RelationLowering) -> CountedRo
         tuple(name for name, _ in value_columns),
         frozenset(name for name, value in value_columns if value == integer_constant(1)),
         frozenset(name for (name, _), once_per_unit in zip(value_columns, maximal, strict=True) if once_per_unit),
-        cells=cells(bounded, lowering.columns, [value for _, value in value_columns]),
+        cells=predicate_columns(bounded, lowering.columns, [value for _, value in value_columns]),
     )
 
 
@@ -220,7 +224,7 @@ def materialise_rows(bounded: BoundedPlan, rows: CountedRows, relations: Relatio
     """
     if is_cheap_chain(bounded.plan.source):
         return rows
-    stage = relations.stage(rows.select)
+    stage = relations.add_stage(rows.select)
     return replace(rows, select=Select(named_columns(name for name, _ in rows.select.columns), stage), cells=())
 
 
@@ -244,7 +248,7 @@ def _part_tests(contribution: RowContribution, lowering: RowLowering) -> list[Sc
         (lowering.lower(predicate), integer_constant(index)) for index, predicate in enumerate(contribution.parts)
     ]
     tested = (scalar for branch in branches for scalar in branch)
-    first_part = lowering.shared(apply(ScalarFunction.CASE, *tested, integer_constant(len(branches))))
+    first_part = lowering.compute_once(apply(ScalarFunction.CASE, *tested, integer_constant(len(branches))))
     return [apply(ScalarFunction.EQUAL, first_part, integer_constant(contribution.part))]
 
 
@@ -255,16 +259,16 @@ def _lower_contribution(contribution: RowContribution, tests: list[Scalar], lowe
             if tests
             else integer_constant(contribution.high)
         )
-    value = lowering.shared(lowering.lower(contribution.value))
-    steps_of_value = lowering.shared(
-        steps(contribution.value, value, contribution)
+    value = lowering.compute_once(lowering.lower(contribution.value))
+    steps_of_value = lowering.compute_once(
+        value_in_steps(contribution.value, value, contribution)
     )  # of a mean and a sum: the same ones
     mirrored_steps = (
         apply(ScalarFunction.SUBTRACT, integer_constant(contribution.high), steps_of_value)
         if contribution.mirrored
         else steps_of_value
     )
-    return apply(ScalarFunction.CASE, all_of([*tests, present(value)]), mirrored_steps, integer_constant(0))
+    return apply(ScalarFunction.CASE, all_of([*tests, not_null_test(value)]), mirrored_steps, integer_constant(0))
 
 
 _BEYOND_TOTALS = 2**104

@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sfumato.engine.lowering.applications import CALENDAR, Application, Lowering, RowScope, case, is_within, missing
+from sfumato.engine.lowering.applications import (
+    CALENDAR,
+    Application,
+    Lowering,
+    RowScope,
+    case,
+    null_constant,
+    within_test,
+)
 from sfumato.engine.lowering.relational import Constant, Scalar, ScalarFunction, apply, integer_constant
 from sfumato.plan.values import calendar
 from sfumato.plan.values.functions.temporal import PARTS, written_bucket
@@ -18,11 +26,11 @@ from sfumato.policy import Type
 from sfumato.policy.date_formats import FormatPart, parse_format
 
 
-def _extract(call: Application) -> Scalar:
+def _lower_extract(call: Application) -> Scalar:
     return apply(ScalarFunction.PART, call.arguments[1], detail=(call.literal_argument(0),))
 
 
-def _strftime(call: Application) -> Scalar:
+def _lower_strftime(call: Application) -> Scalar:
     x = call.shared_argument()
     pieces = calendar.split_format(call.literal_argument(1))
     texts = (Constant(piece, Type.TEXT) if isinstance(piece, str) else _format_part(x, piece) for piece in pieces)
@@ -50,11 +58,11 @@ def _format_part(x: Scalar, letter: calendar.FormatCode) -> Scalar:
     )
 
 
-def _trunc(call: Application) -> Scalar:
+def _lower_date_trunc(call: Application) -> Scalar:
     return apply(ScalarFunction.START, call.arguments[1], detail=(call.literal_argument(0), call.kind))
 
 
-def _time_bucket(call: Application) -> Scalar:
+def _lower_time_bucket(call: Application) -> Scalar:
     """Find the start of a span: counts are shifted to be at least 0, where division rounds down."""
     amount, unit, _, origin = call.node.arguments
     bucket, x = written_bucket(amount, unit, origin), call.shared_argument(2)
@@ -68,7 +76,7 @@ def _time_bucket(call: Application) -> Scalar:
         apply(ScalarFunction.SUBTRACT, count, integer_constant(bucket.count_offset)),
         integer_constant(span),
     )
-    first = call.rows.shared(
+    first = call.rows.compute_once(
         apply(
             ScalarFunction.ADD,
             apply(ScalarFunction.MULTIPLY, spans, integer_constant(span)),
@@ -79,7 +87,7 @@ def _time_bucket(call: Application) -> Scalar:
     start = apply(ScalarFunction.CONVERT, start, detail=(call.kind,))
     if call.node.domain.range is not None:
         return start
-    return case(apply(ScalarFunction.AT_LEAST, first, integer_constant(0)), start, otherwise=missing(call.kind))
+    return case(apply(ScalarFunction.AT_LEAST, first, integer_constant(0)), start, otherwise=null_constant(call.kind))
 
 
 _FIRST_MONTH = 13
@@ -101,18 +109,18 @@ def _month_start(months: Scalar) -> Scalar:
     return apply(ScalarFunction.READ, text, detail=(Type.DATE,))
 
 
-def _make_date(call: Application) -> Scalar:
+def _lower_make_date(call: Application) -> Scalar:
     """Write the three numbers as a date is written, where each has as many digits, and parse what is one."""
     digits = []
     for place, (width, high) in enumerate(((4, 9999), (2, 12), (2, 31))):
         number = call.shared_argument(place)
         inside = apply(ScalarFunction.BETWEEN, number, integer_constant(1), integer_constant(high))
-        known = call.rows.shared(case(inside, number, otherwise=missing(Type.INTEGER)))
+        known = call.rows.compute_once(case(inside, number, otherwise=null_constant(Type.INTEGER)))
         digits.append(_fixed_width_digits(known, width, 0))
     dash = Constant("-", Type.TEXT)
-    text = call.rows.shared(apply(ScalarFunction.JOIN, digits[0], dash, digits[1], dash, digits[2]))
+    text = call.rows.compute_once(apply(ScalarFunction.JOIN, digits[0], dash, digits[1], dash, digits[2]))
     is_date = apply(ScalarFunction.MATCHES, text, detail=(GRAMMARS[Type.DATE],))
-    return case(is_date, apply(ScalarFunction.READ, text, detail=(Type.DATE,)), otherwise=missing(Type.DATE))
+    return case(is_date, apply(ScalarFunction.READ, text, detail=(Type.DATE,)), otherwise=null_constant(Type.DATE))
 
 
 def _fixed_width_digits(number: Scalar, width: int, added: int) -> Scalar:
@@ -122,7 +130,7 @@ def _fixed_width_digits(number: Scalar, width: int, added: int) -> Scalar:
     return apply(ScalarFunction.SLICE, text, integer_constant(2), integer_constant(width))
 
 
-def _add(call: Application) -> Scalar:
+def _lower_date_add(call: Application) -> Scalar:
     """Move a date by an interval; dates that would leave the calendar become NULL before they are moved."""
     amount, unit, x = call.literal_argument(1), call.literal_argument(2), call.shared_argument()
     moved = apply(ScalarFunction.MOVED, x, detail=(amount, unit, call.kind))
@@ -130,11 +138,11 @@ def _add(call: Application) -> Scalar:
         return moved
     staying = calendar.shiftable_range(amount, unit, *CALENDAR[call.kind])
     if staying is None:
-        return missing(call.kind)
-    return case(is_within(x, *staying, call.kind), moved, otherwise=missing(call.kind))
+        return null_constant(call.kind)
+    return case(within_test(x, *staying, call.kind), moved, otherwise=null_constant(call.kind))
 
 
-def _diff(call: Application) -> Scalar:
+def _lower_date_diff(call: Application) -> Scalar:
     unit, start, end = call.literal_argument(0), call.shared_argument(1), call.shared_argument(2)
     days = apply(ScalarFunction.DAYS, start, end)
     if unit == "day":
@@ -159,13 +167,13 @@ def _elapsed_units(unit: str, x: Scalar) -> Scalar:
 
 
 DATE_LOWERINGS: dict[str, Lowering] = {
-    "EXTRACT": _extract,
-    "STRFTIME": _strftime,
-    "DATE_TRUNC": _trunc,
-    "TIME_BUCKET": _time_bucket,
-    "DATE_DIFF": _diff,
-    "DATE_ADD": _add,
-    "MAKE_DATE": _make_date,
+    "EXTRACT": _lower_extract,
+    "STRFTIME": _lower_strftime,
+    "DATE_TRUNC": _lower_date_trunc,
+    "TIME_BUCKET": _lower_time_bucket,
+    "DATE_DIFF": _lower_date_diff,
+    "DATE_ADD": _lower_date_add,
+    "MAKE_DATE": _lower_make_date,
 }
 
 
@@ -176,85 +184,93 @@ _FIRST_DAY = "1900-01-01"
 _AFTERNOON = "[Pp][Mm]"
 
 
-def _text(value: str) -> Constant:
+def _text_constant(value: str) -> Constant:
     return Constant(value, Type.TEXT)
 
 
-def _matches(text: Scalar, pattern: str) -> Scalar:
+def _matches_test(text: Scalar, pattern: str) -> Scalar:
     return apply(ScalarFunction.MATCHES, text, detail=(pattern,))
 
 
 def iso_text(rows: RowScope, text: Scalar, formats: Sequence[str]) -> Scalar:
     """Write a date or time as ISO does, by the first format under which its day exists; NULL where none fits."""
     is_short = apply(ScalarFunction.AT_MOST, apply(ScalarFunction.LENGTH, text), integer_constant(MAX_DATE_LETTERS))
-    short = rows.shared(apply(ScalarFunction.CASE, is_short, text, missing(Type.TEXT)))
+    short = rows.compute_once(apply(ScalarFunction.CASE, is_short, text, null_constant(Type.TEXT)))
     candidates = [_iso_of_format(rows, short, parse_format(each)) for each in formats]
     if len(candidates) == 1:
         return candidates[0]
-    shared = [rows.shared(candidate) for candidate in candidates]
-    pairs = [scalar for each in shared for scalar in (_matches(each, GRAMMARS[Type.TIMESTAMP]), each)]
-    return apply(ScalarFunction.CASE, *pairs, missing(Type.TEXT))
+    shared = [rows.compute_once(candidate) for candidate in candidates]
+    pairs = [scalar for each in shared for scalar in (_matches_test(each, GRAMMARS[Type.TIMESTAMP]), each)]
+    return apply(ScalarFunction.CASE, *pairs, null_constant(Type.TEXT))
 
 
 def _iso_of_format(rows: RowScope, text: Scalar, parts: tuple[FormatPart, ...]) -> Scalar:
     pattern, directives = date_pattern(parts), read_directives(parts)
     groups = {
-        directive: rows.shared(apply(ScalarFunction.GROUP, text, detail=(pattern, number)))
+        directive: rows.compute_once(apply(ScalarFunction.GROUP, text, detail=(pattern, number)))
         for number, directive in enumerate(directives, 1)
     }
-    pieces: list[Scalar] = [_text(_FIRST_DAY)]
+    pieces: list[Scalar] = [_text_constant(_FIRST_DAY)]
     if "d" in groups:
-        pieces = [_year(groups), _text("-"), _month(groups), _text("-"), _two_digits(groups["d"])]
+        pieces = [
+            _year_text(groups),
+            _text_constant("-"),
+            _month_text(groups),
+            _text_constant("-"),
+            _two_digits(groups["d"]),
+        ]
     if "H" in groups or "I" in groups:
         pieces += [
-            _text(" "),
-            _hour(rows, groups),
-            _text(":"),
-            _two_digits(groups["M"]) if "M" in groups else _text("00"),
+            _text_constant(" "),
+            _hour_text(rows, groups),
+            _text_constant(":"),
+            _two_digits(groups["M"]) if "M" in groups else _text_constant("00"),
         ]
-        pieces += [_text(":"), _two_digits(groups["S"])] if "S" in groups else []
-        pieces += [_text("."), groups["f"]] if "f" in groups else []
+        pieces += [_text_constant(":"), _two_digits(groups["S"])] if "S" in groups else []
+        pieces += [_text_constant("."), groups["f"]] if "f" in groups else []
         pieces += [groups["z"]] if "z" in groups else []
     iso = apply(ScalarFunction.JOIN, *pieces)
-    return apply(ScalarFunction.CASE, _matches(text, pattern), iso, missing(Type.TEXT))
+    return apply(ScalarFunction.CASE, _matches_test(text, pattern), iso, null_constant(Type.TEXT))
 
 
 def _two_digits(digits: Scalar) -> Scalar:
     """Write a number of one digit with two."""
-    two_digits = apply(ScalarFunction.JOIN, _text("0"), digits)
+    two_digits = apply(ScalarFunction.JOIN, _text_constant("0"), digits)
     is_single = apply(ScalarFunction.EQUAL, apply(ScalarFunction.LENGTH, digits), integer_constant(1))
     return apply(ScalarFunction.CASE, is_single, two_digits, digits)
 
 
-def _year(groups: dict[str, Scalar]) -> Scalar:
+def _year_text(groups: dict[str, Scalar]) -> Scalar:
     if "Y" in groups:
         return groups["Y"]
-    century = apply(ScalarFunction.CASE, _matches(groups["y"], _PIVOT), _text("19"), _text("20"))
+    century = apply(ScalarFunction.CASE, _matches_test(groups["y"], _PIVOT), _text_constant("19"), _text_constant("20"))
     return apply(ScalarFunction.JOIN, century, groups["y"])
 
 
-def _month(groups: dict[str, Scalar]) -> Scalar:
+def _month_text(groups: dict[str, Scalar]) -> Scalar:
     if "m" in groups:
         return _two_digits(groups["m"])
     name = groups.get("b") or groups["B"]
     pairs = [
         scalar
         for number, month in enumerate(MONTHS, 1)
-        for scalar in (_matches(name, f"{any_case(month[:3])}[A-Za-z]*"), _text(f"{number:02}"))
+        for scalar in (_matches_test(name, f"{any_case(month[:3])}[A-Za-z]*"), _text_constant(f"{number:02}"))
     ]
-    return apply(ScalarFunction.CASE, *pairs, missing(Type.TEXT))
+    return apply(ScalarFunction.CASE, *pairs, null_constant(Type.TEXT))
 
 
-def _hour(rows: RowScope, groups: dict[str, Scalar]) -> Scalar:
+def _hour_text(rows: RowScope, groups: dict[str, Scalar]) -> Scalar:
     """Write an hour with two digits, from 00 to 23: 12 AM is the first hour of a day, 12 PM the first after noon."""
     if "H" in groups:
         return _two_digits(groups["H"])
-    hour = rows.shared(_two_digits(groups["I"]))
-    tests = [apply(ScalarFunction.EQUAL, hour, _text(f"{number:02}")) for number in range(1, 13)]
-    afternoon = [scalar for number, test in enumerate(tests, 1) for scalar in (test, _text(f"{number % 12 + 12}"))]
+    hour = rows.compute_once(_two_digits(groups["I"]))
+    tests = [apply(ScalarFunction.EQUAL, hour, _text_constant(f"{number:02}")) for number in range(1, 13)]
+    afternoon = [
+        scalar for number, test in enumerate(tests, 1) for scalar in (test, _text_constant(f"{number % 12 + 12}"))
+    ]
     return apply(
         ScalarFunction.CASE,
-        *(_matches(groups["p"], _AFTERNOON), apply(ScalarFunction.CASE, *afternoon, missing(Type.TEXT))),
-        *(tests[-1], _text("00")),
+        *(_matches_test(groups["p"], _AFTERNOON), apply(ScalarFunction.CASE, *afternoon, null_constant(Type.TEXT))),
+        *(tests[-1], _text_constant("00")),
         hour,
     )

@@ -50,14 +50,14 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-def value_table(reading: ValueTable, key: int) -> StagedSelect:
+def value_table_statement(reading: ValueTable, sampling_key: int) -> StagedSelect:
     """Count, for every group and value of any type, the bounded rows that have that value."""
-    return bounded_totals.totals_by_value(reading.bounded, reading.value, key)
+    return bounded_totals.totals_by_value_statement(reading.bounded, reading.value, sampling_key)
 
 
-def distinct_values(reading: DistinctValueReading, key: int) -> StagedSelect:
+def distinct_values_statement(reading: DistinctValueReading, sampling_key: int) -> StagedSelect:
     """Count the distinct values of every group that some unit has; a unit has each pair of group and value once."""
-    totals = bounded_totals.totals_by_value(reading.bounded, reading.value, key, once=True)
+    totals = bounded_totals.totals_by_value_statement(reading.bounded, reading.value, sampling_key, once=True)
     groups = tuple(f"k{index}" for index in range(len(reading.bounded.plan.keys)))
     is_held = apply(ScalarFunction.GREATER, Reference("v0"), Constant(0, Wide.INTEGER))
     count = ("v0", wide(GroupTotal(AggregateFunction.COUNT)))
@@ -66,7 +66,7 @@ def distinct_values(reading: DistinctValueReading, key: int) -> StagedSelect:
     )
 
 
-def distinct_results(world: ValueCombinations) -> StagedSelect:
+def distinct_results_statement(world: ValueCombinations) -> StagedSelect:
     """List the distinct results of expressions over every combination of public values: no table is read.
 
     The values of each list of choices are a parameter of the statement, in their order.
@@ -99,26 +99,26 @@ def _choice_relations(world: ValueCombinations) -> list[Relation]:
 
 
 _STATEMENTS: dict[type, Callable[[Any, int], StagedSelect]] = {
-    GroupTotals: lambda reading, key: bounded_totals.statement(reading.bounded, key),
-    DiscoveredTotals: bounded_totals.discovered_totals,
-    Marginals: bounded_totals.marginals,
-    CellRows: bounded_totals.marginals,
-    ValueCounts: bounded_totals.values,
-    DistinctValueReading: distinct_values,
-    ValueTable: value_table,
+    GroupTotals: lambda reading, key: bounded_totals.group_totals_statement(reading.bounded, key),
+    DiscoveredTotals: bounded_totals.discovered_totals_statement,
+    Marginals: bounded_totals.cell_totals_statement,
+    CellRows: bounded_totals.cell_totals_statement,
+    ValueCounts: bounded_totals.value_rows_statement,
+    DistinctValueReading: distinct_values_statement,
+    ValueTable: value_table_statement,
 }
 
 
-def statement(reading: PlanReading[Any], key: int) -> StagedSelect:
-    """Lower a reading to its statement; ``key`` seeds the sample."""
-    return _STATEMENTS[type(reading)](reading, key)
+def reading_statement(reading: PlanReading[Any], sampling_key: int) -> StagedSelect:
+    """Lower a reading to its statement; ``sampling_key`` seeds the sample."""
+    return _STATEMENTS[type(reading)](reading, sampling_key)
 
 
-def local_statement(reading: PlanReading[Any], key: int) -> StagedSelect:
+def local_statement(reading: PlanReading[Any], sampling_key: int) -> StagedSelect:
     """Lower a reading where rows stay in this process: only there, pairs of a unit and a value may be matched."""
     if isinstance(reading, MatchedValueReading):
-        return bounded_totals.matched_pairs(reading, key)
-    return statement(reading, key)
+        return bounded_totals.matched_pairs_statement(reading, sampling_key)
+    return reading_statement(reading, sampling_key)
 
 
 MAX_SENT_ROWS = 1 << 22
@@ -132,14 +132,14 @@ def require_few_rows(reading: PlanReading[Any]) -> None:
         count = f"the marginals of these columns have {reading.cell_count:,}"
         fix = "name fewer columns, sets of fewer columns, or bins with fewer cells"
         raise Unsupported("too-many-cells", f"{rule}; {count}", fix=fix)
-    cell_count = max(map(_max_rows, server_readings(reading)))
+    cell_count = max(map(_max_sent_rows, server_readings(reading)))
     if cell_count > MAX_SENT_ROWS:
         rule = f"a server can send at most {MAX_SENT_ROWS:,} cells, or pairs of a group and a step of a value, at once"
         count = f"this question has up to {cell_count:,}"
         raise Unsupported("too-many-cells", f"{rule}; {count}", fix="name fewer columns, or ask for fewer groups")
 
 
-def _max_rows(reading: PlanReading[Any]) -> int:
+def _max_sent_rows(reading: PlanReading[Any]) -> int:
     """Return the most rows that a statement sends, where that is known before: discovered keys are not."""
     if isinstance(reading, Marginals | ValueCounts):
         return reading.cell_count
@@ -158,7 +158,7 @@ def join_server_results(reading: PlanReading[Any], results: Sequence[object]) ->
     return reading.join_blocks(results) if isinstance(reading, CellRows) else results[0]  # type: ignore[arg-type]
 
 
-def server_statement(reading: PlanReading[Any], key: int) -> StagedSelect:
+def server_statement(reading: PlanReading[Any], sampling_key: int) -> StagedSelect:
     """Lower one of ``server_readings`` to its statement, with equal rows counted on the server.
 
     A row of values is (key…, value, number of rows), a row of cells (key…, total). What leaves the server is at most
@@ -167,25 +167,27 @@ def server_statement(reading: PlanReading[Any], key: int) -> StagedSelect:
     disks, or computes it twice: units are counted there without materialising pairs of unit and group.
     """
     if isinstance(reading, GroupTotals):
-        return bounded_totals.statement(reading.bounded, key, by_pair=False)
+        return bounded_totals.group_totals_statement(reading.bounded, sampling_key, by_pair=False)
     if isinstance(reading, ValueCounts):
-        return _restrict_to_groups(reading, _count_equal_rows(bounded_totals.values(reading, key)))
+        return _restrict_to_groups(
+            reading, _count_equal_rows(bounded_totals.value_rows_statement(reading, sampling_key))
+        )
     if isinstance(reading, Marginals) and reading.counts_set_by_set:
-        return marginals_by_set(reading, key)
+        return marginals_by_set_statement(reading, sampling_key)
     if isinstance(reading, Marginals):
-        return bounded_totals.marginals(reading, key, counts_row_by_row=False)
+        return bounded_totals.cell_totals_statement(reading, sampling_key, counts_row_by_row=False)
     if isinstance(reading, DistinctValueReading | ValueTable):
-        return _restrict_to_groups(reading, statement(reading, key))
-    return statement(reading, key)
+        return _restrict_to_groups(reading, reading_statement(reading, sampling_key))
+    return reading_statement(reading, sampling_key)
 
 
-def marginals_by_set(reading: Marginals, key: int) -> StagedSelect:
+def marginals_by_set_statement(reading: Marginals, sampling_key: int) -> StagedSelect:
     """Add up every marginal by itself, as (key…, index of its set, total): one row per cell that some row is in.
 
     Keys outside a set are NULL. Combinations of all keys are repeated for every set and grouped again: one pass over
     the table, in operators that every dialect has.
     """
-    combinations = bounded_totals.marginals(reading, key, counts_row_by_row=False)
+    combinations = bounded_totals.cell_totals_statement(reading, sampling_key, counts_row_by_row=False)
     set_index = Reference("x", "s")
     key_columns = tuple(
         (name, apply(ScalarFunction.CASE, apply(ScalarFunction.IN, set_index, *map(integer_constant, sets)), column))
@@ -218,7 +220,9 @@ def _restrict_to_groups(reading: ValueCounts | DistinctValueReading | ValueTable
     """Keep the rows whose discovered keys are among those of the groups that are asked for, which were released."""
     plan, result = reading.bounded.plan, groups.result
     asked_keys = [
-        _is_one_of(Reference(f"k{index}"), plan.keys[index].domain.type, (group[index] for group in reading.groups))
+        _is_null_or_one_of(
+            Reference(f"k{index}"), plan.keys[index].domain.type, (group[index] for group in reading.groups)
+        )
         for index in undeclared_key_indices(plan.keys, conditions_met_by_rows(plan.source))
     ]
     if not asked_keys:
@@ -227,7 +231,7 @@ def _restrict_to_groups(reading: ValueCounts | DistinctValueReading | ValueTable
     return replace(groups, result=Select(names, result, where=tuple(asked_keys)))
 
 
-def _is_one_of(key: Scalar, kind: Type, values: Iterable[Value | None]) -> Scalar:
+def _is_null_or_one_of(key: Scalar, kind: Type, values: Iterable[Value | None]) -> Scalar:
     """Test whether a key is one of these values, or NULL."""
     is_null = apply(ScalarFunction.IS_NULL, key)
     listed = [Constant(value, kind) for value in dict.fromkeys(values) if value is not None]
@@ -253,9 +257,9 @@ def arrays_from_rows(rows: Iterable[tuple[Any, ...]], reading: PlanReading[Any])
     if isinstance(reading, ValueCounts):
         return arrays.values_from_counts(_batches(rows, kinds, 2, arrays.BATCH), reading)
     if isinstance(reading, Marginals) and reading.counts_set_by_set:
-        return arrays.marginals_by_set(_batches(rows, kinds, 2, arrays.KEYED_BATCH), reading)
+        return arrays.set_marginals_from_batches(_batches(rows, kinds, 2, arrays.KEYED_BATCH), reading)
     assert isinstance(reading, Marginals)
-    return arrays.marginals(_batches(rows, kinds, 1, arrays.KEYED_BATCH), reading)
+    return arrays.marginals_from_batches(_batches(rows, kinds, 1, arrays.KEYED_BATCH), reading)
 
 
 _CHUNK_ROWS = 1 << 16
@@ -313,7 +317,7 @@ def as_arrow(rows: Sequence[tuple[Any, ...]], kinds: Sequence[Type], names: Sequ
     return pyarrow.Table.from_arrays(arrays, list(names))
 
 
-def public_values(table: str, expression: Expression, condition: Expression | None) -> StagedSelect:
+def public_values_statement(table: str, expression: Expression, condition: Expression | None) -> StagedSelect:
     """Read the value of an expression in each row of a public table that meets a condition."""
     read = (expression,) if condition is None else (expression, condition)
     fields = list(dict.fromkeys(reference for each in read for reference in columns(each)))

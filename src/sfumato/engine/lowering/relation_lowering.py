@@ -36,7 +36,7 @@ from sfumato.engine.lowering.relational import (
     integer_constant,
 )
 from sfumato.engine.lowering.row_lowering import RowLowering
-from sfumato.engine.lowering.sample_ranks import SEED_COLUMNS, number, rank, with_seeds
+from sfumato.engine.lowering.sample_ranks import SEED_COLUMNS, mixed_rank, number_of_value, with_seeds
 from sfumato.engine.lowering.unit_lowering import UnitLowering, WindowLowering
 from sfumato.plan import nodes
 from sfumato.plan.join_conditions import reads_one_side
@@ -72,7 +72,7 @@ class FlatRows:
     lowering: RowLowering
     tests: tuple[Scalar, ...]
 
-    def selected(self, columns: Columns, tests: Iterable[Scalar] = ()) -> Select:
+    def select_columns(self, columns: Columns, tests: Iterable[Scalar] = ()) -> Select:
         """Select these columns of the rows that pass the filters, after the stages of common subexpressions."""
         return Select(columns, with_shared_columns(self.select, self.lowering), where=(*self.tests, *tests))
 
@@ -85,13 +85,13 @@ class RelationLowering:
         self._sample = sample
         self.stages: list[tuple[str, Select]] = []
 
-    def stage(self, select: Select) -> StageReference:
+    def add_stage(self, select: Select) -> StageReference:
         """Add a named stage that computes these rows once."""
         name = f"p{len(self.stages)}"
         self.stages.append((name, select))
         return StageReference(name)
 
-    def flat(self, relation: nodes.Relation, above: Iterable[Expression], *, unit: bool) -> FlatRows:
+    def lower_flat(self, relation: nodes.Relation, above: Iterable[Expression], *, unit: bool) -> FlatRows:
         """Lower a relation to rows with the columns that the expressions ``above`` read, and the unit if ``unit``."""
         chain, base = _split_chain(relation)
         fields_read = _fields_read((*(each for node in chain for each in node.expressions), *above))
@@ -117,35 +117,35 @@ class RelationLowering:
     def _lower_rows(self, relation: nodes.Relation, fields: Iterable[Field]) -> Select:
         """Lower a relation's rows to (u, c0, c1, …), in the order of the fields."""
         columns_read = [Column(field, relation.columns[field]) for field in fields]
-        flat = self.flat(relation, columns_read, unit=True)
+        flat = self.lower_flat(relation, columns_read, unit=True)
         lowered_columns = tuple((f"c{index}", flat.lowering.lower(each)) for index, each in enumerate(columns_read))
-        return flat.selected((*named_columns("u"), *lowered_columns))
+        return flat.select_columns((*named_columns("u"), *lowered_columns))
 
-    def scan(self, base: nodes.Scan, names: Names, unit: bool) -> Select:
+    def lower_scan(self, base: nodes.Scan, names: Names, unit: bool) -> Select:
         if base.possible_rows is not None:
             possible = nodes.LimitRowsPerUnit(replace(base, possible_rows=None), base.possible_rows)
-            return self.limit_rows_per_unit(possible, names, unit)
+            return self.lower_row_limit(possible, names, unit)
         unit_column = (("u", Reference(UNIT, "r")),) if unit else ()
         table_columns = tuple((short_name, Reference(field.name, "r")) for field, short_name in names.items())
         table = CleanTable(base.table, _distinct_names(names))
         sampled = () if self._sample is None else (_is_sampled(Reference(UNIT, "r"), self._sample, self._key),)
         return Select((*unit_column, *table_columns) or (("c", integer_constant(0)),), table, where=sampled)
 
-    def limit_rows_per_unit(self, base: nodes.LimitRowsPerUnit, names: Names, unit: bool) -> Select:
+    def lower_row_limit(self, base: nodes.LimitRowsPerUnit, names: Names, unit: bool) -> Select:
         """Keep all rows of units within the limit, and of the other units the rows with the smallest ranks."""
         input_rows = self._lower_rows(base.input, names)
-        rows = input_rows if is_cheap_chain(base.input) else self.stage(input_rows)
+        rows = input_rows if is_cheap_chain(base.input) else self.add_stage(input_rows)
         count = GroupTotal(AggregateFunction.COUNT)
         exceeds_limit = apply(ScalarFunction.GREATER, count, integer_constant(base.rows))
         heavy_units = Select((*named_columns("u"), ("n", count)), rows, group_by=("u",), having=exceeds_limit)
-        heavy = self.stage(with_seeds(heavy_units, self._key))
+        heavy = self.add_stage(with_seeds(heavy_units, self._key))
         short_names = tuple(f"c{index}" for index in range(len(names)))
         columns, kinds = named_columns(("u", *short_names), "r"), [base.columns[field].type for field in names]
         same_unit = apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "h"))
         within = Select(columns, rows, where=(Exists(heavy, "h", same_unit, negated=True),))
-        numbers = [number(Reference(name, "r"), kind) for name, kind in zip(short_names, kinds, strict=True)]
+        numbers = [number_of_value(Reference(name, "r"), kind) for name, kind in zip(short_names, kinds, strict=True)]
         seed = Reference(SEED_COLUMNS[0], "h"), Reference(SEED_COLUMNS[1], "h")
-        ranks = (SEED_COLUMNS[0], seed[0]), ("t", rank(numbers, seed))
+        ranks = (SEED_COLUMNS[0], seed[0]), ("t", mixed_rank(numbers, seed))
         beyond = Select((*columns, *ranks), rows, joins=(RelationalJoin(heavy, "h", same_unit),))
         partition = Reference(SEED_COLUMNS[0]), Reference("u")
         place = Rank(partition, (Reference("t"), *map(Reference, short_names)))
@@ -157,12 +157,12 @@ class RelationLowering:
         )
         return _rename_columns(Select(named_columns(("u", *short_names)), RelationalUnion((within, kept))), names, unit)
 
-    def per_unit(self, base: nodes.PerUnit, names: Names, unit: bool) -> Select:
+    def lower_per_unit(self, base: nodes.PerUnit, names: Names, unit: bool) -> Select:
         """Aggregate to one row for each unit and key: totals of the unit's rows, and results computed from them."""
         results = [(Field(base.source, "", name), measure) for name, measure in base.results]
         measures_read = [(field, measure) for field, measure in results if field in names]
         keys = [key for _, key in base.keys]
-        flat = self.flat(
+        flat = self.lower_flat(
             base.input,
             (*keys, *(expression for _, measure in measures_read for expression in measure.expressions)),
             unit=True,
@@ -178,8 +178,8 @@ class RelationLowering:
             Field(base.source, "", name): Reference(f"k{index}") for index, (name, _) in enumerate(base.keys)
         }
         key_columns = tuple((f"k{index}", flat.lowering.lower(key)) for index, key in enumerate(keys))
-        rows = flat.selected((*named_columns("u"), *key_columns, *unit_lowering.rows))
-        ranked = Select(unit_lowering.ranks, rows, all_columns=True) if unit_lowering.ranks else rows
+        rows = flat.select_columns((*named_columns("u"), *key_columns, *unit_lowering.row_columns))
+        ranked = Select(unit_lowering.rank_columns, rows, all_columns=True) if unit_lowering.rank_columns else rows
         named_totals = tuple((name, total) for total, name in totals.items())
         unit_rows = Select((*named_columns(grouped), *named_totals), ranked, group_by=grouped)
         named_results = tuple((short_name, results_by_field[field]) for field, short_name in names.items())
@@ -187,7 +187,7 @@ class RelationLowering:
             (*(named_columns("u") if unit else ()), *named_results) or (("c", integer_constant(0)),), unit_rows
         )
 
-    def window(self, base: nodes.Window, names: Names, unit: bool) -> Select:
+    def lower_window(self, base: nodes.Window, names: Names, unit: bool) -> Select:
         """Add the results of window functions to every row; ties are broken by all columns that are read."""
         all_functions = [(Field(base.source, "", name), function) for name, function in base.functions]
         functions = {field: function for field, function in all_functions if field in names}
@@ -197,14 +197,14 @@ class RelationLowering:
             *pass_through_columns,
             *(expression for function in functions.values() for expression in function.expressions),
         )
-        flat = self.flat(base.input, expressions_read, unit=True)
+        flat = self.lower_flat(base.input, expressions_read, unit=True)
         columns = tuple(
             (pass_through[field], flat.lowering.lower(column))
             for field, column in zip(pass_through, pass_through_columns, strict=True)
         )
         windows = WindowLowering(flat.lowering, tuple(Reference(short_name) for short_name, _ in columns))
         results_by_field = windows.results(functions)
-        rows = flat.selected((*named_columns("u"), *columns, *windows.unit.rows))
+        rows = flat.select_columns((*named_columns("u"), *columns, *windows.unit.row_columns))
         for stage in windows.stages:
             rows = Select(stage, rows, all_columns=True)
         named_results = tuple(
@@ -212,7 +212,7 @@ class RelationLowering:
         )
         return Select((*(named_columns("u") if unit else ()), *named_results) or (("c", integer_constant(0)),), rows)
 
-    def unit_join(self, base: nodes.UnitJoin, names: Names, unit: bool) -> Select:
+    def lower_unit_join(self, base: nodes.UnitJoin, names: Names, unit: bool) -> Select:
         """Join the rows of the two sides that belong to the same unit and match."""
         left, right, on = self._lower_match(base, names)
         left_columns = base.left.columns
@@ -227,14 +227,14 @@ class RelationLowering:
             joins=(RelationalJoin(right, "j", on, base.outer),),
         )
 
-    def semi_join(self, base: nodes.SemiJoin, names: Names, unit: bool) -> Select:
+    def lower_semi_join(self, base: nodes.SemiJoin, names: Names, unit: bool) -> Select:
         """Keep the rows of the input for which the other side has a match, or has none."""
         left, right, on = self._lower_match(base, names)
         unit_column = (("u", Reference("u", "r")),) if unit else ()
         columns = (*unit_column, *named_columns(names.values(), "r")) or (("c", integer_constant(0)),)
         return Select(columns, left, where=(Exists(right, "j", on, base.anti),))
 
-    def any_semi_join(self, base: nodes.AnySemiJoin, names: Names, unit: bool) -> Select:
+    def lower_any_semi_join(self, base: nodes.AnySemiJoin, names: Names, unit: bool) -> Select:
         """Keep the rows of the input for which the predicate holds, or one of the tests."""
         left_keys = [] if base.predicate is None else [base.predicate]
         predicates: list[Scalar | Exists] = [apply(ScalarFunction.IS_TRUE, Reference("k0", "r"))] if left_keys else []
@@ -265,22 +265,22 @@ class RelationLowering:
         self, relation: nodes.Relation, names: Names, match_keys: Sequence[Expression], letter: str
     ) -> Select:
         columns_read = [Column(field, relation.columns[field]) for field in names]
-        flat = self.flat(relation, (*match_keys, *columns_read), unit=True)
+        flat = self.lower_flat(relation, (*match_keys, *columns_read), unit=True)
         lowered_columns = tuple(zip(names.values(), map(flat.lowering.lower, columns_read), strict=True))
         named_keys = tuple((f"{letter}{index}", flat.lowering.lower(key)) for index, key in enumerate(match_keys))
-        return flat.selected((*named_columns("u"), *lowered_columns, *named_keys))
+        return flat.select_columns((*named_columns("u"), *lowered_columns, *named_keys))
 
-    def union(self, base: nodes.Union, names: Names, unit: bool) -> Select:
+    def lower_union(self, base: nodes.Union, names: Names, unit: bool) -> Select:
         field_index = {field: index for index, field in enumerate(base.columns)}
         unit_column = named_columns("u") if unit else ()
         members = []
         for relation, member_expressions in base.members:
             expressions_read = [member_expressions[field_index[field]] for field in names]
-            flat = self.flat(relation, expressions_read, unit=unit)
+            flat = self.lower_flat(relation, expressions_read, unit=unit)
             lowered = tuple(
                 (f"c{index}", flat.lowering.lower(expression)) for index, expression in enumerate(expressions_read)
             )
-            members.append(flat.selected((*unit_column, *lowered) or (("c", integer_constant(0)),)))
+            members.append(flat.select_columns((*unit_column, *lowered) or (("c", integer_constant(0)),)))
         short_names = tuple(f"c{index}" for index in range(len(names)))
         rows = Select(
             (*unit_column, *named_columns(short_names)) or (("c", integer_constant(0)),),
@@ -317,21 +317,23 @@ def _match_condition(
 
 Base = Callable[[RelationLowering, Any, Names, bool], Select]
 _BASES: dict[type, Base] = {
-    nodes.Scan: RelationLowering.scan,
-    nodes.LimitRowsPerUnit: RelationLowering.limit_rows_per_unit,
-    nodes.PerUnit: RelationLowering.per_unit,
-    nodes.Window: RelationLowering.window,
-    nodes.UnitJoin: RelationLowering.unit_join,
-    nodes.SemiJoin: RelationLowering.semi_join,
-    nodes.AnySemiJoin: RelationLowering.any_semi_join,
-    nodes.Union: RelationLowering.union,
+    nodes.Scan: RelationLowering.lower_scan,
+    nodes.LimitRowsPerUnit: RelationLowering.lower_row_limit,
+    nodes.PerUnit: RelationLowering.lower_per_unit,
+    nodes.Window: RelationLowering.lower_window,
+    nodes.UnitJoin: RelationLowering.lower_unit_join,
+    nodes.SemiJoin: RelationLowering.lower_semi_join,
+    nodes.AnySemiJoin: RelationLowering.lower_any_semi_join,
+    nodes.Union: RelationLowering.lower_union,
 }
 
 
-def _is_sampled(unit: Scalar, rate: Fraction, key: int) -> Scalar:
+def _is_sampled(unit: Scalar, rate: Fraction, sampling_key: int) -> Scalar:
     """Return the predicate that a unit is in the sample of the release that has this key."""
     text = apply(ScalarFunction.CONVERT, unit, detail=(Type.TEXT,))
-    hashed = apply(ScalarFunction.HASH, apply(ScalarFunction.JOIN, Constant(hash_prefix(key), Type.TEXT), text))
+    hashed = apply(
+        ScalarFunction.HASH, apply(ScalarFunction.JOIN, Constant(hash_prefix(sampling_key), Type.TEXT), text)
+    )
     return apply(ScalarFunction.LESS, hashed, Constant(hash_threshold(rate), Type.TEXT))
 
 
@@ -357,11 +359,11 @@ def _join_public_table(source: Select, lowering: RowLowering, join: nodes.Public
     """Join every row to its matches in a public table."""
     comparisons = [("=", expression, name) for expression, name in join.pairs] + list(join.bands)
     lowered = [
-        (_COMPARISONS[test], lowering.shared(lowering.lower(expression)), name)
+        (_COMPARISONS[test], lowering.compute_once(lowering.lower(expression)), name)
         for test, expression, name in comparisons
     ]
     source = with_shared_columns(source, lowering)
-    conditions = [apply(test, qualify("r", scalar), Reference(name, "j")) for test, scalar, name in lowered]
+    conditions = [apply(test, qualify_reference("r", scalar), Reference(name, "j")) for test, scalar, name in lowered]
     public_columns = tuple(
         (short_name, Reference(field.name, "j")) for field, short_name in names.items() if field.source == join.source
     )
@@ -383,12 +385,12 @@ def _rename_columns(rows: Select, names: Names, unit: bool) -> Select:
 
 def with_shared_columns(source: Select, lowering: RowLowering) -> Select:
     """Compute common subexpressions over a source, one stage for each level of nesting."""
-    for level in lowering.stages():
+    for level in lowering.take_new_stages():
         source = Select(tuple(level), source, all_columns=True)
     return source
 
 
-def qualify(part: str, scalar: Scalar) -> Scalar:
+def qualify_reference(part: str, scalar: Scalar) -> Scalar:
     return Reference(scalar.name, part) if isinstance(scalar, Reference) else scalar
 
 

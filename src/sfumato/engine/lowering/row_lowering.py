@@ -20,11 +20,11 @@ from sfumato.engine.lowering.applications import (
     RowScope,
     case,
     choice,
-    is_within,
-    lower_directly,
-    missing,
-    present,
-    real,
+    direct_lowering,
+    not_null_test,
+    null_constant,
+    real_constant,
+    within_test,
 )
 from sfumato.engine.lowering.date_lowering import DATE_LOWERINGS, iso_text
 from sfumato.engine.lowering.relational import (
@@ -77,7 +77,7 @@ class RowLowering:
             self._lowered[expression] = _LOWERINGS[expression.function](Application(self, expression, arguments))
         return self._lowered[expression]
 
-    def shared(self, scalar: Scalar) -> Scalar:
+    def compute_once(self, scalar: Scalar) -> Scalar:
         """Compute a value once: give what is neither a column nor a constant a stage and a name."""
         if not isinstance(scalar, Apply):
             return scalar
@@ -89,7 +89,7 @@ class RowLowering:
             self._names[scalar] = name
         return Reference(self._names[scalar])
 
-    def stages(self) -> list[list[tuple[str, Scalar]]]:
+    def take_new_stages(self) -> list[list[tuple[str, Scalar]]]:
         """Return the values shared since the last call, in levels: each after those it refers to."""
         pending = [(name, scalar) for scalar, name in list(self._names.items())[self._staged :]]
         self._staged = len(self._names)
@@ -101,88 +101,94 @@ class RowLowering:
         if domain.range is not None:
             return scalar
         if domain.type is Type.REAL:
-            return self.limited(scalar)
+            return self.limit_real(scalar)
         return (
             self.null_outside_calendar(scalar, *CALENDAR[domain.type], domain.type) if domain.type.temporal else scalar
         )
 
-    def limited(self, scalar: Scalar) -> Scalar:
+    def limit_real(self, scalar: Scalar) -> Scalar:
         """Flush a real below 2^-500 in size to 0, and map one above 2^500, or no number, to NULL."""
-        x = self.shared(scalar)
+        x = self.compute_once(scalar)
         size = apply(ScalarFunction.ABS, x)
-        inside = apply(ScalarFunction.BETWEEN, size, real(SMALLEST_REAL), real(LARGEST_REAL))
+        inside = apply(ScalarFunction.BETWEEN, size, real_constant(SMALLEST_REAL), real_constant(LARGEST_REAL))
         return case(
-            inside, x, apply(ScalarFunction.LESS, size, real(SMALLEST_REAL)), real(0), otherwise=missing(Type.REAL)
+            inside,
+            x,
+            apply(ScalarFunction.LESS, size, real_constant(SMALLEST_REAL)),
+            real_constant(0),
+            otherwise=null_constant(Type.REAL),
         )
 
     def null_outside_calendar(self, scalar: Scalar, low: Value, high: Value, kind: Type) -> Scalar:
         """Map dates outside the calendar to NULL."""
-        x = self.shared(scalar)
-        return case(is_within(x, low, high, kind), x, otherwise=missing(kind))
+        x = self.compute_once(scalar)
+        return case(within_test(x, low, high, kind), x, otherwise=null_constant(kind))
 
 
 # Conditions and choices
 
 
-def _like(call: Application) -> Scalar:
+def _lower_like(call: Application) -> Scalar:
     return apply(ScalarFunction.LIKE, call.arguments[0], detail=(call.literal_argument(1),))
 
 
-def _ilike(call: Application) -> Scalar:
+def _lower_ilike(call: Application) -> Scalar:
     folded = apply(ScalarFunction.LOWER, call.arguments[0])
     return apply(ScalarFunction.LIKE, folded, detail=(grammars.lower(call.literal_argument(1)),))
 
 
-def _nullif(call: Application) -> Scalar:
+def _lower_nullif(call: Application) -> Scalar:
     first = call.shared_argument()
-    return case(apply(ScalarFunction.EQUAL, first, call.arguments[1]), missing(call.kind), otherwise=first)
+    return case(apply(ScalarFunction.EQUAL, first, call.arguments[1]), null_constant(call.kind), otherwise=first)
 
 
 # Numbers
 
 
-def _arithmetic(operation: ScalarFunction) -> Lowering:
+def _arithmetic_lowering(operation: ScalarFunction) -> Lowering:
     def lowering(call: Application) -> Scalar:
         if call.kind is Type.INTEGER:
             return Apply(operation, call.arguments)
-        return call.limited(Apply(operation, call.arguments))
+        return call.limit_real(Apply(operation, call.arguments))
 
     return lowering
 
 
-def _divide(call: Application) -> Scalar:
-    return call.limited(apply(ScalarFunction.DIVIDE, call.arguments[0], call.divisor()))
+def _lower_divide(call: Application) -> Scalar:
+    return call.limit_real(apply(ScalarFunction.DIVIDE, call.arguments[0], call.divisor()))
 
 
-def _remainder(call: Application) -> Scalar:
+def _lower_remainder(call: Application) -> Scalar:
     if call.kind is Type.INTEGER:
         return apply(ScalarFunction.REMAINDER, call.arguments[0], call.divisor())
-    x, y = call.shared_argument(), call.rows.shared(call.divisor())
-    times = apply(ScalarFunction.TRUNCATE, call.rows.shared(apply(ScalarFunction.DIVIDE, x, y)))
-    return call.rows.limited(apply(ScalarFunction.SUBTRACT, x, apply(ScalarFunction.MULTIPLY, y, times)))
+    x, y = call.shared_argument(), call.rows.compute_once(call.divisor())
+    times = apply(ScalarFunction.TRUNCATE, call.rows.compute_once(apply(ScalarFunction.DIVIDE, x, y)))
+    return call.rows.limit_real(apply(ScalarFunction.SUBTRACT, x, apply(ScalarFunction.MULTIPLY, y, times)))
 
 
-def _divide_whole(call: Application) -> Scalar:
+def _lower_divide_whole(call: Application) -> Scalar:
     """Divide toward zero. The least 64-bit number has no opposite, so it is NULL where it might be divided by −1."""
     x, y = call.arguments[0], call.divisor()
     dividend_range, divisor_range = (argument.domain.range for argument in call.node.arguments)
     if dividend_range is None and (divisor_range is None or divisor_range[0] <= -1 <= divisor_range[1]):  # type: ignore[operator]
         x = call.shared_argument()
-        x = case(apply(ScalarFunction.AT_LEAST, x, integer_constant(1 - 2**63)), x, otherwise=missing(Type.INTEGER))
+        x = case(
+            apply(ScalarFunction.AT_LEAST, x, integer_constant(1 - 2**63)), x, otherwise=null_constant(Type.INTEGER)
+        )
     return apply(ScalarFunction.DIVIDE_WHOLE, x, y)
 
 
-def _round_once(operation: ScalarFunction) -> Lowering:
+def _rounding_lowering(operation: ScalarFunction) -> Lowering:
     """Round a number that is computed once: some dialects repeat it in their text."""
     return lambda call: apply(operation, call.shared_argument())
 
 
-def _sign(x: Scalar) -> Scalar:
+def _sign_scalar(x: Scalar) -> Scalar:
     """Return the sign of a number as −1, 0 or 1."""
     return apply(ScalarFunction.CONVERT, apply(ScalarFunction.SIGN, x), detail=(Type.INTEGER,))
 
 
-def _round(call: Application) -> Scalar:
+def _lower_round(call: Application) -> Scalar:
     digits = call.literal_argument(1)
     if call.kind is Type.INTEGER:
         return _round_whole(call.shared_argument(), 10**-digits)
@@ -193,20 +199,20 @@ def _round(call: Application) -> Scalar:
         if digits > 0
         else (ScalarFunction.DIVIDE, ScalarFunction.MULTIPLY)
     )
-    power = real(10 ** abs(digits))
-    scaled = call.rows.shared(apply(scale, call.arguments[0], power))
+    power = real_constant(10 ** abs(digits))
+    scaled = call.rows.compute_once(apply(scale, call.arguments[0], power))
     restored = apply(back, apply(ScalarFunction.HALF_AWAY, scaled), power)
-    return restored if call.node.domain.range is not None else call.rows.limited(restored)
+    return restored if call.node.domain.range is not None else call.rows.limit_real(restored)
 
 
 def _round_whole(x: Scalar, step: int) -> Scalar:
     """Round to the nearest multiple of a power of ten, halves away from 0."""
-    half = apply(ScalarFunction.MULTIPLY, _sign(x), integer_constant(step // 2))
+    half = apply(ScalarFunction.MULTIPLY, _sign_scalar(x), integer_constant(step // 2))
     steps = apply(ScalarFunction.DIVIDE_WHOLE, apply(ScalarFunction.ADD, x, half), integer_constant(step))
     return apply(ScalarFunction.MULTIPLY, steps, integer_constant(step))
 
 
-def _null_outside_domain(operation: ScalarFunction, test: ScalarFunction) -> Lowering:
+def _lowering_null_outside_domain(operation: ScalarFunction, test: ScalarFunction) -> Lowering:
     """Apply a function that is defined from 0 on, or above 0; NULL elsewhere."""
 
     def lowering(call: Application) -> Scalar:
@@ -216,30 +222,42 @@ def _null_outside_domain(operation: ScalarFunction, test: ScalarFunction) -> Low
         ):
             return apply(operation, call.arguments[0])
         x = call.shared_argument()
-        return case(apply(test, x, real(0)), apply(operation, x), otherwise=missing(Type.REAL))
+        return case(apply(test, x, real_constant(0)), apply(operation, x), otherwise=null_constant(Type.REAL))
 
     return lowering
 
 
 def _is_exponent_in_range(exponent: Scalar) -> Scalar:
     """Test whether a power of e is surely a double."""
-    return apply(ScalarFunction.BETWEEN, exponent, real(-_FARTHEST_EXPONENT), real(_FARTHEST_EXPONENT))
-
-
-def _exp(call: Application) -> Scalar:
-    x = call.shared_argument()
-    below = apply(ScalarFunction.LESS, x, real(0))
-    return call.rows.limited(
-        case(_is_exponent_in_range(x), apply(ScalarFunction.EXP, x), below, real(0), otherwise=missing(Type.REAL))
+    return apply(
+        ScalarFunction.BETWEEN, exponent, real_constant(-_FARTHEST_EXPONENT), real_constant(_FARTHEST_EXPONENT)
     )
 
 
-def _pow(call: Application) -> Scalar:
+def _lower_exp(call: Application) -> Scalar:
+    x = call.shared_argument()
+    below = apply(ScalarFunction.LESS, x, real_constant(0))
+    return call.rows.limit_real(
+        case(
+            _is_exponent_in_range(x),
+            apply(ScalarFunction.EXP, x),
+            below,
+            real_constant(0),
+            otherwise=null_constant(Type.REAL),
+        )
+    )
+
+
+def _lower_pow(call: Application) -> Scalar:
     """Raise to a power: 0 to a power above 0 is 0, to 0 it is 1; negative bases have whole powers only."""
     x, y = call.shared_argument(0), call.shared_argument(1)
-    zero, null = real(0), missing(Type.REAL)
+    zero, null = real_constant(0), null_constant(Type.REAL)
     of_zero = case(
-        apply(ScalarFunction.GREATER, y, zero), zero, apply(ScalarFunction.EQUAL, y, zero), real(1), otherwise=null
+        apply(ScalarFunction.GREATER, y, zero),
+        zero,
+        apply(ScalarFunction.EQUAL, y, zero),
+        real_constant(1),
+        otherwise=null,
     )
     is_fractional = apply(ScalarFunction.UNEQUAL, y, apply(ScalarFunction.FLOOR, y))
     exponent = apply(ScalarFunction.MULTIPLY, y, apply(ScalarFunction.LN, apply(ScalarFunction.ABS, x)))
@@ -250,27 +268,27 @@ def _pow(call: Application) -> Scalar:
         *(apply(ScalarFunction.LESS, exponent, zero), zero),
         otherwise=null,
     )
-    return call.rows.limited(powers)
+    return call.rows.limit_real(powers)
 
 
-def _bucket(call: Application) -> Scalar:
+def _lower_width_bucket(call: Application) -> Scalar:
     x, (_, low, high, _) = call.shared_argument(), call.arguments
     count, width = (
         call.literal_argument(3),
         intervals.nearest_double(call.literal_argument(2)) - intervals.nearest_double(call.literal_argument(1)),
     )
-    share = apply(ScalarFunction.DIVIDE, apply(ScalarFunction.SUBTRACT, x, low), real(width))
-    bucket = apply(ScalarFunction.TOWARD_ZERO, apply(ScalarFunction.MULTIPLY, share, real(count)))
+    share = apply(ScalarFunction.DIVIDE, apply(ScalarFunction.SUBTRACT, x, low), real_constant(width))
+    bucket = apply(ScalarFunction.TOWARD_ZERO, apply(ScalarFunction.MULTIPLY, share, real_constant(count)))
     return case(
         *(apply(ScalarFunction.LESS, x, low), integer_constant(0)),
         *(apply(ScalarFunction.AT_LEAST, x, high), integer_constant(count + 1)),
         *(
-            present(x),
+            not_null_test(x),
             apply(
                 ScalarFunction.LEAST, integer_constant(count), apply(ScalarFunction.ADD, bucket, integer_constant(1))
             ),
         ),
-        otherwise=missing(Type.INTEGER),
+        otherwise=null_constant(Type.INTEGER),
     )
 
 
@@ -283,11 +301,11 @@ def _truncate_text(call: Application, text: Scalar) -> Scalar:
     return apply(ScalarFunction.SLICE, text, integer_constant(1), integer_constant(LONGEST)) if may_exceed else text
 
 
-def _concatenate_operator(call: Application) -> Scalar:
+def _lower_concatenate_operator(call: Application) -> Scalar:
     return _truncate_text(call, Apply(ScalarFunction.JOIN, call.arguments))
 
 
-def _concatenate(call: Application) -> Scalar:
+def _lower_concatenate(call: Application) -> Scalar:
     """Concatenate texts; NULLs are skipped."""
     empty = Constant("", Type.TEXT)
     return _truncate_text(
@@ -295,11 +313,11 @@ def _concatenate(call: Application) -> Scalar:
     )
 
 
-def _replace(call: Application) -> Scalar:
+def _lower_replace(call: Application) -> Scalar:
     return _truncate_text(call, Apply(ScalarFunction.REPLACE, call.arguments))
 
 
-def _trim(start: bool, end: bool) -> Lowering:
+def _trim_lowering(start: bool, end: bool) -> Lowering:
     def lowering(call: Application) -> Scalar:
         trimmed = call.literal_argument(1) if len(call.arguments) > 1 else " "
         return apply(ScalarFunction.TRIM, call.arguments[0], detail=(trimmed, start, end))
@@ -307,7 +325,7 @@ def _trim(start: bool, end: bool) -> Lowering:
     return lowering
 
 
-def _regexp_matches(call: Application) -> Scalar:
+def _lower_regexp_matches(call: Application) -> Scalar:
     x = call.shared_argument()
     searches = [
         apply(ScalarFunction.MATCHES, x, detail=(search.pattern, search.at_start, search.at_end))
@@ -318,23 +336,23 @@ def _regexp_matches(call: Application) -> Scalar:
     return searches[0] if len(searches) == 1 else apply(ScalarFunction.OR, *searches)
 
 
-def _upper(call: Application) -> Scalar:
+def _lower_upper(call: Application) -> Scalar:
     return apply(ScalarFunction.UPPER, call.shared_argument())
 
 
-def _substr(call: Application) -> Scalar:
+def _lower_substr(call: Application) -> Scalar:
     """Take the letters from a position on: a negative one counts from the end, and there are none before the first
     letter.
     """
     x, start, rows = call.shared_argument(0), call.shared_argument(1), call.rows
     length = apply(ScalarFunction.LENGTH, x)
     from_end = apply(ScalarFunction.ADD, length, integer_constant(1), start)
-    first = rows.shared(case(apply(ScalarFunction.LESS, start, integer_constant(0)), from_end, otherwise=start))
-    begin = rows.shared(_maximum_with(first, 1))
+    first = rows.compute_once(case(apply(ScalarFunction.LESS, start, integer_constant(0)), from_end, otherwise=start))
+    begin = rows.compute_once(_maximum_with(first, 1))
     if len(call.arguments) == 2:
         return apply(ScalarFunction.SLICE, x, begin, length)
     count = apply(ScalarFunction.SUBTRACT, apply(ScalarFunction.ADD, first, call.arguments[2]), begin)
-    return apply(ScalarFunction.SLICE, x, begin, _maximum_with(rows.shared(count), 0))
+    return apply(ScalarFunction.SLICE, x, begin, _maximum_with(rows.compute_once(count), 0))
 
 
 def _maximum_with(scalar: Scalar, least: int) -> Scalar:
@@ -342,25 +360,27 @@ def _maximum_with(scalar: Scalar, least: int) -> Scalar:
     return case(apply(ScalarFunction.LESS, scalar, integer_constant(least)), integer_constant(least), otherwise=scalar)
 
 
-def _left(call: Application) -> Scalar:
+def _lower_left(call: Application) -> Scalar:
     x, count = call.shared_argument(0), call.shared_argument(1)
     without = apply(ScalarFunction.ADD, apply(ScalarFunction.LENGTH, x), count)
-    taken = call.rows.shared(case(apply(ScalarFunction.LESS, count, integer_constant(0)), without, otherwise=count))
+    taken = call.rows.compute_once(
+        case(apply(ScalarFunction.LESS, count, integer_constant(0)), without, otherwise=count)
+    )
     return apply(ScalarFunction.SLICE, x, integer_constant(1), _maximum_with(taken, 0))
 
 
-def _right(call: Application) -> Scalar:
+def _lower_right(call: Application) -> Scalar:
     x, count = call.shared_argument(0), call.shared_argument(1)
-    length = call.rows.shared(apply(ScalarFunction.LENGTH, x))
+    length = call.rows.compute_once(apply(ScalarFunction.LENGTH, x))
     rest = apply(ScalarFunction.SUBTRACT, length, count)
     dropped = case(
         apply(ScalarFunction.LESS, count, integer_constant(0)), apply(ScalarFunction.NEGATE, count), otherwise=rest
     )
-    first = apply(ScalarFunction.ADD, _maximum_with(call.rows.shared(dropped), 0), integer_constant(1))
+    first = apply(ScalarFunction.ADD, _maximum_with(call.rows.compute_once(dropped), 0), integer_constant(1))
     return apply(ScalarFunction.SLICE, x, first, length)
 
 
-def _starts_with(call: Application) -> Scalar:
+def _lower_starts_with(call: Application) -> Scalar:
     start = call.shared_argument(1)
     letters_of_start = apply(
         ScalarFunction.SLICE, call.arguments[0], integer_constant(1), apply(ScalarFunction.LENGTH, start)
@@ -371,7 +391,7 @@ def _starts_with(call: Application) -> Scalar:
 # From one type to another
 
 
-def _cast(call: Application) -> Scalar:
+def _lower_cast(call: Application) -> Scalar:
     source_type, kind = call.node.arguments[0].domain.type, call.kind
     if source_type is Type.TEXT:
         return _parse_text(call.rows, call.shared_argument(), kind)
@@ -389,108 +409,110 @@ def _cast(call: Application) -> Scalar:
 def _parse_text(rows: RowScope, x: Scalar, kind: Type) -> Scalar:
     """Parse a text by the package's own grammar; infinities become NULL."""
     if kind is Type.BOOLEAN:
-        is_false, is_true = (_matches(x, grammar) for grammar in (FALSE, TRUE))
-        return case(is_false, Constant(False, kind), is_true, Constant(True, kind), otherwise=missing(kind))
-    converted = (_matches(x, GRAMMARS[kind]), apply(ScalarFunction.READ, x, detail=(kind,)))
+        is_false, is_true = (_matches_test(x, grammar) for grammar in (FALSE, TRUE))
+        return case(is_false, Constant(False, kind), is_true, Constant(True, kind), otherwise=null_constant(kind))
+    converted = (_matches_test(x, GRAMMARS[kind]), apply(ScalarFunction.READ, x, detail=(kind,)))
     if kind is Type.INTEGER:
-        number = rows.shared(case(_matches(x, GRAMMARS[Type.REAL]), apply(ScalarFunction.READ, x, detail=(Type.REAL,))))
-        nearest = _is_whole(number), apply(ScalarFunction.NEAREST, number)
-        return case(*converted, *nearest, _matches(x, ZERO), integer_constant(0))
+        number = rows.compute_once(
+            case(_matches_test(x, GRAMMARS[Type.REAL]), apply(ScalarFunction.READ, x, detail=(Type.REAL,)))
+        )
+        nearest = _is_whole_test(number), apply(ScalarFunction.NEAREST, number)
+        return case(*converted, *nearest, _matches_test(x, ZERO), integer_constant(0))
     if kind is Type.REAL:
-        return rows.limited(case(*converted, _matches(x, ZERO), real(0)))
+        return rows.limit_real(case(*converted, _matches_test(x, ZERO), real_constant(0)))
     if kind is Type.DATE:
         day = apply(ScalarFunction.CONVERT, _parse_text(rows, x, Type.TIMESTAMP), detail=(kind,))
         return case(*converted, otherwise=day)
-    return rows.null_outside_calendar(case(*converted, otherwise=missing(kind)), *CALENDAR[kind], kind)
+    return rows.null_outside_calendar(case(*converted, otherwise=null_constant(kind)), *CALENDAR[kind], kind)
 
 
-def _strptime(call: Application) -> Scalar:
+def _lower_strptime(call: Application) -> Scalar:
     formats = [call.literal_argument(index) for index in range(1, len(call.arguments))]
     return _parse_text(
-        call.rows, call.rows.shared(iso_text(call.rows, call.shared_argument(), formats)), Type.TIMESTAMP
+        call.rows, call.rows.compute_once(iso_text(call.rows, call.shared_argument(), formats)), Type.TIMESTAMP
     )
 
 
-def _matches(x: Scalar, grammar: str) -> Scalar:
+def _matches_test(x: Scalar, grammar: str) -> Scalar:
     return apply(ScalarFunction.MATCHES, x, detail=(grammar,))
 
 
-def _is_whole(x: Scalar) -> Scalar:
+def _is_whole_test(x: Scalar) -> Scalar:
     """Test whether a double is a whole number that 64 bits hold, or below 2^-500 in size and so 0.
 
     The fractional part of a size is exact: a double less its floor is a double.
     """
     is_in_range, size = (
-        apply(ScalarFunction.BETWEEN, x, real(_SMALLEST_HELD), real(_LARGEST_HELD)),
+        apply(ScalarFunction.BETWEEN, x, real_constant(_SMALLEST_HELD), real_constant(_LARGEST_HELD)),
         apply(ScalarFunction.ABS, x),
     )
     fraction = apply(ScalarFunction.SUBTRACT, size, apply(ScalarFunction.FLOOR, size))
-    return apply(ScalarFunction.AND, is_in_range, apply(ScalarFunction.LESS, fraction, real(SMALLEST_REAL)))
+    return apply(ScalarFunction.AND, is_in_range, apply(ScalarFunction.LESS, fraction, real_constant(SMALLEST_REAL)))
 
 
 def _round_to_integer(call: Application) -> Scalar:
     if call.node.domain.range is not None:
         return apply(ScalarFunction.NEAREST, call.arguments[0])
     x = call.shared_argument()
-    is_in_range = apply(ScalarFunction.BETWEEN, x, real(-_LARGEST_HELD), real(_LARGEST_HELD))
-    return case(is_in_range, apply(ScalarFunction.NEAREST, x), otherwise=missing(Type.INTEGER))
+    is_in_range = apply(ScalarFunction.BETWEEN, x, real_constant(-_LARGEST_HELD), real_constant(_LARGEST_HELD))
+    return case(is_in_range, apply(ScalarFunction.NEAREST, x), otherwise=null_constant(Type.INTEGER))
 
 
 _LOWERINGS: dict[str, Lowering] = {
-    "=": lower_directly(ScalarFunction.EQUAL),
-    "<>": lower_directly(ScalarFunction.UNEQUAL),
-    "<": lower_directly(ScalarFunction.LESS),
-    "<=": lower_directly(ScalarFunction.AT_MOST),
-    ">": lower_directly(ScalarFunction.GREATER),
-    ">=": lower_directly(ScalarFunction.AT_LEAST),
-    "AND": lower_directly(ScalarFunction.AND),
-    "OR": lower_directly(ScalarFunction.OR),
-    "NOT": lower_directly(ScalarFunction.NOT),
-    "BETWEEN": lower_directly(ScalarFunction.BETWEEN),
-    "IN": lower_directly(ScalarFunction.IN),
-    "LIKE": _like,
-    "ILIKE": _ilike,
-    "IS NULL": lower_directly(ScalarFunction.IS_NULL),
-    "IS TRUE": lower_directly(ScalarFunction.IS_TRUE),
-    "IS FALSE": lower_directly(ScalarFunction.IS_FALSE),
-    "CASE": lower_directly(ScalarFunction.CASE),
-    "COALESCE": lower_directly(ScalarFunction.COALESCE),
-    "NULLIF": _nullif,
-    "LEAST": lower_directly(ScalarFunction.LEAST),
-    "GREATEST": lower_directly(ScalarFunction.GREATEST),
-    "+": _arithmetic(ScalarFunction.ADD),
-    "-": _arithmetic(ScalarFunction.SUBTRACT),
-    "*": _arithmetic(ScalarFunction.MULTIPLY),
-    "/": _divide,
-    "//": _divide_whole,
-    "%": _remainder,
-    "NEGATE": lower_directly(ScalarFunction.NEGATE),
-    "ABS": lower_directly(ScalarFunction.ABS),
-    "SIGN": lambda call: _sign(call.arguments[0]),
-    "FLOOR": _round_once(ScalarFunction.FLOOR),
-    "CEIL": _round_once(ScalarFunction.CEILING),
-    "TRUNC": _round_once(ScalarFunction.TRUNCATE),
-    "ROUND": _round,
-    "SQRT": _null_outside_domain(ScalarFunction.SQRT, ScalarFunction.AT_LEAST),
-    "LN": _null_outside_domain(ScalarFunction.LN, ScalarFunction.GREATER),
-    "EXP": _exp,
-    "POW": _pow,
-    "WIDTH_BUCKET": _bucket,
-    "LOWER": lower_directly(ScalarFunction.LOWER),
-    "UPPER": _upper,
-    "TRIM": _trim(start=True, end=True),
-    "LTRIM": _trim(start=True, end=False),
-    "RTRIM": _trim(start=False, end=True),
-    "LENGTH": lower_directly(ScalarFunction.LENGTH),
-    "SUBSTR": _substr,
-    "LEFT": _left,
-    "RIGHT": _right,
-    "CONCAT": _concatenate,
-    "||": _concatenate_operator,
-    "REPLACE": _replace,
-    "STARTS_WITH": _starts_with,
-    "REGEXP_MATCHES": _regexp_matches,
+    "=": direct_lowering(ScalarFunction.EQUAL),
+    "<>": direct_lowering(ScalarFunction.UNEQUAL),
+    "<": direct_lowering(ScalarFunction.LESS),
+    "<=": direct_lowering(ScalarFunction.AT_MOST),
+    ">": direct_lowering(ScalarFunction.GREATER),
+    ">=": direct_lowering(ScalarFunction.AT_LEAST),
+    "AND": direct_lowering(ScalarFunction.AND),
+    "OR": direct_lowering(ScalarFunction.OR),
+    "NOT": direct_lowering(ScalarFunction.NOT),
+    "BETWEEN": direct_lowering(ScalarFunction.BETWEEN),
+    "IN": direct_lowering(ScalarFunction.IN),
+    "LIKE": _lower_like,
+    "ILIKE": _lower_ilike,
+    "IS NULL": direct_lowering(ScalarFunction.IS_NULL),
+    "IS TRUE": direct_lowering(ScalarFunction.IS_TRUE),
+    "IS FALSE": direct_lowering(ScalarFunction.IS_FALSE),
+    "CASE": direct_lowering(ScalarFunction.CASE),
+    "COALESCE": direct_lowering(ScalarFunction.COALESCE),
+    "NULLIF": _lower_nullif,
+    "LEAST": direct_lowering(ScalarFunction.LEAST),
+    "GREATEST": direct_lowering(ScalarFunction.GREATEST),
+    "+": _arithmetic_lowering(ScalarFunction.ADD),
+    "-": _arithmetic_lowering(ScalarFunction.SUBTRACT),
+    "*": _arithmetic_lowering(ScalarFunction.MULTIPLY),
+    "/": _lower_divide,
+    "//": _lower_divide_whole,
+    "%": _lower_remainder,
+    "NEGATE": direct_lowering(ScalarFunction.NEGATE),
+    "ABS": direct_lowering(ScalarFunction.ABS),
+    "SIGN": lambda call: _sign_scalar(call.arguments[0]),
+    "FLOOR": _rounding_lowering(ScalarFunction.FLOOR),
+    "CEIL": _rounding_lowering(ScalarFunction.CEILING),
+    "TRUNC": _rounding_lowering(ScalarFunction.TRUNCATE),
+    "ROUND": _lower_round,
+    "SQRT": _lowering_null_outside_domain(ScalarFunction.SQRT, ScalarFunction.AT_LEAST),
+    "LN": _lowering_null_outside_domain(ScalarFunction.LN, ScalarFunction.GREATER),
+    "EXP": _lower_exp,
+    "POW": _lower_pow,
+    "WIDTH_BUCKET": _lower_width_bucket,
+    "LOWER": direct_lowering(ScalarFunction.LOWER),
+    "UPPER": _lower_upper,
+    "TRIM": _trim_lowering(start=True, end=True),
+    "LTRIM": _trim_lowering(start=True, end=False),
+    "RTRIM": _trim_lowering(start=False, end=True),
+    "LENGTH": direct_lowering(ScalarFunction.LENGTH),
+    "SUBSTR": _lower_substr,
+    "LEFT": _lower_left,
+    "RIGHT": _lower_right,
+    "CONCAT": _lower_concatenate,
+    "||": _lower_concatenate_operator,
+    "REPLACE": _lower_replace,
+    "STARTS_WITH": _lower_starts_with,
+    "REGEXP_MATCHES": _lower_regexp_matches,
     **DATE_LOWERINGS,
-    "STRPTIME": _strptime,
-    "CAST": _cast,
+    "STRPTIME": _lower_strptime,
+    "CAST": _lower_cast,
 }

@@ -14,7 +14,7 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sfumato.engine.lowering.applications import real
+from sfumato.engine.lowering.applications import real_constant
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
     Constant,
@@ -42,14 +42,14 @@ SEED_COLUMNS = "y", "z"
 """The halves of a unit's seed, each from 1 to 2^30."""
 
 
-def with_seeds(units: Select, key: int) -> Select:
+def with_seeds(units: Select, sampling_key: int) -> Select:
     """Add the seed of each unit, in two columns, to a select of units ``u`` and their numbers of rows ``n``.
 
     Some engines write a whole double as 7.0 and some as 7: such letters are left out, and units may share a seed.
     """
     point_zero, nothing = Constant(".0", Type.TEXT), Constant("", Type.TEXT)
     unit_text = apply(ScalarFunction.REPLACE, apply(ScalarFunction.UNIT_TEXT, Reference("u")), point_zero, nothing)
-    text = apply(ScalarFunction.JOIN, Constant(f"{key}|", Type.TEXT), unit_text)
+    text = apply(ScalarFunction.JOIN, Constant(f"{sampling_key}|", Type.TEXT), unit_text)
     columns = ("u", Reference("u")), ("n", Reference("n"))
     seeded = Select((*columns, ("e", apply(ScalarFunction.FINGERPRINT, text))), units)
     high, low = (
@@ -59,7 +59,7 @@ def with_seeds(units: Select, key: int) -> Select:
     return Select((*columns, *zip(SEED_COLUMNS, (high, low), strict=True)), seeded)
 
 
-def rank(numbers: Sequence[Scalar], seed: tuple[Scalar, Scalar]) -> Scalar:
+def mixed_rank(numbers: Sequence[Scalar], seed: tuple[Scalar, Scalar]) -> Scalar:
     """Mix the numbers of a row, or of a group, with the halves of its unit's seed, to below 2^31.
 
     With x from 0 to 2^32, and both halves from 1 to 2^30: x·y + z ≤ 2^62 + 2^30, and later products are at most 2^61.
@@ -118,7 +118,7 @@ def _remainder(x: Scalar, modulus: int) -> Scalar:
     return apply(ScalarFunction.REMAINDER, x, integer_constant(modulus))
 
 
-def number(scalar: Scalar, kind: Type, texts: Sequence[str] = ()) -> Scalar:
+def number_of_value(scalar: Scalar, kind: Type, texts: Sequence[str] = ()) -> Scalar:
     """Convert a value of any type to a whole number, 0 for NULL; ``texts`` are those that a code may stand for.
 
     Engines format reals differently, so a real becomes its nearest multiple of 2^-20, and a time its second: values
@@ -138,8 +138,8 @@ def _number_of_boolean(scalar: Scalar) -> Scalar:
 
 
 def _number_of_real(scalar: Scalar) -> Scalar:
-    scaled = apply(ScalarFunction.MULTIPLY, scalar, real(2**20))
-    is_inside = apply(ScalarFunction.BETWEEN, scaled, real(-_HALF_REAL), real(_HALF_REAL))
+    scaled = apply(ScalarFunction.MULTIPLY, scalar, real_constant(2**20))
+    is_inside = apply(ScalarFunction.BETWEEN, scaled, real_constant(-_HALF_REAL), real_constant(_HALF_REAL))
     return apply(ScalarFunction.CASE, is_inside, apply(ScalarFunction.NEAREST, scaled), integer_constant(0))
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from fractions import Fraction
 
-from sfumato.engine.lowering.applications import choice, missing, present, real
+from sfumato.engine.lowering.applications import choice, not_null_test, null_constant, real_constant
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
     Apply,
@@ -85,10 +85,10 @@ def real_of_wide(scalar: Scalar) -> Scalar:
         as_real(narrow(apply(operation, scalar, half)))
         for operation in (ScalarFunction.DIVIDE_WIDE, ScalarFunction.REMAINDER)
     )
-    return apply(ScalarFunction.ADD, apply(ScalarFunction.MULTIPLY, high, real(_HALF)), low)
+    return apply(ScalarFunction.ADD, apply(ScalarFunction.MULTIPLY, high, real_constant(_HALF)), low)
 
 
-def steps(expression: Expression, value: Scalar, each: RowContribution) -> Scalar:
+def value_in_steps(expression: Expression, value: Scalar, contribution: RowContribution) -> Scalar:
     """Convert a value to a whole number of steps from an origin, rounded to the nearest, ties to even, within [low,
     high].
 
@@ -96,7 +96,7 @@ def steps(expression: Expression, value: Scalar, each: RowContribution) -> Scala
     than that range is summed, is clamped here before it becomes a whole number, and after, unless it was whole before:
     a sum is bounded, and no conversion fails, whatever a range or a rounding missed.
     """
-    step, origin, low, high = each.step, each.origin, each.low, each.high
+    step, origin, low, high = contribution.step, contribution.origin, contribution.low, contribution.high
     max_steps = max(abs(low + origin), abs(high + origin))
     is_exact = expression.domain.type is Type.INTEGER and step == 1
     least_value, greatest_value = ((end + origin) * step for end in (low, high))
@@ -106,10 +106,15 @@ def steps(expression: Expression, value: Scalar, each: RowContribution) -> Scala
     if not is_clamped:
         value = clamped(
             value,
-            *((integer_constant(int(end)) if is_exact else real(float(end))) for end in (least_value, greatest_value)),
+            *(
+                (integer_constant(int(end)) if is_exact else real_constant(float(end)))
+                for end in (least_value, greatest_value)
+            ),
         )
     step_count = (
-        value if is_exact else apply(ScalarFunction.NEAREST, apply(ScalarFunction.DIVIDE, value, real(float(step))))
+        value
+        if is_exact
+        else apply(ScalarFunction.NEAREST, apply(ScalarFunction.DIVIDE, value, real_constant(float(step))))
     )
     if origin:  # of whole numbers: a difference of doubles would be rounded
         step_count = apply(ScalarFunction.SUBTRACT, step_count, integer_constant(origin))
@@ -146,12 +151,12 @@ class UnitLowering:
         self._ranks: dict[Rank, str] = {}
 
     @property
-    def rows(self) -> tuple[tuple[str, Scalar], ...]:
+    def row_columns(self) -> tuple[tuple[str, Scalar], ...]:
         """List the columns to compute for every row."""
         return tuple((name, scalar) for scalar, name in self._rows.items())
 
     @property
-    def ranks(self) -> tuple[tuple[str, Scalar], ...]:
+    def rank_columns(self) -> tuple[tuple[str, Scalar], ...]:
         """List the ranks of rows, in terms of these columns."""
         return tuple((name, rank) for rank, name in self._ranks.items())
 
@@ -182,10 +187,12 @@ class UnitLowering:
 
     def _in_steps(self, measure: UnitSum | UnitMean) -> Reference:
         """Convert the value to whole steps; NULL where it is missing or the row does not count."""
-        value, step = self.lowering.shared(self.lowering.lower(measure.value)), measure.step
+        value, step = self.lowering.compute_once(self.lowering.lower(measure.value)), measure.step
         low, high = value_step_range(measure.value, step)
-        step_count = steps(measure.value, value, RowContribution(measure.value, step, 0, low, high))
-        return self.column(self._null_unless_counted(measure, apply(ScalarFunction.CASE, present(value), step_count)))
+        step_count = value_in_steps(measure.value, value, RowContribution(measure.value, step, 0, low, high))
+        return self.column(
+            self._null_unless_counted(measure, apply(ScalarFunction.CASE, not_null_test(value), step_count))
+        )
 
     def count(self, measure: UnitRowCount, take: Take) -> Scalar:
         if measure.where is None:
@@ -207,9 +214,9 @@ class UnitLowering:
         converted = (
             clamped_steps
             if whole_number
-            else apply(ScalarFunction.MULTIPLY, as_real(clamped_steps), real(float(measure.step)))
+            else apply(ScalarFunction.MULTIPLY, as_real(clamped_steps), real_constant(float(measure.step)))
         )
-        return apply(ScalarFunction.CASE, present(total), converted, missing(measure.domain.type))
+        return apply(ScalarFunction.CASE, not_null_test(total), converted, null_constant(measure.domain.type))
 
     def mean(self, measure: UnitMean, take: Take) -> Scalar:
         value = self._in_steps(measure)
@@ -219,8 +226,10 @@ class UnitLowering:
         )
         row_count = real_of_wide(take(GroupTotal(AggregateFunction.SUM, is_present)))
         mean_steps = apply(ScalarFunction.DIVIDE, real_of_wide(total), row_count)
-        mean = _clamp_to_domain(apply(ScalarFunction.MULTIPLY, mean_steps, real(float(measure.step))), measure.domain)
-        return apply(ScalarFunction.CASE, present(total), mean, missing(Type.REAL))
+        mean = _clamp_to_domain(
+            apply(ScalarFunction.MULTIPLY, mean_steps, real_constant(float(measure.step))), measure.domain
+        )
+        return apply(ScalarFunction.CASE, not_null_test(total), mean, null_constant(Type.REAL))
 
     def _scalar_of(self, column: Reference) -> Scalar:
         """Return the scalar that a column of the rows holds."""
@@ -273,7 +282,9 @@ def from_sortable(scalar: Scalar, value: Expression | None, domain: Domain) -> S
         return apply(ScalarFunction.EQUAL, scalar, _ONE)
     if isinstance(value, Column) or domain.range is None:
         return scalar
-    return apply(ScalarFunction.CASE, present(scalar), _clamp_to_domain(scalar, domain), missing(domain.type))
+    return apply(
+        ScalarFunction.CASE, not_null_test(scalar), _clamp_to_domain(scalar, domain), null_constant(domain.type)
+    )
 
 
 def _clamp_to_domain(scalar: Scalar, domain: Domain) -> Apply:
@@ -323,7 +334,7 @@ class WindowLowering:
     ties: Orders = ()
     numbered: Rank | None = None
     """The number of each row of a unit, where one is needed."""
-    found: dict[WindowTotal | Shifted | Rank, str] = field(default_factory=dict)
+    window_columns: dict[WindowTotal | Shifted | Rank, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.unit = UnitLowering(self.lowering, ())
@@ -332,7 +343,7 @@ class WindowLowering:
         """Lower each function to a scalar over the last stage."""
         for function in functions.values():  # once to know all the values that the functions read
             self._result(function)
-        self.ties = (*self.read, *(Reference(name) for name, _ in self.unit.rows))
+        self.ties = (*self.read, *(Reference(name) for name, _ in self.unit.row_columns))
         results = self._lower_all(functions)
         if len(self._tie_sensitive_orders()) < 2:
             return results
@@ -340,7 +351,7 @@ class WindowLowering:
         return self._lower_all(functions)
 
     def _lower_all(self, functions: Mapping[Field, WindowFunction]) -> dict[Field, Scalar]:
-        self.found.clear()
+        self.window_columns.clear()
         self.unit.clear_ranks()
         return {name: self._result(function) for name, function in functions.items()}
 
@@ -348,21 +359,27 @@ class WindowLowering:
         """Return the partitions and orders in which tied rows may get different values."""
         tie_count = len(self.ties)
         return {
-            (window.partition, window.order) for window in self.found if window.order[-tie_count or None :] == self.ties
+            (window.partition, window.order)
+            for window in self.window_columns
+            if window.order[-tie_count or None :] == self.ties
         }
 
     @property
     def stages(self) -> list[tuple[tuple[str, Scalar], ...]]:
         """List the columns to compute, stage by stage."""
         numbers = () if self.numbered is None else ((_NUMBER, self.numbered),)
-        stages = (numbers, self.unit.ranks, tuple((name, window) for window, name in self.found.items()))
+        stages = (
+            numbers,
+            self.unit.rank_columns,
+            tuple((name, window) for window, name in self.window_columns.items()),
+        )
         return [stage for stage in stages if stage]
 
     def _result(self, function: WindowFunction) -> Scalar:
         return _WINDOW_RESULTS[type(function)](self, function)
 
     def _window_column(self, window: WindowTotal | Shifted | Rank) -> Reference:
-        return Reference(self.found.setdefault(window, f"w{len(self.found)}"))
+        return Reference(self.window_columns.setdefault(window, f"w{len(self.window_columns)}"))
 
     def _partition(self, function: WindowFunction) -> tuple[Scalar, ...]:
         keys = (as_sortable(self.lowering.lower(key), key.domain.type) for key in function.keys)
@@ -371,13 +388,13 @@ class WindowLowering:
     def _order(self, order: tuple[Order, ...], *, ties: bool) -> Orders:
         return (*map(self.unit.ordered, order), *(self.ties if ties else ()))
 
-    def place(self, function: unit_measures.RowPosition) -> Scalar:
+    def lower_row_position(self, function: unit_measures.RowPosition) -> Scalar:
         breaks_ties = function.counting is RowNumbering.ROW_NUMBER
         order = self._order(function.order, ties=breaks_ties)
         rank = self._window_column(Rank(self._partition(function), order, _ROW_NUMBERS[function.counting]))
         return apply(ScalarFunction.LEAST, rank, integer_constant(function.cap))
 
-    def shifted(self, function: unit_measures.LagLead) -> Scalar:
+    def lower_lag_or_lead(self, function: unit_measures.LagLead) -> Scalar:
         kind = function.domain.type
         value = self.unit.column(as_sortable(self.lowering.lower(function.value), kind))
         default = None
@@ -387,7 +404,7 @@ class WindowLowering:
         beside = self._window_column(Shifted(value, function.places, default, self._partition(function), order))
         return from_sortable(beside, function.value if default is None else None, function.domain)
 
-    def end(self, function: unit_measures.WindowEndValue) -> Scalar:
+    def lower_end_value(self, function: unit_measures.WindowEndValue) -> Scalar:
         """Take the value of the row of rank 1, from the start or from the end."""
         partition = self._partition(function)
         if function.peers:
@@ -404,7 +421,7 @@ class WindowLowering:
             function.domain,
         )
 
-    def running(self, function: unit_measures.RunningAggregate) -> Scalar:
+    def lower_running(self, function: unit_measures.RunningAggregate) -> Scalar:
         partition, frame = self._partition(function), _FRAMES[function.frame]
         order = self._order(function.order, ties=frame is WindowFrame.ROWS)
         return self.unit.result(
@@ -419,8 +436,8 @@ def _reverse_order(sort_key: Scalar | Ordered) -> Ordered:
 
 
 _WINDOW_RESULTS: dict[type, Callable[..., Scalar]] = {
-    unit_measures.RowPosition: WindowLowering.place,
-    unit_measures.LagLead: WindowLowering.shifted,
-    unit_measures.WindowEndValue: WindowLowering.end,
-    unit_measures.RunningAggregate: WindowLowering.running,
+    unit_measures.RowPosition: WindowLowering.lower_row_position,
+    unit_measures.LagLead: WindowLowering.lower_lag_or_lead,
+    unit_measures.WindowEndValue: WindowLowering.lower_end_value,
+    unit_measures.RunningAggregate: WindowLowering.lower_running,
 }

@@ -121,24 +121,24 @@ class MariaDBSessions(SessionPool):
         return without_cause(action)
 
 
-def open_session(address: str, place: str) -> pymysql.Connection[Any]:
+def open_session(address: str, policy_path: str) -> pymysql.Connection[Any]:
     """Open a session; over a network it is encrypted and the server's certificate is verified."""
-    client = _import_client(place)
-    options = _connection_options(address, place)
+    client = _import_client(policy_path)
+    options = _connection_options(address, policy_path)
     failure = None
     try:
         session = client.connect(**options, conv=_decoders(client))
     except (client.Error, OSError, RuntimeError) as error:
         failure = error
     if failure is not None:
-        raise _connection_refusal(failure, place) from None
+        raise _connection_refusal(failure, policy_path) from None
     if "ssl" in options and not isinstance(getattr(session, "_sock", None), ssl.SSLSocket):
         session.close()
-        raise _connection_refusal(None, place)
+        raise _connection_refusal(None, policy_path)
     return session
 
 
-def _import_client(place: str) -> Any:
+def _import_client(policy_path: str) -> Any:
     try:
         import pymysql
     except ImportError:
@@ -146,7 +146,7 @@ def _import_client(place: str) -> Any:
     if pymysql is None:
         raise InvalidPolicy(
             "tables on a MariaDB server are read with PyMySQL, which is not installed",
-            place=place,
+            place=policy_path,
             fix=install_command("mariadb"),
         )
     return pymysql
@@ -157,7 +157,7 @@ def _decoders(client: Any) -> dict[Any, Any]:
     return {**client.converters.conversions, client.constants.FIELD_TYPE.NEWDECIMAL: int}
 
 
-def _connection_options(address: str, place: str) -> dict[str, Any]:
+def _connection_options(address: str, policy_path: str) -> dict[str, Any]:
     """Parse an address; over a network the server's certificate must be verified."""
     parts = urlsplit(address)
     parameters = {name: values[-1] for name, values in parse_qs(parts.query).items()}
@@ -166,7 +166,7 @@ def _connection_options(address: str, place: str) -> dict[str, Any]:
     if not database or "/" in database:
         raise InvalidPolicy(
             "the address of a MariaDB server must name one database",
-            place=place,
+            place=policy_path,
             fix='write source = "mariadb://user@host/database"',
         )
     options = {
@@ -177,7 +177,7 @@ def _connection_options(address: str, place: str) -> dict[str, Any]:
         "connect_timeout": _CONNECT_SECONDS,
         "read_timeout": _READ_SECONDS,
         "write_timeout": _READ_SECONDS,
-        "password": _password(place),
+        "password": _password(policy_path),
         "program_name": "sfumato",
         "autocommit": None,
     }
@@ -186,14 +186,14 @@ def _connection_options(address: str, place: str) -> dict[str, Any]:
         if socket is not None:
             raise InvalidPolicy(
                 "a socket is on this machine, so an address can name another host or a socket, but not both",
-                place=place,
+                place=policy_path,
                 fix="leave out unix_socket, or write mariadb://user@localhost/database?unix_socket=…",
             )
-        return options | {"ssl": _certificate_check(parameters.get("ssl_ca"), place)}
+        return options | {"ssl": _certificate_check(parameters.get("ssl_ca"), policy_path)}
     return options | {"unix_socket": socket, "ssl_disabled": True}
 
 
-def _certificate_check(authority: str | None, place: str) -> ssl.SSLContext:
+def _certificate_check(authority: str | None, policy_path: str) -> ssl.SSLContext:
     """Return the settings under which a server's certificate is verified, by our own authority if one is named."""
     try:
         return ssl.create_default_context(cafile=authority)
@@ -201,12 +201,12 @@ def _certificate_check(authority: str | None, place: str) -> ssl.SSLContext:
         pass
     raise InvalidPolicy(
         "the certificate of the authority (ssl_ca) cannot be read",
-        place=place,
+        place=policy_path,
         fix="name a readable file as ssl_ca=<file>",
     )
 
 
-def _password(place: str) -> str:
+def _password(policy_path: str) -> str:
     """Return the password that MariaDB's own clients would send; none if none is configured. What is wrong in a file is
     not quoted: it may be the password.
     """
@@ -222,7 +222,7 @@ def _password(place: str) -> str:
         pass
     raise InvalidPolicy(
         "~/.my.cnf cannot be read as an options file in UTF-8",
-        place=place,
+        place=policy_path,
         fix="write password=… under [client] in it, or set MYSQL_PWD",
     )
 
@@ -244,13 +244,13 @@ _REFUSALS = {
 }
 
 
-def _connection_refusal(error: Any, place: str) -> InvalidPolicy:
+def _connection_refusal(error: Any, policy_path: str) -> InvalidPolicy:
     """Explain why a session could not be opened, in our own words: no message of a server is passed on."""
     code: int = 2026 if error is None or "certificate" in str(error).lower() else next(iter(error.args), 0)
     rule, fix = _REFUSALS.get(
         code, ("the MariaDB server cannot be reached", "check the address, and that the server is running")
     )
-    return InvalidPolicy(rule, place=place, fix=fix)
+    return InvalidPolicy(rule, place=policy_path, fix=fix)
 
 
 def is_supported(version: str) -> bool:

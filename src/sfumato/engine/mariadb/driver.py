@@ -62,14 +62,14 @@ class MariaDB(ServerEngine):
         super().__init__(policy, MariaDBSessions(private.source.address, f"tables.{private.name}.source"))
 
     def prove_spelling(self, table: str) -> MariaDBSpelling:
-        place = f"tables.{table}.source"
+        policy_path = f"tables.{table}.source"
         self._server_limits = _version_and_max_packet(self.server.run)
-        _check_version(self._server_limits[0], place)
-        _check_packet(self._server_limits[1], place)
-        require_read_only(self.server.run, place)
+        _check_version(self._server_limits[0], policy_path)
+        _check_packet(self._server_limits[1], policy_path)
+        require_read_only(self.server.run, policy_path)
         letters = next((name for name in _COLLATIONS if _changes_case_alike(self.server, name)), None)
         spelling = MariaDBSpelling(letters)
-        self_test.require_correct_results(dialect(spelling, self.server.run), place)
+        self_test.require_correct_results(dialect(spelling, self.server.run), policy_path)
         return spelling
 
     def identify(self, run: Run) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ class MariaDB(ServerEngine):
         policy = self._policy.tables[table]
         relation = find_table(policy.source.relation, table, run)
         for name in id_columns(policy, self._policy):
-            column = _column(relation, name, f"tables.{table}.id")
+            column = _find_stored_column(relation, name, f"tables.{table}.id")
             if column.kind is Stored.REAL and self._policy.unit.period is not None and self._policy.id_type is None:
                 raise InvalidPolicy(
                     "for a unit with a period, MariaDB compares ids as texts, and a double has no exact text form",
@@ -105,11 +105,11 @@ class MariaDB(ServerEngine):
                     fix=f"ALTER TABLE … MODIFY {name} VARCHAR({MAX_ID_LETTERS}), or shorter",
                 )
         for name, domain in policy.columns.items():
-            place = f"tables.{table}.columns.{name}"
-            if domain.type.temporal and _column(relation, name, place).kind is Stored.TEXT:
+            policy_path = f"tables.{table}.columns.{name}"
+            if domain.type.temporal and _find_stored_column(relation, name, policy_path).kind is Stored.TEXT:
                 raise InvalidPolicy(
                     f"{name} is stored as text, which MariaDB cannot read as dates and times exactly",
-                    place=place,
+                    place=policy_path,
                     fix="store it in a column of type DATE or DATETIME, or declare it as text",
                 )
         return relation
@@ -167,9 +167,9 @@ class MariaDB(ServerEngine):
         ]
 
 
-def _column(relation: StoredTable, name: str, place: str) -> StoredColumn:
+def _find_stored_column(relation: StoredTable, name: str, policy_path: str) -> StoredColumn:
     columns = [(column.name, column) for column in relation.columns]
-    return find_column(columns, name, place, "name a column of the source that this account may read")
+    return find_column(columns, name, policy_path, "name a column of the source that this account may read")
 
 
 class MariaDBInspector(ServerInspector):
@@ -181,10 +181,10 @@ class MariaDBInspector(ServerInspector):
 
 def fetch(table: Table) -> FetchedTable:
     """Fetch the rows of a public table from the server that it names."""
-    place = f"tables.{table.name}.source"
-    server = MariaDBSessions(table.source.address, place)
+    policy_path = f"tables.{table.name}.source"
+    server = MariaDBSessions(table.source.address, policy_path)
     try:
-        _check_version(_version_and_max_packet(server.run)[0], place)
+        _check_version(_version_and_max_packet(server.run)[0], policy_path)
         relation = find_table(table.source.relation, table.name, server.run)
         server_identity = tuple(map(str, server.run("SELECT @@hostname, @@port, @@datadir")[0]))
         identity = _data_identities(server_identity, relation, table.source.version or "")
@@ -217,20 +217,20 @@ def _version_and_max_packet(run: Run) -> tuple[str, int]:
     return version, max_packet
 
 
-def _check_version(version: str, place: str) -> None:
+def _check_version(version: str, policy_path: str) -> None:
     if not is_supported(version):
         raise InvalidPolicy(
             "MariaDB 10.11 or newer is required",
-            place=place,
+            place=policy_path,
             fix=f"this server is {version}: copy the tables to a server of MariaDB 10.11 or newer",
         )
 
 
-def _check_packet(max_packet: int, place: str) -> None:
+def _check_packet(max_packet: int, policy_path: str) -> None:
     if max_packet < _MIN_PACKET:
         raise InvalidPolicy(
             f"the server must accept statements of {_MIN_PACKET:,} bytes: its max_allowed_packet is {max_packet:,}",
-            place=place,
+            place=policy_path,
             fix="SET GLOBAL max_allowed_packet = 16777216, and write it to the server's options file",
         )
 
@@ -259,7 +259,7 @@ def carried_scan(table: PublicRows, _: list[object]) -> str:
         f"c{index} VARCHAR({width}) CHARACTER SET utf8mb4 PATH '$[{index}]'" for index, width in enumerate(widths)
     )
     expressions = ", ".join(
-        f"{_typed(f'c{index}', kind)} AS {quote_identifier(name)}"
+        f"{_typed_column_sql(f'c{index}', kind)} AS {quote_identifier(name)}"
         for index, (name, kind) in enumerate(zip(table.names, table.kinds, strict=True))
     )
     rows = text(json.dumps(cells, ensure_ascii=False, separators=(",", ":")))
@@ -274,5 +274,5 @@ def _carried_text(cell: Any) -> str | None:
     return None if cell is None else repr(cell) if isinstance(cell, float) else str(cell)
 
 
-def _typed(x: str, kind: Type) -> str:
+def _typed_column_sql(x: str, kind: Type) -> str:
     return f"({x} COLLATE {COLLATION})" if kind is Type.TEXT else MariaDBSpelling().convert(x, kind)

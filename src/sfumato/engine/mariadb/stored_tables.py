@@ -149,21 +149,21 @@ def find_table(relation: str, table: str, run: Run) -> StoredTable:
     """Look up a table by database.name, or by name in the database of the address; refuse what cannot be read on one
     snapshot.
     """
-    place = f"tables.{table}.relation"
-    database, name = _split_name(relation, place, run)
+    policy_path = f"tables.{table}.relation"
+    database, name = _split_name(relation, policy_path, run)
     is_named = f"table_schema = {text(database)} AND table_name = {text(name)}"
     rows = run(f"SELECT table_schema, table_name, table_type, engine FROM information_schema.tables WHERE {is_named}")
     matches = [row[2:] for row in rows if row[:2] == (database, name)]
     if not matches:
         raise InvalidPolicy(
             "the database has no such table, or this account may not see it",
-            place=place,
+            place=policy_path,
             fix='name it with its database, such as relation = "clinic.visits"',
         )
     if matches != [("BASE TABLE", "InnoDB")]:
         raise InvalidPolicy(
             "a source on MariaDB must be an InnoDB table: no other engine offers a snapshot",
-            place=place,
+            place=policy_path,
             fix="a view, sequence or versioned table, or one of another engine, cannot be read: copy its rows into an "
             "InnoDB table",
         )
@@ -175,12 +175,12 @@ def find_table(relation: str, table: str, run: Run) -> StoredTable:
     return StoredTable(database, name, stored)
 
 
-def _split_name(relation: str, place: str, run: Run) -> tuple[str, str]:
+def _split_name(relation: str, policy_path: str, run: Run) -> tuple[str, str]:
     parts = relation.split(".")
     if len(parts) > 2 or not all(parts) or "\0" in relation:
         raise InvalidPolicy(
             "a MariaDB table must be named by its database and its name",
-            place=place,
+            place=policy_path,
             fix='write relation = "clinic.visits"',
         )
     return (run("SELECT DATABASE()")[0][0], parts[0]) if len(parts) == 1 else (parts[0], parts[1])
@@ -197,14 +197,14 @@ def _column(name: str, kind: str, type_name: str, character_set: str | None, ext
     return StoredColumn(name, Stored.NUMBER if _may_wrap(type_name) else KINDS.get(kind, Stored.OTHER), type_name)
 
 
-def require_read_only(run: Run, place: str) -> None:
+def require_read_only(run: Run, policy_path: str) -> None:
     """Refuse an account that may do more than read, in its own name, by a role or as everybody may."""
     grants = [str(grant) for (grant,) in run("SHOW GRANTS")]
     others = [right for grant in grants for right in _rights_beyond_reading(grant)]
     if others:
         raise InvalidPolicy(
             f"this account may do more than read tables: {', '.join(others)}",
-            place=place,
+            place=policy_path,
             fix="create a user for the curator alone (CREATE USER …), and GRANT SELECT on the tables of the policy "
             "to it directly, not through a role and without GRANT OPTION; revoke other rights from PUBLIC",
         )

@@ -57,11 +57,11 @@ class ServerSessions(SessionPool):
 
     server_name = "PostgreSQL"
 
-    def __init__(self, address: str, place: str, memory: str | None = None) -> None:
-        super().__init__(address, place)
+    def __init__(self, address: str, policy_path: str, memory: str | None = None) -> None:
+        super().__init__(address, policy_path)
         self._settings = dict(_SETTINGS)
         if memory is not None:
-            self._settings["work_mem"] = _memory(memory)
+            self._settings["work_mem"] = _work_mem(memory)
 
     def open(self) -> psycopg.Connection[Any]:
         return open_session(self.address, self.place)
@@ -94,7 +94,7 @@ class ServerSessions(SessionPool):
         return result
 
 
-def _memory(limit: str) -> str:
+def _work_mem(limit: str) -> str:
     """Convert a memory limit to PostgreSQL's ``work_mem``: what a step of a statement uses before it spills to disk."""
     if not isinstance(limit, str) or not _SIZE.fullmatch(limit):
         raise InvalidParameter("memory_limit", limit, "a size such as '4GB'")
@@ -102,21 +102,21 @@ def _memory(limit: str) -> str:
     return f"{max(64, min(2_000_000_000, int(number * 1024 ** ('KMGT'.index(unit)))))}kB"
 
 
-def open_session(address: str, place: str) -> psycopg.Connection[Any]:
+def open_session(address: str, policy_path: str) -> psycopg.Connection[Any]:
     """Open a session; over a network it is encrypted and the server's certificate is verified."""
-    psycopg = _import_psycopg(place)
-    options = _connection_options(address, place)
+    psycopg = _import_psycopg(policy_path)
+    options = _connection_options(address, policy_path)
     failure = None
     try:
         session = psycopg.connect(**options, autocommit=True)
     except psycopg.Error as error:
         failure = error
     if failure is not None:
-        raise _connection_refusal(failure, place) from None
+        raise _connection_refusal(failure, policy_path) from None
     return session
 
 
-def _import_psycopg(place: str) -> Any:
+def _import_psycopg(policy_path: str) -> Any:
     try:
         import psycopg
     except ImportError:
@@ -124,13 +124,13 @@ def _import_psycopg(place: str) -> Any:
     if psycopg is None:
         raise InvalidPolicy(
             "tables on a PostgreSQL server are read with psycopg, which is not installed",
-            place=place,
+            place=policy_path,
             fix=install_command("postgres"),
         )
     return psycopg
 
 
-def _connection_options(address: str, place: str) -> dict[str, Any]:
+def _connection_options(address: str, policy_path: str) -> dict[str, Any]:
     """Parse an address; libpq takes what is missing from its environment, a service or a password file."""
     from psycopg import Error
     from psycopg.conninfo import conninfo_to_dict
@@ -142,7 +142,7 @@ def _connection_options(address: str, place: str) -> dict[str, Any]:
     if options is None:
         raise InvalidPolicy(
             "this is not a valid address of a PostgreSQL server",
-            place=place,
+            place=policy_path,
             fix='write source = "postgresql://user@host/database"',
         )
     host = options.get("host") or os.environ.get("PGHOST")
@@ -151,7 +151,7 @@ def _connection_options(address: str, place: str) -> dict[str, Any]:
     if any("," in host for host in hosts):
         raise InvalidPolicy(
             "a source must name one server: with several hosts, another may answer next time",
-            place=place,
+            place=policy_path,
             fix="name one host",
         )
     is_local = all(host.startswith(("/", "@")) or host in _LOCAL_HOSTS for host in hosts)
@@ -163,7 +163,7 @@ def _connection_options(address: str, place: str) -> dict[str, Any]:
     if is_remote and any(options.get(name, value) != value for name, value in verified.items()):
         raise InvalidPolicy(
             "over a network the server's certificate must be verified",
-            place=place,
+            place=policy_path,
             fix=f"write sslmode={_SSL_MODE} or leave it out, add sslrootcert=<file> for a certificate of your own, "
             "and leave out gssencmode",
         )
@@ -184,7 +184,7 @@ _REFUSALS = {
 }
 
 
-def _connection_refusal(error: Any, place: str) -> InvalidPolicy:
+def _connection_refusal(error: Any, policy_path: str) -> InvalidPolicy:
     """Explain why a session could not be opened, in our own words: no message of a server is passed on."""
     message = str(error)
     code = getattr(error, "sqlstate", None) or next(
@@ -193,7 +193,7 @@ def _connection_refusal(error: Any, place: str) -> InvalidPolicy:
     rule, fix = _REFUSALS.get(
         code or "", ("the PostgreSQL server cannot be reached", "check the address, and that the server is running")
     )
-    return InvalidPolicy(rule, place=place, fix=fix)
+    return InvalidPolicy(rule, place=policy_path, fix=fix)
 
 
 _MESSAGE_CODES = {

@@ -89,7 +89,7 @@ def _read_rows(table: Table, relation: StoredRelation, run: Run) -> Any:
     """Read the rows of a public table into an Arrow table."""
     columns = [column for column in relation.columns if column.kind in AS_TYPES]
     cells = PostgresCells()
-    expressions = ", ".join(_within_calendar(cells.plain(column), column.kind) for column in columns)
+    expressions = ", ".join(_null_outside_calendar(cells.plain(column), column.kind) for column in columns)
     try:
         rows = run(f"SELECT {expressions} FROM {relation.sql} LIMIT {MAX_CARRIED_ROWS + 1}")
     except EngineFailed:
@@ -99,7 +99,7 @@ def _read_rows(table: Table, relation: StoredRelation, run: Run) -> Any:
     return as_arrow(rows, [AS_TYPES[column.kind] for column in columns], [column.name for column in columns])
 
 
-def _within_calendar(x: str, kind: Stored) -> str:
+def _null_outside_calendar(x: str, kind: Stored) -> str:
     """Set dates and timestamps outside the calendar to NULL."""
     if kind is Stored.DATE:
         return f"CASE WHEN {x} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31' THEN {x} END"
@@ -152,7 +152,7 @@ class Postgres(ServerEngine):
             for _, _, keys in world.choices
             if not isinstance(keys, KeySpan)
         ]
-        text = Generator(self.spelling, _no_table).statement(reading_statements.distinct_results(world))
+        text = Generator(self.spelling, _no_table).statement(reading_statements.distinct_results_statement(world))
         start = time.monotonic()
         with self.server.session() as session:
             without_cause(lambda: _limit_time(session, FREE_SECONDS))
@@ -223,7 +223,7 @@ def _no_table(table: CleanTable) -> str:
 
 def _proved_spelling(server: SessionPool, table: str) -> PostgresSpelling:
     """Let the server prove every spelling; LOWER and UPPER with the first collation that changes case as we do."""
-    place = f"tables.{table}.source"
+    policy_path = f"tables.{table}.source"
     with server.session() as session:
         run = partial(server.rows, session)
         ((encoding, version, temporary_files),) = run(
@@ -233,26 +233,26 @@ def _proved_spelling(server: SessionPool, table: str) -> PostgresSpelling:
         if encoding != "UTF8":
             raise InvalidPolicy(
                 "a PostgreSQL database must store texts in UTF8",
-                place=place,
+                place=policy_path,
                 fix=f"this one stores them in {encoding}: copy the tables into a database with ENCODING 'UTF8'",
             )
         if int(version) < OLDEST:
             raise InvalidPolicy(
                 "PostgreSQL 14 or newer is required",
-                place=place,
+                place=policy_path,
                 fix=f"upgrade the server, which is version {int(version) // 10000}",
             )
         if 0 <= temporary_files < LEAST_TEMPORARY_FILES:
             raise InvalidPolicy(
                 "this role may use so little space for temporary files that a large question could fail after it "
                 "was charged",
-                place=place,
+                place=policy_path,
                 fix="ALTER ROLE … SET temp_file_limit = -1, or to 1GB or more",
             )
     spelling = PostgresSpelling(
         next((collation for collation in _COLLATIONS if _changes_case_alike(server, collation)), None)
     )
-    self_test.require_correct_results(self_test.Dialect(spelling, carried_scan, server.run), place)
+    self_test.require_correct_results(self_test.Dialect(spelling, carried_scan, server.run), policy_path)
     return spelling
 
 

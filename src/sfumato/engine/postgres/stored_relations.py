@@ -248,33 +248,33 @@ def find_relation(relation: str, table: str, run: Run, *, locked: bool = True) -
     """Look up a relation by schema.name, or by name in schema public; refuse what cannot be read or, where it is read
     more than once, locked.
     """
-    place = f"tables.{table}.relation"
-    schema, relation_name = _split_name(relation, place)
+    policy_path = f"tables.{table}.relation"
+    schema, relation_name = _split_name(relation, policy_path)
     rows = run(_RELATION_SQL, (schema, relation_name))
     if not rows:
         raise InvalidPolicy(
             "the database has no such table, or this role may not see it",
-            place=place,
+            place=policy_path,
             fix='name it with its schema, such as relation = "public.visits"',
         )
     ((oid, schema, relation_name, kind, row_security, persistence, readable),) = rows
     if kind not in (_READABLE_KINDS if locked else (*_READABLE_KINDS, _MATERIALIZED_VIEW)) or persistence == "t":
         raise InvalidPolicy(
             "a source must be a table, a partitioned table or a view",
-            place=place,
+            place=policy_path,
             fix="a foreign or temporary table, or a materialized view, may change between two reads: copy its rows "
             "into a table, or name the table that it reads",
         )
     if row_security:
         raise InvalidPolicy(
             "row security is active on this table for this role: queries would see only some of its rows",
-            place=place,
+            place=policy_path,
             fix="read with a role that bypasses row security, or name a table without it",
         )
     if locked and not readable:
         raise InvalidPolicy(
             "this role may not read the whole table, so it cannot lock it against changes while it reads",
-            place=place,
+            place=policy_path,
             fix="GRANT SELECT on the table, or on a view that shows some of its columns",
         )
     columns = tuple(_column(*row) for row in run(_COLUMNS_SQL, (oid,)))
@@ -282,7 +282,7 @@ def find_relation(relation: str, table: str, run: Run, *, locked: bool = True) -
     if any(part_kind == _FOREIGN for _, _, part_kind, *_ in dependencies):
         raise InvalidPolicy(
             "a view or partitioned table over a foreign table cannot be a source: it has no snapshot",
-            place=place,
+            place=policy_path,
             fix="copy the rows into a table of this database",
         )
     names = tuple((part_schema, part, oid) for part_schema, part, _, oid, *_ in dependencies)
@@ -300,12 +300,12 @@ def relation_oids(names: Sequence[str], run: Run) -> list[int | None]:
     return [oid for (oid,) in run(_OIDS_SQL, (list(names),))]
 
 
-def _split_name(relation: str, place: str) -> tuple[str, str]:
+def _split_name(relation: str, policy_path: str) -> tuple[str, str]:
     parts = relation.split(".")
     if len(parts) > 2 or not all(parts) or "\0" in relation:
         raise InvalidPolicy(
             "a PostgreSQL table must be named by its schema and its name",
-            place=place,
+            place=policy_path,
             fix='write relation = "public.visits"',
         )
     return ("public", parts[0]) if len(parts) == 1 else (parts[0], parts[1])

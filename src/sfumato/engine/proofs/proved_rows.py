@@ -157,7 +157,7 @@ ALL = tuple(dict(zip(KINDS, each, strict=True)) for each in ROWS)
 
 
 @dataclass(frozen=True)
-class Case:
+class SpellingCase:
     """A spelling, and its expected value for a row."""
 
     name: str
@@ -175,17 +175,19 @@ def column_reference(column: str) -> Reference:
 
 def case_of_columns(
     name: str, scalar: Scalar, columns: tuple[str, ...], means: Callable[..., Any], *, near: bool = False
-) -> Case:
+) -> SpellingCase:
     """Build a case whose expected value depends on some columns: NULL if one of them is."""
 
     def expected(row: Row) -> Any:
         values = [row[column] for column in columns]
         return None if None in values else means(*values)
 
-    return Case(name, scalar, expected, near)
+    return SpellingCase(name, scalar, expected, near)
 
 
-def unary_case(name: str, operation: ScalarFunction, column: str, means: Callable[[Any], Any], *detail: object) -> Case:
+def unary_case(
+    name: str, operation: ScalarFunction, column: str, means: Callable[[Any], Any], *detail: object
+) -> SpellingCase:
     """Build a case of an operation on one column."""
     return case_of_columns(name, apply(operation, column_reference(column), detail=detail), (column,), means)
 

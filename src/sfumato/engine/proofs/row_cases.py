@@ -26,7 +26,15 @@ from sfumato.engine.lowering.relational import (
     apply,
     integer_constant,
 )
-from sfumato.engine.proofs.proved_rows import ALL, Case, Row, case_of_columns, column_reference, not_null, unary_case
+from sfumato.engine.proofs.proved_rows import (
+    ALL,
+    Row,
+    SpellingCase,
+    case_of_columns,
+    column_reference,
+    not_null,
+    unary_case,
+)
 from sfumato.plan.values import calendar
 from sfumato.policy import Type
 
@@ -42,7 +50,7 @@ _COMPARISONS: tuple[tuple[str, ScalarFunction, Callable[[Any, Any], bool]], ...]
 )
 
 
-def cases() -> list[Case]:
+def cases() -> list[SpellingCase]:
     """List the cases of single rows and of windows over them."""
     return [
         *_comparison_cases(),
@@ -56,7 +64,7 @@ def cases() -> list[Case]:
     ]
 
 
-def _comparison_cases() -> list[Case]:
+def _comparison_cases() -> list[SpellingCase]:
     """Compare whole numbers, doubles, texts by their bytes, dates and times; NULL if one of two is."""
     north, day = Constant("north", Type.TEXT), Constant(dt.date(2000, 1, 3), Type.DATE)
     noon = Constant(dt.datetime(2021, 1, 3, 12), Type.TIMESTAMP)
@@ -111,16 +119,16 @@ def _compare_with(means: Callable[[Any, Any], bool], value: Any, x: Any) -> bool
     return means(x, value)
 
 
-def _logic_cases() -> list[Case]:
+def _logic_cases() -> list[SpellingCase]:
     """Test the truth tables of three-valued logic: ``b`` and ``a`` are all nine pairs."""
     b, a, n, i = column_reference("b"), column_reference("a"), column_reference("n"), column_reference("i")
     return [
-        Case("AND", apply(ScalarFunction.AND, b, a), lambda row: _and(row["b"], row["a"])),
-        Case("OR", apply(ScalarFunction.OR, b, a), lambda row: _or(row["b"], row["a"])),
+        SpellingCase("AND", apply(ScalarFunction.AND, b, a), lambda row: _and(row["b"], row["a"])),
+        SpellingCase("OR", apply(ScalarFunction.OR, b, a), lambda row: _or(row["b"], row["a"])),
         unary_case("NOT", ScalarFunction.NOT, "b", operator.not_),
-        Case("IS NULL", apply(ScalarFunction.IS_NULL, b), lambda row: row["b"] is None),
-        Case("IS FALSE", apply(ScalarFunction.IS_FALSE, b), lambda row: row["b"] is False),
-        Case(
+        SpellingCase("IS NULL", apply(ScalarFunction.IS_NULL, b), lambda row: row["b"] is None),
+        SpellingCase("IS FALSE", apply(ScalarFunction.IS_FALSE, b), lambda row: row["b"] is False),
+        SpellingCase(
             "IN",
             apply(ScalarFunction.IN, n, integer_constant(2), i),
             lambda row: _or(row["n"] == 2, _equal(row["n"], row["i"])),
@@ -132,7 +140,7 @@ def _logic_cases() -> list[Case]:
             ("i",),
             lambda x: 0 <= x <= 7,
         ),
-        Case(
+        SpellingCase(
             "BETWEEN of NULL",
             apply(ScalarFunction.BETWEEN, n, integer_constant(3), i),
             lambda row: _and(row["n"] >= 3, None if row["i"] is None else row["n"] <= row["i"]),
@@ -156,7 +164,7 @@ def _equal(first: Any, second: Any) -> Truth:
     return None if None in (first, second) else first == second
 
 
-def _choice_cases() -> list[Case]:
+def _choice_cases() -> list[SpellingCase]:
     """Choose among values of which some are NULL."""
     b, a, i, n, d, e, y = map(column_reference, "baindey")
     day, text = Constant(dt.date(2000, 1, 3), Type.DATE), Constant("north", Type.TEXT)
@@ -165,12 +173,12 @@ def _choice_cases() -> list[Case]:
     decoded = apply(ScalarFunction.CONVERT, code, detail=(Type.TEXT,))
     ordinal = apply(ScalarFunction.ORDINAL, code, detail=listed_texts)
     return [
-        Case(
+        SpellingCase(
             "CASE",
             apply(ScalarFunction.CASE, b, integer_constant(1), a, integer_constant(2), integer_constant(3)),
             lambda row: 1 if row["b"] else 2 if row["a"] else 3,
         ),
-        Case("COALESCE", apply(ScalarFunction.COALESCE, i, n), lambda row: not_null(row["i"], row["n"])[0]),
+        SpellingCase("COALESCE", apply(ScalarFunction.COALESCE, i, n), lambda row: not_null(row["i"], row["n"])[0]),
         *_least_and_greatest(
             "of reals", (d, e, Constant(Fraction(1, 2), Type.REAL)), lambda row: not_null(row["d"], row["e"], 0.5)
         ),
@@ -198,14 +206,16 @@ def _least_and_greatest(
     scalars: tuple[Scalar, ...],
     values: Callable[[Row], list[Any]],
     key: Callable[[Any], Any] | None = None,
-) -> list[Case]:
+) -> list[SpellingCase]:
     return [
-        Case(f"LEAST {kind}", apply(ScalarFunction.LEAST, *scalars), lambda row: min(values(row), key=key)),
-        Case(f"GREATEST {kind}", apply(ScalarFunction.GREATEST, *scalars), lambda row: max(values(row), key=key)),
+        SpellingCase(f"LEAST {kind}", apply(ScalarFunction.LEAST, *scalars), lambda row: min(values(row), key=key)),
+        SpellingCase(
+            f"GREATEST {kind}", apply(ScalarFunction.GREATEST, *scalars), lambda row: max(values(row), key=key)
+        ),
     ]
 
 
-def _arithmetic_cases() -> list[Case]:
+def _arithmetic_cases() -> list[SpellingCase]:
     """Compute at the ends of 64 bits and with halves; what libraries round differently is within one step."""
     j, n, d, e, columns = (
         column_reference("j"),
@@ -253,7 +263,7 @@ def _sign_of(column: str) -> Scalar:
 _UNITS = (("second", -90), ("minute", 61), ("hour", -25), ("day", 1), ("week", -2), ("month", 1), ("quarter", -1))
 
 
-def _date_cases() -> list[Case]:
+def _date_cases() -> list[SpellingCase]:
     """Extract parts of dates and move times, those of two centuries: others might leave the calendar."""
     s, ends = column_reference("s"), (Constant(dt.datetime(year, 1, 1), Type.TIMESTAMP) for year in (1900, 2100))
     is_within, day = apply(ScalarFunction.BETWEEN, s, *ends), Constant(_DAY, Type.DATE)
@@ -311,7 +321,7 @@ def _shifted(amount: int, unit: str, time: dt.datetime) -> dt.datetime | None:
     return calendar.shift(time, amount, unit) if 1900 <= time.year < 2100 else None
 
 
-def _extreme_cases() -> list[Case]:
+def _extreme_cases() -> list[SpellingCase]:
     """Take the least and the greatest of all rows; texts compare by their bytes."""
     kinds = {"i": "whole numbers", "d": "reals", "t": "texts", "y": "dates", "s": "times"}
     extremes: tuple[tuple[AggregateFunction, Callable[..., Any]], ...] = (
@@ -319,7 +329,7 @@ def _extreme_cases() -> list[Case]:
         (AggregateFunction.MAX, max),
     )
     return [
-        Case(
+        SpellingCase(
             f"{aggregate.name} of {kind}",
             WindowTotal(GroupTotal(aggregate, column_reference(column)), (integer_constant(0),), (), WindowFrame.WHOLE),
             partial(_extreme_of, choose, column),
@@ -334,15 +344,19 @@ def _extreme_of(choose: Callable[..., Any], column: str, _: Row) -> Any:
     return choose(not_null(*(row[column] for row in ALL)), key=lambda x: x.encode() if isinstance(x, str) else x)
 
 
-def _ranking_cases() -> list[Case]:
+def _ranking_cases() -> list[SpellingCase]:
     """Number the rows by ``i``, of which two are equal and one is NULL, and read neighbouring rows."""
     i, n, all_rows = column_reference("i"), column_reference("n"), (integer_constant(0),)
     return [
-        Case("ROW_NUMBER", Rank(all_rows, (Ordered(i, descending=True), n)), _row_number),
-        Case("RANK", Rank(all_rows, (i,), RowNumber.RANK), lambda row: 1 + len(_keys_before(row))),
-        Case("DENSE_RANK", Rank(all_rows, (i,), RowNumber.DENSE_RANK), lambda row: 1 + len(set(_keys_before(row)))),
-        Case("LAG", Shifted(i, -1, None, all_rows, (n,)), lambda row: _value_at(row["n"] - 1, None)),
-        Case("LEAD", Shifted(i, 2, integer_constant(-5), all_rows, (n,)), lambda row: _value_at(row["n"] + 2, -5)),
+        SpellingCase("ROW_NUMBER", Rank(all_rows, (Ordered(i, descending=True), n)), _row_number),
+        SpellingCase("RANK", Rank(all_rows, (i,), RowNumber.RANK), lambda row: 1 + len(_keys_before(row))),
+        SpellingCase(
+            "DENSE_RANK", Rank(all_rows, (i,), RowNumber.DENSE_RANK), lambda row: 1 + len(set(_keys_before(row)))
+        ),
+        SpellingCase("LAG", Shifted(i, -1, None, all_rows, (n,)), lambda row: _value_at(row["n"] - 1, None)),
+        SpellingCase(
+            "LEAD", Shifted(i, 2, integer_constant(-5), all_rows, (n,)), lambda row: _value_at(row["n"] + 2, -5)
+        ),
     ]
 
 
@@ -364,7 +378,7 @@ def _value_at(number: int, default: int | None) -> int | None:
     return ALL[number - 1]["i"] if 1 <= number <= len(ALL) else default
 
 
-def _window_frame_cases() -> list[Case]:
+def _window_frame_cases() -> list[SpellingCase]:
     """Add up the rows before each, with and without its peers, and those of its partition."""
     i, n, b, all_rows, total = (
         column_reference("i"),
@@ -374,22 +388,22 @@ def _window_frame_cases() -> list[Case]:
         GroupTotal(AggregateFunction.SUM, column_reference("n")),
     )
     return [
-        Case(
+        SpellingCase(
             "a window up to its peers",
             WindowTotal(total, all_rows, (i,), WindowFrame.PEERS),
             lambda row: _sum(other for other in ALL if _key(other) <= _key(row)),
         ),
-        Case(
+        SpellingCase(
             "a window up to its row",
             WindowTotal(total, all_rows, (i, n), WindowFrame.ROWS),
             lambda row: _sum(other for other in ALL if (_key(other), other["n"]) <= (_key(row), row["n"])),
         ),
-        Case(
+        SpellingCase(
             "PARTITION BY",
             WindowTotal(total, (b,), (), WindowFrame.WHOLE),
             lambda row: _sum(other for other in ALL if other["b"] is row["b"]),
         ),
-        Case(
+        SpellingCase(
             "COUNT in a window",
             WindowTotal(GroupTotal(AggregateFunction.COUNT, i), (b,), (), WindowFrame.WHOLE),
             lambda row: len(not_null(*(other["i"] for other in ALL if other["b"] is row["b"]))),

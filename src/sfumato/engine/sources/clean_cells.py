@@ -20,7 +20,7 @@ from enum import Enum
 from fractions import Fraction
 from typing import TypeVar
 
-from sfumato.engine.lowering.applications import missing, present, real
+from sfumato.engine.lowering.applications import not_null_test, null_constant, real_constant
 from sfumato.engine.lowering.date_lowering import iso_text
 from sfumato.engine.lowering.relational import Constant, Scalar, ScalarFunction, apply, integer_constant
 from sfumato.engine.lowering.row_lowering import RowLowering
@@ -73,18 +73,18 @@ def _clamp(x: Scalar, domain: Domain) -> Scalar:
     assert domain.bounds is not None
     low, high = (Constant(end, domain.type) for end in domain.bounds)
     clamped = apply(ScalarFunction.LEAST, apply(ScalarFunction.GREATEST, x, low), high)
-    return apply(ScalarFunction.CASE, present(x), clamped, missing(domain.type))
+    return apply(ScalarFunction.CASE, not_null_test(x), clamped, null_constant(domain.type))
 
 
 def ends_of(domain: Domain) -> tuple[Scalar, Scalar]:
     """Return what infinite values become: the bounds, or NULL."""
     if domain.bounds is None:
-        return missing(domain.type), missing(domain.type)
+        return null_constant(domain.type), null_constant(domain.type)
     if domain.type is not Type.REAL:
         low, high = (Constant(end, domain.type) for end in domain.bounds)
         return low, high
     least_inside, greatest_inside = inner_bounds(*domain.bounds)  # type: ignore[arg-type]
-    return real(least_inside), real(greatest_inside)
+    return real_constant(least_inside), real_constant(greatest_inside)
 
 
 def from_whole_number(x: Scalar, domain: Domain) -> Scalar:
@@ -96,47 +96,49 @@ def from_whole_number(x: Scalar, domain: Domain) -> Scalar:
         return number
     low, high = ends_of(domain)
     clamped = apply(ScalarFunction.LEAST, apply(ScalarFunction.GREATEST, number, low), high)
-    return apply(ScalarFunction.CASE, present(x), clamped, missing(Type.REAL))
+    return apply(ScalarFunction.CASE, not_null_test(x), clamped, null_constant(Type.REAL))
 
 
 def limited_real(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
     """Clamp a double to its bounds, or without bounds limit it to what a real may be."""
     if domain.bounds is None:
-        return rows.limited(x)
+        return rows.limit_real(x)
     low, high = ends_of(domain)
     pairs = [
         *(apply(ScalarFunction.LESS, x, low), low),
         *(apply(ScalarFunction.GREATER, x, high), high),
-        *(present(x), x),
+        *(not_null_test(x), x),
     ]
     if domain.bounds[0] <= 0 <= domain.bounds[1]:  # type: ignore[operator]
-        is_small = apply(ScalarFunction.LESS, apply(ScalarFunction.ABS, x), real(SMALLEST_REAL))
-        pairs = [is_small, real(0), *pairs]
-    return apply(ScalarFunction.CASE, *pairs, missing(Type.REAL))
+        is_small = apply(ScalarFunction.LESS, apply(ScalarFunction.ABS, x), real_constant(SMALLEST_REAL))
+        pairs = [is_small, real_constant(0), *pairs]
+    return apply(ScalarFunction.CASE, *pairs, null_constant(Type.REAL))
 
 
-def whole_number(rows: RowLowering, x: Scalar, is_whole: Scalar, nearest: Scalar, domain: Domain) -> Scalar:
+def whole_number_scalar(rows: RowLowering, x: Scalar, is_whole: Scalar, nearest: Scalar, domain: Domain) -> Scalar:
     """Convert a number to the whole number that it is; one beyond 64 bits is beyond every bound."""
-    shared_nearest = rows.shared(nearest)
+    shared_nearest = rows.compute_once(nearest)
     if domain.bounds is None:
-        return apply(ScalarFunction.CASE, is_whole, shared_nearest, missing(Type.INTEGER))
+        return apply(ScalarFunction.CASE, is_whole, shared_nearest, null_constant(Type.INTEGER))
     low, high = ends_of(domain)
     clamped = apply(ScalarFunction.LEAST, apply(ScalarFunction.GREATEST, shared_nearest, low), high)
     is_negative, is_positive = (
-        apply(comparison, x, real(0)) for comparison in (ScalarFunction.LESS, ScalarFunction.GREATER)
+        apply(comparison, x, real_constant(0)) for comparison in (ScalarFunction.LESS, ScalarFunction.GREATER)
     )
     return apply(
         ScalarFunction.CASE,
-        *(apply(ScalarFunction.NOT, is_whole), missing(Type.INTEGER)),
-        *(present(shared_nearest), clamped),
+        *(apply(ScalarFunction.NOT, is_whole), null_constant(Type.INTEGER)),
+        *(not_null_test(shared_nearest), clamped),
         *(is_negative, low),
         *(is_positive, high),
-        missing(Type.INTEGER),
+        null_constant(Type.INTEGER),
     )
 
 
-def truth(x: Scalar, stored: Stored) -> Scalar:
-    zero, one = (integer_constant(0), integer_constant(1)) if stored is Stored.INTEGER else (real(0), real(1))
+def truth_scalar(x: Scalar, stored: Stored) -> Scalar:
+    zero, one = (
+        (integer_constant(0), integer_constant(1)) if stored is Stored.INTEGER else (real_constant(0), real_constant(1))
+    )
     false, true = (Constant(value, Type.BOOLEAN) for value in (False, True))
     return apply(
         ScalarFunction.CASE,
@@ -144,15 +146,15 @@ def truth(x: Scalar, stored: Stored) -> Scalar:
         false,
         apply(ScalarFunction.EQUAL, x, one),
         true,
-        missing(Type.BOOLEAN),
+        null_constant(Type.BOOLEAN),
     )
 
 
-def moment(rows: RowLowering, x: Scalar, stored: Stored, domain: Domain) -> Scalar:
+def moment_scalar(rows: RowLowering, x: Scalar, stored: Stored, domain: Domain) -> Scalar:
     """Clamp a date or a time to its bounds, or without bounds to the calendar."""
     kind = domain.type
     if stored.name != kind.name:
-        x = rows.shared(apply(ScalarFunction.CONVERT, x, detail=(kind,)))
+        x = rows.compute_once(apply(ScalarFunction.CONVERT, x, detail=(kind,)))
     return _clamp(x, domain) if domain.bounds is not None else rows.null_outside_calendar(x, *_CALENDAR[kind], kind)
 
 
@@ -166,16 +168,21 @@ def _converted_or_bound(x: Scalar, value: Scalar, converted: Scalar, domain: Dom
         return converted
     ends = zip(BEYOND[kind], ends_of(domain), strict=True)
     infinities = [scalar for grammar, end in ends for scalar in (_matches(x, grammar), end)]
-    return apply(ScalarFunction.CASE, present(value), converted, *infinities, missing(domain.type))
+    return apply(ScalarFunction.CASE, not_null_test(value), converted, *infinities, null_constant(domain.type))
 
 
 def parse_double(rows: RowLowering, x: Scalar) -> Scalar:
     """Parse a text as a double, 0 where its exponent makes it so."""
     parsed = apply(ScalarFunction.READ, x, detail=(Type.REAL,))
     number = apply(
-        ScalarFunction.CASE, _matches(x, GRAMMARS[Type.REAL]), parsed, _matches(x, ZERO), real(0), missing(Type.REAL)
+        ScalarFunction.CASE,
+        _matches(x, GRAMMARS[Type.REAL]),
+        parsed,
+        _matches(x, ZERO),
+        real_constant(0),
+        null_constant(Type.REAL),
     )
-    return rows.shared(number)
+    return rows.compute_once(number)
 
 
 def _parse_real(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
@@ -186,24 +193,33 @@ def _parse_real(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
 def _parse_integer(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
     """Parse digits exactly, and any other number as the double that it denotes."""
     is_digits = _matches(x, GRAMMARS[Type.INTEGER])
-    parsed = rows.shared(
+    parsed = rows.compute_once(
         apply(
-            ScalarFunction.CASE, is_digits, apply(ScalarFunction.READ, x, detail=(Type.INTEGER,)), missing(Type.INTEGER)
+            ScalarFunction.CASE,
+            is_digits,
+            apply(ScalarFunction.READ, x, detail=(Type.INTEGER,)),
+            null_constant(Type.INTEGER),
         )
     )
     parsed_real = parse_double(rows, x)
-    is_small = apply(ScalarFunction.LESS, apply(ScalarFunction.ABS, parsed_real), real(SMALLEST_REAL))
-    number = rows.shared(apply(ScalarFunction.CASE, is_small, real(0), parsed_real))
-    is_in_range = apply(ScalarFunction.BETWEEN, number, real(-Fraction(2**63)), real(Fraction(2**63 - 1024)))
-    nearest = apply(ScalarFunction.CASE, is_in_range, apply(ScalarFunction.NEAREST, number), missing(Type.INTEGER))
+    is_small = apply(ScalarFunction.LESS, apply(ScalarFunction.ABS, parsed_real), real_constant(SMALLEST_REAL))
+    number = rows.compute_once(apply(ScalarFunction.CASE, is_small, real_constant(0), parsed_real))
+    is_in_range = apply(
+        ScalarFunction.BETWEEN, number, real_constant(-Fraction(2**63)), real_constant(Fraction(2**63 - 1024))
+    )
+    nearest = apply(
+        ScalarFunction.CASE, is_in_range, apply(ScalarFunction.NEAREST, number), null_constant(Type.INTEGER)
+    )
     is_whole = apply(ScalarFunction.EQUAL, number, apply(ScalarFunction.TRUNCATE, number))
-    other = _converted_or_bound(x, number, whole_number(rows, number, is_whole, nearest, domain), domain, Type.REAL)
-    return apply(ScalarFunction.CASE, present(parsed), from_whole_number(parsed, domain), other)
+    other = _converted_or_bound(
+        x, number, whole_number_scalar(rows, number, is_whole, nearest, domain), domain, Type.REAL
+    )
+    return apply(ScalarFunction.CASE, not_null_test(parsed), from_whole_number(parsed, domain), other)
 
 
 def _parse_boolean(_: RowLowering, x: Scalar, domain: Domain) -> Scalar:
     false, true = (Constant(value, domain.type) for value in (False, True))
-    return apply(ScalarFunction.CASE, _matches(x, FALSE), false, _matches(x, TRUE), true, missing(domain.type))
+    return apply(ScalarFunction.CASE, _matches(x, FALSE), false, _matches(x, TRUE), true, null_constant(domain.type))
 
 
 def _parse_moment(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
@@ -214,7 +230,7 @@ def _parse_moment(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
         day = apply(ScalarFunction.READ, x, detail=(Type.DATE,))
         day_of_time = apply(ScalarFunction.CONVERT, time, detail=(Type.DATE,))
         pairs = [_matches(x, GRAMMARS[Type.DATE]), day, _matches(x, GRAMMARS[Type.TIMESTAMP]), day_of_time]
-    value = rows.shared(apply(ScalarFunction.CASE, *pairs, missing(kind)))
+    value = rows.compute_once(apply(ScalarFunction.CASE, *pairs, null_constant(kind)))
     clamped = (
         _clamp(value, domain)
         if domain.bounds is not None
@@ -240,7 +256,7 @@ def fold_name(name: str) -> str:
     return unicodedata.normalize("NFC", name).lower()
 
 
-def find_column(columns: Sequence[tuple[str, T]], column: str, place: str, otherwise: str) -> T:
+def find_column(columns: Sequence[tuple[str, T]], column: str, policy_path: str, otherwise: str) -> T:
     """Return the column of that name: an exact match or, if there is only one, a match after folding.
 
     ``otherwise`` is the advice where no column has a similar name.
@@ -253,14 +269,14 @@ def find_column(columns: Sequence[tuple[str, T]], column: str, place: str, other
         return matches[0]
     if matches:
         raise InvalidPolicy(
-            f"the source has several columns named {column}", place=place, fix="rename all but one of them"
+            f"the source has several columns named {column}", place=policy_path, fix="rename all but one of them"
         )
     close_names = get_close_matches(column, [stored_name_metadata for stored_name_metadata, _ in columns], 1)
     fix = f"did you mean {close_names[0]}?" if close_names else otherwise
-    raise InvalidPolicy(f"the source has no column {column}", place=place, fix=fix)
+    raise InvalidPolicy(f"the source has no column {column}", place=policy_path, fix=fix)
 
 
-def rewrites(rules: CellRules, kind: Type) -> bool:
+def has_rewriting_rules(rules: CellRules, kind: Type) -> bool:
     """Return whether rules rewrite the texts of a column of this type; ``nulls`` alone rewrite none."""
     if kind.temporal:
         return bool(rules.format)
@@ -269,16 +285,16 @@ def rewrites(rules: CellRules, kind: Type) -> bool:
     return bool(rules.true or rules.false) if kind is Type.BOOLEAN else bool(rules.trim or rules.case or rules.map)
 
 
-def rewritten(rows: RowLowering, text: Scalar, rules: CellRules, kind: Type) -> Scalar:
+def rewritten_text(rows: RowLowering, text: Scalar, rules: CellRules, kind: Type) -> Scalar:
     """Rewrite a text of at most ``LONGEST`` bytes as the grammar of its type reads it; NULL where no rule fits."""
     if kind.temporal:
         return iso_text(rows, text, rules.format)
     if kind.numeric:
-        return _number(text, rules)
-    return _truth(text, rules) if kind is Type.BOOLEAN else _listed_text(rows, text, rules)
+        return _number_text(text, rules)
+    return _truth_text(text, rules) if kind is Type.BOOLEAN else _listed_text(rows, text, rules)
 
 
-def is_listed(text: Scalar, words: Iterable[str]) -> Scalar:
+def is_listed_test(text: Scalar, words: Iterable[str]) -> Scalar:
     """Test whether a text is one of these words, apart from the spaces around it."""
     trimmed = apply(ScalarFunction.TRIM, text, detail=(" ", True, True))
     return apply(ScalarFunction.IN, trimmed, *map(_text, words))
@@ -291,7 +307,7 @@ def _text(value: str) -> Constant:
 # Numbers, truths and listed texts
 
 
-def _number(text: Scalar, rules: CellRules) -> Scalar:
+def _number_text(text: Scalar, rules: CellRules) -> Scalar:
     """Write a number with a decimal point, without its currency and separators."""
     digits = text
     removed = (rules.currency, *SPACES, "" if rules.thousands == " " else rules.thousands)
@@ -299,22 +315,22 @@ def _number(text: Scalar, rules: CellRules) -> Scalar:
         digits = apply(ScalarFunction.REPLACE, digits, _text(part), _text(""))
     if rules.decimal == ",":
         digits = apply(ScalarFunction.REPLACE, digits, _text(","), _text("."))
-    return apply(ScalarFunction.CASE, _matches(text, number_pattern(rules)), digits, missing(Type.TEXT))
+    return apply(ScalarFunction.CASE, _matches(text, number_pattern(rules)), digits, null_constant(Type.TEXT))
 
 
-def _truth(text: Scalar, rules: CellRules) -> Scalar:
+def _truth_text(text: Scalar, rules: CellRules) -> Scalar:
     words = ((rules.true, "true"), (rules.false, "false"))
-    pairs = [scalar for entries, truth in words if entries for scalar in (is_listed(text, entries), _text(truth))]
+    pairs = [scalar for entries, truth in words if entries for scalar in (is_listed_test(text, entries), _text(truth))]
     return apply(ScalarFunction.CASE, *pairs, text)
 
 
 def _listed_text(rows: RowLowering, text: Scalar, rules: CellRules) -> Scalar:
     """Trim a text, turn its letters and replace it, in this order; a target of ``map`` stays."""
-    trimmed = rows.shared(apply(ScalarFunction.TRIM, text, detail=(" ", True, True))) if rules.trim else text
+    trimmed = rows.compute_once(apply(ScalarFunction.TRIM, text, detail=(" ", True, True))) if rules.trim else text
     folded = trimmed
     if rules.case:
         change_case = ScalarFunction.LOWER if rules.case == "lower" else ScalarFunction.UPPER
-        folded = rows.shared(apply(change_case, trimmed))
+        folded = rows.compute_once(apply(change_case, trimmed))
     sources: dict[str, list[str]] = {}
     for source, target in rules.map:
         sources.setdefault(target, []).append(source)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from sfumato.engine.lowering.applications import choice, missing, present, real
+from sfumato.engine.lowering.applications import choice, not_null_test, null_constant, real_constant
 from sfumato.engine.lowering.relation_lowering import UNIT, all_of, named_columns, with_shared_columns
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
@@ -38,15 +38,15 @@ from sfumato.engine.sources.clean_cells import (
     Stored,
     ends_of,
     from_whole_number,
-    is_listed,
+    has_rewriting_rules,
+    is_listed_test,
     largest_exact_integer,
     limited_real,
-    moment,
+    moment_scalar,
     parse_double,
-    rewrites,
-    rewritten,
-    truth,
-    whole_number,
+    rewritten_text,
+    truth_scalar,
+    whole_number_scalar,
 )
 from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.spelling import Spelling
@@ -180,7 +180,7 @@ class CleanItem:
 
     def inline(self) -> Scalar:
         """Return the value over the fields of ``ITEM``, without stages, for a dialect whose lists have none."""
-        return _inline(self.value, {name: scalar for stage in self.rows.stages() for name, scalar in stage})
+        return _inline(self.value, {name: scalar for stage in self.rows.take_new_stages() for name, scalar in stage})
 
 
 @dataclass(frozen=True)
@@ -258,36 +258,38 @@ class CleanScans:
             cells.append(InspectedCell(f"v{index}", f"r{index}", f"m{index}", low_sql, *names))
         return build.finish(build.with_owner_flag(declared, rows, tuple(columns))), cells
 
-    def stored(self, table: str, column: str, place: str) -> StoredColumn:
+    def stored(self, table: str, column: str, policy_path: str) -> StoredColumn:
         """Return the stored column of that name; raise if its type has no text that engines share."""
-        return _require_shared_type(self._find_column(table, column, place), column, place)
+        return _require_shared_type(self._find_column(table, column, policy_path), column, policy_path)
 
-    def listed(self, table: str, column: str, place: str) -> tuple[StoredColumn, StoredColumn]:
+    def listed(self, table: str, column: str, policy_path: str) -> tuple[StoredColumn, StoredColumn]:
         """Return the stored list column of that name, and the column of its items."""
-        list_column = self._find_column(table, column, place)
+        list_column = self._find_column(table, column, policy_path)
         if list_column.item is None:
             raise InvalidPolicy(
                 f"{column} is not a list in its source",
-                place=f"{place}.most_items",
+                place=f"{policy_path}.most_items",
                 fix="remove most_items, or name an array column whose items have a built-in type",
             )
-        return list_column, _require_shared_type(list_column.item, column, place)
+        return list_column, _require_shared_type(list_column.item, column, policy_path)
 
     def rules(self, table: str) -> Mapping[str, CellRules]:
         """Return the rules by which the cells of a table's columns are read."""
         return self.policy.cell_rules(table)
 
-    def _find_column(self, table: str, column: str, place: str) -> StoredColumn:
+    def _find_column(self, table: str, column: str, policy_path: str) -> StoredColumn:
         columns = [(each.name, each) for each in self.tables[table].columns]
-        return clean_cells.find_column(columns, column, place, "name a column of the source that this role may read")
+        return clean_cells.find_column(
+            columns, column, policy_path, "name a column of the source that this role may read"
+        )
 
 
-def _require_shared_type(stored: StoredColumn, column: str, place: str) -> StoredColumn:
+def _require_shared_type(stored: StoredColumn, column: str, policy_path: str) -> StoredColumn:
     """Raise for a column whose type has no text that engines share."""
     if stored.kind is Stored.OTHER:
         raise InvalidPolicy(
             f"{column} is stored as {stored.type_name}, a type that cannot be read",
-            place=place,
+            place=policy_path,
             fix="convert it to a number, a text, a date or a time, in a view or in a new column",
         )
     return stored
@@ -314,7 +316,7 @@ class _DeclaredCell:
     table: str
     column: StoredColumn
     domain: Domain
-    place: str
+    policy_path: str
     rules: CellRules = _NO_RULES
 
 
@@ -335,15 +337,15 @@ class _ScanBuilder:
     # Cells
 
     def declared_cell(self, table: str, name: str, domain: Domain) -> _DeclaredCell:
-        place = f"tables.{table}.columns.{name}"
+        policy_path = f"tables.{table}.columns.{name}"
         rules = self.scans.rules(table).get(name, _NO_RULES)
-        return _DeclaredCell(table, self.scans.stored(table, name, place), domain, place, rules)
+        return _DeclaredCell(table, self.scans.stored(table, name, policy_path), domain, policy_path, rules)
 
     def clean(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar:
         """Convert a cell to its domain; NULL where it is missing, or is not of the declared type."""
         clean, is_null = self.limited(rows, cell), self.is_null(rows, cell)
         if is_null is not None:
-            clean = apply(ScalarFunction.CASE, is_null, missing(cell.domain.type), clean)
+            clean = apply(ScalarFunction.CASE, is_null, null_constant(cell.domain.type), clean)
         if cell.domain.other is None:
             return clean
         other = apply(ScalarFunction.CASE, self.is_present(rows, cell), Constant(cell.domain.other, cell.domain.type))
@@ -351,10 +353,10 @@ class _ScanBuilder:
 
     def items(self, table: Table, name: str, declared: ListColumn) -> Scalar:
         """Select the first items of a list, each cleaned by itself."""
-        place = f"tables.{table.name}.columns.{name}"
-        column, item = self.scans.listed(table.name, name, place)
+        policy_path = f"tables.{table.name}.columns.{name}"
+        column, item = self.scans.listed(table.name, name, policy_path)
         build, rows = _ScanBuilder(self.scans), RowLowering({})
-        value = build.clean(rows, _DeclaredCell(table.name, item, declared.items, place))
+        value = build.clean(rows, _DeclaredCell(table.name, item, declared.items, policy_path))
         clean = CleanItem(build._read.get(table.name, {}), value, rows)
         return self._cell(table.name, self.scans.cells.clean_list(column, declared.max_items, clean))
 
@@ -363,13 +365,13 @@ class _ScanBuilder:
         domain, kind = cell.domain, cell.domain.type
         if domain.values is not None:
             base_domain = Domain(kind) if kind is not Type.TEXT else domain
-            x = rows.shared(self._typed(rows, replace(cell, domain=base_domain)))
+            x = rows.compute_once(self._typed(rows, replace(cell, domain=base_domain)))
             is_declared = apply(ScalarFunction.IN, x, *(Constant(value, kind) for value in domain.values))
-            return apply(ScalarFunction.CASE, is_declared, x, missing(kind))
+            return apply(ScalarFunction.CASE, is_declared, x, null_constant(kind))
         typed = self._typed(rows, cell)
         if kind is not Type.TEXT:
             return typed
-        text = rows.shared(typed)
+        text = rows.compute_once(typed)
         return apply(ScalarFunction.SLICE, text, integer_constant(1), integer_constant(domain.max_letters))
 
     def _typed(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar:
@@ -381,43 +383,47 @@ class _ScanBuilder:
             return READ[kind](rows, self._rewritten_text(rows, cell), domain)
         x: Scalar = self._cell(table, cells.plain(column))
         if kind.temporal:
-            return moment(rows, x, column.kind, domain) if column.kind in _TIMES else missing(kind)
+            return moment_scalar(rows, x, column.kind, domain) if column.kind in _TIMES else null_constant(kind)
         if column.kind not in _NUMBERS:
-            return missing(kind)
+            return null_constant(kind)
         if kind is Type.BOOLEAN:
-            return x if column.kind is Stored.BOOLEAN else truth(x, column.kind)
+            return x if column.kind is Stored.BOOLEAN else truth_scalar(x, column.kind)
         if column.kind is Stored.BOOLEAN:
-            x = rows.shared(choice(x, integer_constant(1), integer_constant(0)))
+            x = rows.compute_once(choice(x, integer_constant(1), integer_constant(0)))
         if column.kind in (Stored.INTEGER, Stored.BOOLEAN):
             return from_whole_number(x, domain)
         if kind is Type.REAL:
             return limited_real(rows, x, domain)
         is_whole = self._cell(table, cells.is_integer(column))
-        return whole_number(rows, x, is_whole, self._cell(table, cells.nearest_integer(column)), domain)
+        return whole_number_scalar(rows, x, is_whole, self._cell(table, cells.nearest_integer(column)), domain)
 
     # Cell rules
 
     def _is_rewritten(self, cell: _DeclaredCell) -> bool:
         """Return whether rules rewrite a cell; a whole number needs no separators of its own."""
         is_text = cell.column.kind in _TEXTS and (cell.column.kind is Stored.TEXT or not cell.domain.type.numeric)
-        return is_text and rewrites(cell.rules, cell.domain.type)
+        return is_text and has_rewriting_rules(cell.rules, cell.domain.type)
 
     def short_text(self, cell: _DeclaredCell) -> Scalar | None:
         """Return a cell as a text that grammars may read; None if it is stored as neither text nor whole numbers."""
         if cell.column.kind is Stored.TEXT:
             return self._cell(cell.table, self.scans.cells.short(cell.column))
         is_whole = cell.column.kind is Stored.INTEGER
-        return self.text(cell.table, cell.column, cell.place) if is_whole else None
+        return self.text(cell.table, cell.column, cell.policy_path) if is_whole else None
 
     def _rewritten_text(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar:
         """Return a text cell as its rules rewrite it."""
         text = self.short_text(cell)
         assert text is not None
-        return rows.shared(rewritten(rows, text, cell.rules, cell.domain.type)) if self._is_rewritten(cell) else text
+        return (
+            rows.compute_once(rewritten_text(rows, text, cell.rules, cell.domain.type))
+            if self._is_rewritten(cell)
+            else text
+        )
 
     def _text_of(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar:
         """Return a cell as text, rewritten unless it is longer than any cell that rules read."""
-        text = self.text(cell.table, cell.column, cell.place)
+        text = self.text(cell.table, cell.column, cell.policy_path)
         return (
             apply(ScalarFunction.COALESCE, self._rewritten_text(rows, cell), text) if self._is_rewritten(cell) else text
         )
@@ -425,28 +431,28 @@ class _ScanBuilder:
     def is_null(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar | None:
         """Test whether the rules of a column call a cell missing, by its text or its value; None if none do."""
         text, kind = self.short_text(cell) if cell.rules.nulls else None, cell.domain.type
-        tests = [] if text is None else [is_listed(text, cell.rules.nulls or ())]
+        tests = [] if text is None else [is_listed_test(text, cell.rules.nulls or ())]
         values = [Constant(value, kind) for value in cell.rules.null_values(kind)]
         possible = cell.rules.possible
         if values or possible is not None:
-            value = rows.shared(self._typed(rows, replace(cell, domain=Domain(kind))))
+            value = rows.compute_once(self._typed(rows, replace(cell, domain=Domain(kind))))
             tests += [apply(ScalarFunction.IN, value, *values)] if values else []
         known: list[Scalar] = [apply(ScalarFunction.COALESCE, test, Constant(False, Type.BOOLEAN)) for test in tests]
         if possible is not None:
             is_inside = apply(ScalarFunction.BETWEEN, value, *ends_of(Domain(kind, possible)))
             is_surely_inside = apply(ScalarFunction.COALESCE, is_inside, Constant(False, Type.BOOLEAN))
-            is_there = present(rows.shared(self.limited(rows, cell)))  # a number or a time, however large
+            is_there = not_null_test(rows.compute_once(self.limited(rows, cell)))  # a number or a time, however large
             known.append(all_of([is_there, apply(ScalarFunction.NOT, is_surely_inside)]))
-        return rows.shared(apply(ScalarFunction.OR, *known) if len(known) > 1 else known[0]) if known else None
+        return rows.compute_once(apply(ScalarFunction.OR, *known) if len(known) > 1 else known[0]) if known else None
 
-    def text(self, table: str, column: StoredColumn, place: str) -> Scalar:
+    def text(self, table: str, column: StoredColumn, policy_path: str) -> Scalar:
         """Return a cell as text; raise if its type has none that engines share."""
         sql = self.scans.cells.text(column)
         if sql is None:
             subject = "an item" if column.name == ITEM else column.name
             raise InvalidPolicy(
                 f"{subject} is stored as {column.type_name}, which has no portable text form",
-                place=place,
+                place=policy_path,
                 fix="declare it as a number or a time, or convert it to text in a view",
             )
         return self._cell(table, sql)
@@ -477,7 +483,7 @@ class _ScanBuilder:
         owner = self._owner(table, rows)
         if owner is None:
             return Select((("k", integer_constant(1)), *columns), _staged_source(Source(table.name), rows))
-        tests = [present(name) for name in (owner.key, owner.period) if name is not None]
+        tests = [not_null_test(name) for name in (owner.key, owner.period) if name is not None]
         if owner.links is None:
             has_owner = apply(ScalarFunction.CASE, all_of(tests), integer_constant(1), integer_constant(0))
             return Select((("k", has_owner), *columns), _staged_source(Source(table.name), rows))
@@ -486,7 +492,9 @@ class _ScanBuilder:
         owner_rows = Select((*columns, *owner_columns), _staged_source(Source(table.name), rows))
         conditions = [apply(ScalarFunction.EQUAL, Reference(name, "r"), Reference(name, "l")) for name in names]
         linked_keys = Select(named_columns(names), owner.links, group_by=names)
-        has_owner = apply(ScalarFunction.CASE, present(Reference(_KEY, "l")), integer_constant(1), integer_constant(0))
+        has_owner = apply(
+            ScalarFunction.CASE, not_null_test(Reference(_KEY, "l")), integer_constant(1), integer_constant(0)
+        )
         visible_columns = tuple((name, Reference(name, "r")) for name, _ in columns)
         return Select(
             (("k", has_owner), *visible_columns),
@@ -500,7 +508,7 @@ class _ScanBuilder:
         source: Relation = Source(table.name)
         if owner is None:
             return Select(columns, _staged_source(source, rows))
-        tests = [present(each) for each in (owner.key, owner.period) if each is not None]
+        tests = [not_null_test(each) for each in (owner.key, owner.period) if each is not None]
         if owner.links is None:
             return Select(
                 (*columns, (UNIT, _unit(owner.key, owner.period))), _staged_source(source, rows), where=tuple(tests)
@@ -524,20 +532,22 @@ class _ScanBuilder:
         if not isinstance(table.id, Via):
             read_key = self._id_reader(table)
             column = self.scans.stored(table.name, table.id, f"tables.{table.name}.id")
-            return _Owner(rows.shared(read_key(rows, column, table.name)), period, None)
+            return _Owner(rows.compute_once(read_key(rows, column, table.name)), period, None)
         parent = self.policy.tables[table.id.via]
         child_key = self.scans.stored(table.name, table.id.on, f"tables.{table.name}.id.on")
         key = self.scans.stored(parent.name, table.id.key, f"tables.{table.name}.id.key")
         read_both = self._common_key_reader((child_key, key)) or self._mixed_key_reader((child_key, key))
-        return _Owner(rows.shared(read_both(rows, child_key, table.name)), period, self._links(parent, key, read_both))
+        return _Owner(
+            rows.compute_once(read_both(rows, child_key, table.name)), period, self._links(parent, key, read_both)
+        )
 
     def _links(self, table: Table, key: StoredColumn, read_key: Read) -> Select:
         """Select the keys of a table's rows, each once with every unit that owns such a row."""
         rows = RowLowering({})
         owner = self._owner(table, rows)
         assert owner is not None
-        linked = rows.shared(read_key(rows, key, table.name))
-        tests = [present(each) for each in (linked, owner.key, owner.period) if each is not None]
+        linked = rows.compute_once(read_key(rows, key, table.name))
+        tests = [not_null_test(each) for each in (linked, owner.key, owner.period) if each is not None]
         names = [_KEY, UNIT] if owner.period is None else [_KEY, UNIT, _PERIOD]
         if owner.links is None:
             scalars: list[Scalar] = [linked, _unit(owner.key, owner.period)]
@@ -566,15 +576,15 @@ class _ScanBuilder:
         column = self.policy.period_column(table.name)
         if column is None:
             return None
-        kind, place = table.columns[column].type, f"tables.{table.name}.period"
-        stored = self.scans.stored(table.name, column, place)
-        moment = self.limited(rows, _DeclaredCell(table.name, stored, Domain(kind), place))
+        kind, policy_path = table.columns[column].type, f"tables.{table.name}.period"
+        stored = self.scans.stored(table.name, column, policy_path)
+        moment = self.limited(rows, _DeclaredCell(table.name, stored, Domain(kind), policy_path))
         start: Scalar = apply(ScalarFunction.START, moment, detail=(self.policy.unit.period, kind))
         day = start if kind is Type.DATE else apply(ScalarFunction.CONVERT, start, detail=(Type.DATE,))
         bounds = table.columns[column].bounds
         if self.policy.per is None or bounds is None:
-            return rows.shared(day)
-        return rows.shared(_null_outside_account_periods(rows.shared(day), self.policy.per, bounds))
+            return rows.compute_once(day)
+        return rows.compute_once(_null_outside_account_periods(rows.compute_once(day), self.policy.per, bounds))
 
     def _id_reader(self, table: Table) -> Read:
         """Return the conversion of ids to the one type that all tables of the population have."""
@@ -638,17 +648,19 @@ class _ScanBuilder:
         both. So rows of such ids are nobody's, under either relation: which ones is decided by the row alone.
         """
         cell = _DeclaredCell(table, column, Domain(Type.INTEGER), f"tables.{table}.id")
-        number = rows.shared(self._typed(rows, cell))
+        number = rows.compute_once(self._typed(rows, cell))
         if column.kind is Stored.TEXT:
             text = self._cell(table, self.scans.cells.short(column))
             is_exact = [
                 apply(ScalarFunction.MATCHES, text, detail=(grammar,)) for grammar in (GRAMMARS[Type.INTEGER], EXACT)
             ]
-            return apply(ScalarFunction.CASE, is_exact[0], number, is_exact[1], number, missing(Type.INTEGER))
+            return apply(ScalarFunction.CASE, is_exact[0], number, is_exact[1], number, null_constant(Type.INTEGER))
         if column.kind is Stored.REAL:
-            limit = real(largest_exact_integer(column.type_name.partition(" ")[0] in _SINGLE_PRECISION))
+            limit = real_constant(largest_exact_integer(column.type_name.partition(" ")[0] in _SINGLE_PRECISION))
             size = apply(ScalarFunction.ABS, self._cell(table, self.scans.cells.plain(column)))
-            return apply(ScalarFunction.CASE, apply(ScalarFunction.LESS, size, limit), number, missing(Type.INTEGER))
+            return apply(
+                ScalarFunction.CASE, apply(ScalarFunction.LESS, size, limit), number, null_constant(Type.INTEGER)
+            )
         return number
 
 
@@ -673,7 +685,7 @@ def _null_outside_account_periods(start: Scalar, per: str, bounds: Any) -> Scala
     tests = [apply(ScalarFunction.AT_LEAST, start, Constant(first, Type.DATE))]
     if end is not None:
         tests.append(apply(ScalarFunction.LESS, start, Constant(_as_date(end), Type.DATE)))
-    return apply(ScalarFunction.CASE, all_of(tests), start, missing(Type.DATE))
+    return apply(ScalarFunction.CASE, all_of(tests), start, null_constant(Type.DATE))
 
 
 def _as_date(moment: dt.date) -> dt.date:

@@ -120,7 +120,7 @@ def lost_condition(spelling: Spelling, cell: InspectedCell, words: Collection[st
     return f"{cell.is_there} AND {cell.text} IS NOT NULL AND ({cell.clean} IS NULL OR {trimmed} IN ({listed}))"
 
 
-def statement(scans: CleanScans, table: str) -> tuple[str, list[str]]:
+def inspection_statement(scans: CleanScans, table: str) -> tuple[str, list[str]]:
     """Write the SELECT of one row of counts of a table on a server, and name the keys that groups are counted by."""
     declared = scans.policy.tables[table]
     scan, cells = scans.inspected(table)
@@ -166,7 +166,7 @@ def identify_file(path: str | os.PathLike[str]) -> DataIdentity:
     try:
         status = os.stat(address)
     except OSError as error:
-        raise _unreadable(address, error) from error
+        raise _unreadable_data_error(address, error) from error
     if not stat.S_ISREG(status.st_mode):
         raise InvalidParameter("source", address, "a file", fix="name each file of the folder")
     is_settled = time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLING_NANOSECONDS
@@ -187,7 +187,7 @@ def _content_hash(path: str, expected_look: str) -> str:
             content = _digest(iter(lambda: file.read(_BLOCK), b""))
             end = os.fstat(file.fileno())
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise _unreadable_data_error(path, error) from error
     if not expected_look == _change_token(start) == _change_token(end):
         raise LedgerUnavailable(
             "the data changed while they were read",
@@ -209,6 +209,6 @@ def _digest(blocks: Iterable[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _unreadable(path: str, error: OSError) -> LedgerUnavailable:
+def _unreadable_data_error(path: str, error: OSError) -> LedgerUnavailable:
     reason = os.strerror(error.errno or 0)
     return LedgerUnavailable(f"the data cannot be read ({reason})", place=path, fix="name a readable file")

@@ -40,7 +40,7 @@ from sfumato.engine.public_tables import (
 from sfumato.engine.sources import inspected_tables
 from sfumato.engine.spark.frames import Frame, FrameWriter, SparkScans, public_frame, require_correct_results
 from sfumato.engine.spark.sessions import SparkConnection, connect, open_beside, without_cause
-from sfumato.engine.spark.sources import SparkSource, content, open_source
+from sfumato.engine.spark.sources import SparkSource, hash_content, open_source
 from sfumato.engine.spellings.spark import SparkSpelling, quote_identifier
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged
 from sfumato.mechanisms import bits
@@ -55,10 +55,10 @@ from sfumato.policy.table_sources import SparkFrame
 
 def open_session(table: Table) -> SparkConnection:
     """Open our own session at the Spark that holds a table's rows."""
-    place = f"tables.{table.name}.source"
+    policy_path = f"tables.{table.name}.source"
     if isinstance(table.source, SparkFrame):
-        return open_beside(table.source.frame, place)
-    return connect(table.source.address, place)
+        return open_beside(table.source.frame, policy_path)
+    return connect(table.source.address, policy_path)
 
 
 def fetch(table: Table) -> FetchedTable:
@@ -69,7 +69,7 @@ def fetch(table: Table) -> FetchedTable:
         rows = without_cause(source.frame.limit(MAX_CARRIED_ROWS + 1).toArrow)
         if rows.num_rows > MAX_CARRIED_ROWS:
             raise public_table_too_large(table.name)
-        content_hash = content(source, session)
+        content_hash = hash_content(source, session)
     except EngineFailed:
         raise unreadable_public_table(table.name) from None
     finally:
@@ -108,12 +108,12 @@ class SparkReader:
                 self._bound = {statement} if len(self._bound) > _MAX_BOUND else self._bound | {statement}
         return StatelessReading(self)
 
-    def read(self, reading: PlanReading[E], key: int) -> E:
+    def read(self, reading: PlanReading[E], sampling_key: int) -> E:
         """Collect the rows of a DataFrame per statement and return them as arrays."""
         scans, wide = self._copies(reading), _wide_columns(reading)
 
         def collect(part: PlanReading[Any]) -> object:
-            statement = server_statement(part, key)
+            statement = server_statement(part, sampling_key)
             rows = self.tables.run(
                 lambda: self._frame(statement, lambda table: scans.get(table) or self._scan(table, wide=wide))
             )
@@ -123,8 +123,8 @@ class SparkReader:
         self._check_unchanged()  # a source changed during the read is not the version that was charged
         return cast("E", join_server_results(reading, results))
 
-    def interrupt(self, token: int | None = None) -> None:
-        self.tables.interrupt(token)
+    def interrupt(self, thread: int | None = None) -> None:
+        self.tables.interrupt(thread)
 
     def _frame(self, statement: StagedSelect, scan: Any) -> Frame:
         return FrameWriter(scan, self.tables.session.expression).statement(statement)
@@ -361,7 +361,7 @@ class SparkTables:
 
     def _data(self, table: str, source: SparkSource) -> tuple[DataIdentity, ...]:
         """Identify a table by its name and by the location of its files; its rows are hashed once for both."""
-        content_hash = cache(partial(content, source, self.session))
+        content_hash = cache(partial(hash_content, source, self.session))
         if not source.addresses:
             return (DataIdentity(f"memory://{content_hash()}", content_hash, table=table),)
         change_token = self._change_tokens[table] if source.has_version else ""
@@ -445,7 +445,7 @@ class SparkInspector:
     def fingerprint(self, table: str) -> str:
         if self._policy.tables[table].public:
             return self._tables.public_tables.fingerprint(table)
-        return content(self._tables.source(table), self._tables.session)
+        return hash_content(self._tables.source(table), self._tables.session)
 
     def remarks(self, table: str) -> tuple[str, ...]:
         return self._tables.remarks(table)

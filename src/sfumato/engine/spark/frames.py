@@ -209,7 +209,7 @@ def public_frame(table: PublicRows, session: SparkConnection) -> Frame:
     return without_cause(lambda: session.spark.createDataFrame(rows, schema))
 
 
-def require_correct_results(session: SparkConnection, place: str) -> None:
+def require_correct_results(session: SparkConnection, policy_path: str) -> None:
     """Refuse a Spark that does not compute what our spellings mean.
 
     A running Spark does not change, nor do its new sessions; a clone of a user's session is proved each time.
@@ -220,11 +220,11 @@ def require_correct_results(session: SparkConnection, place: str) -> None:
     spelling = SparkSpelling()
 
     dialect = _dialect(session, spelling)
-    self_test.require_correct_results(dialect, place)
+    self_test.require_correct_results(dialect, policy_path)
     for function in self_test.wrong_case_functions(spelling, _values_scan, dialect.run):
         raise InvalidPolicy(
             f"this server computes {function} differently from Sfumato's SQL",
-            place=place,
+            place=policy_path,
             fix="use a tested version of Spark with default settings: see sfumato docs spark",
         )
     if not session.cloned:

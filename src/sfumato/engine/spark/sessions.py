@@ -94,12 +94,12 @@ CSV = {
 """How CSV files are read: every cell as text, which the scan converts to the declared type."""
 
 
-def pin(session: Any, pinned: Mapping[str, str], place: str) -> None:
+def pin(session: Any, pinned: Mapping[str, str], policy_path: str) -> None:
     """Refuse a Spark version that is too old, and set what results depend on; refuse if a setting does not stay."""
     if _parse_version(session.version) < OLDEST:
         raise InvalidPolicy(
             f"Spark {'.'.join(map(str, OLDEST))} or newer is required; this server is older",
-            place=place,
+            place=policy_path,
             fix="use a newer server",
         )
     changed = {name: value for name, value in pinned.items() if not _is_same_setting(session.conf.get(name), value)}
@@ -110,7 +110,7 @@ def pin(session: Any, pinned: Mapping[str, str], place: str) -> None:
         if not _is_same_setting(session.conf.get(name), value):
             raise InvalidPolicy(
                 f"this server does not allow a session to set {name}, which results depend on",
-                place=place,
+                place=policy_path,
                 fix=f"ask the server's administrator to allow {name} = {value}",
             )
 
@@ -120,7 +120,7 @@ LEAST_RESULT = 1 << 29
 _SIZE = re.compile(r"([0-9]+)([kmgtp]?)b?", re.IGNORECASE)
 
 
-def require_large_results(session: Any, place: str) -> None:
+def require_large_results(session: Any, policy_path: str) -> None:
     """Refuse a driver that would end a question after its charge, since it may hold fewer rows than plans allow."""
     written = str(session.conf.get("spark.driver.maxResultSize", "1g"))
     size = _SIZE.fullmatch(written.strip())
@@ -128,7 +128,7 @@ def require_large_results(session: Any, place: str) -> None:
     if size is None or 0 < byte_count < LEAST_RESULT:
         raise InvalidPolicy(
             f"Spark's driver accepts results of {written}: a large question could fail after it was charged",
-            place=place,
+            place=policy_path,
             fix="start Spark with spark.driver.maxResultSize = 1g, or 0 for no limit",
         )
 
@@ -238,29 +238,29 @@ class SparkConnection:
                 return
 
 
-def connect(address: str, place: str) -> SparkConnection:
+def connect(address: str, policy_path: str) -> SparkConnection:
     """Open a session at a Spark Connect server."""
-    connect = _import_pyspark("pyspark.sql.connect.session", place)
-    _require_server(address, place)
-    return _open_session(lambda: connect.SparkSession(connection=address), True, place)
+    connect = _import_pyspark("pyspark.sql.connect.session", policy_path)
+    _require_server(address, policy_path)
+    return _open_session(lambda: connect.SparkSession(connection=address), True, policy_path)
 
 
-def open_beside(frame: Any, place: str) -> SparkConnection:
+def open_beside(frame: Any, policy_path: str) -> SparkConnection:
     """Open a session beside that of a DataFrame, at the same Spark."""
     user_session = frame.sparkSession
     if not type(frame).__module__.startswith("pyspark.sql.connect"):
-        return _open_session(user_session.newSession, False, place)
+        return _open_session(user_session.newSession, False, policy_path)
     # a clone has the views and files that a plan refers to; a view may hide a table of the same name
-    session = _open_session(lambda: user_session.cloneSession(), True, place, cloned=True)
+    session = _open_session(lambda: user_session.cloneSession(), True, policy_path, cloned=True)
     try:
-        without_cause(lambda: _require_own_functions(session, place))
+        without_cause(lambda: _require_own_functions(session, policy_path))
     except (EngineFailed, InvalidPolicy):
         session.close()
         raise
     return session
 
 
-def _require_own_functions(session: SparkConnection, place: str) -> None:
+def _require_own_functions(session: SparkConnection, policy_path: str) -> None:
     """Refuse user functions with the name of a built-in: a statement could mean either."""
     user_functions, builtin_functions = (
         {str(row[0]).lower().rpartition(".")[2] for row in session.spark.sql(f"SHOW {scope} FUNCTIONS").collect()}
@@ -269,18 +269,18 @@ def _require_own_functions(session: SparkConnection, place: str) -> None:
     for function in sorted(user_functions & builtin_functions):
         raise InvalidPolicy(
             f"the session defines a function {function}, which is also the name of a Spark function",
-            place=place,
+            place=policy_path,
             fix="register it under another name, in a new session",
         )
 
 
-def _open_session(make: Callable[[], Any], connect: bool, place: str, *, cloned: bool = False) -> SparkConnection:
+def _open_session(make: Callable[[], Any], connect: bool, policy_path: str, *, cloned: bool = False) -> SparkConnection:
     kind = "pyspark.sql.connect.functions" if connect else "pyspark.sql.functions.builtin"
     session = None
     try:
-        session = SparkConnection(without_cause(make), _import_pyspark(kind, place).expr, connect, cloned)
-        without_cause(lambda: pin(session.spark, PINNED | CONNECT if connect else PINNED, place))
-        without_cause(lambda: require_large_results(session.spark, place))
+        session = SparkConnection(without_cause(make), _import_pyspark(kind, policy_path).expr, connect, cloned)
+        without_cause(lambda: pin(session.spark, PINNED | CONNECT if connect else PINNED, policy_path))
+        without_cause(lambda: require_large_results(session.spark, policy_path))
     except (EngineFailed, InvalidPolicy) as error:
         if session is not None:
             session.close()
@@ -288,13 +288,13 @@ def _open_session(make: Callable[[], Any], connect: bool, place: str, *, cloned:
             raise
         raise InvalidPolicy(
             "a session could not be opened on this Spark",
-            place=place,
+            place=policy_path,
             fix="check the address, the token in SPARK_CONNECT_AUTHENTICATE_TOKEN, and that Spark is 4.0 or newer",
         ) from None
     return session
 
 
-def _import_pyspark(module: str, place: str) -> Any:
+def _import_pyspark(module: str, policy_path: str) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # about pandas, which is not used here
@@ -302,12 +302,12 @@ def _import_pyspark(module: str, place: str) -> Any:
     except ImportError:
         raise InvalidPolicy(
             "tables on Spark are read with pyspark, which is not installed",
-            place=place,
+            place=policy_path,
             fix=install_command("spark"),
         ) from None
 
 
-def _require_server(address: str, place: str) -> None:
+def _require_server(address: str, policy_path: str) -> None:
     """Refuse at once where nothing listens: Connect itself would retry for minutes."""
     parts = urlsplit(address)
     try:
@@ -315,7 +315,7 @@ def _require_server(address: str, place: str) -> None:
     except (OSError, ValueError):
         raise InvalidPolicy(
             "no Spark Connect server listens at this address",
-            place=place,
+            place=policy_path,
             fix="start one (sbin/start-connect-server.sh), or check the host and the port",
         ) from None
 

@@ -174,19 +174,19 @@ class SparkSource:
     """Whether ``look`` detects every change; otherwise rows are copied where they are read."""
 
 
-def open_source(source: SparkTable | SparkFrame, session: SparkConnection, place: str) -> SparkSource:
+def open_source(source: SparkTable | SparkFrame, session: SparkConnection, policy_path: str) -> SparkSource:
     """Open a source; every error of Spark becomes one refusal."""
     try:
-        return without_cause(lambda: _open_source(source, session, place))
+        return without_cause(lambda: _open_source(source, session, policy_path))
     except EngineFailed:
         raise InvalidPolicy(
             "Spark cannot read this table: it does not exist, or the user has no right to read it",
-            place=place,
+            place=policy_path,
             fix="check the relation, or the path and its format, and the user's rights",
         ) from None
 
 
-def _open_source(source: SparkTable | SparkFrame, session: SparkConnection, place: str) -> SparkSource:
+def _open_source(source: SparkTable | SparkFrame, session: SparkConnection, policy_path: str) -> SparkSource:
     if isinstance(source, SparkFrame):
         nonce = str(bits.random_bits(128))
         return _source_of_frame(session.move_frame(source.frame), (), lambda: nonce, held=False)
@@ -194,18 +194,18 @@ def _open_source(source: SparkTable | SparkFrame, session: SparkConnection, plac
     form = source.format if source.relation is None else described.get("provider", "").lower()
     addresses = _addresses(source, described)
     if form in _VERSIONED_FORMATS:
-        return _open_version(source, form, session, addresses, place)
+        return _open_version(source, form, session, addresses, policy_path)
     if source.version is not None:
         raise InvalidPolicy(
             "only Delta and Iceberg tables have a version",
-            place=place.removesuffix("source") + "version",
+            place=policy_path.removesuffix("source") + "version",
             fix="remove version",
         )
     if source.relation is not None and form in _LINE_FORMATS:
         raise InvalidPolicy(
             f"a catalog table stored as {form} is read with its own options, under which a single malformed line "
             "can make every query fail",
-            place=place.removesuffix("source") + "relation",
+            place=policy_path.removesuffix("source") + "relation",
             fix='name its files with path and format = "csv", or store the table as Parquet',
         )
     load = _loader(source, session)
@@ -213,7 +213,7 @@ def _open_source(source: SparkTable | SparkFrame, session: SparkConnection, plac
         if _is_cached(load()):
             raise InvalidPolicy(
                 "Spark has cached rows of this table, which may be older than its files",
-                place=place,
+                place=policy_path,
                 fix="remove the table from the cache (UNCACHE TABLE, or unpersist)",
             )
         return _source_of_frame(
@@ -277,19 +277,19 @@ def _loader(source: SparkTable, session: SparkConnection) -> Callable[[], Frame]
 
 
 def _open_version(
-    source: SparkTable, form: str, session: SparkConnection, addresses: tuple[str, ...], place: str
+    source: SparkTable, form: str, session: SparkConnection, addresses: tuple[str, ...], policy_path: str
 ) -> SparkSource:
     """Open one version of a Delta or Iceberg table: the one that is named, or the newest."""
     if source.version is not None and not (source.version.isascii() and source.version.isdigit()):
         raise InvalidPolicy(
             "the version of a Delta or Iceberg table must be a whole number: a branch or tag can change",
-            place=place.removesuffix("source") + "version",
+            place=policy_path.removesuffix("source") + "version",
             fix="write the version or snapshot number from the table's history",
         )
     if form == "iceberg" and source.path is not None and "/" not in source.path:
         raise InvalidPolicy(
             "Iceberg takes a path without / for a catalog name, and a table must have only one name",
-            place=place.removesuffix("source") + "path",
+            place=policy_path.removesuffix("source") + "path",
             fix='write relation = "catalog.schema.table" instead of path and format',
         )
     try:
@@ -299,7 +299,7 @@ def _open_version(
     except Exception:
         raise InvalidPolicy(
             f"this Spark cannot open this {form} table",
-            place=place,
+            place=policy_path,
             fix=f"check that the table and its version exist and that the server has the {form} extension, or "
             "use Parquet files",
         ) from None
@@ -403,7 +403,7 @@ def _host_and_port(address: str) -> str:
     return f"{(parts.hostname or '').lower()}:{parts.port or 15002}"
 
 
-def content(source: SparkSource, session: SparkConnection) -> str:
+def hash_content(source: SparkSource, session: SparkConnection) -> str:
     """Hash all rows, whatever their order, on the executors; reads the whole source."""
     frame = source.frame.toDF(*(f"c{index}" for index, _ in enumerate(source.columns)))  # names may repeat
     hashable: Sequence[str] = [

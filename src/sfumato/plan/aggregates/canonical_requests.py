@@ -18,7 +18,7 @@ from sfumato.plan.aggregates.disjoint import move_case_to_predicate
 from sfumato.plan.aggregates.measures import AggregateRequest, not_null_predicate
 from sfumato.plan.values.expressions import Call, Expression
 from sfumato.plan.values.functions.declaring import call, is_never_null
-from sfumato.plan.values.narrowing import limits
+from sfumato.plan.values.narrowing import limits_by_expression
 
 
 def canonical_request(request: AggregateRequest, conditions: Sequence[Expression]) -> AggregateRequest:
@@ -56,7 +56,7 @@ def _operand_of_not_null_test(test: Expression) -> Expression | None:
 
 def _is_never_null(value: Expression, conditions: Sequence[Expression]) -> bool:
     """Return whether a value is certain not to be NULL where the conditions hold."""
-    if is_never_null(value) or not_null_predicate(value) in conditions or value in limits(conditions):
+    if is_never_null(value) or not_null_predicate(value) in conditions or value in limits_by_expression(conditions):
         return True
     if not isinstance(value, Call) or value.function not in ("+", "-", "*") or value.domain.range is None:
         return False

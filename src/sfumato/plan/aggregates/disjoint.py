@@ -32,7 +32,7 @@ from sfumato.plan.aggregates.measures import (
 )
 from sfumato.plan.values.expressions import Call, Expression, Literal
 from sfumato.plan.values.functions.declaring import call, is_never_null, literal
-from sfumato.plan.values.narrowing import Limits, as_comparison, can_hold_together, limits
+from sfumato.plan.values.narrowing import LimitsByExpression, as_comparison, can_hold_together, limits_by_expression
 from sfumato.policy import Domain, Type
 from sfumato.privacy import codec
 from sfumato.quick_dataclass import dataclass
@@ -89,8 +89,8 @@ class DisjointMeasures:
         """A member with the step and the range of all."""
         return next((member for member in self.members if member.value is not None), self.members[0])
 
-    def rounding_step(self, max_rows: int) -> Fraction:
-        return self._representative_member.rounding_step(max_rows)
+    def step_for_rows(self, max_rows: int) -> Fraction:
+        return self._representative_member.step_for_rows(max_rows)
 
     def row_range_in_steps(self, step: Fraction) -> tuple[int, int]:
         return self._representative_member.row_range_in_steps(step)
@@ -173,7 +173,7 @@ class _MergeCandidate:
     member: Member
     """an equal one whose condition is a predicate, not a CASE."""
     predicate: Expression
-    limits: Limits
+    limits: LimitsByExpression
     conjuncts: frozenset[Expression]
 
     @property
@@ -187,7 +187,9 @@ def _merge_candidate(measure: Measure) -> _MergeCandidate | None:
     predicate = None if member is None else contributing_rows_predicate(member)
     if member is None or predicate is None:
         return None
-    return _MergeCandidate(measure, member, predicate, limits((predicate,)), frozenset(_conjuncts(predicate)))
+    return _MergeCandidate(
+        measure, member, predicate, limits_by_expression((predicate,)), frozenset(_conjuncts(predicate))
+    )
 
 
 def move_case_to_predicate(measure: AggregateRequest) -> Member | None:

@@ -282,7 +282,7 @@ class Measure(AggregateRequest, Protocol):
     noised_phrase: ClassVar[str]
     """What the noise is added to, in words."""
 
-    def rounding_step(self, max_rows: int) -> Fraction:
+    def step_for_rows(self, max_rows: int) -> Fraction:
         """Return the step that values are rounded to before they are added up: the natural one, or one for which so
         many rows add up to a number of steps that 64 bits hold.
         """
@@ -333,7 +333,7 @@ class Count:
     def possible_range(self) -> tuple[Fraction, Fraction] | None:
         return None
 
-    def rounding_step(self, max_rows: int) -> Fraction:  # noqa: ARG002
+    def step_for_rows(self, max_rows: int) -> Fraction:  # noqa: ARG002
         return Fraction(1)
 
     def row_range_in_steps(self, step: Fraction) -> tuple[int, int]:  # noqa: ARG002
@@ -406,12 +406,12 @@ class Sum:
         """The range that values are clamped to."""
         return value_range(self.value)
 
-    def rounding_step(self, max_rows: int) -> Fraction:
+    def step_for_rows(self, max_rows: int) -> Fraction:
         low, high = self.clamp_range
         return _summed_value_step(self, max(abs(low), abs(high)), max_rows)
 
     def row_range_in_steps(self, step: Fraction) -> tuple[int, int]:
-        return _clamp_range_in_steps(self, step)
+        return _clamp_ends_in_steps(self, step)
 
     def max_row_contribution(self, low: int, high: int) -> int:
         return max(1, abs(low), abs(high))
@@ -470,14 +470,14 @@ class Mean:
         """The range that values are clamped to."""
         return value_range(self.value)
 
-    def rounding_step(self, max_rows: int) -> Fraction:
+    def step_for_rows(self, max_rows: int) -> Fraction:
         low, high = self.clamp_range
         if low == high:  # so small a step that the mean of one number is that number
             return (abs(low) or Fraction(1)) / 2**40
         return _summed_value_step(self, high - low, max_rows)
 
     def row_range_in_steps(self, step: Fraction) -> tuple[int, int]:
-        return _clamp_range_in_steps(self, step)
+        return _clamp_ends_in_steps(self, step)
 
     def max_row_contribution(self, low: int, high: int) -> int:
         return max(1, high - low)
@@ -541,7 +541,7 @@ def natural_step(value: Expression) -> Fraction | None:
     return Fraction(1) if value.domain.type is Type.INTEGER else value.domain.grid
 
 
-def _clamp_range_in_steps(measure: Sum | Mean, step: Fraction) -> tuple[int, int]:
+def _clamp_ends_in_steps(measure: Sum | Mean, step: Fraction) -> tuple[int, int]:
     low, high = measure.clamp_range
     return math.floor(low / step), math.ceil(high / step)
 

@@ -105,10 +105,10 @@ class SpreadEstimate:
 
     def estimate(self, totals: Sequence[Floats], half_widths: Widths) -> GroupEstimate:
         low_sum, high_sum, squares = totals
-        sums, squares_range = _sum_ranges(totals[:2], half_widths[:2]), _nonnegative_range(squares, half_widths[2])
+        sums, squares_range = _sum_ranges(totals[:2], half_widths[:2]), _nonnegative_ends(squares, half_widths[2])
 
         def variance(inverse_rows_range: Range) -> Range:
-            return _range_scaled_to_sample(
+            return _ends_scaled_to_sample(
                 _variance_range(self.axis, sums, squares_range, self.rounding, inverse_rows_range),
                 inverse_rows_range,
                 self.sample,
@@ -116,7 +116,7 @@ class SpreadEstimate:
 
         prior_range = 0.0, (self.axis.width / 2) ** 2 * (2 if self.sample else 1)
         low, high = _range_over_row_slices(
-            _row_count_range(self.axis, sums), 2 if self.sample else 1, variance, prior_range
+            _row_count_ends(self.axis, sums), 2 if self.sample else 1, variance, prior_range
         )
         rows = (low_sum + high_sum) / self.axis.width
         inverse_rows = _inverse_rows_or_nan(rows)
@@ -150,11 +150,11 @@ class CovarianceEstimate:
         pairs = _PairSums(self.x, self.y, totals, half_widths, totals[4], half_widths[4], self.rounding)
 
         def covariance(inverse_rows_range: Range) -> Range:
-            return _range_scaled_to_sample(pairs.covariance_range(inverse_rows_range), inverse_rows_range, self.sample)
+            return _ends_scaled_to_sample(pairs.covariance_ends(inverse_rows_range), inverse_rows_range, self.sample)
 
         largest = self.x.width * self.y.width / 4 * (2 if self.sample else 1)
         low, high = _range_over_row_slices(
-            pairs.row_count_range, 2 if self.sample else 1, covariance, (-largest, largest)
+            pairs.row_count_ends, 2 if self.sample else 1, covariance, (-largest, largest)
         )
         return _clipped_estimate(
             _scaled_to_sample_or_nan(pairs.noisy_covariance, pairs.noisy_row_count, self.sample), low, high
@@ -182,25 +182,25 @@ class CorrelationEstimate:
         x_rounding, y_rounding, product_rounding = self.roundings
         pairs = _PairSums(self.x, self.y, totals, half_widths, totals[6], half_widths[6], product_rounding)
         squares_x, squares_y = (
-            _nonnegative_range(totals[4], half_widths[4]),
-            _nonnegative_range(totals[5], half_widths[5]),
+            _nonnegative_ends(totals[4], half_widths[4]),
+            _nonnegative_ends(totals[5], half_widths[5]),
         )
 
         def correlation(inverse_rows_range: Range) -> Range:
-            means, products = pairs.mean_ranges(inverse_rows_range), pairs.product_mean_range(inverse_rows_range)
-            q_x = _mean_square_range(self.x, squares_x, x_rounding, inverse_rows_range)
-            q_y = _mean_square_range(self.y, squares_y, y_rounding, inverse_rows_range)
+            means, products = pairs.mean_ranges(inverse_rows_range), pairs.product_mean_ends(inverse_rows_range)
+            q_x = _mean_square_ends(self.x, squares_x, x_rounding, inverse_rows_range)
+            q_y = _mean_square_ends(self.y, squares_y, y_rounding, inverse_rows_range)
             greatest = _max_correlation(products[1], *means, q_x, q_y)
             least = -_max_correlation(-products[0], means[0], _negate(means[1]), q_x, q_y)
             return np.clip(least, -1, 1), np.clip(greatest, -1, 1)
 
-        low, high = _range_over_row_slices(pairs.row_count_range, 1, correlation, (-1.0, 1.0))
+        low, high = _range_over_row_slices(pairs.row_count_ends, 1, correlation, (-1.0, 1.0))
         inverse_rows, (mean_x, mean_y) = _inverse_rows_or_nan(pairs.noisy_row_count), pairs.noisy_means
         variance_product = _nan_unless_positive(totals[4] * inverse_rows - mean_x**2) * _nan_unless_positive(
             totals[5] * inverse_rows - mean_y**2
         )
         correlation_estimate = _clipped_estimate(pairs.noisy_covariance / np.sqrt(variance_product), low, high)
-        return _squared_estimate(correlation_estimate) if self.squared else correlation_estimate
+        return _squared_group(correlation_estimate) if self.squared else correlation_estimate
 
 
 @codec.serialisable("line-estimator")
@@ -223,14 +223,14 @@ class SlopeOrInterceptEstimate:
     def estimate(self, totals: Sequence[Floats], half_widths: Widths) -> GroupEstimate:
         square_rounding, product_rounding = self.roundings
         pairs = _PairSums(self.x, self.y, totals, half_widths, totals[5], half_widths[5], product_rounding)
-        squares_range = _nonnegative_range(totals[4], half_widths[4])
+        squares_range = _nonnegative_ends(totals[4], half_widths[4])
 
         def line(inverse_rows_range: Range) -> Range:
-            slope = self._slope_range(pairs, squares_range, square_rounding, inverse_rows_range)
-            return self._intercept_range(slope, pairs.mean_ranges(inverse_rows_range)) if self.intercept else slope
+            slope = self._slope_ends(pairs, squares_range, square_rounding, inverse_rows_range)
+            return self._intercept_ends(slope, pairs.mean_ranges(inverse_rows_range)) if self.intercept else slope
 
         unbounded = -np.inf, np.inf
-        low, high = _range_over_row_slices(pairs.row_count_range, 1, line, unbounded)
+        low, high = _range_over_row_slices(pairs.row_count_ends, 1, line, unbounded)
         mean_x, mean_y = pairs.noisy_means
         value = pairs.noisy_covariance / _nan_unless_positive(
             totals[4] * _inverse_rows_or_nan(pairs.noisy_row_count) - mean_x**2
@@ -239,11 +239,11 @@ class SlopeOrInterceptEstimate:
             value = mean_y + float(self.y.middle) - value * (mean_x + float(self.x.middle))
         return _clipped_estimate(value, low, high)
 
-    def _slope_range(
+    def _slope_ends(
         self, pairs: _PairSums, squares_range: Range, rounding: Fraction, inverse_rows_range: Range
     ) -> Range:
-        (m_x, m_y), products = pairs.mean_ranges(inverse_rows_range), pairs.product_mean_range(inverse_rows_range)
-        q_x = _mean_square_range(self.x, squares_range, rounding, inverse_rows_range)
+        (m_x, m_y), products = pairs.mean_ranges(inverse_rows_range), pairs.product_mean_ends(inverse_rows_range)
+        q_x = _mean_square_ends(self.x, squares_range, rounding, inverse_rows_range)
         greatest = _max_slope(products[1], m_x, m_y, q_x)
         least = -_max_slope(-products[0], m_x, _negate(m_y), q_x)
         with np.errstate(divide="ignore", invalid="ignore"):  # |slope| ≤ √(variance of y / variance of x)
@@ -251,7 +251,7 @@ class SlopeOrInterceptEstimate:
         limit = np.where(np.isnan(limit), np.inf, limit)
         return np.clip(least, -limit, limit), np.clip(greatest, -limit, limit)
 
-    def _intercept_range(self, slope: Range, means: tuple[Range, Range]) -> Range:
+    def _intercept_ends(self, slope: Range, means: tuple[Range, Range]) -> Range:
         m_x, m_y = (
             tuple(mean + float(axis.middle) for mean in mean_range)
             for axis, mean_range in zip((self.x, self.y), means, strict=True)
@@ -283,12 +283,12 @@ class _PairSums:
         self.product_values = products
 
     @property
-    def row_count_range(self) -> Range:
+    def row_count_ends(self) -> Range:
         """The range of the number of rows, which both columns count. Disjoint ranges mean that one does not hold, and
         any order of the ends will do.
         """
         smallest_counts, largest_counts = zip(
-            _row_count_range(self.x, self.sums[0]), _row_count_range(self.y, self.sums[1]), strict=True
+            _row_count_ends(self.x, self.sums[0]), _row_count_ends(self.y, self.sums[1]), strict=True
         )
         low, high = np.maximum(*smallest_counts), np.minimum(*largest_counts)
         return np.minimum(low, high), np.maximum(low, high)
@@ -315,9 +315,9 @@ class _PairSums:
         return np.asarray(self.product_values * _inverse_rows_or_nan(self.noisy_row_count) - mean_x * mean_y)
 
     def mean_ranges(self, inverse_rows: Range) -> tuple[Range, Range]:
-        return _mean_range(self.x, self.sums[0], inverse_rows), _mean_range(self.y, self.sums[1], inverse_rows)
+        return _mean_ends(self.x, self.sums[0], inverse_rows), _mean_ends(self.y, self.sums[1], inverse_rows)
 
-    def product_mean_range(self, inverse_rows: Range) -> Range:
+    def product_mean_ends(self, inverse_rows: Range) -> Range:
         first, last = inverse_rows
         low, high = self.held
         largest = self.x.largest_distance * self.y.largest_distance
@@ -325,9 +325,9 @@ class _PairSums:
         ends = np.minimum(low * first, low * last) - slack, np.maximum(high * first, high * last) + slack
         return np.clip(ends[0], -largest, largest), np.clip(ends[1], -largest, largest)
 
-    def covariance_range(self, inverse_rows: Range) -> Range:
+    def covariance_ends(self, inverse_rows: Range) -> Range:
         """Return the range of p − m·m′: each of the three is at an end, because it is linear in each."""
-        (m_x, m_y), (low, high) = self.mean_ranges(inverse_rows), self.product_mean_range(inverse_rows)
+        (m_x, m_y), (low, high) = self.mean_ranges(inverse_rows), self.product_mean_ends(inverse_rows)
         mean_products = [mean_x * mean_y for mean_x, mean_y in product(m_x, m_y)]
         # the two standard deviations (Cauchy–Schwarz)
         limit = np.sqrt(_largest_variance(self.x, m_x) * _largest_variance(self.y, m_y))
@@ -416,7 +416,7 @@ def _negate(interval: Range) -> Range:
     return -interval[1], -interval[0]
 
 
-def _squared_estimate(estimate: GroupEstimate) -> GroupEstimate:
+def _squared_group(estimate: GroupEstimate) -> GroupEstimate:
     ends = estimate.low**2, estimate.high**2
     low = np.where((estimate.low <= 0) & (estimate.high >= 0), 0.0, np.minimum(*ends))
     return GroupEstimate(estimate.value**2, low, np.maximum(*ends))
@@ -426,23 +426,23 @@ def _squared_estimate(estimate: GroupEstimate) -> GroupEstimate:
 
 
 def _sum_ranges(totals: Sequence[Floats], widths: Widths) -> tuple[Range, Range]:
-    low_sum, high_sum = (_nonnegative_range(total, width) for total, width in zip(totals, widths, strict=True))
+    low_sum, high_sum = (_nonnegative_ends(total, width) for total, width in zip(totals, widths, strict=True))
     return low_sum, high_sum
 
 
-def _nonnegative_range(total: Floats, half_width: Width) -> Range:
+def _nonnegative_ends(total: Floats, half_width: Width) -> Range:
     """Return the range of a total that is known not to be negative. It is moved to 0 first, so that no range is
     narrower than its noise.
     """
     return np.maximum(total - half_width, 0), np.maximum(total, 0) + half_width
 
 
-def _row_count_range(axis: CentredRange, sums: tuple[Range, Range]) -> Range:
+def _row_count_ends(axis: CentredRange, sums: tuple[Range, Range]) -> Range:
     low_sum, high_sum = sums
     return (low_sum[0] + high_sum[0]) / axis.width, (low_sum[1] + high_sum[1]) / axis.width
 
 
-def _mean_range(axis: CentredRange, sums: tuple[Range, Range], inverse_rows: Range) -> Range:
+def _mean_ends(axis: CentredRange, sums: tuple[Range, Range], inverse_rows: Range) -> Range:
     """Return the range of the means in a slice, relative to the middle."""
     (a_least, a_most), (b_least, b_most) = sums
     low, high = axis.centred_ends
@@ -456,7 +456,7 @@ def _mean_range(axis: CentredRange, sums: tuple[Range, Range], inverse_rows: Ran
     return np.clip(least, low, high), np.clip(greatest, low, high)
 
 
-def _mean_square_range(axis: CentredRange, squares_range: Range, rounding: Fraction, inverse_rows: Range) -> Range:
+def _mean_square_ends(axis: CentredRange, squares_range: Range, rounding: Fraction, inverse_rows: Range) -> Range:
     first, last = inverse_rows
     largest = axis.largest_distance**2
     slack = float(rounding) + _FLOATING * largest
@@ -467,7 +467,7 @@ def _variance_range(
     axis: CentredRange, sums: tuple[Range, Range], squares_range: Range, rounding: Fraction, inverse_rows: Range
 ) -> Range:
     return _variance_from_moments(
-        axis, _mean_range(axis, sums, inverse_rows), _mean_square_range(axis, squares_range, rounding, inverse_rows)
+        axis, _mean_ends(axis, sums, inverse_rows), _mean_square_ends(axis, squares_range, rounding, inverse_rows)
     )
 
 
@@ -490,17 +490,17 @@ def _largest_variance(axis: CentredRange, mean: Range) -> Floats:
 
 
 def _range_over_row_slices(
-    row_count_range: Range, needed_rows: int, range_of_slice: Callable[[Range], Range], prior_range: tuple[float, float]
+    row_count_ends: Range, needed_rows: int, range_of_slice: Callable[[Range], Range], prior_range: tuple[float, float]
 ) -> Range:
     """Unite the ranges of all slices; where fewer rows than needed are possible, return the prior range."""
-    fewest = np.maximum(row_count_range[0], needed_rows)
+    fewest = np.maximum(row_count_ends[0], needed_rows)
     slice_ranges = [
         range_of_slice(inverse_rows)
-        for inverse_rows in _inverse_row_slices(fewest, np.maximum(row_count_range[1], fewest))
+        for inverse_rows in _inverse_row_slices(fewest, np.maximum(row_count_ends[1], fewest))
     ]
     low = np.minimum.reduce([np.minimum.reduce(slice_lows) for slice_lows, _ in slice_ranges])
     high = np.maximum.reduce([np.maximum.reduce(slice_highs) for _, slice_highs in slice_ranges])
-    may_lack_rows = row_count_range[0] < needed_rows
+    may_lack_rows = row_count_ends[0] < needed_rows
     return np.where(may_lack_rows, prior_range[0], np.maximum(low, prior_range[0])), np.where(
         may_lack_rows, prior_range[1], np.minimum(high, prior_range[1])
     )
@@ -518,7 +518,7 @@ def _inverse_row_slices(fewest_rows: Floats, max_rows: Floats) -> Iterator[Range
         yield batch[:-1], batch[1:]
 
 
-def _range_scaled_to_sample(population_range: Range, inverse_rows: Range, sample: bool) -> Range:
+def _ends_scaled_to_sample(population_range: Range, inverse_rows: Range, sample: bool) -> Range:
     """Multiply by n/(n − 1) = 1/(1 − t) for a sample."""
     if not sample:
         return population_range

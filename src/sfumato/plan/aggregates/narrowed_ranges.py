@@ -25,7 +25,7 @@ from typing import cast
 from sfumato.plan.aggregates.disjoint import Member, members_of
 from sfumato.plan.aggregates.measures import Count, Mean, Measure, Sum, natural_step, value_range
 from sfumato.plan.values.expressions import Expression
-from sfumato.plan.values.narrowing import limits, narrow_expression
+from sfumato.plan.values.narrowing import limits_by_expression, narrow_expression
 from sfumato.privacy import codec
 from sfumato.quick_dataclass import dataclass
 
@@ -106,15 +106,15 @@ def _range_under_conditions(measure: Sum | Mean, conditions: Sequence[Expression
     """
     declared = value_range(measure.value)
     tests = conditions if measure.where is None else (*conditions, measure.where)
-    value = narrow_expression(measure.value, limits(tests))
+    value = narrow_expression(measure.value, limits_by_expression(tests))
     if value is None or value.domain.range is None:
         return declared
-    low, high = _rounded_outward(value_range(value), natural_step(measure.value) or _rounding_unit(declared))
+    low, high = _rounded_outward(value_range(value), natural_step(measure.value) or _decimal_unit(declared))
     low, high = max(low, declared[0]), min(high, declared[1])
     return (low, high) if low < high else declared
 
 
-def _rounding_unit(declared: Range) -> Fraction:
+def _decimal_unit(declared: Range) -> Fraction:
     low, high = declared
     return Fraction(10) ** (math.floor(math.log10(high - low)) - _DIGITS) if low < high else Fraction(1)
 

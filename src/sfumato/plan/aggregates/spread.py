@@ -67,10 +67,10 @@ def sum_of_products(x: Expression, y: Expression, where: Expression | None) -> S
 
 
 def _centred(value: Expression) -> Expression:
-    return call("-", value, literal(Type.REAL, range_middle(value)))
+    return call("-", value, literal(Type.REAL, middle_of_values(value)))
 
 
-def range_middle(value: Expression) -> Fraction:
+def middle_of_values(value: Expression) -> Fraction:
     """Return the middle of a value's range, as the nearest double."""
     low, high = value_range(value)
     return min(max(Fraction(float((low + high) / 2)), low), high)
@@ -112,7 +112,7 @@ class Variance:
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
         mean, squares_steps = measured
-        return moments.SpreadEstimate(centred_range_of_mean(mean), squares_steps.step / 2, self.sample, self.root)
+        return moments.SpreadEstimate(axis_of_mean(mean), squares_steps.step / 2, self.sample, self.root)
 
 
 @dataclass(frozen=True)
@@ -179,9 +179,7 @@ class CovarianceOfPairs(PairAggregate):
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
         x, y, product_steps = measured
-        return moments.CovarianceEstimate(
-            centred_range_of_mean(x), centred_range_of_mean(y), product_steps.step / 2, self.sample
-        )
+        return moments.CovarianceEstimate(axis_of_mean(x), axis_of_mean(y), product_steps.step / 2, self.sample)
 
 
 @codec.serialisable("correlation")
@@ -207,7 +205,7 @@ class CorrelationOfPairs(PairAggregate):
         x, y, *second_moments = measured
         x_rounding, y_rounding, product_rounding = (moment.step / 2 for moment in second_moments)
         return moments.CorrelationEstimate(
-            centred_range_of_mean(x), centred_range_of_mean(y), (x_rounding, y_rounding, product_rounding), self.squared
+            axis_of_mean(x), axis_of_mean(y), (x_rounding, y_rounding, product_rounding), self.squared
         )
 
 
@@ -234,7 +232,7 @@ class RegressionOfPairs(PairAggregate):
         x, y, *second_moments = measured
         x_rounding, product_rounding = (moment.step / 2 for moment in second_moments)
         return moments.SlopeOrInterceptEstimate(
-            centred_range_of_mean(x), centred_range_of_mean(y), (x_rounding, product_rounding), self.intercept
+            axis_of_mean(x), axis_of_mean(y), (x_rounding, product_rounding), self.intercept
         )
 
 
@@ -243,9 +241,9 @@ def and_not_null(where: Expression | None, value: Expression) -> Expression | No
     return where if is_never_null(value) else conjunction(where, not_null_predicate(value))
 
 
-def centred_range_of_mean(mean: MeasureSteps) -> moments.CentredRange:
+def axis_of_mean(mean: MeasureSteps) -> moments.CentredRange:
     """Return the range and the origin of the sums of a mean, and of the squares and products of its value."""
     value = mean.measure.value
     assert value is not None
     ends = mean.low * mean.step, (mean.low + mean.measure.max_row_contribution(mean.low, mean.high)) * mean.step
-    return moments.CentredRange(*ends, range_middle(value), step_rounding_error(value, mean.step))
+    return moments.CentredRange(*ends, middle_of_values(value), step_rounding_error(value, mean.step))

@@ -54,7 +54,7 @@ class RankedValue(Sum):
     nothing is added up.
     """
 
-    def rounding_step(self, max_rows: int) -> Fraction:
+    def step_for_rows(self, max_rows: int) -> Fraction:
         low, high = value_range(self.value)
         largest_value, step = max(abs(low), abs(high)), natural_step(self.value)
         if step is None:

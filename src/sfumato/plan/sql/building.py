@@ -25,15 +25,15 @@ from sfumato.plan.sql.aggregations import AggregateText, aggregate_tree
 from sfumato.plan.sql.fragments import (
     Names,
     Tree,
-    column,
+    as_operand,
     conjunction,
     drop_qualifier,
     identifier,
     nodes_outside_subqueries,
-    operand,
+    one_line_excerpt,
     parse_expression,
+    qualified_column,
     qualified_columns,
-    quote_text,
     step_in_refusals,
     substitute_columns_in_place,
     substitute_names,
@@ -41,7 +41,7 @@ from sfumato.plan.sql.fragments import (
 )
 from sfumato.plan.sql.histograms import Histogram
 from sfumato.plan.sql.row_sources import RowSource
-from sfumato.plan.sql.rows import is_undeclared, lower_rows
+from sfumato.plan.sql.rows import lacks_values_and_range, lower_rows
 from sfumato.plan.sql.sql_expressions import lower_expression
 from sfumato.plan.sql.statements import lower_query
 from sfumato.plan.sql.text import parse_fragment
@@ -85,7 +85,9 @@ class RowSelection:
     def all_columns(self) -> list[Tree]:
         """Every column, and the id of the unit, for a subquery."""
         unit = self.table.id
-        unit_column = [column(self.alias, unit)] if unit is not None and unit.lower() not in self.names else []
+        unit_column = (
+            [qualified_column(self.alias, unit)] if unit is not None and unit.lower() not in self.names else []
+        )
         return [*unit_column, *(with_alias(tree, name) for name, tree in self.names.values())]
 
     def select_statement(self, items: Sequence[Tree]) -> exp.Select:
@@ -103,10 +105,10 @@ class RowSelection:
         return selection_after
 
 
-def selection(catalog: Catalog, name: str, alias: str | None = None) -> RowSelection:
+def start_selection(catalog: Catalog, name: str, alias: str | None = None) -> RowSelection:
     """Start with all rows of one private table."""
-    with step_in_refusals(f"table {quote_text(name)}"):
-        table = _table(catalog, name)
+    with step_in_refusals(f"table {one_line_excerpt(name)}"):
+        table = _find_table(catalog, name)
         shown_name = table.name if alias is None else alias
         tree = _select_from(_table_node(table, shown_name))
         step = table.name if alias is None else f"{table.name} as {alias}"
@@ -115,7 +117,7 @@ def selection(catalog: Catalog, name: str, alias: str | None = None) -> RowSelec
         ).with_step(step, tree)
 
 
-def _table(catalog: Catalog, name: object) -> CatalogTable:
+def _find_table(catalog: Catalog, name: object) -> CatalogTable:
     tables = {table.name.lower(): table for table in catalog.tables.values()}
     table_name = identifier(name)
     if table_name.name.lower() not in tables:
@@ -136,7 +138,7 @@ def _table_node(table: CatalogTable, alias: str) -> exp.Table:
 
 def where(source: RowSelection, text: str) -> RowSelection:
     """Keep the rows that meet a condition."""
-    with step_in_refusals(step := f"where {quote_text(text)}"):
+    with step_in_refusals(step := f"where {one_line_excerpt(text)}"):
         tree = source.tree.copy()
         conditions = [] if tree.args.get("where") is None else [tree.args["where"].this]
         tree.set(
@@ -150,7 +152,7 @@ def where(source: RowSelection, text: str) -> RowSelection:
 
 def derive(source: RowSelection, name: str, text: str) -> RowSelection:
     """Add a column: an expression over one row, or a window function over a unit's rows."""
-    with step_in_refusals(step := f"derive {name} = {quote_text(text)}"):
+    with step_in_refusals(step := f"derive {name} = {one_line_excerpt(text)}"):
         derived_tree = substitute_names(parse_expression(text, source.names), source.names)
         identifier(name)
         if derived_tree.find(exp.Window) is not None:
@@ -186,7 +188,7 @@ def _table_alias(name: str) -> exp.TableAlias:
 
 
 @dataclass(frozen=True)
-class _Side:
+class _JoinSide:
     """The right side of a join."""
 
     table: CatalogTable
@@ -197,8 +199,8 @@ class _Side:
 
 def join(source: RowSelection, other: RowSelection | str, on: On, *, left: bool) -> RowSelection:
     """Join each row with the matching rows of another table; with ``left``, rows without a match are kept."""
-    name = other.alias if isinstance(other, RowSelection) else quote_text(other)
-    on_text = "" if on is None else f" on {quote_text(on if isinstance(on, str) else ', '.join(map(str, on)))}"
+    name = other.alias if isinstance(other, RowSelection) else one_line_excerpt(other)
+    on_text = "" if on is None else f" on {one_line_excerpt(on if isinstance(on, str) else ', '.join(map(str, on)))}"
     with step_in_refusals(step := f"{'left join' if left else 'join'} {name}{on_text}"):
         right = _join_side(source.catalog, other)
         where_clause = source.tree.args.get("where")
@@ -209,7 +211,7 @@ def join(source: RowSelection, other: RowSelection | str, on: On, *, left: bool)
                 tree=_select_around(source, source.all_columns),
                 names=qualified_columns(source.alias, column_names),
             )
-        using, condition, same = _match_columns(source, right, on)
+        using, condition, same = _using_condition_and_same_names(source, right, on)
         clause = parse_fragment("LEFT JOIN t" if left else "JOIN t", exp.Join)
         clause.set("this", right.tree)
         clause.set("using", [identifier(column_name) for column_name in using] or None)
@@ -220,17 +222,21 @@ def join(source: RowSelection, other: RowSelection | str, on: On, *, left: bool)
         return source.with_step(step, tree, {**_names_after_join(source, right, same), **public_columns})
 
 
-def _join_side(catalog: Catalog, other: RowSelection | str) -> _Side:
+def _join_side(catalog: Catalog, other: RowSelection | str) -> _JoinSide:
     if not isinstance(other, RowSelection):
-        table = _table(catalog, other)
-        return _Side(table, table.name, _table_node(table, table.name), qualified_columns(table.name, table.columns))
+        table = _find_table(catalog, other)
+        return _JoinSide(
+            table, table.name, _table_node(table, table.name), qualified_columns(table.name, table.columns)
+        )
     names = qualified_columns(other.alias, [shown_name for shown_name, _ in other.names.values()])
     if len(other.steps) == 1:
-        return _Side(other.table, other.alias, _table_node(other.table, other.alias), names)
-    return _Side(other.table, other.alias, _subquery(other.select_statement(other.all_columns), other.alias), names)
+        return _JoinSide(other.table, other.alias, _table_node(other.table, other.alias), names)
+    return _JoinSide(other.table, other.alias, _subquery(other.select_statement(other.all_columns), other.alias), names)
 
 
-def _match_columns(source: RowSelection, right: _Side, on: On) -> tuple[list[str], Tree | None, list[str]]:
+def _using_condition_and_same_names(
+    source: RowSelection, right: _JoinSide, on: On
+) -> tuple[list[str], Tree | None, list[str]]:
     """Return the columns of USING, the condition of ON, and the names that are the same on both sides."""
     if on is None:
         return _match_units(source, right)
@@ -246,15 +252,15 @@ def _match_columns(source: RowSelection, right: _Side, on: On) -> tuple[list[str
     return [], conjunction(conditions), same
 
 
-def _match_units(source: RowSelection, right: _Side) -> tuple[list[str], Tree | None, list[str]]:
+def _match_units(source: RowSelection, right: _JoinSide) -> tuple[list[str], Tree | None, list[str]]:
     """Match two private tables on the unit."""
     left_id, right_id = source.table.id, right.table.id
     if left_id is None or right_id is None:
         return [], None, []
     if left_id.lower() == right_id.lower() and source.table.period is None:
         return [left_id], None, [left_id]
-    left_columns = [column(source.alias, left_id), *_period_trees(source.table, source.alias)]
-    right_columns = [column(right.alias, right_id), *_period_trees(right.table, right.alias)]
+    left_columns = [qualified_column(source.alias, left_id), *_period_trees(source.table, source.alias)]
+    right_columns = [qualified_column(right.alias, right_id), *_period_trees(right.table, right.alias)]
     pairs = zip(left_columns, right_columns, strict=True)
     return (
         [],
@@ -267,7 +273,7 @@ def _period_trees(table: CatalogTable, alias: str) -> list[Tree]:
     """Return the trees of a row's period, where a unit is an id within a period."""
     if table.period is None:
         return []
-    date_column = column(alias, table.period.column)
+    date_column = qualified_column(alias, table.period.column)
     if period_sql(table) == quoted(table.period.column):
         return [date_column]
     return [substitute_columns_in_place(parse_expression(f"DATE_TRUNC('{table.period.every}', x)"), {"x": date_column})]
@@ -281,13 +287,13 @@ def _is_derived(source: RowSelection, name: str) -> bool:
     )
 
 
-def _column_equality(name: str, source: RowSelection, right: _Side) -> Tree:
+def _column_equality(name: str, source: RowSelection, right: _JoinSide) -> Tree:
     definition = source.names.get(name.lower())
-    left_operand = column(source.alias, name) if definition is None else operand(definition[1])
-    return exp.EQ(this=left_operand, expression=column(right.alias, name))
+    left_operand = qualified_column(source.alias, name) if definition is None else as_operand(definition[1])
+    return exp.EQ(this=left_operand, expression=qualified_column(right.alias, name))
 
 
-def _names_after_join(source: RowSelection, right: _Side, same: Sequence[str]) -> Names:
+def _names_after_join(source: RowSelection, right: _JoinSide, same: Sequence[str]) -> Names:
     """Return the names after a join; columns that both sides have must be qualified by their table, as in SQL."""
     shared = {name.lower() for name in same}
     left_names = source.names
@@ -302,11 +308,11 @@ def _names_after_join(source: RowSelection, right: _Side, same: Sequence[str]) -
     return {key: definition for key, definition in {**left_names, **right_names}.items() if key not in duplicates}
 
 
-def _public_columns(source: RowSelection, right: _Side, same: Sequence[str]) -> Names:
+def _public_columns(source: RowSelection, right: _JoinSide, same: Sequence[str]) -> Names:
     """Return the public column for each matched name whose private column declares no values, as in SQL."""
     domains = {name.lower(): domain for name, domain in source.columns.items()}
     matched_names = [key for key in map(str.lower, same) if key in domains and key in right.names]
-    return {key: right.names[key] for key in matched_names if is_undeclared(domains[key])}
+    return {key: right.names[key] for key in matched_names if lacks_values_and_range(domains[key])}
 
 
 def union_all(source: RowSelection, other: RowSelection) -> RowSelection:
@@ -326,7 +332,7 @@ def _union_member(source: RowSelection, shared: Sequence[str]) -> exp.Select:
         for column_name in shared
         if source.table.id is None or column_name.lower() != source.table.id.lower()
     ]
-    unit_column = [] if source.table.id is None else [column(source.alias, source.table.id)]
+    unit_column = [] if source.table.id is None else [qualified_column(source.alias, source.table.id)]
     return source.select_statement(
         [*unit_column, *(with_alias(source.names[column_name.lower()][1], column_name) for column_name in column_names)]
     )
@@ -339,14 +345,14 @@ def per_unit(source: RowSelection, keys: Sequence[str], aggregates: Mapping[str,
     """Aggregate the rows to one row for each unit (and key)."""
     with step_in_refusals(step := f"per {source.table.id or 'unit'}: {_step_text(keys, aggregates)}"):
         if source.table.id is None:
-            raise _refuse_without_unit(source.table)
+            raise _no_unit_refusal(source.table)
         key_trees = lower_keys(source, keys, {})
         period = [
             period_tree
             for period_tree in _period_trees(source.table, source.alias)
             if period_tree not in [tree for _, tree, _ in key_trees]
         ]
-        unit = column(source.alias, source.table.id)
+        unit = qualified_column(source.alias, source.table.id)
         results = [with_alias(aggregate_tree(request, source.names), name) for name, request in aggregates.items()]
         inner = source.select_statement([unit, *(with_alias(tree, name) for name, tree, _ in key_trees), *results])
         inner.set("group", exp.Group(expressions=[unit, *period, *(tree.copy() for _, tree, _ in key_trees)]))
@@ -356,7 +362,7 @@ def per_unit(source: RowSelection, keys: Sequence[str], aggregates: Mapping[str,
         )
 
 
-def _refuse_without_unit(table: CatalogTable) -> Unsupported:
+def _no_unit_refusal(table: CatalogTable) -> Unsupported:
     if table.every_row:
         rule = "in this table every row is its own unit, so a group per unit would hold one row"
         return Unsupported("rows-are-units", rule, fix="leave out per_unit(…) and use the columns directly")
@@ -422,7 +428,10 @@ def lower_keys(source: RowSelection, keys: Sequence[OutputColumn], computed_keys
         plain_keys = [(_key_name(key), key) for key in keys]
         named_keys = [(identifier(name).name, key) for name, key in computed_keys.items()]
         row_source = source.rows
-        return tuple((name, *_lower_key(key, source.names, row_source)) for name, key in (*plain_keys, *named_keys))
+        return tuple(
+            (name, *_grouped_and_displayed_trees(key, source.names, row_source))
+            for name, key in (*plain_keys, *named_keys)
+        )
 
 
 def _key_name(key: OutputColumn) -> str:
@@ -430,22 +439,22 @@ def _key_name(key: OutputColumn) -> str:
     tree = parse_expression(key.of if isinstance(key, Histogram) else key)
     if isinstance(tree, exp.Column):
         return tree.name
-    key_text = f"sf.{key}" if isinstance(key, Histogram) else f'"{quote_text(key)}"'
+    key_text = f"sf.{key}" if isinstance(key, Histogram) else f'"{one_line_excerpt(key)}"'
     fix = f"name it, as in band={key_text}, or use derive(…) first"
     raise Unsupported("unnamed-column", "a group key that is computed needs a name", fix=fix)
 
 
-def _lower_key(key: OutputColumn, names: Names, row_source: RowSource) -> tuple[Tree, Tree]:
+def _grouped_and_displayed_trees(key: OutputColumn, names: Names, row_source: RowSource) -> tuple[Tree, Tree]:
     """Return the grouping expression and the displayed expression of a key."""
     if isinstance(key, Histogram):
-        grouped, label = key.trees(names, row_source)
+        grouped, label = key.bin_number_and_label(names, row_source)
     else:
         grouped = label = substitute_names(parse_expression(key, names), names)
     lower_expression(grouped.copy(), row_source.resolve)  # refuses what is not understood
     return grouped, label
 
 
-def statement(source: RowSelection, keys: Keys, aggregates: Mapping[str, AggregateText]) -> QuestionBuilder:
+def start_question(source: RowSelection, keys: Keys, aggregates: Mapping[str, AggregateText]) -> QuestionBuilder:
     """Return the query for these aggregates of every group."""
     group_step = [f"group by {', '.join(name for name, _, _ in keys)}"] if keys else []
     with step_in_refusals(step := f"measure {_step_text((), aggregates)}"):
@@ -461,7 +470,7 @@ def statement(source: RowSelection, keys: Keys, aggregates: Mapping[str, Aggrega
 
 def having(builder: QuestionBuilder, text: str) -> QuestionBuilder:
     """Keep the groups whose noisy numbers meet a condition."""
-    with step_in_refusals(step := f"having {quote_text(text)}"):
+    with step_in_refusals(step := f"having {one_line_excerpt(text)}"):
         conditions = [] if builder.condition is None else [builder.condition]
         condition = conjunction([*conditions, _resolve_output_names(parse_expression(text), builder)])
         return replace(builder, condition=condition, steps=(*builder.steps, step))
@@ -469,7 +478,7 @@ def having(builder: QuestionBuilder, text: str) -> QuestionBuilder:
 
 def order_by(builder: QuestionBuilder, texts: Sequence[str]) -> QuestionBuilder:
     """Sort the groups by these columns, each with ASC or DESC."""
-    with step_in_refusals(step := f"order by {', '.join(map(quote_text, texts))}"):
+    with step_in_refusals(step := f"order by {', '.join(map(one_line_excerpt, texts))}"):
         # bins in their order, not their labels'
         sort_columns = {name.lower(): (name, tree) for name, tree, _ in builder.keys}
         sortable = replace(builder, results={**builder.results, **sort_columns})
@@ -515,5 +524,8 @@ def _resolve_output_names(node: Tree, builder: QuestionBuilder) -> Tree:
 
 def _step_text(names: Sequence[object], definitions: Mapping[str, object]) -> str:
     return ", ".join(
-        [*map(quote_text, names), *(f"{name} = {quote_text(definition)}" for name, definition in definitions.items())]
+        [
+            *map(one_line_excerpt, names),
+            *(f"{name} = {one_line_excerpt(definition)}" for name, definition in definitions.items()),
+        ]
     )

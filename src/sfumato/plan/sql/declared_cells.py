@@ -17,25 +17,25 @@ from sfumato.policy.codings import CELLS_RULE
 def impossible_row_conditions(table: Table) -> tuple[Expression, ...]:
     """Return the conditions that no row of a table meets; refuse anything but conditions on one row's coded columns."""
     return tuple(
-        _condition(table, text, f"tables.{table.name}.impossible[{index}]")
+        _lower_impossible_condition(table, text, f"tables.{table.name}.impossible[{index}]")
         for index, text in enumerate(table.impossible)
     )
 
 
-def _condition(table: Table, text: str, policy_path: str) -> Expression:
+def _lower_impossible_condition(table: Table, text: str, policy_path: str) -> Expression:
     try:
         tree = parse_expression(text)
         if any(isinstance(part, exp.Query) for part in nodes_outside_subqueries(tree)[1:]):
             raise Unsupported(
                 "subquery", "this condition can only read columns of the same row", fix="leave out the subquery"
             )
-        return require_boolean(lower_expression(tree, lambda qualifier, name: _column(table, qualifier, name)))
+        return require_boolean(lower_expression(tree, lambda qualifier, name: _coded_column(table, qualifier, name)))
     except Unsupported as refusal:
         rule, fix = refusal.rule.removesuffix(f" [{refusal.code}]"), refusal.fix
     raise InvalidPolicy(rule, place=policy_path, fix=fix)
 
 
-def _column(table: Table, qualifier: str | None, name: str) -> Expression:
+def _coded_column(table: Table, qualifier: str | None, name: str) -> Expression:
     columns_by_name = {column.lower(): column for column in table.columns}
     if qualifier is not None and qualifier.lower() != table.name.lower():
         raise Unsupported(

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from sfumato.plan.sql.text_positions import node_text, refuse
+from sfumato.plan.sql.text_positions import node_text, refusal_at
 from sfumato.plan.values.expressions import Expression
 from sfumato.plan.values.functions import call, literal
 from sfumato.plan.values.functions.textual import LONGEST
@@ -24,7 +24,9 @@ MAX_PARTS = 20
 
 def counted_nodes(argument: exp.Distinct) -> list[exp.Expr]:
     """Return the expressions whose tuples DISTINCT counts: DISTINCT a, b or DISTINCT (a, b)."""
-    return list(argument.expressions[0].expressions) if _is_row(argument) else list(argument.expressions)
+    return (
+        list(argument.expressions[0].expressions) if _is_parenthesised_tuple(argument) else list(argument.expressions)
+    )
 
 
 def lower_distinct_tuple(argument: exp.Distinct, read: Callable[[exp.Expr], Expression]) -> Expression:
@@ -37,23 +39,23 @@ def lower_distinct_tuple(argument: exp.Distinct, read: Callable[[exp.Expr], Expr
         return read(nodes[0])
     if not 2 <= len(nodes) <= MAX_PARTS:
         rule = f"COUNT(DISTINCT …) takes 1 to {MAX_PARTS} expressions"
-        raise refuse(argument, "distinct", rule, "name the columns: COUNT(DISTINCT a, b)")
-    parts = [_encode(read(node), node, null_counts=_is_row(argument)) for node in nodes]
+        raise refusal_at(argument, "distinct", rule, "name the columns: COUNT(DISTINCT a, b)")
+    parts = [_encode_as_text(read(node), node, null_counts=_is_parenthesised_tuple(argument)) for node in nodes]
     if sum(part.domain.max_letters for part in parts) > LONGEST:
         rule = f"the texts counted by COUNT(DISTINCT …) can have at most {LONGEST:,} characters together"
-        raise refuse(argument, "distinct", rule, f"shorten them: LEFT({node_text(nodes[0])}, 100)")
+        raise refusal_at(argument, "distinct", rule, f"shorten them: LEFT({node_text(nodes[0])}, 100)")
     return call("||", *parts)
 
 
-def _is_row(argument: exp.Distinct) -> bool:
+def _is_parenthesised_tuple(argument: exp.Distinct) -> bool:
     return len(argument.expressions) == 1 and isinstance(argument.expressions[0], exp.Tuple)
 
 
-def _encode(value: Expression, node: exp.Expr, *, null_counts: bool) -> Expression:
+def _encode_as_text(value: Expression, node: exp.Expr, *, null_counts: bool) -> Expression:
     """Write a value as a text that no other value of its type has, and that shows where it ends."""
     if value.domain.type is Type.REAL:
         rule = f"{node_text(node)} is a real number, and the text of a real number differs between databases"
-        raise refuse(node, "distinct", rule, f"count whole numbers: CAST({node_text(node)} AS BIGINT)")
+        raise refusal_at(node, "distinct", rule, f"count whole numbers: CAST({node_text(node)} AS BIGINT)")
     if value.domain.type is Type.TEXT:
         encoded = call("||", _as_text(call("LENGTH", value)), literal(Type.TEXT, ":"), value)
     else:

@@ -160,11 +160,13 @@ def refusal(node: exp.Expr) -> Unsupported:
         if isinstance(node, classes):
             return Unsupported(code, rule, fix=fix)
     name, kind = function_name(node), "a supported function" if isinstance(node, exp.Func) else "supported"
-    code, rule, fix = _NAMES.get(name.lower(), ("function", f"{name[:40]} is not {kind}", _nearest_function(name)))
+    code, rule, fix = _NAMES.get(
+        name.lower(), ("function", f"{name[:40]} is not {kind}", _nearest_function_advice(name))
+    )
     return Unsupported(code, rule, fix=fix)
 
 
-def _nearest_function(name: str) -> str:
+def _nearest_function_advice(name: str) -> str:
     names = [function_name for function_name in FUNCTIONS if function_name[0].isalpha()]
     close = difflib.get_close_matches(name[:40].upper(), names, n=1, cutoff=0.75)
     if close:

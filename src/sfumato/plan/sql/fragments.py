@@ -34,7 +34,7 @@ def step_in_refusals(step: str) -> Iterator[None]:
         raise Unsupported(refusal.code, rule, fix=refusal.fix, place=step) from None
 
 
-def quote_text(text: object) -> str:
+def one_line_excerpt(text: object) -> str:
     """Return a user's text on one line, truncated."""
     plain = escape_unprintable(" ".join(str(text).split()))
     return plain if len(plain) <= _MAX_QUOTED else f"{plain[: _MAX_QUOTED - 1]}…"
@@ -56,14 +56,14 @@ def substitute_names(node: Tree, names: Names, not_entered: Collection[int] = ()
         for part in nodes_outside_subqueries(node, not_entered)
         if isinstance(part, exp.Column) and not part.table and part.name.lower() in names
     ]
-    if sum(size(tree) for _, tree in replacements) > MAX_TOKENS:
+    if sum(node_count(tree) for _, tree in replacements) > MAX_TOKENS:
         raise Unsupported(
             "too-long", f"a question can have at most {MAX_TOKENS:,} SQL tokens", fix="split it into several questions"
         )
     for part, tree in replacements:
         if part is node:
             return tree.copy()
-        part.replace(operand(tree))
+        part.replace(as_operand(tree))
     return node
 
 
@@ -83,11 +83,11 @@ def nodes_outside_subqueries(node: Tree, not_entered: Collection[int] = ()) -> l
     return list(node.walk(prune=is_closed))
 
 
-def size(node: Tree) -> int:
+def node_count(node: Tree) -> int:
     return sum(1 for _ in node.walk())
 
 
-def operand(tree: Tree) -> Tree:
+def as_operand(tree: Tree) -> Tree:
     """Return a copy that can be an operand of any operator."""
     atomic = (exp.Column, exp.Literal, exp.Paren, exp.Count, exp.Sum, exp.Avg)
     return tree.copy() if isinstance(tree, atomic) else exp.Paren(this=tree.copy())
@@ -119,7 +119,7 @@ def identifier_sql(name: str) -> str:
     return identifier(name).sql(dialect="duckdb")
 
 
-def column(table: str, name: str) -> exp.Column:
+def qualified_column(table: str, name: str) -> exp.Column:
     return exp.Column(this=identifier(name), table=identifier(table))
 
 
@@ -132,7 +132,7 @@ def with_alias(tree: Tree, name: str) -> Tree:
 
 def qualified_columns(alias: str, columns: Collection[str]) -> dict[str, tuple[str, Tree]]:
     """Return the names of a table's columns."""
-    return {name.lower(): (name, column(alias, name)) for name in columns}
+    return {name.lower(): (name, qualified_column(alias, name)) for name in columns}
 
 
 def drop_qualifier(select: exp.Select, alias: str) -> exp.Select:

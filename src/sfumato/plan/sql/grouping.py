@@ -23,7 +23,7 @@ from sqlglot import exp
 
 from sfumato.plan.sql.row_sources import RowSource
 from sfumato.plan.sql.sql_expressions import lower_expression
-from sfumato.plan.sql.text_positions import refuse
+from sfumato.plan.sql.text_positions import refusal_at
 from sfumato.plan.values.expressions import Expression, columns
 from sfumato.quick_dataclass import dataclass
 
@@ -46,7 +46,7 @@ def lower_grouping(select: exp.Select, source: RowSource) -> Grouping:
     """Lower GROUP BY, or SELECT DISTINCT."""
     group = select.args.get("group")
     if select.args.get("distinct"):
-        _check_distinct(select)
+        _check_select_distinct(select)
         return Grouping(tuple(dict.fromkeys(_lower_key(item, select, source) for item in select.expressions)))
     if group is None:
         return Grouping()
@@ -54,7 +54,7 @@ def lower_grouping(select: exp.Select, source: RowSource) -> Grouping:
     keys: dict[Expression, int] = {}
     key_sets = [_key_indices(items, keys, select, source) for items in sets]
     if len(keys) > MAX_KEYS:
-        raise refuse(
+        raise refusal_at(
             group, "too-many-columns", f"GROUP BY can have at most {MAX_KEYS} columns", "group by fewer columns"
         )
     return Grouping(tuple(keys), tuple(key_sets) if len(key_sets) > 1 else ())
@@ -68,18 +68,18 @@ def _key_indices(items: Items, keys: dict[Expression, int], select: exp.Select, 
 def _lower_key(node: exp.Expr, select: exp.Select, source: RowSource) -> Expression:
     key = lower_expression(_resolve_item(node.unalias(), select, source), source.resolve)
     if not columns(key):
-        raise refuse(node, "constant-key", "a group key must read at least one column", "group by a column")
+        raise refusal_at(node, "constant-key", "a group key must read at least one column", "group by a column")
     return key
 
 
-def _check_distinct(select: exp.Select) -> None:
+def _check_select_distinct(select: exp.Select) -> None:
     """Refuse SELECT DISTINCT with groups or aggregates: alone it lists values of columns, as GROUP BY does."""
     has_aggregates = any(item.find(exp.AggFunc, exp.Window) for item in select.expressions)
     if select.args["distinct"].args.get("on") or select.args.get("group") or has_aggregates:
         rule = "SELECT DISTINCT cannot be combined with GROUP BY, aggregates or windows"
-        raise refuse(select, "select-distinct", rule, "leave out DISTINCT: every group appears once anyway")
+        raise refusal_at(select, "select-distinct", rule, "leave out DISTINCT: every group appears once anyway")
     if any(item.is_star for item in select.expressions):
-        raise refuse(
+        raise refusal_at(
             select,
             "star",
             "rows are never shown, so SELECT DISTINCT * is not supported",
@@ -91,14 +91,14 @@ def _grouping_sets(group: exp.Group, select: exp.Select) -> list[Items]:
     for part, value in group.args.items():
         if value and part not in ("expressions", "all", "rollup", "cube"):
             rule = f"GROUP BY {part.upper()} is not supported"
-            raise refuse(group, "grouping-sets", rule, "use ROLLUP, CUBE, GROUPING SETS, or name the columns")
+            raise refusal_at(group, "grouping-sets", rule, "use ROLLUP, CUBE, GROUPING SETS, or name the columns")
     if group.args.get("all"):
-        return [tuple(item.unalias() for item in select.expressions if _is_group_key(item))]
+        return [tuple(item.unalias() for item in select.expressions if _is_grouped_by_all(item))]
     modifiers = [modifier for name in ("rollup", "cube") for modifier in group.args.get(name) or []]
     if modifiers:  # GROUP BY a, b WITH ROLLUP
         return _expand_item(type(modifiers[0])(expressions=group.expressions), group)
     if len(group.expressions) > MAX_KEYS:
-        raise refuse(
+        raise refusal_at(
             group, "too-many-columns", f"GROUP BY can have at most {MAX_KEYS} columns", "group by fewer columns"
         )
     grouping_sets: list[Items] = [()]
@@ -109,7 +109,7 @@ def _grouping_sets(group: exp.Group, select: exp.Select) -> list[Items]:
     return grouping_sets
 
 
-def _is_group_key(item: exp.Expr) -> bool:
+def _is_grouped_by_all(item: exp.Expr) -> bool:
     """Return whether GROUP BY ALL groups by an item: it reads a column, and is no aggregate."""
     return item.find(exp.AggFunc, exp.Window) is None and item.find(exp.Column) is not None
 
@@ -144,7 +144,7 @@ def _tuple_items(item: exp.Expr) -> Items:
 
 
 def _too_many_sets(group: exp.Group) -> Exception:
-    return refuse(
+    return refusal_at(
         group,
         "grouping-sets",
         f"a question can have at most {MAX_SETS} grouping sets",
@@ -158,7 +158,7 @@ def _resolve_item(node: exp.Expr, select: exp.Select, source: RowSource) -> exp.
     if isinstance(node, exp.Literal) and not node.is_string:
         index = int(node.this) if node.this.isdigit() else 0
         if not 1 <= index <= len(select.expressions):
-            raise refuse(
+            raise refusal_at(
                 node,
                 "ordinal",
                 "GROUP BY <number> must be the position of a column in SELECT, counted from 1",
@@ -167,7 +167,7 @@ def _resolve_item(node: exp.Expr, select: exp.Select, source: RowSource) -> exp.
         item = select.expressions[index - 1]
         if item.find(exp.AggFunc, exp.Window) is not None:
             rule = f"column {index} of SELECT is an aggregate, so it cannot be a group key"
-            raise refuse(node, "ordinal", rule, "name a column of the table, or use GROUP BY ALL")
+            raise refusal_at(node, "ordinal", rule, "name a column of the table, or use GROUP BY ALL")
     elif isinstance(node, exp.Column) and not node.table and not is_table_column(node, source):
         aliases = (output for output in select.expressions if isinstance(output, exp.Alias))
         item = next((output for output in aliases if output.alias.lower() == node.name.lower()), None)

@@ -32,7 +32,7 @@ class Histogram:
         if exact_integer(self.bins, "bins", at_least=1) > MAX_BINS:
             raise InvalidParameter("bins", self.bins, f"at most {MAX_BINS}")
 
-    def trees(self, names: Names, rows: RowSource) -> tuple[Tree, Tree]:
+    def bin_number_and_label(self, names: Names, rows: RowSource) -> tuple[Tree, Tree]:
         """Return the number of a row's bin, from 1 on, and the label of that bin; both are NULL where the value is.
 
         WIDTH_BUCKET puts the upper end of the range into a bin of its own; here it is in the last.
@@ -44,7 +44,7 @@ class Histogram:
         )  # who only says what to group by needs no parser
 
         column = substitute_names(parse_expression(self.of), names)
-        edges = self._edges(column, rows)
+        edges = self._bin_edges(column, rows)
         arguments = {
             "x": column,
             "low": _number_tree(edges[0]),
@@ -55,10 +55,10 @@ class Histogram:
         bin_number = substitute_columns_in_place(
             parse_expression("CASE WHEN b > n THEN n ELSE b END"), {"b": bucket, "n": parse_expression(str(self.bins))}
         )
-        labels = " ".join(f"WHEN {index} THEN '{label}'" for index, label in enumerate(_labels(edges), start=1))
+        labels = " ".join(f"WHEN {index} THEN '{label}'" for index, label in enumerate(_bin_labels(edges), start=1))
         return bin_number, substitute_columns_in_place(parse_expression(f"CASE b {labels} END"), {"b": bin_number})
 
-    def _edges(self, column: Tree, rows: RowSource) -> list[Fraction]:
+    def _bin_edges(self, column: Tree, rows: RowSource) -> list[Fraction]:
         from sfumato.plan.sql.sql_expressions import lower_expression
 
         domain = lower_expression(column.copy(), rows.resolve).domain
@@ -87,14 +87,14 @@ def _number_tree(value: Fraction) -> Tree:
     return parse_expression(format_exact(value))
 
 
-def _labels(edges: list[Fraction]) -> list[str]:
+def _bin_labels(edges: list[Fraction]) -> list[str]:
     """Return the labels of bins by their ends: all but the last exclude their upper one."""
-    end_texts = [_end_text(edge) for edge in edges]
+    end_texts = [_edge_text(edge) for edge in edges]
     pairs = list(pairwise(end_texts))
     return [f"[{low}, {high}{']' if index == len(pairs) else ')'}" for index, (low, high) in enumerate(pairs, start=1)]
 
 
-def _end_text(value: Fraction) -> str:
+def _edge_text(value: Fraction) -> str:
     exact_text = format_exact(value)
     return (
         exact_text

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from sfumato.plan.sql.text_positions import refuse
+from sfumato.plan.sql.text_positions import refusal_at
 from sfumato.quick_dataclass import dataclass
 
 
@@ -35,7 +35,7 @@ class LinkedView:
     ancestors: tuple[Ancestor, ...]
     """Nearest first."""
 
-    def path_to(self, names: set[str]) -> tuple[Ancestor, ...] | None:
+    def ancestors_joining(self, names: set[str]) -> tuple[Ancestor, ...] | None:
         """Return the ancestors if these are the table and the nearest tables above it, otherwise None."""
         path = self.ancestors[: len(names) - 1]
         return path if names == {self.table.lower(), *(ancestor.table.lower() for ancestor in path)} else None
@@ -52,26 +52,26 @@ def fold_joins(statement: exp.Select, views: Sequence[LinkedView]) -> tuple[str,
         return (asked or [views[0].table.lower()])[0], statement
     tables = [node for node in (source.this, *(join.this for join in joins)) if isinstance(node, exp.Table)]
     aliases = {table.name.lower(): table.alias_or_name for table in tables}
-    view, path = _matching_view(joins, aliases, views)
-    _check_keys(joins, view, path, aliases)
+    view, path = _view_and_joined_ancestors(joins, aliases, views)
+    _check_join_keys(joins, view, path, aliases)
     statement.set("joins", None)
     source.set("this", next(table for table in tables if table.name.lower() == view.table.lower()))
     columns_by_alias = {aliases[ancestor.table.lower()].lower(): ancestor for ancestor in path}
     for column in list(statement.find_all(exp.Column)):
-        _read_from_view(column, view, columns_by_alias)
+        _replace_by_view_column(column, view, columns_by_alias)
     return view.table.lower(), statement
 
 
 _ROWS = 'tables.write("folder")'
 
 
-def _matching_view(
+def _view_and_joined_ancestors(
     joins: Sequence[exp.Join], aliases: Mapping[str, str], views: Sequence[LinkedView]
 ) -> tuple[LinkedView, tuple[Ancestor, ...]]:
     """Return the view of the lowest of the joined tables, and the others; refuse tables that are no chain of links."""
     if len(aliases) == len(joins) + 1:
         for view in views:
-            path = view.path_to({*aliases})
+            path = view.ancestors_joining({*aliases})
             if path:
                 return view, path
     known = " and ".join(
@@ -79,7 +79,7 @@ def _matching_view(
         for view in views
         if view.ancestors
     )
-    raise refuse(
+    raise refusal_at(
         joins[0],
         "join",
         f"only {known} can be joined here, each table once",
@@ -87,7 +87,7 @@ def _matching_view(
     )
 
 
-def _check_keys(
+def _check_join_keys(
     joins: Sequence[exp.Join], view: LinkedView, path: Sequence[Ancestor], aliases: Mapping[str, str]
 ) -> None:
     """Refuse joins of another kind, or by anything but the keys of neighbours on the path."""
@@ -101,7 +101,9 @@ def _check_keys(
         if key is None or used.count(key) > 1 or join.side or join.kind not in ("", "INNER"):
             conditions = " and ".join(f"{a}.{key} = {b}.{other}" for (b, other), (a, key) in keys)
             tables = f"{', '.join(lower_tables[:-1])} and {lower_tables[-1]}"
-            raise refuse(join, "join", f"{tables} can only be joined by their keys", f"write JOIN … ON {conditions}")
+            raise refusal_at(
+                join, "join", f"{tables} can only be joined by their keys", f"write JOIN … ON {conditions}"
+            )
 
 
 _Key = tuple[tuple[str, str], tuple[str, str]]
@@ -123,7 +125,7 @@ def _matched_key(join: exp.Join, keys: Sequence[_Key]) -> _Key | None:
     return None
 
 
-def _read_from_view(column: exp.Column, view: LinkedView, ancestors: Mapping[str, Ancestor]) -> None:
+def _replace_by_view_column(column: exp.Column, view: LinkedView, ancestors: Mapping[str, Ancestor]) -> None:
     """Replace a column by the view's; an output keeps its name."""
     name, owner = column.name.lower(), column.table.lower()
     column.set("table", None)
@@ -135,10 +137,10 @@ def _read_from_view(column: exp.Column, view: LinkedView, ancestors: Mapping[str
         ancestor = ancestors[owner]
         rule = f"{view.table} were modelled without {ancestor.table}.{column.name}"
         fix = f"name one of {', '.join(ancestor.columns)}" if ancestor.columns else f"ask {ancestor.table} alone"
-        raise refuse(column, "unknown-column", rule, fix)
+        raise refusal_at(column, "unknown-column", rule, fix)
     if len(view_names) > 1:
         fix = f"write {candidates[0].table}.{column.name}, or the name of another of the joined tables"
-        raise refuse(column, "ambiguous-column", f"several of the joined tables have a column {column.name}", fix)
+        raise refusal_at(column, "ambiguous-column", f"several of the joined tables have a column {column.name}", fix)
     if not view_names:
         return
     read = exp.column(exp.to_identifier(view_names[0], quoted=True))

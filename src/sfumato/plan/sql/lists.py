@@ -9,7 +9,7 @@ from sqlglot import exp
 from sfumato.errors import Unsupported
 from sfumato.plan.nodes import Filter, PublicJoin, Relation, Scan, Unnest, unused_source_number
 from sfumato.plan.quoting import quoted
-from sfumato.plan.sql.text_positions import refuse, suggest_name
+from sfumato.plan.sql.text_positions import refusal_at, suggest_name
 from sfumato.plan.values.expressions import Field
 from sfumato.policy import ListColumn
 
@@ -29,20 +29,20 @@ def lower_unnest(join: exp.Join, relation: Relation, lists: Lists) -> tuple[str,
     unnest_node = _without_lateral(join.this)
     is_inner = not join.side and (join.kind or "") in ("", "INNER", "CROSS") and not join.method
     if not is_inner or join.args.get("using") or join.args.get("on") not in (None, exp.true()):
-        raise _refuse_unnest(
+        raise _unnest_refusal(
             join, "UNNEST returns one row per item and none for an empty list, so only CROSS JOIN is supported", lists
         )
     if unnest_node.args.get("offset") or len(unnest_node.expressions) != 1 or len(columns) != 1 or not table_alias.name:
-        raise _refuse_unnest(
+        raise _unnest_refusal(
             join, "UNNEST takes one list, with a name for the table and for the column of items", lists
         )
-    items, column = _resolve_list(unnest_node.expressions[0], lists)
+    items, column = _list_field_and_column(unnest_node.expressions[0], lists)
     base = relation
     while isinstance(base, (Filter, PublicJoin, Unnest)):
         base = base.input
     if not isinstance(base, Scan):
         rule = "a list must be unnested before its table is joined with another private table"
-        raise _refuse_unnest(join, rule, lists, " JOIN …: UNNEST comes right after the table")
+        raise _unnest_refusal(join, rule, lists, " JOIN …: UNNEST comes right after the table")
     source = unused_source_number(relation)
     return table_alias.name, columns[0].name, Unnest(relation, items, source, column.max_items, column.items)
 
@@ -69,17 +69,17 @@ _ALIAS = "sf items"
 """An alias that no table has."""
 
 
-def refuse_list_column(name: str, lists: Lists) -> Unsupported | None:
+def list_column_refusal(name: str, lists: Lists) -> Unsupported | None:
     """Return the refusal of a list that is named where a single value is meant; None where no list has this name."""
     for alias, columns in lists.items():
         for list_name, (items, _) in columns.items():
             if list_name.lower() == name.lower():
                 rule = f"{name[:60]} is a list, which must first be unnested into one row per item"
-                return Unsupported("list-column", rule, fix=_example(alias, items) + " and ask about item")
+                return Unsupported("list-column", rule, fix=_unnest_example(alias, items) + " and ask about item")
     return None
 
 
-def _resolve_list(node: exp.Expr, lists: Lists) -> tuple[Field, ListColumn]:
+def _list_field_and_column(node: exp.Expr, lists: Lists) -> tuple[Field, ListColumn]:
     """Return the list that a column names."""
     if isinstance(node, exp.Column) and not node.args.get("db"):
         matches = [
@@ -93,27 +93,27 @@ def _resolve_list(node: exp.Expr, lists: Lists) -> tuple[Field, ListColumn]:
             return matches[0]
         if matches:
             fix = f"write UNNEST({quoted(next(iter(lists)))}.{quoted(node.name)})"
-            raise refuse(node, "ambiguous-column", f"more than one table has a list named {node.name[:60]}", fix)
+            raise refusal_at(node, "ambiguous-column", f"more than one table has a list named {node.name[:60]}", fix)
     list_names = [quoted(name) for columns in lists.values() for name in columns]
     if not list_names:
         rule = "UNNEST takes a list that the policy declares for a table before it in FROM, and these tables have none"
         fix = "declare it in the policy with most_items = <items per row>, and write UNNEST beside its own table"
-        raise refuse(node, "unnest", rule, fix)
+        raise refusal_at(node, "unnest", rule, fix)
     rule = "UNNEST takes a list that the policy declares for a table before it in FROM"
-    raise refuse(node, "unnest", rule, suggest_name(node.name, list_names))
+    raise refusal_at(node, "unnest", rule, suggest_name(node.name, list_names))
 
 
 def _without_lateral(node: exp.Expr) -> exp.Expr:
     return node.this if isinstance(node, exp.Lateral) else node
 
 
-def _refuse_unnest(node: exp.Join, rule: str, lists: Lists, more: str = "") -> Unsupported:
+def _unnest_refusal(node: exp.Join, rule: str, lists: Lists, more: str = "") -> Unsupported:
     known_lists = [(alias, items) for alias, columns in lists.items() for items, _ in columns.values()]
-    fix = _example(*known_lists[0]) if known_lists else "declare a list column in the policy, with most_items"
-    return refuse(node, "unnest", rule, fix + more)
+    fix = _unnest_example(*known_lists[0]) if known_lists else "declare a list column in the policy, with most_items"
+    return refusal_at(node, "unnest", rule, fix + more)
 
 
-def _example(alias: str, items: Field) -> str:
+def _unnest_example(alias: str, items: Field) -> str:
     """Write FROM with the items of a list beside the table that holds it."""
     table = quoted(items.table) if alias.lower() == items.table.lower() else f"{quoted(items.table)} AS {quoted(alias)}"
     return f"write FROM {table} CROSS JOIN UNNEST({quoted(alias)}.{quoted(items.name)}) AS t(item)"

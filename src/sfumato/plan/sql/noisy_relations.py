@@ -29,7 +29,7 @@ from sfumato.plan.noisy_rows import (
     selects_by_noise,
 )
 from sfumato.plan.sql.dialect import DIALECT
-from sfumato.plan.sql.noisy_windows import check_exact_key
+from sfumato.plan.sql.noisy_windows import check_noiseless_key
 from sfumato.plan.sql.outer import (
     OuterBuilder,
     ScopeColumn,
@@ -39,7 +39,7 @@ from sfumato.plan.sql.outer import (
     scope_columns,
     with_referenced_ctes,
 )
-from sfumato.plan.sql.text_positions import default_column_name, node_text, refuse
+from sfumato.plan.sql.text_positions import default_column_name, node_text, refusal_at
 from sfumato.plan.sql.unit_joins import check_no_scalar_subquery
 from sfumato.plan.values.expressions import (
     Call,
@@ -66,12 +66,12 @@ Scope = dict[str, tuple[exp.Expr, "Scope"]]
 
 def combines_noisy_rows(select: exp.Select, catalog: Catalog) -> bool:
     """Return whether a SELECT, or one that it reads, combines the noisy rows of several SELECTs."""
-    return _Shape(catalog).combines(select, {})
+    return _NoisyRowsDetector(catalog).combines_noisy_rows(select, {})
 
 
 def lower_combined(select: exp.Select, catalog: Catalog, lower_leaf: LowerLeaf) -> Query:
     """Return the query of a SELECT that combines noisy rows."""
-    lowering = _CombiningBuilder(_Shape(catalog), lower_leaf, [], [])
+    lowering = _CombiningBuilder(_NoisyRowsDetector(catalog), lower_leaf, [], [])
     rows = lowering.select(select, {})
     assert isinstance(rows.relation, NoisySelect)
     return replace(
@@ -80,19 +80,19 @@ def lower_combined(select: exp.Select, catalog: Catalog, lower_leaf: LowerLeaf) 
 
 
 @dataclass(frozen=True)
-class _Shape:
+class _NoisyRowsDetector:
     """Tells which SELECTs have noisy rows, without lowering them."""
 
     catalog: Catalog
 
-    def combines(self, select: exp.Select, visible: Scope) -> bool:
+    def combines_noisy_rows(self, select: exp.Select, visible: Scope) -> bool:
         visible = cte_scope(select, visible)
         if select.args.get("from_") is None:
-            return any(self.scalar_subqueries(select, visible))
+            return any(self.noisy_scalar_subqueries(select, visible))
         sources = [select.args["from_"].this, *(join.this for join in select.args.get("joins") or ())]
-        bodies = [source_body(source, visible) for source in sources]
+        bodies = [body_and_scope(source, visible) for source in sources]
         if any(body is None for body in bodies):
-            return any(self.scalar_subqueries(select, visible))
+            return any(self.noisy_scalar_subqueries(select, visible))
         if len(bodies) > 1:
             return all(body is not None and self.is_noisy(*body) for body in bodies)
         (body,) = bodies
@@ -100,8 +100,8 @@ class _Shape:
         node, scope = body
         if isinstance(node, exp.SetOperation):
             return self.is_noisy(node, scope)
-        return (isinstance(node, exp.Select) and self.combines(node, scope)) or any(
-            self.scalar_subqueries(select, visible)
+        return (isinstance(node, exp.Select) and self.combines_noisy_rows(node, scope)) or any(
+            self.noisy_scalar_subqueries(select, visible)
         )
 
     def is_noisy(self, node: exp.Expr, visible: Scope) -> bool:
@@ -110,20 +110,20 @@ class _Shape:
             return all(self.is_noisy(without_parentheses(side), visible) for side in (node.this, node.expression))
         if not isinstance(node, exp.Select):
             return False
-        if self.combines(node, visible):
+        if self.combines_noisy_rows(node, visible):
             return True
         whole = with_scope_ctes(node, visible)
-        if not self._reads_private(whole):
+        if not self._reads_private_table(whole):
             return False
         if has_aggregates(node):
             return not (node.args.get("group") and groups_by_unit(whole, self.catalog))
         return inner_aggregate_select(whole, self.catalog) is not None
 
-    def _reads_private(self, select: exp.Select) -> bool:
+    def _reads_private_table(self, select: exp.Select) -> bool:
         private = {name.lower() for name, table in self.catalog.tables.items() if not table.public}
         return any(table.name.lower() in private for table in select.find_all(exp.Table))
 
-    def scalar_subqueries(self, select: exp.Select, visible: Scope) -> Iterator[exp.Subquery]:
+    def noisy_scalar_subqueries(self, select: exp.Select, visible: Scope) -> Iterator[exp.Subquery]:
         """Iterate over the scalar subqueries of a SELECT whose results are noisy."""
         for subquery in select.find_all(exp.Subquery):
             if subquery.find_ancestor(exp.Select) is not select or isinstance(
@@ -141,7 +141,7 @@ def cte_scope(select: exp.Expr, visible: Scope) -> Scope:
     return visible
 
 
-def source_body(source: exp.Expr, visible: Scope) -> tuple[exp.Expr, Scope] | None:
+def body_and_scope(source: exp.Expr, visible: Scope) -> tuple[exp.Expr, Scope] | None:
     """Return the SELECT or UNION that a source in FROM stands for, with its scope; None for a table."""
     if isinstance(source, exp.Subquery):
         return without_parentheses(source), visible
@@ -178,58 +178,62 @@ class _LoweredRows:
 class _CombiningBuilder:
     """Lowers a tree of SELECTs over noisy rows, and collects the queries at its leaves."""
 
-    shape: _Shape
+    shape: _NoisyRowsDetector
     lower_leaf: LowerLeaf
     queries: list[Query]
     texts: list[str]
 
-    def rows(self, node: exp.Expr, visible: Scope) -> _LoweredRows:
+    def lower_node(self, node: exp.Expr, visible: Scope) -> _LoweredRows:
         node = without_parentheses(node)
         if isinstance(node, exp.SetOperation):
-            return self._union(node, cte_scope(node, visible))
+            return self._lower_union(node, cte_scope(node, visible))
         assert isinstance(node, exp.Select)
-        return self.select(node, visible) if self.shape.combines(node, visible) else self._leaf(node, visible)
+        return (
+            self.select(node, visible)
+            if self.shape.combines_noisy_rows(node, visible)
+            else self._lower_leaf_select(node, visible)
+        )
 
-    def _leaf(self, select: exp.Select, visible: Scope) -> _LoweredRows:
+    def _lower_leaf_select(self, select: exp.Select, visible: Scope) -> _LoweredRows:
         query = self.lower_leaf(with_scope_ctes(select, visible))
         if not query.plan.measures and not undeclared_key_indices(
             query.plan.keys, conditions_met_by_rows(query.plan.source)
         ):
             rule = "a SELECT that is combined with others needs an aggregate: its keys alone are known from the policy"
-            raise refuse(select, "no-aggregate", rule, "add COUNT(*) to each SELECT")
+            raise refusal_at(select, "no-aggregate", rule, "add COUNT(*) to each SELECT")
         if query not in self.queries:
             self.queries.append(query)
             self.texts.append(with_scope_ctes(select, visible).sql(dialect=DIALECT))
         if len(self.queries) > MAX_QUERIES:
             rule = f"a question can combine the results of at most {MAX_QUERIES} SELECTs"
-            raise refuse(
+            raise refusal_at(
                 select, "too-many-queries", rule, "ask two questions, and combine the answers in pandas, which is free"
             )
         return _LoweredRows(
             NoisySource(self.queries.index(query)),
             query.outputs,
-            _query_keys(query),
+            _identifying_outputs(query),
             selects_by_noise(query.finish, query.outer),
         )
 
-    def _union(self, union: exp.SetOperation, visible: Scope) -> _LoweredRows:
+    def _lower_union(self, union: exp.SetOperation, visible: Scope) -> _LoweredRows:
         """Lower UNION ALL, or UNION, which keeps one of several equal rows."""
         if not isinstance(union, exp.Union) or union.args.get("by_name"):
             rule = "aggregated results can be combined with UNION ALL and UNION, not with INTERSECT, EXCEPT or BY NAME"
-            raise refuse(
+            raise refusal_at(
                 union, "set-operation", rule, "write UNION ALL, or join on the keys: FROM a JOIN b USING (month)"
             )
-        members = [self.rows(side, visible) for side in (union.this, union.expression)]
+        members = [self.lower_node(side, visible) for side in (union.this, union.expression)]
         first, second = members
         if len(first.outputs) != len(second.outputs):
-            raise refuse(
+            raise refusal_at(
                 union,
                 "union",
                 "the SELECTs of a UNION have different numbers of columns",
                 "select the same columns in each",
             )
         outputs = tuple(_union_output(union, *pair) for pair in zip(first.outputs, second.outputs, strict=True))
-        parts = [part for member in members for part in _members(member.relation)]
+        parts = [part for member in members for part in _union_all_members(member.relation)]
         distinct = bool(union.args.get("distinct"))
         compares_noise = distinct and any(noise_count(output.expression) for output in outputs)
         selected = compares_noise or any(member.selected for member in members)
@@ -238,23 +242,23 @@ class _CombiningBuilder:
     def select(self, select: exp.Select, visible: Scope) -> _LoweredRows:
         """Lower a SELECT whose sources are noisy rows."""
         scope = cte_scope(select, visible)
-        scalars = list(self.shape.scalar_subqueries(select, visible))
+        scalars = list(self.shape.noisy_scalar_subqueries(select, visible))
         if select.args.get("from_") is None:
-            rows, columns = self._scalar(scalars[0], scope), []  # its one row
-        elif source_body(select.args["from_"].this, scope) is None or (
+            rows, columns = self._lower_scalar(scalars[0], scope), []  # its one row
+        elif body_and_scope(select.args["from_"].this, scope) is None or (
             scalars and not self._reads_noisy_rows(select, scope)
         ):
-            select, leaf = _lift_scalars(select)
+            select, leaf = _split_around_scalars(select)
             for clause in filter(
                 None, (leaf.args.get("where"), leaf.args.get("group"), *(leaf.args.get("joins") or ()))
             ):
                 check_no_scalar_subquery(clause)
-            rows = self._leaf(leaf, visible)
-            scalars = list(self.shape.scalar_subqueries(select, scope))
+            rows = self._lower_leaf_select(leaf, visible)
+            scalars = list(self.shape.noisy_scalar_subqueries(select, scope))
             columns = scope_columns("", rows.outputs)
         else:
-            rows, columns = self._sources(select, scope)
-        lowered = [self._scalar(subquery, scope) for subquery in scalars]
+            rows, columns = self._lower_from_with_joins(select, scope)
+        lowered = [self._lower_scalar(subquery, scope) for subquery in scalars]
         first = len(rows.outputs)
         for index, (subquery, scalar) in enumerate(zip(scalars, lowered, strict=True)):
             name = str(index)
@@ -272,40 +276,44 @@ class _CombiningBuilder:
             WithScalars(rows.relation, tuple(scalar.relation for scalar in lowered)) if lowered else rows.relation
         )
         selected = rows.selected or selects_by_noise(Finish(()), (outer,))
-        return _LoweredRows(NoisySelect(relation, outer), outer.finish.outputs, _stage_keys(outer, rows.keys), selected)
+        return _LoweredRows(
+            NoisySelect(relation, outer), outer.finish.outputs, _identifying_outer_outputs(outer, rows.keys), selected
+        )
 
     def _reads_noisy_rows(self, select: exp.Select, scope: Scope) -> bool:
         sources = [select.args["from_"].this, *(join.this for join in select.args.get("joins") or ())]
-        bodies = [source_body(source, scope) for source in sources]
+        bodies = [body_and_scope(source, scope) for source in sources]
         return all(body is not None and self.shape.is_noisy(*body) for body in bodies)
 
-    def _sources(self, select: exp.Select, scope: Scope) -> tuple[_LoweredRows, list[ScopeColumn]]:
+    def _lower_from_with_joins(self, select: exp.Select, scope: Scope) -> tuple[_LoweredRows, list[ScopeColumn]]:
         """Lower FROM and its joins, from left to right."""
         first = select.args["from_"].this
-        rows = self._source(first, scope)
+        rows = self._lower_source(first, scope)
         columns = scope_columns(first.alias_or_name, rows.outputs)
         for join in select.args.get("joins") or ():
-            right = self._source(join.this, scope)
+            right = self._lower_source(join.this, scope)
             rows, columns = _lower_join(join, rows, columns, right)
         return rows, columns
 
-    def _source(self, source: exp.Expr, scope: Scope) -> _LoweredRows:
-        body = source_body(source, scope)
+    def _lower_source(self, source: exp.Expr, scope: Scope) -> _LoweredRows:
+        body = body_and_scope(source, scope)
         assert body is not None
-        return self.rows(*body)
+        return self.lower_node(*body)
 
-    def _scalar(self, subquery: exp.Subquery, scope: Scope) -> _LoweredRows:
+    def _lower_scalar(self, subquery: exp.Subquery, scope: Scope) -> _LoweredRows:
         """Lower a scalar subquery: one column, and one row whatever the data."""
-        rows = self.rows(subquery, scope)
+        rows = self.lower_node(subquery, scope)
         body = without_parentheses(subquery)
         limit = body.args.get("limit")
         is_one = rows.keys == frozenset() or (limit is not None and limit.expression.name == "1")
         if len(rows.outputs) != 1 or not is_one:
             rule = f"{node_text(subquery)} must return one column and one row to be used as a number"
-            raise refuse(subquery, "scalar-subquery", rule, "select one aggregate in it, without GROUP BY")
+            raise refusal_at(subquery, "scalar-subquery", rule, "select one aggregate in it, without GROUP BY")
         if rows.selected and rows.keys != frozenset():
             rule = f"noisy numbers select the row that {node_text(subquery)} returns, so no range would hold for it"
-            raise refuse(subquery, "selected-rows", rule, "select one aggregate in it, such as MAX(…), without LIMIT")
+            raise refusal_at(
+                subquery, "selected-rows", rule, "select one aggregate in it, such as MAX(…), without LIMIT"
+            )
         return rows
 
 
@@ -327,10 +335,12 @@ def _check_clauses(select: exp.Select) -> None:
     for part, value in select.args.items():
         if value and part not in allowed:
             rule = f"{part.strip('_').upper()} over aggregated rows is not supported"
-            raise refuse(select, "clause", rule, "use SELECT, FROM, WHERE, GROUP BY, HAVING, QUALIFY, ORDER BY, LIMIT")
+            raise refusal_at(
+                select, "clause", rule, "use SELECT, FROM, WHERE, GROUP BY, HAVING, QUALIFY, ORDER BY, LIMIT"
+            )
 
 
-def _members(relation: NoisyRelation) -> tuple[NoisyRelation, ...]:
+def _union_all_members(relation: NoisyRelation) -> tuple[NoisyRelation, ...]:
     """Return the members of a UNION ALL, or the relation itself."""
     return relation.members if isinstance(relation, NoisyUnion) and not relation.distinct else (relation,)
 
@@ -341,7 +351,7 @@ def _union_output(union: exp.Expr, first: Output, second: Output) -> Output:
         merged = call("COALESCE", first.expression, second.expression)
     except Unsupported:
         rule = f"{first.name} and {second.name} have different types, and UNION ALL puts one below the other"
-        raise refuse(union, "type-mismatch", rule, "select columns of the same types, in the same order") from None
+        raise refusal_at(union, "type-mismatch", rule, "select columns of the same types, in the same order") from None
     noises = max(noise_count(first.expression), noise_count(second.expression))
     return Output(first.name, Column(NoisyColumn(0, noises), replace(merged.domain, nullable=True)))
 
@@ -353,10 +363,10 @@ def _lower_join(
     side = str(join.args.get("side") or "").upper()
     kind = str(join.args.get("kind") or "").upper()
     if join.args.get("method") or kind not in ("", "INNER", "OUTER", "CROSS"):
-        raise refuse(join, "join", f"{node_text(join)} of aggregated rows is not supported", _JOIN_FIX)
+        raise refusal_at(join, "join", f"{node_text(join)} of aggregated rows is not supported", _JOIN_FIX)
     if left.selected or right.selected:
         rule = "rows that noisy numbers have selected, by HAVING, WHERE, LIMIT or UNION, cannot be joined"
-        raise refuse(join, "selected-rows", rule, "join all rows first, and select with WHERE or QUALIFY outside")
+        raise refusal_at(join, "selected-rows", rule, "join all rows first, and select with WHERE or QUALIFY outside")
     first = len(left.outputs)
     right_columns = scope_columns(join.this.alias_or_name, right.outputs, first=first)
     using = [node.name for node in join.args.get("using") or ()]
@@ -367,7 +377,7 @@ def _lower_join(
         tuple((pair[0], _shift_columns(pair[1], -first)) for pair in pairs),
         side in ("LEFT", "FULL"), side in ("RIGHT", "FULL"),
     )  # fmt: skip
-    keys = _joined_keys(join, left, right, relation)
+    keys = _identifying_joined_columns(join, left, right, relation)
     scope = _merged_scope(columns, right_columns, using, side)
     nullable = [(side in ("RIGHT", "FULL"), left.outputs), (side in ("LEFT", "FULL"), right.outputs)]
     outputs = tuple(
@@ -417,27 +427,27 @@ def _using_pair(
         found = [column for column in columns if column.name.lower() == name.lower() and not column.is_hidden]
         if len(found) != 1:
             rule = f"USING ({name[:60]}) needs one column of that name on each side"
-            raise refuse(join, "join", rule, "name a key that both SELECTs have, or write ON a.key = b.key")
-        check_exact_key(found[0].expression, join, "JOIN")
+            raise refusal_at(join, "join", rule, "name a key that both SELECTs have, or write ON a.key = b.key")
+        check_noiseless_key(found[0].expression, join, "JOIN")
         sides.append(found[0].expression)
     call("=", *sides)
     return sides[0], sides[1]
 
 
-def _on_pairs(join: exp.Join, builder: OuterBuilder, first: int) -> list[tuple[Expression, Expression]]:
+def _on_pairs(join: exp.Join, builder: OuterBuilder, first_right_column: int) -> list[tuple[Expression, Expression]]:
     """Lower ON to pairs of equal expressions, one over each side."""
     condition = join.args.get("on")
     pairs = []
-    for part in conjuncts(None if condition is None else builder.read_column(condition)):
+    for part in conjuncts(None if condition is None else builder.lower_over_rows(condition)):
         operands = part.arguments if isinstance(part, Call) and part.function == "=" else ()
         sides = sorted(operands, key=lambda side: _column_indices(side)[:1])
-        left = bool(sides) and bool(_column_indices(sides[0])) and max(_column_indices(sides[0])) < first
-        right = bool(sides) and bool(_column_indices(sides[1])) and min(_column_indices(sides[1])) >= first
+        left = bool(sides) and bool(_column_indices(sides[0])) and max(_column_indices(sides[0])) < first_right_column
+        right = bool(sides) and bool(_column_indices(sides[1])) and min(_column_indices(sides[1])) >= first_right_column
         if not (left and right):
             rule = "ON of aggregated rows takes equalities between a key of each side, joined by AND"
-            raise refuse(join, "join", rule, "write ON a.month = b.month, and other conditions in WHERE")
+            raise refusal_at(join, "join", rule, "write ON a.month = b.month, and other conditions in WHERE")
         for side in sides:
-            check_exact_key(side, join, "JOIN")
+            check_noiseless_key(side, join, "JOIN")
         pairs.append((sides[0], sides[1]))
     return pairs
 
@@ -457,7 +467,9 @@ def _shift_columns(expression: Expression, offset: int) -> Expression:
     return expression
 
 
-def _joined_keys(join: exp.Join, left: _LoweredRows, right: _LoweredRows, relation: NoisyJoin) -> frozenset[int] | None:
+def _identifying_joined_columns(
+    join: exp.Join, left: _LoweredRows, right: _LoweredRows, relation: NoisyJoin
+) -> frozenset[int] | None:
     """Return the columns that identify a joined row; refuse a join in which a row could have several matches on both
     sides.
     """
@@ -472,20 +484,20 @@ def _joined_keys(join: exp.Join, left: _LoweredRows, right: _LoweredRows, relati
     if left.keys is not None and left.keys <= bare[0]:
         return shifted if not relation.keep_left else None
     rule = "a join of aggregated rows needs all group keys of one side, so that a row has one match"
-    raise refuse(join, "join", rule, _JOIN_FIX)
+    raise refusal_at(join, "join", rule, _JOIN_FIX)
 
 
-def _query_keys(query: Query) -> frozenset[int] | None:
+def _identifying_outputs(query: Query) -> frozenset[int] | None:
     """Return the columns of a query that identify a row: its group keys, all of them."""
     if query.finish.sets:
         return None
     keys = _outputs_showing(query.finish, [Key(index) for index in range(len(query.plan.keys))])
     for outer in query.outer:
-        keys = _stage_keys(outer, keys)
+        keys = _identifying_outer_outputs(outer, keys)
     return keys
 
 
-def _stage_keys(outer: OuterSelect, below: frozenset[int] | None) -> frozenset[int] | None:
+def _identifying_outer_outputs(outer: OuterSelect, below: frozenset[int] | None) -> frozenset[int] | None:
     if outer.grouped:
         return _outputs_showing(outer.finish, [Key(index) for index in range(len(outer.keys))])
     return None if below is None else _outputs_showing(outer.finish, [NoisyColumn(index) for index in sorted(below)])
@@ -505,7 +517,7 @@ def _outputs_showing(finish: Finish, references: Sequence[Key | NoisyColumn]) ->
     return frozenset(found)
 
 
-def _lift_scalars(select: exp.Select) -> tuple[exp.Select, exp.Select]:
+def _split_around_scalars(select: exp.Select) -> tuple[exp.Select, exp.Select]:
     """Split an aggregating SELECT with scalar subqueries: return the outer SELECT, and the one that aggregates.
 
     Every largest part without a scalar subquery becomes a column of the inner SELECT.

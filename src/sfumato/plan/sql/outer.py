@@ -24,14 +24,14 @@ from sfumato.plan.sql.noisy_windows import (
     PAIR_TOTALS,
     ROW_TOTALS,
     TOTALS_FIX,
-    check_exact_key,
+    check_noiseless_key,
+    lower_noisy_aggregate,
     lower_noisy_window,
-    lower_row_total,
-    windowed_column,
+    window_result_column,
 )
 from sfumato.plan.sql.rows import lower_rows
 from sfumato.plan.sql.sql_expressions import OwnLowering, Read as ReadExpression, lower_with
-from sfumato.plan.sql.text_positions import default_column_name, node_text, refuse, suggest_name
+from sfumato.plan.sql.text_positions import default_column_name, node_text, refusal_at, suggest_name
 from sfumato.plan.values.expressions import (
     Call,
     Column,
@@ -53,7 +53,7 @@ def check_noisy_functions(expression: Expression, node: exp.Expr) -> None:
     if not isinstance(expression, Call) or reads_only_keys(expression):
         return
     if expression.function == "CAST" and not expression.domain.type.numeric:
-        raise refuse(
+        raise refusal_at(
             node,
             "finish-cast",
             "a noisy number can only be cast to another numeric type",
@@ -63,13 +63,13 @@ def check_noisy_functions(expression: Expression, node: exp.Expr) -> None:
         rule = (
             f"{expression.function.upper()} of a key is computed where the rows are grouped, not over aggregated rows"
         )
-        raise refuse(node, "finish-function", rule, "compute it in the inner SELECT, and use its column here")
+        raise refusal_at(node, "finish-function", rule, "compute it in the inner SELECT, and use its column here")
     if expression.function not in FINISHING and any(each.domain.type.temporal for each in expression.arguments):
         rule = f"{expression.function.upper()} of dates that noise has selected is not supported"
         fix = "select the dates themselves, and compute with them in pandas, which is free"
-        raise refuse(node, "finish-function", rule, fix)
+        raise refusal_at(node, "finish-function", rule, fix)
     if expression.function not in FINISHING:
-        raise refuse(
+        raise refusal_at(
             node,
             "finish-function",
             f"{expression.function.upper()} cannot be applied to noisy numbers",
@@ -91,14 +91,14 @@ def inner_aggregate_select(select: exp.Select, catalog: Catalog) -> exp.Select |
 
     The chain below is walked in place, however long it is; only what is lowered further is copied.
     """
-    chain = _selects_below(select)
+    chain = _selects_and_ctes_below(select)
     first = next(chain, None)
     for depth, (level, visible) in enumerate(() if first is None else (first, *chain)):
         if level.args.get("group") and groups_by_unit(with_referenced_ctes(level, visible), catalog):
             return None
         if has_aggregates(level) and depth >= MAX_DEEP:
             rule = f"at most {MAX_DEEP} SELECTs can be nested around one that aggregates"
-            raise refuse(select, "too-deep", rule, "merge some of them")
+            raise refusal_at(select, "too-deep", rule, "merge some of them")
         if has_aggregates(level):
             return with_referenced_ctes(*first) if first is not None else None
     return None
@@ -108,7 +108,7 @@ CteScope = dict[str, exp.Expr]
 """Common table expressions by their lower-case names, in the order of their definition."""
 
 
-def _selects_below(select: exp.Select) -> Iterator[tuple[exp.Select, CteScope]]:
+def _selects_and_ctes_below(select: exp.Select) -> Iterator[tuple[exp.Select, CteScope]]:
     """Iterate over the chain of SELECTs below, through subqueries and common table expressions, each with the common
     table expressions in its scope.
     """
@@ -174,7 +174,7 @@ def groups_by_unit(select: exp.Select, catalog: Catalog) -> bool:
         definition = aliased.get(item.name.lower(), item) if isinstance(item, exp.Column) else item
         if isinstance(item, exp.Literal) and item.this.isdigit() and 1 <= int(item.this) <= len(select.expressions):
             definition = select.expressions[int(item.this) - 1].unalias()
-        if any(source.is_unit(candidate) for candidate in (item, definition)):
+        if any(source.is_unit_id(candidate) for candidate in (item, definition)):
             return True
     return False
 
@@ -182,10 +182,10 @@ def groups_by_unit(select: exp.Select, catalog: Catalog) -> bool:
 def lower_outer_select(select: exp.Select, inner: Query) -> Query:
     """Return the query that an outer SELECT makes of the one below it."""
     if len(inner.outer) >= MAX_OUTER:
-        raise refuse(select, "too-deep", f"at most {MAX_OUTER} SELECTs can be nested", "merge some of them")
+        raise refusal_at(select, "too-deep", f"at most {MAX_OUTER} SELECTs can be nested", "merge some of them")
     if any(value and part not in _CLAUSES for part, value in select.args.items()):
         extra = next(part for part, value in select.args.items() if value and part not in _CLAUSES)
-        raise refuse(
+        raise refusal_at(
             select,
             "clause",
             f"{extra.strip('_').upper()} over aggregated rows is not supported",
@@ -193,10 +193,10 @@ def lower_outer_select(select: exp.Select, inner: Query) -> Query:
         )
     if not inner.plan.measures:
         rule = "the inner SELECT has no aggregate, so the outer SELECT has nothing to compute with"
-        raise refuse(
+        raise refusal_at(
             select, "no-aggregate", rule, "write the inner SELECT with GROUP BY and COUNT(*), without DISTINCT"
         )
-    is_plain = _can_absorb(select, inner)
+    is_plain = _can_inner_absorb(select, inner)
     alias = select.args["from_"].this.alias_or_name
     building = OuterBuilder(select, scope_columns(alias, inner.outputs, defined=is_plain))
     if is_plain:
@@ -204,7 +204,7 @@ def lower_outer_select(select: exp.Select, inner: Query) -> Query:
     return replace(inner, outer=(*inner.outer, building.outer()))
 
 
-def _can_absorb(select: exp.Select, inner: Query) -> bool:
+def _can_inner_absorb(select: exp.Select, inner: Query) -> bool:
     """Return whether the inner SELECT can absorb an outer one: no rows are aggregated, and none were cut before."""
     finish = inner.finish
     has_cut = finish.limit is not None or finish.offset or finish.windows or finish.qualify or inner.outer
@@ -272,8 +272,8 @@ class OuterBuilder:
 
     def merged_finish(self, inner: Finish) -> Finish:
         """Return the finish of the inner SELECT with this one merged into it."""
-        where = self._condition("where")
-        outputs = self._outputs()
+        where = self._lower_condition_clause("where")
+        outputs = self._lower_outputs()
         predicates = [predicate for predicate in (inner.having, where) if predicate is not None]
         return Finish(
             outputs,
@@ -282,7 +282,7 @@ class OuterBuilder:
             else predicates[0]
             if len(predicates) == 1
             else call("AND", *sorted(predicates, key=repr)),
-            self._order(outputs) or inner.order,
+            self._lower_order(outputs) or inner.order,
             parse_row_count(self.select, "limit"),
             parse_row_count(self.select, "offset") or 0,
             inner.sets,
@@ -290,12 +290,12 @@ class OuterBuilder:
 
     def outer(self) -> OuterSelect:
         """Return this SELECT as one over the rows below it."""
-        where = self._condition("where")
-        self._read_keys()
-        outputs = self._outputs()
-        having = self._condition("having", renamed=True)
-        qualify = self._condition("qualify", renamed=True)
-        order = self._order(outputs)
+        where = self._lower_condition_clause("where")
+        self._lower_group_keys()
+        outputs = self._lower_outputs()
+        having = self._lower_condition_clause("having", renamed=True)
+        qualify = self._lower_condition_clause("qualify", renamed=True)
+        order = self._lower_order(outputs)
         finish = Finish(
             outputs,
             having,
@@ -307,12 +307,12 @@ class OuterBuilder:
         )
         return OuterSelect(finish, where, tuple(self.keys), tuple(self.totals))
 
-    def _read_keys(self) -> None:
+    def _lower_group_keys(self) -> None:
         group = self.select.args.get("group")
         if group is None:
             return
         if any(value and part not in ("expressions", "all") for part, value in group.args.items()):
-            raise refuse(
+            raise refusal_at(
                 group,
                 "grouping-sets",
                 "GROUP BY over aggregated rows takes columns of the inner SELECT only",
@@ -325,7 +325,7 @@ class OuterBuilder:
         for node in nodes:
             definition = node
             if isinstance(node, (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)):
-                raise refuse(
+                raise refusal_at(
                     node,
                     "grouping-sets",
                     "GROUP BY over aggregated rows takes columns of the inner SELECT only",
@@ -334,22 +334,22 @@ class OuterBuilder:
             if isinstance(node, exp.Literal):
                 if not node.this.isdigit() or not 1 <= int(node.this) <= len(items):
                     rule = "GROUP BY <number> must be the position of a column in SELECT, counted from 1"
-                    raise refuse(node, "ordinal", rule, "name the column")
+                    raise refusal_at(node, "ordinal", rule, "name the column")
                 definition = items[int(node.this) - 1].unalias()
-            elif isinstance(node, exp.Column) and not self._has_column(node.name):
+            elif isinstance(node, exp.Column) and not self._has_visible_column(node.name):
                 definition = next((item.this for item in items if item.alias.lower() == node.name.lower()), node)
-            lowered_key = self._read(definition, self._column)
-            check_exact_key(lowered_key, node, "GROUP BY")
+            lowered_key = self._lower_checked(definition, self._lower_inner_column)
+            check_noiseless_key(lowered_key, node, "GROUP BY")
             self.keys.setdefault(lowered_key, Column(Key(len(self.keys)), lowered_key.domain))
 
-    def _has_column(self, name: str) -> bool:
+    def _has_visible_column(self, name: str) -> bool:
         return any(column.name.lower() == name.lower() and not column.is_hidden for column in self.columns)
 
-    def read_column(self, node: exp.Expr) -> Expression:
+    def lower_over_rows(self, node: exp.Expr) -> Expression:
         """Lower an expression over the columns of the rows below."""
-        return self._read(node, self._column)
+        return self._lower_checked(node, self._lower_inner_column)
 
-    def _column(self, part: exp.Expr, _: ReadExpression) -> Expression | None:
+    def _lower_inner_column(self, part: exp.Expr, _: ReadExpression) -> Expression | None:
         """Lower a column of the inner SELECT, as its expression or as a column of its rows."""
         if not isinstance(part, exp.Column):
             return None
@@ -378,35 +378,39 @@ class OuterBuilder:
         """Lower a column; or, in an aggregating SELECT, a key, a total or a window."""
         if isinstance(part, exp.Window):
             window, domain = lower_noisy_window(
-                part, lambda node: self._read(node, self._lower_finish_part_but_windows)
+                part, lambda node: self._lower_checked(node, self._lower_finish_part_but_windows)
             )
-            return windowed_column(self.windows, window, domain)
+            return window_result_column(self.windows, window, domain)
         return self._lower_finish_part_but_windows(part, read)
 
     def _lower_finish_part_but_windows(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
         if isinstance(part, _TOTALS):
-            row_aggregate, domain = lower_row_total(part, lambda node: self._read(node, self._column))
+            row_aggregate, domain = lower_noisy_aggregate(
+                part, lambda node: self._lower_checked(node, self._lower_inner_column)
+            )
             return self.totals.setdefault(row_aggregate, Column(Result(len(self.totals)), domain))
         if isinstance(part, (exp.AggFunc, exp.Window)):
             rule = f"{node_text(part)} over aggregated rows is not supported"
             if isinstance(part, exp.Window):
                 rule = "a window function cannot be an argument of an aggregate or of another window"
-                raise refuse(part, "window", rule, "compute it in a subquery, and aggregate its column outside")
-            raise refuse(part, "row-aggregate", rule, TOTALS_FIX)
+                raise refusal_at(part, "window", rule, "compute it in a subquery, and aggregate its column outside")
+            raise refusal_at(part, "row-aggregate", rule, TOTALS_FIX)
         if not self.grouped:
-            return self._column(part, read)
+            return self._lower_inner_column(part, read)
         if self.keys and isinstance(part, (exp.Condition, exp.Func)) and not isinstance(part, exp.Literal):
             try:
-                key_column = self.keys.get(self._read(part, self._column))
+                key_column = self.keys.get(self._lower_checked(part, self._lower_inner_column))
             except Unsupported:
                 key_column = None
             if key_column is not None:
                 return key_column
         if isinstance(part, exp.Column):
-            column = self._column(part, read)  # an unknown column says so first
+            column = self._lower_inner_column(part, read)  # an unknown column says so first
             total = "SUM" if column is not None and column.domain.type.numeric else "COUNT"
             fix = f"add GROUP BY {node_text(part)}, or use {total}({node_text(part)})"
-            raise refuse(part, "not-grouped", f"{node_text(part)} is neither in GROUP BY nor inside an aggregate", fix)
+            raise refusal_at(
+                part, "not-grouped", f"{node_text(part)} is neither in GROUP BY nor inside an aggregate", fix
+            )
         return None
 
     def _lower_named_part(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
@@ -414,28 +418,28 @@ class OuterBuilder:
             return self.named[part.name.lower()]
         return self._lower_finish_part(part, read)
 
-    def _read(self, node: exp.Expr, lower_part: OwnLowering) -> Expression:
+    def _lower_checked(self, node: exp.Expr, lower_part: OwnLowering) -> Expression:
         lowered = lower_with(node, lower_part)
         check_noisy_functions(lowered, node)
         return lowered
 
-    def _outputs(self) -> tuple[Output, ...]:
+    def _lower_outputs(self) -> tuple[Output, ...]:
         outputs: list[Output] = []
         for item in self.select.expressions:
-            outputs += self._star(item) if isinstance(item, exp.Star) else [self._output(item)]
+            outputs += self._star_outputs(item) if isinstance(item, exp.Star) else [self._lower_output(item)]
         for index, output in enumerate(outputs):
             if output.name.lower() in {other.name.lower() for other in outputs[:index]}:
                 rule = f"two columns are named {output.name}"
-                raise refuse(self.select, "duplicate-column", rule, "rename one with AS")
+                raise refusal_at(self.select, "duplicate-column", rule, "rename one with AS")
         if len(outputs) > MAX_COLUMNS:
             rule = f"an answer can have at most {MAX_COLUMNS} columns"
-            raise refuse(self.select, "too-many-columns", rule, "split it into two questions")
+            raise refusal_at(self.select, "too-many-columns", rule, "split it into two questions")
         self.named = {output.name.lower(): output.expression for output in outputs}
         return tuple(outputs)
 
-    def _star(self, item: exp.Star) -> list[Output]:
+    def _star_outputs(self, item: exp.Star) -> list[Output]:
         if self.grouped or any(item.args.values()):
-            raise refuse(
+            raise refusal_at(
                 item,
                 "star",
                 "* over aggregated rows cannot be combined with GROUP BY, aggregates or EXCLUDE",
@@ -444,18 +448,18 @@ class OuterBuilder:
         shown = (column for column in self.columns if not column.is_hidden)
         return [Output(column.name, column.expression) for column in shown]
 
-    def _output(self, item: exp.Expr) -> Output:
+    def _lower_output(self, item: exp.Expr) -> Output:
         inner = item.unalias()
         name = item.alias_or_name if isinstance(item, (exp.Alias, exp.Column)) else default_column_name(inner)
-        return Output(name, self._read(inner, self._lower_finish_part))
+        return Output(name, self._lower_checked(inner, self._lower_finish_part))
 
-    def _condition(self, clause: str, *, renamed: bool = False) -> Expression | None:
+    def _lower_condition_clause(self, clause: str, *, renamed: bool = False) -> Expression | None:
         node = self.select.args.get(clause)
         if node is None:
             return None
-        predicate = self._read(node.this, self._lower_named_part if renamed else self._column)
+        predicate = self._lower_checked(node.this, self._lower_named_part if renamed else self._lower_inner_column)
         if predicate.domain.type is not Type.BOOLEAN:
-            raise refuse(
+            raise refusal_at(
                 node,
                 "type-mismatch",
                 f"{clause.upper()} must be a condition",
@@ -463,34 +467,34 @@ class OuterBuilder:
             )
         return predicate
 
-    def _order(self, outputs: tuple[Output, ...]) -> tuple[Order, ...]:
-        return lower_order_by(self.select, outputs, lambda node: self._read(node, self._lower_named_part))
+    def _lower_order(self, outputs: tuple[Output, ...]) -> tuple[Order, ...]:
+        return lower_order_by(self.select, outputs, lambda node: self._lower_checked(node, self._lower_named_part))
 
 
 def lower_order_by(select: exp.Select, outputs: tuple[Output, ...], read: ReadExpression) -> tuple[Order, ...]:
     """Lower ORDER BY: columns by name or by number."""
     order_nodes = select.args["order"].expressions if select.args.get("order") else ()
     if len(order_nodes) > MAX_COLUMNS:
-        raise refuse(
+        raise refusal_at(
             select.args["order"], "order", f"ORDER BY can have at most {MAX_COLUMNS} columns", "order by fewer columns"
         )
     order_terms = []
     for node in order_nodes:
         if not isinstance(node, exp.Ordered) or node.args.get("with_fill"):
-            raise refuse(
+            raise refusal_at(
                 node, "order", "ORDER BY takes columns of the answer, with ASC or DESC", "name a column of the answer"
             )
-        sort_expression = _ordinal(node.this, outputs) or read(node.this)
+        sort_expression = _output_at_ordinal(node.this, outputs) or read(node.this)
         order_terms.append(Order(sort_expression, bool(node.args.get("desc")), bool(node.args.get("nulls_first"))))
     return tuple(order_terms)
 
 
-def _ordinal(target: exp.Expr, outputs: tuple[Output, ...]) -> Expression | None:
+def _output_at_ordinal(target: exp.Expr, outputs: tuple[Output, ...]) -> Expression | None:
     if not isinstance(target, exp.Literal) or target.is_string:
         return None
     index = int(target.this) if target.this.isdigit() else 0
     if not 1 <= index <= len(outputs):
-        raise refuse(
+        raise refusal_at(
             target,
             "ordinal",
             "ORDER BY <number> must be the position of a column in SELECT, counted from 1",
@@ -515,14 +519,14 @@ def parse_row_count(select: exp.Select, clause: str) -> int | None:
         return None
     value = _without_integer_casts(node.expression)
     if any(part for name, part in node.args.items() if name != "expression"):
-        raise refuse(
+        raise refusal_at(
             node,
             clause,
             f"{clause.upper()} takes a number of rows, without PERCENT or WITH TIES",
             f"write {clause.upper()} 10",
         )
     if not (isinstance(value, exp.Literal) and not value.is_string and value.this.isdigit() and len(value.this) < 10):
-        raise refuse(
+        raise refusal_at(
             node,
             clause,
             f"{clause.upper()} must be a whole number written in the question",

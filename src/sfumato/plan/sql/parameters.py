@@ -42,7 +42,7 @@ class ParameterPosition:
     column: int
 
     @property
-    def shown(self) -> str:
+    def displayed_name(self) -> str:
         return f"${self.name}"
 
 
@@ -93,7 +93,7 @@ def parameter_literals(places: list[ParameterPosition], parameters: Parameters |
     for name, position in positions.items():
         if name not in values:
             fix = "pass one: sql(question, [40]), sql(question, {'name': 40}) or --param name=40"
-            rule = f"the parameter {position.shown} has no value"
+            rule = f"the parameter {position.displayed_name} has no value"
             raise Unsupported("parameter", rule, fix=fix, line=position.line, column=position.column)
     surplus = [name for name in values if name not in positions]
     if surplus:
@@ -101,7 +101,7 @@ def parameter_literals(places: list[ParameterPosition], parameters: Parameters |
         raise Unsupported(
             "parameter", rule, fix="leave out the value that has no parameter, or use that parameter in the question"
         )
-    return {name: _literal(name, value) for name, value in values.items()}
+    return {name: _parameter_literal(name, value) for name, value in values.items()}
 
 
 def _values_by_name(parameters: Parameters | None) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def _text_pieces(text: str, positions: list[ParameterPosition], values: Mapping[
     yield text[copied:]
 
 
-def _literal(name: str, value: Any) -> exp.Expr:
+def _parameter_literal(name: str, value: Any) -> exp.Expr:
     if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
         value = value.item()
     node = value_literal(value)
@@ -170,7 +170,7 @@ def value_literal(value: Any) -> exp.Expr | None:
     if isinstance(value, bool):
         return exp.Boolean(this=value)
     if isinstance(value, str):
-        return exp.Literal.string(str(value)) if _is_encodable(value) else None
+        return exp.Literal.string(str(value)) if _is_utf8_without_nul(value) else None
     if isinstance(value, dt.datetime):
         return _temporal_literal(value.isoformat(sep=" "), "TIMESTAMP") if value.tzinfo is None else None
     if isinstance(value, dt.date):
@@ -178,7 +178,7 @@ def value_literal(value: Any) -> exp.Expr | None:
     return _number_literal(value)
 
 
-def _is_encodable(value: str) -> bool:
+def _is_utf8_without_nul(value: str) -> bool:
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -192,17 +192,17 @@ def _temporal_literal(iso_text: str, kind: str) -> exp.Expr:
 
 def _number_literal(value: Any) -> exp.Expr | None:
     """Return a number as a literal of its digits; a negative one as the negation of its size, as it is written."""
-    if not isinstance(value, (int, float, Decimal, Fraction)) or not _is_finite(value):
+    if not isinstance(value, (int, float, Decimal, Fraction)) or not _is_finite_double(value):
         return None
     size = abs(value)
-    digits = _decimal_text(size) if isinstance(size, Fraction) else str(size)
+    digits = _finite_decimal_text(size) if isinstance(size, Fraction) else str(size)
     if digits is None:
         return None
     magnitude = exp.Literal.number(digits)
     return exp.Neg(this=magnitude) if value < 0 else magnitude
 
 
-def _is_finite(value: float | Decimal | Fraction) -> bool:
+def _is_finite_double(value: float | Decimal | Fraction) -> bool:
     """Return whether a number is finite and within the range of floats."""
     try:
         return math.isfinite(value)
@@ -210,7 +210,7 @@ def _is_finite(value: float | Decimal | Fraction) -> bool:
         return False
 
 
-def _decimal_text(size: Fraction) -> str | None:
+def _finite_decimal_text(size: Fraction) -> str | None:
     """Write a fraction that has a finite decimal expansion."""
     if size.denominator == 1:
         return str(size.numerator)

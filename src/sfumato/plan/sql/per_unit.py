@@ -22,10 +22,10 @@ from sfumato.plan.descriptions import expression_sql, unit_measure_sql, window_s
 from sfumato.plan.nodes import Filter, PerUnit, Relation, Window, unused_source_number
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.sql_expressions import cached_lowering, lower_expression, lower_with
-from sfumato.plan.sql.text_positions import node_text, refuse
+from sfumato.plan.sql.text_positions import node_text, refusal_at
 from sfumato.plan.sql.unit_aggregates import (
-    WindowParsing,
-    first_value,
+    WindowLowering,
+    first_value_measure,
     is_aggregate,
     lower_predicate,
     lower_unit_measure,
@@ -45,7 +45,7 @@ class SubqueryRows:
 
     relation: Relation
     resolve: Resolve
-    is_unit: Callable[[exp.Expr], bool]
+    is_unit_id: Callable[[exp.Expr], bool]
     unit: str | None
     """The name of the unit; None where every row is one."""
     period: str | None = None
@@ -71,41 +71,43 @@ def find_aggregates(select: exp.Select) -> list[exp.Expr]:
     return [node for walk in walks for node in walk if is_aggregate(node)]
 
 
-def lower_per_unit(select: exp.Select, inside: SubqueryRows) -> LoweredSubquery:
+def lower_per_unit(select: exp.Select, rows: SubqueryRows) -> LoweredSubquery:
     """Lower a subquery that is grouped by the unit."""
-    if inside.unit is None:
+    if rows.unit is None:
         rule = "in this table every row is its own unit, so a group per unit would hold one row"
-        raise refuse(select, "rows-are-units", rule, "leave out GROUP BY and use the columns directly")
-    group_nodes = _group_nodes(select, inside)
-    if not any(map(inside.is_unit, group_nodes)):
+        raise refusal_at(select, "rows-are-units", rule, "leave out GROUP BY and use the columns directly")
+    group_nodes = _group_nodes(select, rows)
+    if not any(map(rows.is_unit_id, group_nodes)):
         node, rule = group_nodes[0] if group_nodes else select, "a subquery with aggregates must be grouped by the unit"
-        grouping_text = ", ".join([quoted(inside.unit), *(node_text(group_node) for group_node in group_nodes)])
-        raise refuse(node, "not-by-unit", rule, f"write GROUP BY {grouping_text}, or aggregate in the outermost SELECT")
-    keys = [_lower_key(group_node, inside) for group_node in group_nodes if not inside.is_unit(group_node)]
-    if inside.period is not None and inside.periods.isdisjoint(keys):
-        grouping_text = ", ".join([*map(node_text, group_nodes), inside.period])
+        grouping_text = ", ".join([quoted(rows.unit), *(node_text(group_node) for group_node in group_nodes)])
+        raise refusal_at(
+            node, "not-by-unit", rule, f"write GROUP BY {grouping_text}, or aggregate in the outermost SELECT"
+        )
+    keys = [_lower_key(group_node, rows) for group_node in group_nodes if not rows.is_unit_id(group_node)]
+    if rows.period is not None and rows.periods.isdisjoint(keys):
+        grouping_text = ", ".join([*map(node_text, group_nodes), rows.period])
         rule = "a unit is an id within one period here, so grouping by the id alone would merge its periods"
-        raise refuse(group_nodes[0], "not-by-period", rule, f"write GROUP BY {grouping_text}")
-    builder = _PerUnitBuilder(inside, list(dict.fromkeys(keys)), unused_source_number(inside.relation))
+        raise refusal_at(group_nodes[0], "not-by-period", rule, f"write GROUP BY {grouping_text}")
+    builder = _PerUnitBuilder(rows, list(dict.fromkeys(keys)), unused_source_number(rows.relation))
     columns: dict[str, Expression] = {}
     owners: list[str] = []
     for item in select.expressions:
         name, inner = item.alias_or_name, item.unalias()
         if not name:
-            raise refuse(item, "unnamed-column", "a computed column needs a name", "add AS name")
+            raise refusal_at(item, "unnamed-column", "a computed column needs a name", "add AS name")
         if name.lower() in {taken_name.lower() for taken_name in (*columns, *owners)}:
-            raise refuse(item, "duplicate-column", f"two columns are named {name}", "rename one with AS")
-        if inside.is_unit(inner):
+            raise refusal_at(item, "duplicate-column", f"two columns are named {name}", "rename one with AS")
+        if rows.is_unit_id(inner):
             owners.append(name)
         else:
-            columns[name] = builder.read(inner)
+            columns[name] = builder.lower_result(inner)
     having = select.args.get("having")
     predicate = None if having is None else builder.condition(having, columns)
-    relation: Relation = builder.node
+    relation: Relation = builder.per_unit_node
     return LoweredSubquery(relation if predicate is None else Filter(relation, predicate), columns, owners)
 
 
-def _group_nodes(select: exp.Select, inside: SubqueryRows) -> list[exp.Expr]:
+def _group_nodes(select: exp.Select, rows: SubqueryRows) -> list[exp.Expr]:
     """Return the nodes that GROUP BY names: columns, items of SELECT by alias or number, or all that are no
     aggregates.
     """
@@ -117,42 +119,42 @@ def _group_nodes(select: exp.Select, inside: SubqueryRows) -> list[exp.Expr]:
         return [item for item in items if not any(map(is_aggregate, item.walk()))]
     for part, value in group.args.items():
         if value and part != "expressions":
-            raise refuse(
+            raise refusal_at(
                 group, "grouping-sets", f"GROUP BY {part.upper()} is not supported in a subquery", "name the columns"
             )
     if len(group.expressions) > MAX_KEYS:
-        raise refuse(
+        raise refusal_at(
             group,
             "too-many-columns",
             f"GROUP BY can have at most {MAX_KEYS} columns in a subquery",
             "group by fewer columns",
         )
-    return [_resolve_item(node, select, inside) for node in group.expressions]
+    return [_resolve_item(node, select, rows) for node in group.expressions]
 
 
-def _resolve_item(node: exp.Expr, select: exp.Select, inside: SubqueryRows) -> exp.Expr:
+def _resolve_item(node: exp.Expr, select: exp.Select, rows: SubqueryRows) -> exp.Expr:
     if isinstance(node, exp.Literal) and not node.is_string:
         ordinal = int(node.this) if node.this.isdigit() else 0
         if not 1 <= ordinal <= len(select.expressions):
-            raise refuse(
+            raise refusal_at(
                 node,
                 "ordinal",
                 "GROUP BY <number> must be the position of a column in SELECT, counted from 1",
                 "name the column",
             )
         return select.expressions[ordinal - 1].unalias()
-    if isinstance(node, exp.Column) and not node.table and not inside.is_unit(node):
-        column = cached_lowering(inside.resolve)(node)
+    if isinstance(node, exp.Column) and not node.table and not rows.is_unit_id(node):
+        column = cached_lowering(rows.resolve)(node)
         aliases = (output for output in select.expressions if isinstance(output, exp.Alias))
         item = next((output for output in aliases if output.alias.lower() == node.name.lower()), None)
         return node if column is not None or item is None else item.this
     return node
 
 
-def _lower_key(node: exp.Expr, inside: SubqueryRows) -> Expression:
-    key = lower_expression(node, inside.resolve)
+def _lower_key(node: exp.Expr, rows: SubqueryRows) -> Expression:
+    key = lower_expression(node, rows.resolve)
     if not columns(key):
-        raise refuse(node, "constant-key", "a group key must read at least one column", "group by a column")
+        raise refusal_at(node, "constant-key", "a group key must read at least one column", "group by a column")
     return key
 
 
@@ -174,7 +176,7 @@ class _PerUnitBuilder:
             self._names[key] = self._unused_name(expression_sql(key))
 
     @property
-    def node(self) -> PerUnit:
+    def per_unit_node(self) -> PerUnit:
         results = sorted((name, measure) for measure, name in self.results.items())
         keys = tuple((name, key) for key, name in self._names.items())
         single = bool(keys) and self.inside.single.issuperset(self.keys)
@@ -186,13 +188,13 @@ class _PerUnitBuilder:
     def _window_source(self) -> int:
         return self.source + 1
 
-    def read(self, node: exp.Expr, named: dict[str, Expression] | None = None) -> Expression:
+    def lower_result(self, node: exp.Expr, named: dict[str, Expression] | None = None) -> Expression:
         """Lower an expression over keys and results; ``named`` are columns of the subquery that may be named too."""
 
         def lower_part(part: exp.Expr, _: object) -> Expression | None:
-            measure = self._measure(part)
+            measure = self._lower_measure_or_none(part)
             if measure is not None:
-                return self._column(measure, part)
+                return self._result_column(measure, part)
             lowered = self._attempt(part) if isinstance(part, (exp.Condition, exp.Func)) else None
             if lowered in self._names:
                 return Column(Field(self.source, "", self._names[lowered]), lowered.domain)
@@ -203,9 +205,9 @@ class _PerUnitBuilder:
         return lower_with(node, lower_part)
 
     def condition(self, having: exp.Having, named: dict[str, Expression]) -> Expression:
-        predicate = self.read(having.this, {name.lower(): definition for name, definition in named.items()})
+        predicate = self.lower_result(having.this, {name.lower(): definition for name, definition in named.items()})
         if predicate.domain.type is not Type.BOOLEAN:
-            raise refuse(
+            raise refusal_at(
                 having,
                 "type-mismatch",
                 "HAVING must be a condition",
@@ -213,19 +215,19 @@ class _PerUnitBuilder:
             )
         return predicate
 
-    def _measure(self, part: exp.Expr) -> UnitMeasure | None:
+    def _lower_measure_or_none(self, part: exp.Expr) -> UnitMeasure | None:
         aggregate = part.this if isinstance(part, exp.Filter) else part
         mode_operand = _mode_operand(aggregate)
         if mode_operand is not None:
-            return self._mode(mode_operand, part)
+            return self._lower_mode(mode_operand, part)
         count_argument = aggregate.this if isinstance(aggregate, exp.Count) else None
-        if isinstance(count_argument, exp.Distinct) and any(map(self.inside.is_unit, count_argument.expressions)):
+        if isinstance(count_argument, exp.Distinct) and any(map(self.inside.is_unit_id, count_argument.expressions)):
             row_count = part.copy()
             row_count.find(exp.Count).set("this", exp.Star())  # type: ignore[union-attr]
             return lower_unit_measure(row_count, self.inside.resolve, 1)  # a unit's rows are of one unit
         return lower_unit_measure(part, self.inside.resolve, self.inside.relation.limits.rows)
 
-    def _mode(self, operand: exp.Expr, part: exp.Expr) -> UnitMeasure:
+    def _lower_mode(self, operand: exp.Expr, part: exp.Expr) -> UnitMeasure:
         """Lower MODE(x): x in the first row by the number of the unit's rows with the same x, greatest first; of
         values that are equally frequent, the least.
 
@@ -240,15 +242,15 @@ class _PerUnitBuilder:
         if equal_rows not in self.windows:
             self.windows[equal_rows] = _unused_name(window_sql(equal_rows), self.windows.values())
         frequency = Column(Field(self._window_source, "", self.windows[equal_rows]), equal_rows.domain)
-        return first_value(value, (Order(frequency, descending=True, nulls_first=False),), where, last=False)
+        return first_value_measure(value, (Order(frequency, descending=True, nulls_first=False),), where, last=False)
 
-    def _column(self, measure: UnitMeasure, node: exp.Expr) -> Column:
+    def _result_column(self, measure: UnitMeasure, node: exp.Expr) -> Column:
         if measure not in self.results:
             if isinstance(measure, UnitFirst) and self._ordered_result_count >= MAX_WINDOWS:
                 rule = (
                     f"a subquery can have at most {MAX_WINDOWS} FIRST and LAST values, since each sorts a unit's rows"
                 )
-                raise refuse(node, "too-many-windows", rule, "use fewer, or split the question")
+                raise refusal_at(node, "too-many-windows", rule, "use fewer, or split the question")
             self.results[measure] = self._unused_name(f"{unit_measure_sql(measure)} per unit")
         return Column(Field(self.source, "", self.results[measure]), measure.domain)
 
@@ -263,7 +265,7 @@ class _PerUnitBuilder:
             return definition
         lower_expression(part, self.inside.resolve)  # an unknown column says so first
         rule = f"{node_text(part)} is neither in GROUP BY nor inside an aggregate"
-        raise refuse(part, "not-grouped", rule, f"add {node_text(part)} to GROUP BY, or use MAX({node_text(part)})")
+        raise refusal_at(part, "not-grouped", rule, f"add {node_text(part)} to GROUP BY, or use MAX({node_text(part)})")
 
     def _unused_name(self, name: str) -> str:
         return _unused_name(name, {*self._names.values(), *self.results.values()})
@@ -295,9 +297,9 @@ class WindowColumns:
 
     def __post_init__(self) -> None:
         inside = self.inside
-        self._windows = WindowParsing(
+        self._windows = WindowLowering(
             inside.resolve,
-            inside.is_unit,
+            inside.is_unit_id,
             inside.unit,
             inside.relation.limits.rows,
             inside.period,
@@ -316,7 +318,7 @@ class WindowColumns:
 
         def lower_part(part: exp.Expr, _: object) -> Expression | None:
             if isinstance(part, exp.Window):
-                return self._column(part)
+                return self._result_column(part)
             if not isinstance(part, exp.Column):
                 return None
             definition = None if part.table else (definitions or {}).get(part.name.lower())
@@ -328,7 +330,7 @@ class WindowColumns:
         """Lower QUALIFY, which may name the subquery's own columns."""
         predicate = self.lower(qualify.this, {name.lower(): definition for name, definition in named.items()})
         if predicate.domain.type is not Type.BOOLEAN:
-            raise refuse(
+            raise refusal_at(
                 qualify,
                 "type-mismatch",
                 "QUALIFY must be a condition",
@@ -336,11 +338,11 @@ class WindowColumns:
             )
         return predicate
 
-    def _column(self, node: exp.Window) -> Column:
+    def _result_column(self, node: exp.Window) -> Column:
         function = self._windows.lower(node)
         if function not in self.functions:
             if len(self.functions) >= MAX_WINDOWS:
-                raise refuse(
+                raise refusal_at(
                     node,
                     "too-many-windows",
                     f"a subquery can have at most {MAX_WINDOWS} window functions",

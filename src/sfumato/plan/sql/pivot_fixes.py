@@ -29,50 +29,52 @@ class PivotedRows:
     private: bool
     """Whether they are rows of a table, which must be grouped."""
 
-    def column(self, name: str) -> str | None:
+    def declared_column_name(self, name: str) -> str | None:
         """Return a column as it is declared; None where there is none of that name."""
         return next((column for column in self.domains if column.lower() == name.lower()), None)
 
     @property
-    def prefix(self) -> str:
+    def with_clause_text(self) -> str:
         return f"WITH {', '.join(map(whole_text, self.ctes))} " if self.ctes else ""
 
     @property
-    def text(self) -> str:
+    def source_text(self) -> str:
         return whole_text(self.source)
 
 
 def pivot_fix(pivot: exp.Pivot, fields: Sequence[exp.Expr], aggregates: Sequence[exp.Expr], rows: PivotedRows) -> str:
     """Propose the PIVOT statement nearest to the question, with values that can be typed."""
     names = [(field.this if isinstance(field, exp.In) else field).name for field in fields]
-    key = next(filter(None, map(rows.column, (*names, *_listed_columns(rows)))), None)
+    key = next(filter(None, map(rows.declared_column_name, (*names, *_columns_with_declared_values(rows)))), None)
     if key is None:
         return "write the values after IN, one aggregate after USING, and the columns of a row after GROUP BY"
     values = _typed_values(fields, key) or _example_values(rows.domains[key])
-    used = ", ".join(map(whole_text, aggregates)) or _total_fix(rows, key)
+    used = ", ".join(map(whole_text, aggregates)) or _aggregate_fix(rows, key)
     read = {key.lower(), *(column.name.lower() for node in aggregates for column in node.find_all(exp.Column))}
-    group = _group_by(pivot, names, read, rows)
-    source = rows.text if group or not rows.private else _subquery_fix(read, rows)
-    return f"write {rows.prefix}PIVOT {source} ON {quoted(key)} IN ({', '.join(values)}) USING {used}{group}"
+    group = _group_by_fix(pivot, names, read, rows)
+    source = rows.source_text if group or not rows.private else _subquery_fix(read, rows)
+    return f"write {rows.with_clause_text}PIVOT {source} ON {quoted(key)} IN ({', '.join(values)}) USING {used}{group}"
 
 
 def _subquery_fix(read: set[str], rows: PivotedRows) -> str:
     """Return a subquery of the columns that are read: a pivot of it has one row, and needs no group."""
     columns = ", ".join(quoted(name) for name in rows.domains if name.lower() in read)
-    return f"(SELECT {columns} FROM {rows.text})"
+    return f"(SELECT {columns} FROM {rows.source_text})"
 
 
-def _group_by(pivot: exp.Pivot, names: Sequence[str], read: set[str], rows: PivotedRows) -> str:
+def _group_by_fix(pivot: exp.Pivot, names: Sequence[str], read: set[str], rows: PivotedRows) -> str:
     """Return GROUP BY as it was typed; without one, by a column with declared values, whose groups are certain."""
     group = pivot.args.get("group")
     if group is not None and all(isinstance(item, exp.Column) for item in group.expressions):
         return f" {whole_text(pivot.args['group']).strip()}"
-    typed_first = sorted(_listed_columns(rows), key=lambda name: name.lower() not in {typed.lower() for typed in names})
+    typed_first = sorted(
+        _columns_with_declared_values(rows), key=lambda name: name.lower() not in {typed.lower() for typed in names}
+    )
     chosen = next((name for name in typed_first if name.lower() not in read), None)
     return "" if chosen is None else f" GROUP BY {quoted(chosen)}"
 
 
-def _listed_columns(rows: PivotedRows) -> list[str]:
+def _columns_with_declared_values(rows: PivotedRows) -> list[str]:
     """Return the columns whose values are declared."""
     return [name for name, domain in rows.domains.items() if domain.values or domain.type is Type.BOOLEAN]
 
@@ -96,7 +98,7 @@ def _example_values(domain: Domain) -> list[str]:
     return [literal_sql(value, domain.type) for value in values]
 
 
-def _total_fix(rows: PivotedRows, key: str) -> str:
+def _aggregate_fix(rows: PivotedRows, key: str) -> str:
     """Return an aggregate for a question without one."""
     numeric = [name for name, domain in rows.domains.items() if domain.type.numeric and name.lower() != key.lower()]
     return "COUNT(*)" if rows.private or not numeric else f"SUM({quoted(numeric[-1])})"
@@ -112,12 +114,12 @@ def unpivot_fix(chosen: Sequence[str], rows: PivotedRows) -> str:
     if not columns:
         return "write UNPIVOT over a subquery that aggregates, ON the columns that it selects"
     shown = ", ".join(map(quoted, columns))
-    source = f"({_aggregated_fix(columns, numeric, rows)})" if rows.private else rows.text
-    return f"write {rows.prefix}UNPIVOT {source} ON {shown} INTO NAME name VALUE value"
+    source = f"({_aggregated_fix(columns, numeric, rows)})" if rows.private else rows.source_text
+    return f"write {rows.with_clause_text}UNPIVOT {source} ON {shown} INTO NAME name VALUE value"
 
 
 def _aggregated_fix(columns: Sequence[str], numeric: Sequence[str], rows: PivotedRows) -> str:
     """Return the SELECT of one aggregate of each column, all of the same type."""
     function = "AVG" if set(columns) <= set(numeric) else "COUNT"
     items = (f"{function}({quoted(name)}) AS {quoted(name)}" for name in columns)
-    return f"SELECT {', '.join(items)} FROM {rows.text}"
+    return f"SELECT {', '.join(items)} FROM {rows.source_text}"

@@ -14,7 +14,7 @@ from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.nodes import Query
 from sfumato.plan.sql.pivot_fixes import PivotedRows, pivot_fix, unpivot_fix
-from sfumato.plan.sql.text_positions import default_column_name, node_text, refuse
+from sfumato.plan.sql.text_positions import default_column_name, node_text, refusal_at
 from sfumato.policy import Domain
 
 MAX_VALUES = 100
@@ -33,18 +33,20 @@ def expand_pivots(select: exp.Select, catalog: Catalog, lower: LowerProbe) -> ex
     for source in reversed(sources):  # inner ones first
         pivots = source.args["pivots"]
         if len(pivots) > 1:
-            raise refuse(source, "pivot", "only one PIVOT can follow a table", "write the first one as a subquery")
+            raise refusal_at(source, "pivot", "only one PIVOT can follow a table", "write the first one as a subquery")
         bare = source.copy()
         bare.set("pivots", None)
         bare.set("alias", None)
         rows = _pivoted_rows(source, bare, catalog, lower)
-        body = _unpivot(pivots[0], rows) if pivots[0].args.get("unpivot") else _pivot(pivots[0], rows)
+        body = (
+            _unpivot_as_union(pivots[0], rows) if pivots[0].args.get("unpivot") else _pivot_as_select(pivots[0], rows)
+        )
         alias = pivots[0].args.get("alias") or source.args.get("alias")
-        source.replace(exp.Subquery(this=body, alias=alias.copy() if alias is not None else _unnamed()))
+        source.replace(exp.Subquery(this=body, alias=alias.copy() if alias is not None else _pivoted_alias()))
     return expanded
 
 
-def _unnamed() -> exp.Expr:
+def _pivoted_alias() -> exp.Expr:
     return exp.TableAlias(this=exp.to_identifier("pivoted"))
 
 
@@ -54,7 +56,7 @@ def _pivoted_rows(source: exp.Expr, bare: exp.Expr, catalog: Catalog, lower: Low
     tables = {name.lower(): table for name, table in catalog.tables.items()}
     if isinstance(bare, exp.Table) and bare.name.lower() not in names and bare.name.lower() in tables:
         return PivotedRows(bare, scope, dict(tables[bare.name.lower()].columns), private=True)
-    probe = exp.select("*").from_(_select_from(bare))
+    probe = exp.select("*").from_(_source_with_alias(bare))
     if scope:
         probe.set("with_", exp.With(expressions=[cte.copy() for cte in scope]))
     try:
@@ -76,9 +78,9 @@ def _selected_domains(bare: exp.Expr, tables: Sequence[CatalogTable]) -> dict[st
     return {item.name: known[item.name.lower()] for item in selected if item.name.lower() in known}
 
 
-def _aliased(subquery: exp.Expr) -> exp.Expr:
+def _with_pivoted_alias(subquery: exp.Expr) -> exp.Expr:
     copied = subquery.copy()
-    copied.set("alias", _unnamed())
+    copied.set("alias", _pivoted_alias())
     return copied
 
 
@@ -98,7 +100,7 @@ def _visible_ctes(node: exp.Expr) -> list[exp.Expr]:
     return visible
 
 
-def _pivot(pivot: exp.Pivot, rows: PivotedRows) -> exp.Select:
+def _pivot_as_select(pivot: exp.Pivot, rows: PivotedRows) -> exp.Select:
     """Return GROUP BY the other columns with one FILTER for each value and aggregate."""
     is_statement = bool(pivot.args.get("using"))
     fields = pivot.expressions if is_statement else pivot.args.get("fields") or []
@@ -107,49 +109,53 @@ def _pivot(pivot: exp.Pivot, rows: PivotedRows) -> exp.Select:
         fields, aggregates = pivot.expressions, []
     fix = pivot_fix(pivot, fields, aggregates, rows)
     if len(fields) != 1 or not aggregates:
-        raise refuse(pivot, "pivot", "PIVOT takes one column and at least one aggregate", fix)
+        raise refusal_at(pivot, "pivot", "PIVOT takes one column and at least one aggregate", fix)
     (field,) = fields
     key = field.this if isinstance(field, exp.In) else field
-    values = _listed_values(field, fix) if isinstance(field, exp.In) else _declared_values(field, rows, fix)
+    values = (
+        _typed_values_and_names(field, fix)
+        if isinstance(field, exp.In)
+        else _declared_values_and_names(field, rows, fix)
+    )
     keys = _group_columns(pivot, key, aggregates, rows, fix)
     items: list[exp.Expr] = [exp.column(name, quoted=True) for name in keys]
     items += [
-        _filtered_aggregate(aggregate, key, value, _column_name(label, aggregate, len(aggregates)))
+        _filtered_aggregate(aggregate, key, value, _pivot_column_name(label, aggregate, len(aggregates)))
         for value, label in values
         for aggregate in aggregates
     ]
-    select = exp.select(*items).from_(_select_from(rows.source))
+    select = exp.select(*items).from_(_source_with_alias(rows.source))
     return select.group_by(*(exp.column(name, quoted=True) for name in keys)) if keys else select
 
 
-def _listed_values(field: exp.In, fix: str) -> list[tuple[exp.Expr, str]]:
+def _typed_values_and_names(field: exp.In, fix: str) -> list[tuple[exp.Expr, str]]:
     """Return the values after IN with the names of their columns."""
     values: list[tuple[exp.Expr, str]] = []
     for item in field.expressions:
         value = item.this if isinstance(item, (exp.PivotAlias, exp.Alias)) else item
         if not isinstance(value, (exp.Literal, exp.Boolean)):
             rule = f"the columns of PIVOT must be values written in the question; {node_text(value)} is not one"
-            raise refuse(field, "pivot-values", rule, fix)
+            raise refusal_at(field, "pivot-values", rule, fix)
         is_named = isinstance(item, (exp.PivotAlias, exp.Alias))
         label = item.alias if is_named else value.name or node_text(value).lower()
         values.append((value, label))
     if not 0 < len(values) <= MAX_VALUES:
         rule = f"PIVOT takes from 1 to {MAX_VALUES} values after IN, written in the question"
-        raise refuse(field, "pivot-values", rule, fix)
+        raise refusal_at(field, "pivot-values", rule, fix)
     return values
 
 
-def _declared_values(field: exp.Expr, rows: PivotedRows, fix: str) -> list[tuple[exp.Expr, str]]:
+def _declared_values_and_names(field: exp.Expr, rows: PivotedRows, fix: str) -> list[tuple[exp.Expr, str]]:
     """Return the values that the policy declares for a column."""
-    column = rows.column(field.name)
-    values = rows.domains[column].values if column is not None and not _is_row_subquery(rows) else None
+    column = rows.declared_column_name(field.name)
+    values = rows.domains[column].values if column is not None and not _is_private_subquery(rows) else None
     if not values or len(values) > MAX_VALUES:
         rule = f"PIVOT ON {node_text(field)} needs its values: the columns of an answer never come from rows"
-        raise refuse(field, "pivot-values", rule, fix)
+        raise refusal_at(field, "pivot-values", rule, fix)
     return [(exp.convert(value), str(value)) for value in values]
 
 
-def _is_row_subquery(rows: PivotedRows) -> bool:
+def _is_private_subquery(rows: PivotedRows) -> bool:
     return rows.private and not isinstance(rows.source, exp.Table)
 
 
@@ -159,12 +165,12 @@ def _group_columns(
     """Return the columns that PIVOT groups by: those of GROUP BY, or all that it does not read."""
     group = pivot.args.get("group")
     if group is not None and not all(isinstance(item, exp.Column) for item in group.expressions):
-        raise refuse(pivot, "pivot", "GROUP BY of PIVOT takes columns by their names", fix)
+        raise refusal_at(pivot, "pivot", "GROUP BY of PIVOT takes columns by their names", fix)
     if group is not None:
         return [item.name for item in group.expressions]
     read = {column.name.lower() for node in (key, *aggregates) for column in node.find_all(exp.Column)}
-    if rows.private and not (_is_row_subquery(rows) and _selects_only(rows.source, read)):
-        raise refuse(pivot, "pivot", "PIVOT of a table would group by all its other columns", fix)
+    if rows.private and not (_is_private_subquery(rows) and _selects_only(rows.source, read)):
+        raise refusal_at(pivot, "pivot", "PIVOT of a table would group by all its other columns", fix)
     return [name for name in rows.domains if name.lower() not in read]
 
 
@@ -180,27 +186,27 @@ def _filtered_aggregate(aggregate: exp.Expr, key: exp.Expr, value: exp.Expr, nam
     return exp.alias_(filtered, name, quoted=True)
 
 
-def _column_name(label: str, aggregate: exp.Expr, count: int) -> str:
+def _pivot_column_name(label: str, aggregate: exp.Expr, count: int) -> str:
     if aggregate.alias:
         return f"{label}_{aggregate.alias}"
     return label if count == 1 else f"{label}_{default_column_name(aggregate)}"
 
 
-def _unpivot(pivot: exp.Pivot, rows: PivotedRows) -> exp.Expr:
+def _unpivot_as_union(pivot: exp.Pivot, rows: PivotedRows) -> exp.Expr:
     """Return UNION ALL of the other columns with each unpivoted one."""
     name, value, chosen = _unpivoted_names(pivot, rows)
-    unknown = [column for column in chosen if rows.column(column) is None]
+    unknown = [column for column in chosen if rows.declared_column_name(column) is None]
     if rows.private or unknown or not chosen:
         missing = f"; there is no {unknown[0][:60]}" if unknown and not rows.private else ""
         rule = f"UNPIVOT takes columns of aggregated rows{missing}"
-        raise refuse(pivot, "unpivot", rule, unpivot_fix(chosen, rows))
+        raise refusal_at(pivot, "unpivot", rule, unpivot_fix(chosen, rows))
     kept = [column for column in rows.domains if column.lower() not in {item.lower() for item in chosen}]
     members = []
-    for column in filter(None, map(rows.column, chosen)):
+    for column in filter(None, map(rows.declared_column_name, chosen)):
         items: list[exp.Expr] = [exp.column(other, quoted=True) for other in kept]
         items += [exp.alias_(exp.Literal.string(column), name, quoted=True)]
         items += [exp.alias_(exp.column(column, quoted=True), value, quoted=True)]
-        members.append(exp.select(*items).from_(_select_from(rows.source)))
+        members.append(exp.select(*items).from_(_source_with_alias(rows.source)))
     united: exp.Expr = members[0]
     for member in members[1:]:
         united = exp.Union(this=united, expression=member, distinct=False)
@@ -214,10 +220,10 @@ def _unpivoted_names(pivot: exp.Pivot, rows: PivotedRows) -> tuple[str, str, lis
         names = ("name", "value") if into is None else (into.this.name, into.expressions[0].name)
         return *names, [item.unalias().name for item in pivot.expressions]
     if len(fields) != 1 or len(pivot.expressions) != 1:
-        raise refuse(pivot, "unpivot", "UNPIVOT takes one name and one value", unpivot_fix((), rows))
+        raise refusal_at(pivot, "unpivot", "UNPIVOT takes one name and one value", unpivot_fix((), rows))
     chosen = [item.unalias().name for item in fields[0].expressions]
     return fields[0].this.name, pivot.expressions[0].name, chosen
 
 
-def _select_from(source: exp.Expr) -> exp.Expr:
-    return source.copy() if isinstance(source, exp.Table) else _aliased(source)
+def _source_with_alias(source: exp.Expr) -> exp.Expr:
+    return source.copy() if isinstance(source, exp.Table) else _with_pivoted_alias(source)

@@ -12,7 +12,7 @@ from sqlglot import exp
 from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.nodes import PublicJoin, unused_source_number
 from sfumato.plan.sql.sql_expressions import lower_expression
-from sfumato.plan.sql.text_positions import refuse, suggest_name
+from sfumato.plan.sql.text_positions import refusal_at, suggest_name
 from sfumato.plan.sql.unit_joins import NamedRelation, conjuncts
 from sfumato.plan.values.coded_keys import MIRRORED
 from sfumato.plan.values.expressions import Column, Expression, Field
@@ -38,12 +38,12 @@ class MatchedPublicTable:
             if column.lower() == name.lower():
                 return column
         column_names = self.table.columns
-        raise refuse(
+        raise refusal_at(
             node, "unknown-column", f"{self.alias} has no column named {name[:60]}", suggest_name(name, column_names)
         )
 
 
-def public_join(
+def lower_public_join(
     left: NamedRelation, right: MatchedPublicTable, node: exp.Join, outer: bool, catalog: Catalog
 ) -> tuple[PublicJoin, tuple[str, ...]]:
     """Lower a join with a public table; return it with the columns of USING."""
@@ -53,18 +53,18 @@ def public_join(
     bands: list[tuple[str, Expression, str]] = []
     for part in conjuncts(node.args.get("on")):
         _check_id_declared(left, part.find_all(exp.Column), node)
-        for operator, operand, column in _comparisons(left, right, part):
+        for operator, operand, column in _public_column_comparisons(left, right, part):
             if operator == "=":
                 pairs.append((operand, column))
             else:
                 bands.append((operator, operand, column))
     if not pairs and not bands:
-        raise refuse(
+        raise refusal_at(
             node, "join-condition", "a join needs a condition", "add ON a.column = b.column, or USING (column)"
         )
     for operand, column in (*pairs, *((operand, column) for _, operand, column in bands)):
         call("=", operand, Column(Field(0, right.table.name, column), right.table.columns[column]))
-        _check_distinct(operand, right.table.columns[column], node)
+        _check_exact_real_join(operand, right.table.columns[column], node)
     equalities, comparisons = tuple(sorted(set(pairs), key=repr)), tuple(sorted(set(bands), key=repr))
     multiplicity = _max_matches(right.table.name, equalities, comparisons, catalog)
     source = unused_source_number(left.relation)
@@ -78,10 +78,10 @@ def _check_id_declared(left: NamedRelation, columns: Iterable[exp.Column], node:
     for column in columns:
         sides = [names for alias, names in left.scope.items() if column.table.lower() in ("", alias.lower())]
         declared = any(column.name.lower() in map(str.lower, names) for names in sides)
-        if sides and not declared and left.is_unit(column):
+        if sides and not declared and left.is_unit_id(column):
             name = column.name[:60]
             rule = f"{name} is an id, and a public table can be joined on it only if the policy declares it as a column"
-            raise refuse(node, "public-id", rule, f"add {name} to the columns of its table in the policy")
+            raise refusal_at(node, "public-id", rule, f"add {name} to the columns of its table in the policy")
 
 
 def _max_matches(
@@ -101,7 +101,7 @@ def _max_matches(
     return max(1, min(upper_bounds))
 
 
-def _check_distinct(operand: Expression, domain: Domain, node: exp.Join) -> None:
+def _check_exact_real_join(operand: Expression, domain: Domain, node: exp.Join) -> None:
     """Refuse a join that may take two values for one, since rows that share a value are counted as the column holds it:
     integers beyond 2^53 are not all distinct once they are compared with a real.
     """
@@ -109,7 +109,7 @@ def _check_distinct(operand: Expression, domain: Domain, node: exp.Join) -> None
         return
     largest = None if domain.range is None else max(abs(int(end)) for end in domain.range)  # type: ignore[arg-type]
     if largest is None or largest > LARGEST_EXACT:
-        raise refuse(
+        raise refusal_at(
             node,
             "join-real",
             "a real number can only be joined with whole numbers of at most 2^53 in absolute value",
@@ -117,7 +117,7 @@ def _check_distinct(operand: Expression, domain: Domain, node: exp.Join) -> None
         )
 
 
-def _comparisons(
+def _public_column_comparisons(
     left: NamedRelation, right: MatchedPublicTable, part: exp.Expr
 ) -> Iterator[tuple[str, Expression, str]]:
     """Return the comparisons with columns of the public table, each as (operator, operand, column)."""
@@ -134,7 +134,7 @@ def _comparisons(
             if isinstance(public_node, exp.Column) and _is_public_column(public_node, left, right):
                 yield direction, lower_expression(operand, left.resolve), right.column(public_node.name, part)
                 return
-    raise refuse(
+    raise refusal_at(
         part,
         "join-condition",
         "a join with a public table must compare an expression with a column of that table",

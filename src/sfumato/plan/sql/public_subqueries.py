@@ -18,7 +18,7 @@ from sqlglot import exp
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.sql.sql_expressions import lower_expression, with_position
-from sfumato.plan.sql.text_positions import node_text, refuse, suggest_name
+from sfumato.plan.sql.text_positions import node_text, refusal_at, suggest_name
 from sfumato.plan.sql.unit_joins import conjunction, conjuncts
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.policy import Value
@@ -91,15 +91,15 @@ def _inline_subquery(node: exp.Expr, statement: exp.Select, catalog: Catalog) ->
         if select is None:
             return None
         if len(select.node.expressions) == 1 and type(select.node.expressions[0].unalias()) in _AGGREGATES:
-            return exp.EQ(this=node.this.copy(), expression=_scalar(select))
-        return _in_list(node.this, select, select.conditions, _only_item(select))
+            return exp.EQ(this=node.this.copy(), expression=_inlined_scalar(select))
+        return _in_list_or_false(node.this, select, select.conditions, _only_selected_item(select))
     if isinstance(node, exp.Exists):
         select = _public_select(node.this, statement, catalog)
-        return None if select is None else _exists(select)
+        return None if select is None else _inlined_exists(select)
     if isinstance(node.parent, (exp.From, exp.Join, exp.In, exp.Exists, exp.CTE, exp.Subquery, exp.SetOperation)):
         return None
     select = _public_select(node, statement, catalog)
-    return None if select is None else _scalar(select)
+    return None if select is None else _inlined_scalar(select)
 
 
 def _public_select(node: object, statement: exp.Select, catalog: Catalog) -> _PublicSelect | None:
@@ -117,19 +117,21 @@ def _public_select(node: object, statement: exp.Select, catalog: Catalog) -> _Pu
         return None
     if any(value and clause not in _CLAUSES for clause, value in select.args.items()):
         rule = "a subquery over a public table can have SELECT, FROM one table and WHERE"
-        raise refuse(select, "public-subquery", rule, _FIX)
+        raise refusal_at(select, "public-subquery", rule, _FIX)
     return _PublicSelect(select, table, source.alias or source.name, catalog)
 
 
-def _only_item(select: _PublicSelect) -> exp.Expr:
+def _only_selected_item(select: _PublicSelect) -> exp.Expr:
     items = select.node.expressions
     if len(items) != 1 or items[0].find(exp.Star, exp.AggFunc):
         rule = "this subquery over a public table must select one column"
-        raise refuse(select.node, "public-subquery", rule, _FIX)
+        raise refusal_at(select.node, "public-subquery", rule, _FIX)
     return items[0].unalias()
 
 
-def _in_list(operand: exp.Expr, select: _PublicSelect, conditions: Sequence[exp.Expr], item: exp.Expr) -> exp.Expr:
+def _in_list_or_false(
+    operand: exp.Expr, select: _PublicSelect, conditions: Sequence[exp.Expr], item: exp.Expr
+) -> exp.Expr:
     """Return ``operand IN (…)`` with the values of a column; FALSE without any."""
     values = select.values(lower_expression(item, select.resolve), conditions)
     listed = sorted({value for value in values if value is not None})
@@ -137,13 +139,13 @@ def _in_list(operand: exp.Expr, select: _PublicSelect, conditions: Sequence[exp.
         rule = (
             f"a subquery over a public table can list at most {MAX_VALUES:,} values, and this one has {len(listed):,}"
         )
-        raise refuse(select.node, "public-subquery", rule, _FIX)
+        raise refusal_at(select.node, "public-subquery", rule, _FIX)
     if not listed:
         return exp.false()
-    return exp.In(this=operand.copy(), expressions=[_literal(value) for value in listed])
+    return exp.In(this=operand.copy(), expressions=[_sql_literal(value) for value in listed])
 
 
-def _exists(select: _PublicSelect) -> exp.Expr:
+def _inlined_exists(select: _PublicSelect) -> exp.Expr:
     """Return what EXISTS tests: a column that is among values, or whether there is a row at all."""
     own = [condition for condition in select.conditions if select.reads_only_public(condition)]
     outside = [condition for condition in select.conditions if condition not in own]
@@ -152,9 +154,9 @@ def _exists(select: _PublicSelect) -> exp.Expr:
     pair = _correlated_equality(outside[0], select) if len(outside) == 1 else None
     if pair is None:
         rule = "EXISTS over a public table can compare one of its columns with one expression outside, by ="
-        raise refuse(select.node, "public-subquery", rule, _FIX)
+        raise refusal_at(select.node, "public-subquery", rule, _FIX)
     # of a row without a value SQL's EXISTS is false, and not unknown: NOT EXISTS keeps it
-    return exp.func("COALESCE", _in_list(pair[1], select, own, pair[0]), exp.false())
+    return exp.func("COALESCE", _in_list_or_false(pair[1], select, own, pair[0]), exp.false())
 
 
 def _correlated_equality(node: exp.Expr, select: _PublicSelect) -> tuple[exp.Expr, exp.Expr] | None:
@@ -181,21 +183,21 @@ _AGGREGATES: dict[type[exp.Expr], Callable[[list[Value]], Value | None]] = {
 }
 
 
-def _scalar(select: _PublicSelect) -> exp.Expr:
+def _inlined_scalar(select: _PublicSelect) -> exp.Expr:
     """Return the only value of a subquery: of its only row, or of an aggregate of its rows."""
     if len(select.node.expressions) == 1:
         item = select.node.expressions[0].unalias()
         aggregate = _AGGREGATES.get(type(item))
         if aggregate is not None:
-            return _literal(aggregate(_aggregate_values(item, select)))
-    values = select.values(lower_expression(_only_item(select), select.resolve), select.conditions)
+            return _sql_literal(aggregate(_aggregate_values(item, select)))
+    values = select.values(lower_expression(_only_selected_item(select), select.resolve), select.conditions)
     values = list(dict.fromkeys(values)) if select.node.args.get("distinct") else values
     if len(values) > 1:
         rule = f"this subquery has {len(values):,} rows, and one value is needed"
-        raise refuse(
+        raise refusal_at(
             select.node, "subquery-rows", rule, "write MIN(…), MAX(…) or AVG(…) of it, or a WHERE that one row meets"
         )
-    return _literal(values[0] if values else None)
+    return _sql_literal(values[0] if values else None)
 
 
 def _aggregate_values(item: exp.Expr, select: _PublicSelect) -> list[Value]:
@@ -206,12 +208,12 @@ def _aggregate_values(item: exp.Expr, select: _PublicSelect) -> list[Value]:
     operand = lower_expression(item.this.expressions[0] if distinct else item.this, select.resolve)
     if isinstance(item, (exp.Sum, exp.Avg)) and not operand.domain.type.numeric:
         rule = f"only numbers can be summed; {node_text(item.this)} is {operand.domain.type.value}"
-        raise refuse(item, "type-mismatch", rule, "use COUNT, MIN or MAX")
+        raise refusal_at(item, "type-mismatch", rule, "use COUNT, MIN or MAX")
     values = [value for value in select.values(operand, select.conditions) if value is not None]
     return list(dict.fromkeys(values)) if distinct else values
 
 
-def _literal(value: Value | None) -> exp.Expr:
+def _sql_literal(value: Value | None) -> exp.Expr:
     """Write a value as SQL."""
     match value:
         case None:

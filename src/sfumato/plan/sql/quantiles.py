@@ -9,7 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from sfumato.plan.aggregates.value_measures import MAX_DECIMALS, Quantile, TimeQuantile
-from sfumato.plan.sql.text_positions import node_text, refuse
+from sfumato.plan.sql.text_positions import node_text, refusal_at
 from sfumato.plan.values import calendar
 from sfumato.plan.values.expressions import Expression
 from sfumato.plan.values.functions import call, literal
@@ -38,11 +38,11 @@ def lower_quantile(node: exp.Expr, where: Expression | None, read: Reading, shar
     """
     if isinstance(node, exp.Min | exp.Max) and node.args.get("count"):
         rule = "MIN and MAX return one value: a list of the n smallest would reveal individual people's data"
-        raise refuse(node, "several-extremes", rule, "use quantiles instead: QUANTILE_CONT(x, [0.01, 0.05])")
-    value, probability_node, descending = _quantile_parts(node)
+        raise refusal_at(node, "several-extremes", rule, "use quantiles instead: QUANTILE_CONT(x, [0.01, 0.05])")
+    value, probability_node, descending = _operand_probability_and_order(node)
     if isinstance(value, exp.Distinct):
         rule = "a quantile is taken over all rows, so DISTINCT is not supported"
-        raise refuse(node, "distinct", rule, "leave out DISTINCT")
+        raise refusal_at(node, "distinct", rule, "leave out DISTINCT")
     operand, origin = _rank_number_and_origin(read(value), value)
     if isinstance(node, exp.Min | exp.Max | exp.Median):
         is_listed = not isinstance(node, exp.Median)
@@ -64,7 +64,7 @@ _FIXED_PROBABILITIES = {exp.Min: Fraction(0), exp.Median: Fraction(1, 2), exp.Ma
 _DISCRETE_QUANTILES = (exp.PercentileDisc, exp.Quantile, exp.ApproxQuantile)
 
 
-def _quantile_parts(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None, bool]:
+def _operand_probability_and_order(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None, bool]:
     """Return the operand of a quantile, its probability, and whether values are ordered descending."""
     if not isinstance(node, exp.WithinGroup):
         return node.this, node.args.get("expression") or node.args.get("quantile"), False
@@ -74,7 +74,7 @@ def _quantile_parts(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None, bool]:
         or node.this.expression
         or len(order_terms) != 1
     ):
-        raise refuse(node, "within-group", f"{node_text(node)} is not supported", _QUANTILE_FIX)
+        raise refusal_at(node, "within-group", f"{node_text(node)} is not supported", _QUANTILE_FIX)
     (order_term,) = order_terms
     return order_term.this, node.this.this, bool(order_term.args.get("desc"))
 
@@ -82,7 +82,7 @@ def _quantile_parts(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None, bool]:
 def _parse_probability(node: exp.Expr, share: exp.Expr | None) -> Fraction:
     magnitude = share.this if isinstance(share, exp.Neg) else share
     if share is None or not isinstance(magnitude, exp.Literal) or magnitude.is_string:
-        raise refuse(
+        raise refusal_at(
             node, "quantile-share", "the fraction of a quantile must be a number written in the question", _QUANTILE_FIX
         )
     millionths = round(Fraction(magnitude.this) * MAX_DECIMALS)
@@ -91,7 +91,9 @@ def _parse_probability(node: exp.Expr, share: exp.Expr | None) -> Fraction:
             "the fraction of a quantile, rounded to six decimals, must lie strictly between 0 and 1; "
             f"{node_text(share)} does not"
         )
-        raise refuse(share, "quantile-share", rule, "write a fraction such as 0.5; for 0 and 1 use MIN(x) and MAX(x)")
+        raise refusal_at(
+            share, "quantile-share", rule, "write a fraction such as 0.5; for 0 and 1 use MIN(x) and MAX(x)"
+        )
     return Fraction(millionths, MAX_DECIMALS)
 
 
@@ -102,7 +104,7 @@ def _rank_number_and_origin(value: Expression, node: exp.Expr) -> tuple[Expressi
     if value.domain.range is None:
         rule = f"{node_text(node)} has no declared bounds, and a quantile is selected from the dates between them"
         fix = f"write LEAST(GREATEST({node_text(node)}, DATE '2024-01-01'), DATE '2024-12-31'), or declare bounds"
-        raise refuse(node, "unbounded", rule, fix)
+        raise refusal_at(node, "unbounded", rule, fix)
     kind, unit = value.domain.type, "day" if value.domain.type is Type.DATE else "second"
     low: Any = value.domain.range[0]
     origin = low if kind is Type.DATE else calendar.truncate("second", low)
@@ -112,11 +114,11 @@ def _rank_number_and_origin(value: Expression, node: exp.Expr) -> tuple[Expressi
 def _require_bounded_number(value: Expression, node: exp.Expr) -> Expression:
     if not value.domain.type.numeric:
         rule = f"quantiles, MIN and MAX need a number or a date; {node_text(node)} is {value.domain.type.value}"
-        raise refuse(node, "type-mismatch", rule, "turn it into a number with CASE, LENGTH or EXTRACT")
+        raise refusal_at(node, "type-mismatch", rule, "turn it into a number with CASE, LENGTH or EXTRACT")
     if value.domain.range is None:
         rule = f"{node_text(node)} has no declared bounds, and a quantile is selected from the numbers between them"
         fix = f"declare bounds in the policy, or write LEAST(GREATEST({node_text(node)}, low), high)"
-        raise refuse(node, "unbounded", rule, fix)
+        raise refusal_at(node, "unbounded", rule, fix)
     return value
 
 
@@ -124,7 +126,7 @@ def lower_quantiles(node: exp.Expr, where: Expression | None, read: Reading) -> 
     """Lower a quantile for each probability of a list, with the percentage that its column name ends in."""
     probabilities = probability_list(node)
     if probabilities is None or not probabilities.expressions:
-        raise refuse(node, "list-of-quantiles", "the list of fractions is empty", _QUANTILE_FIX)
+        raise refusal_at(node, "list-of-quantiles", "the list of fractions is empty", _QUANTILE_FIX)
     for share in probabilities.expressions:
         quantile = lower_quantile(node, where, read, share)
         yield format_exact(100 * Fraction(share.this)).replace(".", "_"), quantile
@@ -134,5 +136,5 @@ def probability_list(node: exp.Expr) -> exp.Array | None:
     """Return the list of probabilities of a quantile, if it has one."""
     if not isinstance(node, RANKED) or isinstance(node, exp.Median | exp.Min | exp.Max):
         return None
-    probability = node.this.this if isinstance(node, exp.WithinGroup) else _quantile_parts(node)[1]
+    probability = node.this.this if isinstance(node, exp.WithinGroup) else _operand_probability_and_order(node)[1]
     return probability if isinstance(probability, exp.Array) else None

@@ -57,7 +57,7 @@ def split_questions(source: str) -> tuple[WrittenQuestion, ...]:
     )
 
 
-def first_statement(source: str) -> tuple[str, str] | None:
+def split_first_statement(source: str) -> tuple[str, str] | None:
     r"""Split a text after its first statement, which a semicolon ends; None where no statement is whole yet.
 
     >>> first_statement("SELECT ';' -- not here; \n AS a; SELECT 2")
@@ -97,7 +97,7 @@ def _tokenize(source: str) -> list[Token] | None:
 
 
 @contextmanager
-def with_question_place(number: int | None, written: WrittenQuestion, name: str = "") -> Iterator[None]:
+def question_in_refusals(number: int | None, written: WrittenQuestion, name: str = "") -> Iterator[None]:
     """Add to a refusal which query it is about: by its number and line in a file, or by its name."""
     try:
         yield

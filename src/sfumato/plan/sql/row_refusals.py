@@ -13,7 +13,7 @@ from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.dialect import function_name
 from sfumato.plan.sql.row_sources import RowSource
 from sfumato.plan.sql.sql_expressions import cached_lowering
-from sfumato.plan.sql.text_positions import node_text, refuse, whole_text
+from sfumato.plan.sql.text_positions import node_text, refusal_at, whole_text
 
 AGGREGATE_FIX = "use COUNT, SUM, AVG, MEDIAN, VARIANCE, CORR or MODE, with FILTER (WHERE …)"
 _COLLECTING = (exp.GroupConcat, exp.ArrayAgg, exp.ArrayUniqueAgg, exp.ArrayConcatAgg)
@@ -22,51 +22,56 @@ _SHARES = (exp.Ntile, exp.PercentRank, exp.CumeDist)
 _IN_PANDAS = "do this with the answer in pandas, which is free"
 
 
-def refuse_aggregate(node: exp.Expr, source: RowSource) -> Unsupported:
+def aggregate_refusal(node: exp.Expr, source: RowSource) -> Unsupported:
     """Return the refusal of an aggregate that is not supported over rows."""
     aggregate = node.this if isinstance(node, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)) else node
     aggregate = aggregate.this if isinstance(aggregate, exp.IgnoreNulls) else aggregate
     name, table = function_name(aggregate), quoted(source.table.name)
-    if isinstance(aggregate, _COLLECTING) and not isinstance(_operand(aggregate), exp.Star):
-        value = whole_text(_operand(aggregate))
+    if isinstance(aggregate, _COLLECTING) and not isinstance(_operand_without_modifiers(aggregate), exp.Star):
+        value = whole_text(_operand_without_modifiers(aggregate))
         rule = f"{name} would show values of single rows, which are never shown"
         counted = f"count the values: SELECT {value}, COUNT(*) FROM {table} GROUP BY {value}"
-        return refuse(node, "aggregate", rule, f"{counted}; to join them into one text, {_IN_PANDAS}")
+        return refusal_at(node, "aggregate", rule, f"{counted}; to join them into one text, {_IN_PANDAS}")
     if isinstance(aggregate, (exp.ArgMax, exp.ArgMin)) and source.table.id is not None:
         unit, extreme = quoted(source.table.id), "ARG_MAX" if isinstance(aggregate, exp.ArgMax) else "ARG_MIN"
         picked = f"{extreme}({whole_text(aggregate.this)}, {whole_text(aggregate.expression)})"
         inner = f"SELECT {unit}, {picked} AS v FROM {table} GROUP BY {unit}"
         rule = f"{name} would show the value of a single row, and rows are never shown"
-        return refuse(node, "aggregate", rule, f"pick one for each unit: SELECT v, COUNT(*) FROM ({inner}) GROUP BY v")
+        return refusal_at(
+            node, "aggregate", rule, f"pick one for each unit: SELECT v, COUNT(*) FROM ({inner}) GROUP BY v"
+        )
     if isinstance(aggregate, _PICKING):
         rule = f"{name} would show the value of a single row, and rows are never shown"
-        return refuse(
-            node, "aggregate", rule, f"ask for the most frequent value: MODE({node_text(_operand(aggregate))})"
+        return refusal_at(
+            node,
+            "aggregate",
+            rule,
+            f"ask for the most frequent value: MODE({node_text(_operand_without_modifiers(aggregate))})",
         )
-    return refuse(node, "aggregate", f"{_typed(aggregate)} is not supported", AGGREGATE_FIX)
+    return refusal_at(node, "aggregate", f"{_typed_aggregate_text(aggregate)} is not supported", AGGREGATE_FIX)
 
 
-def refuse_row_window(node: exp.Window, source: RowSource) -> Unsupported:
+def row_window_refusal(node: exp.Window, source: RowSource) -> Unsupported:
     """Return the refusal of a window over rows whose results would be shown."""
     name, function = function_name(node.this), node.this
     rule = f"{name} over rows would show single rows, which are never shown"
     if isinstance(function, _SHARES):
         terms = node.args["order"].expressions if node.args.get("order") else []
         value = whole_text(terms[0].this) if terms else "x"
-        return refuse(node, "window", rule, f"ask for QUANTILE_CONT({value}, [0.25, 0.5, 0.75])")
+        return refusal_at(node, "window", rule, f"ask for QUANTILE_CONT({value}, [0.25, 0.5, 0.75])")
     if source.table.id is None or function.find(exp.Distinct) is not None:
-        return refuse(node, "window", rule, f"ask for counts or sums by group, and {_IN_PANDAS}")
+        return refusal_at(node, "window", rule, f"ask for counts or sums by group, and {_IN_PANDAS}")
     within_unit = node.copy()
-    if not any(map(source.is_unit, node.args.get("partition_by") or [])):
+    if not any(map(source.is_unit_id, node.args.get("partition_by") or [])):
         unit = exp.column(exp.to_identifier(source.table.id, quoted=not source.table.id.isidentifier()))
         within_unit.set("partition_by", [unit, *(node.args.get("partition_by") or [])])
-    total = "AVG" if _is_numeric(function, source) else "COUNT"
+    total = "AVG" if _returns_numbers(function, source) else "COUNT"
     inner = f"SELECT {whole_text(within_unit)} AS x FROM {quoted(source.table.name)}"
     asked = f"compute it within each unit: SELECT {total}(x) FROM ({inner})"
-    return refuse(node, "window", rule, f"{asked}; or ask for a series by GROUP BY, and {_IN_PANDAS}")
+    return refusal_at(node, "window", rule, f"{asked}; or ask for a series by GROUP BY, and {_IN_PANDAS}")
 
 
-def _operand(node: exp.Expr) -> exp.Expr:
+def _operand_without_modifiers(node: exp.Expr) -> exp.Expr:
     """Return what an aggregate is over, without DISTINCT and ORDER BY."""
     operand = node.this
     while isinstance(operand, (exp.Order, exp.Distinct)):
@@ -74,13 +79,13 @@ def _operand(node: exp.Expr) -> exp.Expr:
     return operand if isinstance(operand, exp.Expr) else exp.Star()
 
 
-def _typed(node: exp.Expr) -> str:
+def _typed_aggregate_text(node: exp.Expr) -> str:
     """Return an aggregate as it was typed, with the name that was typed."""
     text, name = node_text(node), function_name(node)
     return name + text[text.index("(") :] if "(" in text else text
 
 
-def _is_numeric(function: exp.Expr, source: RowSource) -> bool:
+def _returns_numbers(function: exp.Expr, source: RowSource) -> bool:
     """Return whether a window function returns numbers: a place, or a value of a numeric column."""
     argument = function.this
     lowered = cached_lowering(source.resolve)(argument) if isinstance(argument, exp.Expr) else None

@@ -11,11 +11,11 @@ from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.nodes import Relation, Scan, Union, relations, shift_sources, unused_source_number
 from sfumato.plan.quoting import quoted
-from sfumato.plan.sql.lists import Lists, refuse_list_column
+from sfumato.plan.sql.lists import Lists, list_column_refusal
 from sfumato.plan.sql.per_unit import SubqueryRows
 from sfumato.plan.sql.sql_expressions import lower_expression
 from sfumato.plan.sql.text_positions import suggest_name
-from sfumato.plan.sql.unit_joins import period_sql, periods
+from sfumato.plan.sql.unit_joins import period_expressions_of, period_sql
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.quick_dataclass import dataclass
 
@@ -66,14 +66,14 @@ class RowSource:
                 f"{name[:60]} identifies the unit of each row, and ids are never released",
                 fix=f"count units with COUNT(DISTINCT {quoted(name[:60])})",
             )
-        refusal = refuse_list_column(name, self.lists)
+        refusal = list_column_refusal(name, self.lists)
         if refusal is not None:
             raise refusal
         raise Unsupported(
             "unknown-column", f"the policy declares no column named {name[:60]}", fix=suggest_name(name, column_names)
         )
 
-    def is_unit(self, node: exp.Expr) -> bool:
+    def is_unit_id(self, node: exp.Expr) -> bool:
         """Return whether a node is the id of the unit, and no other column of that name."""
         if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
             return False
@@ -98,10 +98,12 @@ class RowSource:
         every_row = any(isinstance(node, Scan) and node.every_row for node in relations(self.relation))
         unit = None if every_row else next(iter(names), "<id>")
         if self.table.period is None:
-            return SubqueryRows(self.relation, self.resolve, self.is_unit, unit)
-        period, period_expressions = period_sql(self.table), periods(self.relation, self.catalog)
-        single_periods = periods(self.relation, self.catalog, single=True)
-        return SubqueryRows(self.relation, self.resolve, self.is_unit, unit, period, period_expressions, single_periods)
+            return SubqueryRows(self.relation, self.resolve, self.is_unit_id, unit)
+        period, period_expressions = period_sql(self.table), period_expressions_of(self.relation, self.catalog)
+        single_periods = period_expressions_of(self.relation, self.catalog, single=True)
+        return SubqueryRows(
+            self.relation, self.resolve, self.is_unit_id, unit, period, period_expressions, single_periods
+        )
 
     def _id_aliases(self, qualifier: str | None, name: str) -> list[str]:
         """Return the aliases under which a name is the unit's id."""
@@ -122,7 +124,7 @@ def renumbered_apart(right: RowSource, left: RowSource) -> RowSource:
     return replace(right, relation=shift_sources(right.relation, offset), scope=scope)
 
 
-def materialised(right: RowSource) -> RowSource:
+def with_materialised_columns(right: RowSource) -> RowSource:
     """Turn computed columns into columns of their own: a row without a match has none of them, whatever a function
     makes of NULLs.
     """

@@ -25,10 +25,10 @@ from sfumato.plan.nodes import (
 )
 from sfumato.plan.sql.lists import is_unnest, lower_unnest, move_unnest_to_from
 from sfumato.plan.sql.per_unit import WindowColumns, find_aggregates, lower_per_unit
-from sfumato.plan.sql.public_joins import MatchedPublicTable, public_join
-from sfumato.plan.sql.row_sources import RowSource, as_nullable, materialised, renumbered_apart
+from sfumato.plan.sql.public_joins import MatchedPublicTable, lower_public_join
+from sfumato.plan.sql.row_sources import RowSource, as_nullable, renumbered_apart, with_materialised_columns
 from sfumato.plan.sql.sql_expressions import lower_expression
-from sfumato.plan.sql.text_positions import node_text, refuse, suggest_name
+from sfumato.plan.sql.text_positions import node_text, refusal_at, suggest_name
 from sfumato.plan.sql.unit_joins import (
     JoinCondition,
     Part,
@@ -43,11 +43,11 @@ from sfumato.plan.sql.unit_joins import (
     is_subquery_test,
     lower_join_condition,
     lower_union,
-    name_columns,
     push_down_filters,
     semi_join,
     union_selects,
     unit_join,
+    with_column_names,
     without_id_null_tests,
 )
 from sfumato.plan.values.expressions import Column, Expression, Field
@@ -71,7 +71,7 @@ def lower_rows(select: exp.Select, catalog: Catalog, ctes: Ctes) -> RowSource:
     ctes = _with_ctes(select, catalog, ctes)
     from_clause = select.args.get("from_")
     if from_clause is None:
-        raise refuse(select, "no-table", "a question needs a table", "add FROM <table>")
+        raise refusal_at(select, "no-table", "a question needs a table", "add FROM <table>")
     joined = _lower_joins(from_clause.this, select.args.get("joins") or [], catalog, ctes)
     return _lower_where(joined, select.args.get("where"), catalog, ctes)
 
@@ -131,7 +131,7 @@ def _match_subquery(
 ) -> tuple[RowSource, JoinCondition]:
     """Lower a tested subquery, and how its rows match those around it."""
     inner, outer_conditions = _lower_tested_subquery(test, catalog, ctes)
-    _check_join(source, {}, test.node)
+    _check_can_join(source, {}, test.node)
     right = renumbered_apart(inner, source)
 
     def resolve(qualifier: str | None, name: str) -> Expression:
@@ -156,10 +156,10 @@ def _lower_tested_subquery(test: SubqueryTest, catalog: Catalog, ctes: Ctes) -> 
     ctes = _with_ctes(select, catalog, ctes)
     from_clause = select.args.get("from_")
     if from_clause is None:
-        raise refuse(select, "no-table", "a question needs a table", "add FROM <table>")
+        raise refusal_at(select, "no-table", "a question needs a table", "add FROM <table>")
     public_names = {table.name.lower() for table in catalog.tables.values() if table.public}
     if from_clause.this.name.lower() in public_names - set(ctes):
-        raise refuse(
+        raise refusal_at(
             select,
             "public-subquery",
             "a subquery over a public table lists one column, or is EXISTS with one equality to a private column",
@@ -177,14 +177,14 @@ def _lower_tested_subquery(test: SubqueryTest, catalog: Catalog, ctes: Ctes) -> 
 def _check_nesting(relation: Relation, node: exp.Expr) -> None:
     if sum(1 for _ in relations(relation)) > MAX_LEVELS:
         rule = f"at most {MAX_LEVELS} joins and conditions can be nested"
-        raise refuse(node, "too-deep", rule, "combine conditions with AND")
+        raise refusal_at(node, "too-deep", rule, "combine conditions with AND")
 
 
 def lower_condition(node: exp.Expr, source: RowSource) -> Expression:
     """Lower a predicate over rows, which must be boolean."""
     predicate = lower_expression(node, source.resolve)
     if predicate.domain.type is not Type.BOOLEAN:
-        raise refuse(
+        raise refusal_at(
             node,
             "type-mismatch",
             f"a condition must be true or false; {node_text(node)} has the type {predicate.domain.type.value}",
@@ -198,7 +198,7 @@ def _with_ctes(select: exp.Expr, catalog: Catalog, outer_ctes: Ctes) -> Ctes:
     if with_clause is None:
         return outer_ctes
     if with_clause.args.get("recursive"):
-        raise refuse(
+        raise refusal_at(
             with_clause,
             "recursive",
             "recursive queries are not supported",
@@ -207,7 +207,7 @@ def _with_ctes(select: exp.Expr, catalog: Catalog, outer_ctes: Ctes) -> Ctes:
     ctes = dict(outer_ctes)
     for cte in with_clause.expressions:
         if cte.args["alias"].args.get("columns"):
-            raise refuse(
+            raise refusal_at(
                 cte,
                 "column-list",
                 "a list of column names after the alias is not supported",
@@ -222,10 +222,10 @@ def lower_subquery(select: exp.Expr, catalog: Catalog, ctes: Ctes) -> RowSource:
     if isinstance(select, exp.SetOperation):
         return _lower_union(select, catalog, ctes)
     if not isinstance(select, exp.Select):
-        raise refuse(select, "not-select", "a subquery must be a SELECT", "use SELECT … FROM … [WHERE]")
+        raise refusal_at(select, "not-select", "a subquery must be a SELECT", "use SELECT … FROM … [WHERE]")
     for clause, value in select.args.items():
         if value and clause not in _GROUPED:
-            raise refuse(
+            raise refusal_at(
                 select,
                 "not-row-wise",
                 f"a subquery over private rows cannot use {_clause_name(clause)}, which mixes rows of several units",
@@ -240,35 +240,35 @@ def lower_subquery(select: exp.Expr, catalog: Catalog, ctes: Ctes) -> RowSource:
                 "QUALIFY cannot be combined with GROUP BY or aggregates",
                 "use HAVING, or put the aggregate into a subquery",
             )
-            raise refuse(qualify, "qualify", rule, fix)
+            raise refusal_at(qualify, "qualify", rule, fix)
         grouped = lower_per_unit(select, source.subquery_rows)
         _check_nesting(grouped.relation, select)
-        return _as_subquery(source, grouped.relation, grouped.columns, grouped.owners)
+        return _rows_of_subquery(source, grouped.relation, grouped.columns, grouped.owners)
     columns: dict[str, Expression] = {}
     owners: list[str] = []
     windows = WindowColumns(source.subquery_rows)
     for item in select.expressions:
         for name, definition in _lower_item(item, source, windows.lower):
             if name.lower() in {taken_name.lower() for taken_name in (*columns, *owners)}:
-                raise refuse(item, "duplicate-column", f"two columns are named {name}", "rename one with AS")
+                raise refusal_at(item, "duplicate-column", f"two columns are named {name}", "rename one with AS")
             if definition is not None:
                 columns[name] = definition
-        owners += _unit_names(item, source)
+        owners += _unit_names_of_item(item, source)
     relation = windows.relation
     if qualify is not None:
         predicate = windows.condition(qualify, columns)
         if not windows.functions:
-            raise refuse(qualify, "qualify", "QUALIFY needs a window function", "use WHERE")
+            raise refusal_at(qualify, "qualify", "QUALIFY needs a window function", "use WHERE")
         relation = Filter(windows.relation, predicate)
     _check_nesting(relation, select)
-    return _as_subquery(source, relation, columns, owners)
+    return _rows_of_subquery(source, relation, columns, owners)
 
 
 def _lower_union(node: exp.SetOperation, catalog: Catalog, ctes: Ctes) -> RowSource:
     """Lower UNION ALL of tables with the same unit."""
     ctes = _with_ctes(node, catalog, ctes)
     if not isinstance(node, exp.Union) or node.args.get("distinct") or node.args.get("by_name"):
-        raise refuse(
+        raise refusal_at(
             node,
             "set-operation",
             "UNION, INTERSECT and EXCEPT would compare rows of different people",
@@ -276,7 +276,7 @@ def _lower_union(node: exp.SetOperation, catalog: Catalog, ctes: Ctes) -> RowSou
         )
     for part in ("order", "limit", "offset"):
         if node.args.get(part):
-            raise refuse(
+            raise refusal_at(
                 node,
                 "not-row-wise",
                 f"a subquery over private rows cannot use {_clause_name(part)}",
@@ -287,17 +287,17 @@ def _lower_union(node: exp.SetOperation, catalog: Catalog, ctes: Ctes) -> RowSou
     members = [UnionMember(first.relation, list(first.scope[""].items()), selects[0])]
     source_number = unused_source_number(first.relation)
     for select in selects[1:]:
-        member = lower_subquery(name_columns(select), catalog, ctes)
+        member = lower_subquery(with_column_names(select), catalog, ctes)
         columns = [(name, shift_sources(definition, source_number)) for name, definition in member.scope[""].items()]
         check_id_positions(selects[0], first.unit_columns[""], select, member.unit_columns[""])
         members.append(UnionMember(shift_sources(member.relation, source_number), columns, select))
         source_number += unused_source_number(member.relation)
     relation = lower_union(members, source_number)
     _check_nesting(relation, node)
-    return _as_subquery(first, relation, _columns_by_name(relation.columns), [])
+    return _rows_of_subquery(first, relation, _columns_by_name(relation.columns), [])
 
 
-def _as_subquery(
+def _rows_of_subquery(
     source: RowSource, relation: Relation, columns: Mapping[str, Expression], owners: list[str]
 ) -> RowSource:
     """Return a subquery's columns over a relation; the unit is known by its own name too unless that is another
@@ -320,7 +320,7 @@ def _as_subquery(
     )
 
 
-def _unit_names(item: exp.Expr, source: RowSource) -> list[str]:
+def _unit_names_of_item(item: exp.Expr, source: RowSource) -> list[str]:
     """Return the names that an item of a subquery gives to the unit."""
     if _is_star(item):
         alias_filter = item.table.lower() if isinstance(item, exp.Column) else None
@@ -331,7 +331,7 @@ def _unit_names(item: exp.Expr, source: RowSource) -> list[str]:
             for name in names
         )
         return list(dict.fromkeys(unit_names))
-    return [item.alias_or_name] if source.is_unit(item.unalias()) else []
+    return [item.alias_or_name] if source.is_unit_id(item.unalias()) else []
 
 
 def _is_star(item: exp.Expr) -> bool:
@@ -345,7 +345,9 @@ def _lower_item(
     if _is_star(item):
         star = item.this if isinstance(item, exp.Column) else item
         if any(star.args.values()):
-            raise refuse(item, "star", "* with EXCLUDE, REPLACE or RENAME is not supported here", "name the columns")
+            raise refusal_at(
+                item, "star", "* with EXCLUDE, REPLACE or RENAME is not supported here", "name the columns"
+            )
         alias_filter = item.table.lower() if isinstance(item, exp.Column) else None
         return [
             (name, definition)
@@ -357,13 +359,13 @@ def _lower_item(
     inner = item.this if isinstance(item, exp.Alias) else item
     name = item.alias_or_name
     if not name:
-        raise refuse(item, "unnamed-column", "a computed column needs a name", "add AS name")
-    if source.is_unit(inner) and not _is_declared(inner, source):
+        raise refusal_at(item, "unnamed-column", "a computed column needs a name", "add AS name")
+    if source.is_unit_id(inner) and not _is_named_in_scope(inner, source):
         return [(name, None)]
     return [(name, read(inner))]
 
 
-def _is_declared(node: exp.Expr, source: RowSource) -> bool:
+def _is_named_in_scope(node: exp.Expr, source: RowSource) -> bool:
     return any(node.name.lower() == name.lower() for columns in source.scope.values() for name in columns)
 
 
@@ -388,7 +390,7 @@ def _lower_joins(first: exp.Expr, joins: list[exp.Join], catalog: Catalog, ctes:
 def _lower_unnest(left: RowSource, node: exp.Join) -> RowSource:
     """Repeat every row for each item of a list."""
     alias, name, relation = lower_unnest(node, left.relation, left.lists)
-    _check_join(left, {alias: {}}, node)
+    _check_can_join(left, {alias: {}}, node)
     item = Column(relation.item_column, relation.domain)
     return replace(left, relation=relation, scope={**left.scope, alias: {name: item}})
 
@@ -399,19 +401,19 @@ def _join_private_to_public(
     """Join a private table to a public one, as the public one to it."""
     private = _lower_source(joins[0].this, catalog, ctes) if joins else public
     if isinstance(private, MatchedPublicTable):
-        raise refuse(
+        raise refusal_at(
             first,
             "public-first",
             "a question must start from a private table",
             "write FROM <private table> JOIN <public table> …",
         )
     if joins[0].side == "LEFT":
-        raise _refuse_preserved_public(joins[0], public, next(iter(private.scope)))
+        raise _preserved_public_refusal(joins[0], public, next(iter(private.scope)))
     return _join_public(private, public, joins[0], swapped=True)
 
 
-def _refuse_preserved_public(node: exp.Join, public: MatchedPublicTable, private: str) -> Unsupported:
-    return refuse(
+def _preserved_public_refusal(node: exp.Join, public: MatchedPublicTable, private: str) -> Unsupported:
+    return refusal_at(
         node,
         "public-preserved",
         f"{public.alias} is public, and its unmatched rows cannot be kept: whether a row has a match may depend on one"
@@ -423,17 +425,17 @@ def _refuse_preserved_public(node: exp.Join, public: MatchedPublicTable, private
 
 def _join_public(left: RowSource, right: MatchedPublicTable, node: exp.Join, *, swapped: bool = False) -> RowSource:
     if node.side in ("RIGHT", "FULL") and not swapped:
-        raise _refuse_preserved_public(node, right, next(iter(left.scope)))
+        raise _preserved_public_refusal(node, right, next(iter(left.scope)))
     allowed_sides = ("", "RIGHT") if swapped else ("", "LEFT")
     if (node.side or "") not in allowed_sides or (node.kind or "") not in ("", "INNER", "OUTER") or node.method:
-        raise refuse(
+        raise refusal_at(
             node,
             "join-kind",
             "a public table can only be joined with JOIN or LEFT JOIN",
             "use JOIN … ON … or USING (…)",
         )
-    _check_join(left, {right.alias: {}}, node)
-    join, using = public_join(left, right, node, bool(node.side), left.catalog)
+    _check_can_join(left, {right.alias: {}}, node)
+    join, using = lower_public_join(left, right, node, bool(node.side), left.catalog)
     return replace(
         left,
         relation=join,
@@ -443,7 +445,7 @@ def _join_public(left: RowSource, right: MatchedPublicTable, node: exp.Join, *, 
     )
 
 
-def is_undeclared(domain: Domain) -> bool:
+def lacks_values_and_range(domain: Domain) -> bool:
     """Return whether the domain of a column is not declared."""
     return domain.values is None and domain.range is None
 
@@ -455,7 +457,7 @@ def _hidden_using_column(left: RowSource, right: MatchedPublicTable, name: str, 
     the private one declares none.
     """
     definition = left.resolve(None, name)
-    if not outer and is_undeclared(definition.domain):
+    if not outer and lacks_values_and_range(definition.domain):
         for alias, columns in left.scope.items():
             for column, candidate in columns.items():
                 if candidate == definition and column.lower() == name.lower():
@@ -466,15 +468,15 @@ def _hidden_using_column(left: RowSource, right: MatchedPublicTable, name: str, 
 def _join_private(left: RowSource, right: RowSource, node: exp.Join) -> RowSource:
     """Join two private tables within each unit."""
     if (node.side or "") not in ("", "LEFT") or (node.kind or "") not in ("", "INNER", "OUTER") or node.method:
-        raise refuse(
+        raise refusal_at(
             node,
             "join-kind",
             "private tables can only be joined with JOIN or LEFT JOIN",
             "use JOIN, or LEFT JOIN with the table whose rows are all kept on the left",
         )
-    _check_join(left, right.scope, node)
+    _check_can_join(left, right.scope, node)
     outer, right = node.side == "LEFT", renumbered_apart(right, left)
-    right = materialised(right) if outer else right
+    right = with_materialised_columns(right) if outer else right
     combined = replace(
         left,
         scope={**left.scope, **right.scope},
@@ -505,13 +507,13 @@ def _join_private(left: RowSource, right: RowSource, node: exp.Join) -> RowSourc
     return replace(joined_source, scope={**left.scope, **right_scope}, unit_columns=left.unit_columns)
 
 
-def _check_join(left: RowSource, right: Mapping[str, object], node: exp.Expr) -> None:
+def _check_can_join(left: RowSource, right: Mapping[str, object], node: exp.Expr) -> None:
     for alias in right:
         if alias.lower() in {taken_alias.lower() for taken_alias in left.scope}:
-            raise refuse(node, "duplicate-alias", f"two tables are named {alias}", "give one an alias with AS")
+            raise refusal_at(node, "duplicate-alias", f"two tables are named {alias}", "give one an alias with AS")
     _check_nesting(left.relation, node)
     if sum(isinstance(relation, (PublicJoin, Unnest, UnitJoin)) for relation in relations(left.relation)) >= MAX_JOINS:
-        raise refuse(node, "too-many-joins", f"a question can join at most {MAX_JOINS} tables", "join fewer tables")
+        raise refusal_at(node, "too-many-joins", f"a question can join at most {MAX_JOINS} tables", "join fewer tables")
 
 
 def _lower_source(node: exp.Expr, catalog: Catalog, ctes: Ctes) -> RowSource | MatchedPublicTable:
@@ -520,7 +522,7 @@ def _lower_source(node: exp.Expr, catalog: Catalog, ctes: Ctes) -> RowSource | M
         subquery = lower_subquery(node.this, catalog, ctes)
         return _under_alias(subquery, node.alias)
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
-        raise refuse(
+        raise refusal_at(
             node,
             "not-a-table",
             f"the policy declares no table {node_text(node)}",
@@ -532,7 +534,7 @@ def _lower_source(node: exp.Expr, catalog: Catalog, ctes: Ctes) -> RowSource | M
         return _under_alias(ctes[name.lower()], alias)
     table = next((described for described in catalog.tables.values() if described.name.lower() == name.lower()), None)
     if table is None:
-        raise refuse(node, "unknown-table", _unknown_table_rule(node, name), suggest_name(name, catalog.tables))
+        raise refusal_at(node, "unknown-table", _unknown_table_rule(node, name), suggest_name(name, catalog.tables))
     if table.public:
         return MatchedPublicTable(alias, table)
     columns = {Field(0, table.name, name): domain for name, domain in table.columns.items()}
@@ -563,7 +565,7 @@ def _columns_by_name(columns: Columns) -> dict[str, Expression]:
 def _refuse_other_clauses(node: exp.Expr, allowed: set[str], what: str) -> None:
     for clause, value in node.args.items():
         if value and clause not in allowed:
-            raise refuse(
+            raise refusal_at(
                 node,
                 "table-clause",
                 f"a {what} cannot have {_clause_name(clause)} here",
@@ -571,7 +573,7 @@ def _refuse_other_clauses(node: exp.Expr, allowed: set[str], what: str) -> None:
             )
     alias = node.args.get("alias")
     if alias is not None and alias.args.get("columns"):
-        raise refuse(
+        raise refusal_at(
             node,
             "column-list",
             "a list of column names after the alias is not supported",

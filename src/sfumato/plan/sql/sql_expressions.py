@@ -17,8 +17,8 @@ from sqlglot import exp
 from sfumato.errors import Unsupported
 from sfumato.plan.sql.dialect import function_name
 from sfumato.plan.sql.expression_refusals import refusal
-from sfumato.plan.values.expressions import Expression, Literal, Resolve, size
-from sfumato.plan.values.functions import FUNCTIONS, call, literal, null
+from sfumato.plan.values.expressions import Expression, Literal, Resolve, expression_size
+from sfumato.plan.values.functions import FUNCTIONS, call, literal, null_literal
 from sfumato.plan.values.functions.declaring import require_literal
 from sfumato.plan.values.functions.temporal import COMPOSED_PARTS, PARTS
 from sfumato.plan.values.functions.textual import LONGEST
@@ -36,7 +36,7 @@ OwnLowering = Callable[[Node, Read], Expression | None]
 
 def lower_expression(node: Node, resolve: Resolve) -> Expression:
     """Lower a parsed expression; raise ``Unsupported`` with its position for all that is not supported."""
-    return lower_with(node, lambda part, _: _column(part, resolve) if isinstance(part, exp.Column) else None)
+    return lower_with(node, lambda part, _: _lower_column(part, resolve) if isinstance(part, exp.Column) else None)
 
 
 def lower_with(node: Node, lower_own: OwnLowering) -> Expression:
@@ -55,7 +55,7 @@ def lower_with(node: Node, lower_own: OwnLowering) -> Expression:
     def read(part: Node) -> Expression:
         _check_present(part)
         try:
-            return lower_own(part, read) or _reader(part)(part, read)
+            return lower_own(part, read) or _reader_for(part)(part, read)
         except Unsupported as error:
             raise with_position(error, part) from None
 
@@ -82,7 +82,9 @@ def cached_lowering(resolve: Resolve) -> Callable[[Node], Expression | None]:
     def attempt(part: Node) -> Expression | None:
         if id(part) not in cache:
             try:
-                lowered = _column(part, resolve) if isinstance(part, exp.Column) else _reader(part)(part, read)
+                lowered = (
+                    _lower_column(part, resolve) if isinstance(part, exp.Column) else _reader_for(part)(part, read)
+                )
                 cache[id(part)] = lowered
             except Unsupported:
                 cache[id(part)] = None
@@ -95,21 +97,21 @@ def with_position(error: Unsupported, node: Node) -> Unsupported:
     """Return a refusal with the position of the node, unless it already has one."""
     if error.line is not None:
         return error
-    line, column = position(node)
+    line, column = line_and_column(node)
     rule = error.rule.removesuffix(f" [{error.code}]")
     return Unsupported(error.code, rule, fix=error.fix, place=error.place, line=line, column=column)
 
 
-def position(node: Node) -> tuple[int | None, int | None]:
+def line_and_column(node: Node) -> tuple[int | None, int | None]:
     """Return the line and column, from 1, where the node begins, or the nearest ones."""
-    starts = [_start(descendant) for descendant in node.walk()]
+    starts = [_start_line_and_column(descendant) for descendant in node.walk()]
     known_starts = [start for start in starts if start is not None]
     if known_starts:
         return min(known_starts)
-    return (None, None) if node.parent is None else position(node.parent)
+    return (None, None) if node.parent is None else line_and_column(node.parent)
 
 
-def _start(node: Node) -> tuple[int, int] | None:
+def _start_line_and_column(node: Node) -> tuple[int, int] | None:
     if "line" not in node.meta:
         return None
     meta = node.meta  # the column is that of the token's last letter
@@ -122,7 +124,7 @@ def _depth(node: Node) -> int:
     while stack:
         current, depth = stack.pop()
         deepest = max(deepest, depth)
-        children = _operands(current) if isinstance(current, _CHAINS) else list(current.iter_expressions())
+        children = _flatten_chain(current) if isinstance(current, _CHAINS) else list(current.iter_expressions())
         stack.extend((child, depth + 1) for child in children)
     return deepest
 
@@ -130,7 +132,7 @@ def _depth(node: Node) -> int:
 _CHAINS = (exp.And, exp.Or, exp.DPipe)
 
 
-def _operands(node: Node) -> list[Node]:
+def _flatten_chain(node: Node) -> list[Node]:
     """Flatten a chain: a AND b AND c as three operands, in order."""
     operands: list[Node] = []
     stack = [node]
@@ -143,23 +145,25 @@ def _operands(node: Node) -> list[Node]:
     return operands
 
 
-def _reader(node: Node) -> Reader:
+def _reader_for(node: Node) -> Reader:
     entry = _READERS.get(type(node))
     if entry is None:
         raise refusal(node)
     reader, parts = entry
     for part, value in node.args.items():
         if value and part not in parts:
-            raise Unsupported("clause", f"this form of {function_name(node)} is not supported", fix=_plain_form(node))
+            raise Unsupported(
+                "clause", f"this form of {function_name(node)} is not supported", fix=_plain_form_advice(node)
+            )
     return reader
 
 
-def _plain_form(node: Node) -> str:
+def _plain_form_advice(node: Node) -> str:
     function = FUNCTIONS.get(node.key.upper())
     return f"write {function.signature}" if function else "write it without these options"
 
 
-def _column(node: exp.Column, resolve: Resolve) -> Expression:
+def _lower_column(node: exp.Column, resolve: Resolve) -> Expression:
     if node.args.get("db") or node.args.get("join_mark") or not isinstance(node.this, exp.Identifier):
         raise Unsupported(
             "column",
@@ -181,13 +185,13 @@ def _column(node: exp.Column, resolve: Resolve) -> Expression:
 # Literals
 
 
-def _literal(node: exp.Literal, _: Read) -> Expression:
+def _lower_literal(node: exp.Literal, _: Read) -> Expression:
     if node.is_string:
         return literal(Type.TEXT, node.this)
-    return _number(node.this)
+    return _parse_number(node.this)
 
 
-def _number(digits: str) -> Literal:
+def _parse_number(digits: str) -> Literal:
     """Parse a number exactly; digits alone are an integer."""
     if digits.isdecimal() and len(digits) <= 100:
         if int(digits) > LARGEST_INTEGER:
@@ -202,12 +206,12 @@ def _number(digits: str) -> Literal:
         raise Unsupported("literal", "this is not a number", fix="write 12, 1.5 or 2e6") from None
 
 
-def _boolean(node: exp.Boolean, _: Read) -> Expression:
+def _lower_boolean(node: exp.Boolean, _: Read) -> Expression:
     return literal(Type.BOOLEAN, bool(node.this))
 
 
-def _null(_: exp.Null, __: Read) -> Expression:
-    return null()
+def _lower_null(_: exp.Null, __: Read) -> Expression:
+    return null_literal()
 
 
 # Functions
@@ -257,7 +261,7 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 
 def _chain_reader(name: str) -> tuple[Reader, frozenset[str]]:
     def reader(node: Node, read: Read) -> Expression:
-        return call(name, *(read(operand) for operand in _operands(node)))
+        return call(name, *(read(operand) for operand in _flatten_chain(node)))
 
     return reader, frozenset(("this", "expression", "safe"))
 
@@ -270,17 +274,17 @@ def _like_reader(name: str) -> tuple[Reader, frozenset[str]]:
     return reader, frozenset(("this", "expression", "negate"))
 
 
-def _paren(node: exp.Paren, read: Read) -> Expression:
+def _lower_paren(node: exp.Paren, read: Read) -> Expression:
     return read(node.this)
 
 
-def _in(node: exp.In, read: Read) -> Expression:
+def _lower_in(node: exp.In, read: Read) -> Expression:
     if node.args.get("query") is not None:
         raise with_position(refusal(node.args["query"]), node.args["query"])
     return call("IN", read(node.this), *(read(item) for item in node.expressions))
 
 
-def _is(node: exp.Is, read: Read) -> Expression:
+def _lower_is(node: exp.Is, read: Read) -> Expression:
     predicate = node.expression
     if isinstance(predicate, exp.Null):
         return call("IS NULL", read(node.this))
@@ -289,13 +293,13 @@ def _is(node: exp.Is, read: Read) -> Expression:
     raise Unsupported("is", "only NULL, TRUE or FALSE can follow IS", fix="compare with =")
 
 
-def _case(node: exp.Case, read: Read) -> Expression:
+def _lower_case(node: exp.Case, read: Read) -> Expression:
     branches = [(branch.this, branch.args["true"]) for branch in node.args["ifs"]]
     default = [read(default_node) for default_node in _child_nodes(node, ["default"])]
     if node.this is None:
         return call("CASE", *(read(child) for branch in branches for child in branch), *default)
     operand = read(node.this)
-    if size(operand) > _LARGEST_OPERAND:
+    if expression_size(operand) > _LARGEST_OPERAND:
         raise Unsupported(
             "case-operand",
             "CASE <expression> WHEN … needs a simpler expression",
@@ -305,20 +309,20 @@ def _case(node: exp.Case, read: Read) -> Expression:
     return call("CASE", *searched, *default)
 
 
-def _if(node: exp.If, read: Read) -> Expression:
+def _lower_if(node: exp.If, read: Read) -> Expression:
     return call("CASE", *(read(child) for child in _child_nodes(node, ("this", "true", "false"))))
 
 
-def _trim(node: exp.Trim, read: Read) -> Expression:
+def _lower_trim(node: exp.Trim, read: Read) -> Expression:
     name = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}.get(node.args.get("position") or "", "TRIM")
     return call(name, *(read(child) for child in _child_nodes(node, ("this", "expression"))))
 
 
-def _extract(node: exp.Extract, read: Read) -> Expression:
-    return _extract_part(node.this.name, node.expression, read)
+def _lower_extract(node: exp.Extract, read: Read) -> Expression:
+    return _lower_date_part(node.this.name, node.expression, read)
 
 
-def _extract_part(name: str, operand: Node, read: Read) -> Expression:
+def _lower_date_part(name: str, operand: Node, read: Read) -> Expression:
     """Lower the part of a date, or of the AGE between two."""
     part, operand = literal(Type.TEXT, _time_unit(name)), operand.unnest()
     if isinstance(operand, exp.Anonymous) and operand.name.lower() == "age" and len(operand.expressions) == 2:
@@ -351,7 +355,7 @@ _UNIT_SYNONYMS = {
 }
 
 
-def _between(node: exp.Between, read: Read) -> Expression:
+def _lower_between(node: exp.Between, read: Read) -> Expression:
     x, low, high = read(node.this), read(node.args["low"]), read(node.args["high"])
     if not node.args.get("symmetric"):
         return call("BETWEEN", x, low, high)
@@ -370,13 +374,13 @@ def _null_safe_reader(differ: bool) -> tuple[Reader, frozenset[str]]:
     return reader, frozenset(("this", "expression"))
 
 
-def _date_add(node: exp.DateAdd, read: Read) -> Expression:
+def _lower_date_add(node: exp.DateAdd, read: Read) -> Expression:
     if not isinstance(node.expression, exp.Interval):
         raise refusal(node)
-    return _shift(node.this, node.expression, 1, read)
+    return _lower_date_shift(node.this, node.expression, 1, read)
 
 
-def _contains(node: exp.Contains, read: Read) -> Expression:
+def _lower_contains(node: exp.Contains, read: Read) -> Expression:
     """Lower CONTAINS to LIKE if the text has no wildcard; else test whether REPLACE removes it."""
     x, text_node = read(node.this), read(node.expression)
     search_text = str(require_literal(text_node, Type.TEXT, "the text to find"))
@@ -385,7 +389,7 @@ def _contains(node: exp.Contains, read: Read) -> Expression:
     return call("<>", call("REPLACE", x, text_node, literal(Type.TEXT, "")), x)
 
 
-def _regexp_matches(node: exp.RegexpLike, read: Read) -> Expression:
+def _lower_regexp_matches(node: exp.RegexpLike, read: Read) -> Expression:
     if node.args.get("flag") is not None:
         rule = f"{function_name(node)} takes no options"
         raise Unsupported(
@@ -395,11 +399,11 @@ def _regexp_matches(node: exp.RegexpLike, read: Read) -> Expression:
     return call(name, read(node.this), read(node.expression))
 
 
-def _ends_with(x: Expression, end: Expression) -> Expression:
+def _lower_ends_with(x: Expression, end: Expression) -> Expression:
     return call("=", call("RIGHT", x, call("LENGTH", end)), end)
 
 
-def _pad(node: exp.Pad, read: Read) -> Expression:
+def _lower_pad(node: exp.Pad, read: Read) -> Expression:
     """Lower LPAD and RPAD: cut from a text with enough fill at one end."""
     x, fill_node = read(node.this), node.args.get("fill_pattern")
     length = require_literal(read(node.expression), Type.INTEGER, "the length")
@@ -413,36 +417,36 @@ def _pad(node: exp.Pad, read: Read) -> Expression:
     return call("IF", call(">=", call("LENGTH", x), end), call("LEFT", x, end), padded) if is_left else padded
 
 
-def _part_reader(name: str) -> tuple[Reader, frozenset[str]]:
+def _date_part_reader(name: str) -> tuple[Reader, frozenset[str]]:
     def reader(node: Node, read: Read) -> Expression:
-        return _extract_part(name, node.this, read)
+        return _lower_date_part(name, node.this, read)
 
     return reader, frozenset(("this",))
 
 
-def _trunc(node: exp.TimestampTrunc, read: Read) -> Expression:
-    return call("DATE_TRUNC", literal(Type.TEXT, _unit(node)), read(node.this))
+def _lower_date_trunc(node: exp.TimestampTrunc, read: Read) -> Expression:
+    return call("DATE_TRUNC", literal(Type.TEXT, _unit_or_empty(node)), read(node.this))
 
 
-def _diff(node: exp.DateDiff, read: Read) -> Expression:
+def _lower_date_diff(node: exp.DateDiff, read: Read) -> Expression:
     """Lower DATE_DIFF; the parser swaps the arguments: ``this`` is the later one."""
     if node.args.get("unit") is None:
         raise Unsupported("unit", "DATE_DIFF needs a unit as its first argument", fix="write DATE_DIFF('day', a, b)")
-    return call("DATE_DIFF", literal(Type.TEXT, _unit(node)), read(node.expression), read(node.this))
+    return call("DATE_DIFF", literal(Type.TEXT, _unit_or_empty(node)), read(node.expression), read(node.this))
 
 
-def _unit(node: Node) -> str:
+def _unit_or_empty(node: Node) -> str:
     return _time_unit(node.args["unit"].name) if node.args.get("unit") is not None else ""
 
 
-def _strptime(text: Node, date_format: Node, read: Read) -> Expression:
+def _lower_strptime(text: Node, date_format: Node, read: Read) -> Expression:
     """Lower STRPTIME(text, 'format'), or with a list of formats."""
     formats = date_format.expressions if isinstance(date_format, exp.Array) else [date_format]
     return call("STRPTIME", read(text), *map(read, formats))
 
 
-def _time_bucket(node: exp.DateBin, read: Read) -> Expression:
-    amount, unit = _interval_parts(node.this) if isinstance(node.this, exp.Interval) else (None, "")
+def _lower_time_bucket(node: exp.DateBin, read: Read) -> Expression:
+    amount, unit = _interval_amount_and_unit(node.this) if isinstance(node.this, exp.Interval) else (None, "")
     if amount is None:
         rule = f"{function_name(node)} takes an INTERVAL of one whole number of one unit, and then a date"
         raise Unsupported("time-bucket", rule, fix="write TIME_BUCKET(INTERVAL '2 week', x)")
@@ -458,9 +462,9 @@ def _sum_reader(name: str, sign: int) -> tuple[Reader, frozenset[str]]:
 
     def reader(node: Node, read: Read) -> Expression:
         if isinstance(node.expression, exp.Interval):
-            return _shift(node.this, node.expression, sign, read)
+            return _lower_date_shift(node.this, node.expression, sign, read)
         if isinstance(node.this, exp.Interval) and sign > 0:
-            return _shift(node.expression, node.this, sign, read)
+            return _lower_date_shift(node.expression, node.this, sign, read)
         x, y = read(node.this), read(node.expression)
         if sign < 0 and x.domain.type is y.domain.type is Type.DATE:
             return call("DATE_DIFF", literal(Type.TEXT, "day"), y, x)
@@ -475,8 +479,8 @@ def _sum_reader(name: str, sign: int) -> tuple[Reader, frozenset[str]]:
     return reader, frozenset(("this", "expression"))
 
 
-def _shift(moment: Node, interval: exp.Interval, sign: int, read: Read) -> Expression:
-    amount, unit = _interval_parts(interval)
+def _lower_date_shift(moment: Node, interval: exp.Interval, sign: int, read: Read) -> Expression:
+    amount, unit = _interval_amount_and_unit(interval)
     if amount is None:
         raise Unsupported(
             "interval", "an INTERVAL must be one whole number of one unit", fix="write INTERVAL '3 month'"
@@ -484,7 +488,7 @@ def _shift(moment: Node, interval: exp.Interval, sign: int, read: Read) -> Expre
     return call("DATE_ADD", read(moment), literal(Type.INTEGER, sign * amount), literal(Type.TEXT, unit))
 
 
-def _interval_parts(interval: exp.Interval) -> tuple[int | None, str]:
+def _interval_amount_and_unit(interval: exp.Interval) -> tuple[int | None, str]:
     """Return the number and the unit of an INTERVAL; no number unless it is one whole number of one unit."""
     is_negated = isinstance(interval.this, exp.Neg)
     amount = interval.this.this if is_negated else interval.this
@@ -492,13 +496,13 @@ def _interval_parts(interval: exp.Interval) -> tuple[int | None, str]:
     digits = amount_text.removeprefix("-")
     if interval.args.get("unit") is None or not digits.isdecimal() or len(digits) > 12:
         return None, ""
-    return (-int(amount_text) if is_negated else int(amount_text)), _unit(interval)
+    return (-int(amount_text) if is_negated else int(amount_text)), _unit_or_empty(interval)
 
 
-def _cast(node: exp.Cast, read: Read) -> Expression:
+def _lower_cast(node: exp.Cast, read: Read) -> Expression:
     kind = _TYPES.get(node.to.this)
     if node.to.this is exp.DataType.Type.DECIMAL:
-        return _decimal(node.to, read(node.this))
+        return _lower_decimal_cast(node.to, read(node.this))
     if kind is None or node.to.expressions:
         raise Unsupported(
             "cast-type",
@@ -508,7 +512,7 @@ def _cast(node: exp.Cast, read: Read) -> Expression:
     return call("CAST", read(node.this), literal(Type.TEXT, kind.value))
 
 
-def _decimal(data_type: exp.DataType, x: Expression) -> Expression:
+def _lower_decimal_cast(data_type: exp.DataType, x: Expression) -> Expression:
     """Lower a cast to DECIMAL(p, s): a real with s decimal digits."""
     digits = [parameter.this.this for parameter in data_type.expressions if isinstance(parameter.this, exp.Literal)]
     scale = int(digits[1]) if len(digits) == 2 and digits[1].isdecimal() else 0
@@ -531,22 +535,22 @@ _TYPES = {
 }
 
 
-def _anonymous(node: exp.Anonymous, read: Read) -> Expression:
+def _lower_anonymous(node: exp.Anonymous, read: Read) -> Expression:
     """Lower the functions that the parser has no class for."""
     name, arguments = node.name.lower(), node.expressions
     if name in ("date_part", "datepart") and len(arguments) == 2 and arguments[0].is_string:
-        return _extract_part(arguments[0].name, arguments[1], read)
+        return _lower_date_part(arguments[0].name, arguments[1], read)
     if name in _PART_FUNCTIONS and len(arguments) == 1:
-        return _extract_part(name, arguments[0], read)
+        return _lower_date_part(name, arguments[0], read)
     if name == "try_strptime" and len(arguments) == 2:
-        return _strptime(arguments[0], arguments[1], read)
+        return _lower_strptime(arguments[0], arguments[1], read)
     if name == "iff":
         return call("IF", *map(read, arguments))
     if name == "isnull":
         return call("IS NULL", *map(read, arguments))
     if name in ("suffix", "prefix") and len(arguments) == 2:
         x, part = map(read, arguments)
-        return _ends_with(x, part) if name == "suffix" else call("STARTS_WITH", x, part)
+        return _lower_ends_with(x, part) if name == "suffix" else call("STARTS_WITH", x, part)
     raise refusal(node)
 
 
@@ -554,15 +558,15 @@ _PART_FUNCTIONS = frozenset(("dow", "doy", "weekday", "weekyear", *COMPOSED_PART
 _BINARY_PARTS = ("this", "expression")
 
 
-def _parts_read(reader: Reader, *parts: str) -> tuple[Reader, frozenset[str]]:
+def _reader_with_parts(reader: Reader, *parts: str) -> tuple[Reader, frozenset[str]]:
     return reader, frozenset(parts)
 
 
 _READERS: dict[type[Node], tuple[Reader, frozenset[str]]] = {
-    exp.Literal: _parts_read(_literal, "this", "is_string"),
-    exp.Boolean: _parts_read(_boolean, "this"),
-    exp.Null: _parts_read(_null),
-    exp.Paren: _parts_read(_paren, "this"),
+    exp.Literal: _reader_with_parts(_lower_literal, "this", "is_string"),
+    exp.Boolean: _reader_with_parts(_lower_boolean, "this"),
+    exp.Null: _reader_with_parts(_lower_null),
+    exp.Paren: _reader_with_parts(_lower_paren, "this"),
     exp.EQ: _comparison_reader("="),
     exp.NEQ: _comparison_reader("<>"),
     exp.LT: _comparison_reader("<"),
@@ -572,15 +576,15 @@ _READERS: dict[type[Node], tuple[Reader, frozenset[str]]] = {
     exp.And: _chain_reader("AND"),
     exp.Or: _chain_reader("OR"),
     exp.Not: _function_reader("NOT", "this"),
-    exp.Between: _parts_read(_between, "this", "low", "high", "symmetric"),
+    exp.Between: _reader_with_parts(_lower_between, "this", "low", "high", "symmetric"),
     exp.NullSafeEQ: _null_safe_reader(differ=False),
     exp.NullSafeNEQ: _null_safe_reader(differ=True),
-    exp.In: _parts_read(_in, "this", "expressions", "query"),
+    exp.In: _reader_with_parts(_lower_in, "this", "expressions", "query"),
     exp.Like: _like_reader("LIKE"),
     exp.ILike: _like_reader("ILIKE"),
-    exp.Is: _parts_read(_is, "this", "expression"),
-    exp.Case: _parts_read(_case, "this", "ifs", "default"),
-    exp.If: _parts_read(_if, "this", "true", "false"),
+    exp.Is: _reader_with_parts(_lower_is, "this", "expression"),
+    exp.Case: _reader_with_parts(_lower_case, "this", "ifs", "default"),
+    exp.If: _reader_with_parts(_lower_if, "this", "true", "false"),
     exp.Coalesce: _function_reader("COALESCE", "this", "expressions"),
     exp.Nullif: _function_reader("NULLIF", "this", "expression"),
     exp.Add: _sum_reader("+", 1),
@@ -605,44 +609,48 @@ _READERS: dict[type[Node], tuple[Reader, frozenset[str]]] = {
     exp.WidthBucket: _function_reader("WIDTH_BUCKET", "this", "min_value", "max_value", "num_buckets"),
     exp.Lower: _function_reader("LOWER", "this"),
     exp.Upper: _function_reader("UPPER", "this"),
-    exp.Trim: _parts_read(_trim, "this", "expression", "position"),
+    exp.Trim: _reader_with_parts(_lower_trim, "this", "expression", "position"),
     exp.Substring: _function_reader("SUBSTR", "this", "start", "length"),
     exp.Left: _function_reader("LEFT", "this", "expression"),
     exp.Right: _function_reader("RIGHT", "this", "expression"),
     exp.Length: _function_reader("LENGTH", "this"),
-    exp.Pad: _parts_read(_pad, "this", "expression", "fill_pattern", "is_left"),
+    exp.Pad: _reader_with_parts(_lower_pad, "this", "expression", "fill_pattern", "is_left"),
     exp.Concat: _function_reader("CONCAT", "expressions"),
     exp.DPipe: _chain_reader("||"),
     exp.Replace: _function_reader("REPLACE", "this", "expression", "replacement"),
     exp.StartsWith: _function_reader("STARTS_WITH", "this", "expression"),
-    exp.EndsWith: _parts_read(lambda node, read: _ends_with(read(node.this), read(node.expression)), *_BINARY_PARTS),
-    exp.Contains: _parts_read(_contains, *_BINARY_PARTS),
-    exp.RegexpLike: _parts_read(_regexp_matches, *_BINARY_PARTS, "flag"),
-    exp.RegexpFullMatch: _parts_read(_regexp_matches, *_BINARY_PARTS, "options"),
-    exp.Extract: _parts_read(_extract, "this", "expression"),
+    exp.EndsWith: _reader_with_parts(
+        lambda node, read: _lower_ends_with(read(node.this), read(node.expression)), *_BINARY_PARTS
+    ),
+    exp.Contains: _reader_with_parts(_lower_contains, *_BINARY_PARTS),
+    exp.RegexpLike: _reader_with_parts(_lower_regexp_matches, *_BINARY_PARTS, "flag"),
+    exp.RegexpFullMatch: _reader_with_parts(_lower_regexp_matches, *_BINARY_PARTS, "options"),
+    exp.Extract: _reader_with_parts(_lower_extract, "this", "expression"),
     **{
-        getattr(exp, part.capitalize()): _part_reader(part)
+        getattr(exp, part.capitalize()): _date_part_reader(part)
         for part in PARTS
         if part not in ("dow", "isodow", "doy", "microsecond")
     },
-    exp.StrToTime: _parts_read(lambda node, read: _strptime(node.this, node.args["format"], read), "this", "format"),
-    exp.TimeToUnix: _part_reader("epoch"),
-    exp.DateBin: _parts_read(_time_bucket, "this", "expression", "unit", "zone"),
+    exp.StrToTime: _reader_with_parts(
+        lambda node, read: _lower_strptime(node.this, node.args["format"], read), "this", "format"
+    ),
+    exp.TimeToUnix: _date_part_reader("epoch"),
+    exp.DateBin: _reader_with_parts(_lower_time_bucket, "this", "expression", "unit", "zone"),
     exp.TimeToStr: _function_reader("STRFTIME", "this", "format"),
     exp.DateFromParts: _function_reader("MAKE_DATE", "year", "month", "day"),
     exp.Dayname: _function_reader("DAYNAME", "this"),
     exp.Monthname: _function_reader("MONTHNAME", "this"),
-    exp.DayOfWeek: _part_reader("dow"),
-    exp.DayOfWeekIso: _part_reader("isodow"),
-    exp.DayOfYear: _part_reader("doy"),
-    exp.DayOfMonth: _part_reader("day"),
-    exp.WeekOfYear: _part_reader("week"),
-    exp.TimestampTrunc: _parts_read(_trunc, "this", "unit"),
-    exp.DateTrunc: _parts_read(_trunc, "this", "unit"),
-    exp.DateDiff: _parts_read(_diff, "this", "expression", "unit", "date_part_boundary"),
-    exp.DateAdd: _parts_read(_date_add, *_BINARY_PARTS),
-    exp.Date: _parts_read(lambda node, read: call("CAST", read(node.this), literal(Type.TEXT, "date")), "this"),
-    exp.Cast: _parts_read(_cast, "this", "to"),
-    exp.TryCast: _parts_read(_cast, "this", "to", "safe"),
-    exp.Anonymous: _parts_read(_anonymous, "this", "expressions"),
+    exp.DayOfWeek: _date_part_reader("dow"),
+    exp.DayOfWeekIso: _date_part_reader("isodow"),
+    exp.DayOfYear: _date_part_reader("doy"),
+    exp.DayOfMonth: _date_part_reader("day"),
+    exp.WeekOfYear: _date_part_reader("week"),
+    exp.TimestampTrunc: _reader_with_parts(_lower_date_trunc, "this", "unit"),
+    exp.DateTrunc: _reader_with_parts(_lower_date_trunc, "this", "unit"),
+    exp.DateDiff: _reader_with_parts(_lower_date_diff, "this", "expression", "unit", "date_part_boundary"),
+    exp.DateAdd: _reader_with_parts(_lower_date_add, *_BINARY_PARTS),
+    exp.Date: _reader_with_parts(lambda node, read: call("CAST", read(node.this), literal(Type.TEXT, "date")), "this"),
+    exp.Cast: _reader_with_parts(_lower_cast, "this", "to"),
+    exp.TryCast: _reader_with_parts(_lower_cast, "this", "to", "safe"),
+    exp.Anonymous: _reader_with_parts(_lower_anonymous, "this", "expressions"),
 }

@@ -40,7 +40,7 @@ from sfumato.plan.sql.dialect import function_name
 from sfumato.plan.sql.distinct_tuples import counted_nodes, lower_distinct_tuple
 from sfumato.plan.sql.grouping import Grouping, lower_grouping
 from sfumato.plan.sql.noisy_relations import combines_noisy_rows, lower_combined
-from sfumato.plan.sql.noisy_windows import lower_noisy_window, windowed_column
+from sfumato.plan.sql.noisy_windows import lower_noisy_window, window_result_column
 from sfumato.plan.sql.outer import (
     MAX_COLUMNS,
     check_noisy_functions,
@@ -54,13 +54,13 @@ from sfumato.plan.sql.parameters import Parameters
 from sfumato.plan.sql.pivots import expand_pivots
 from sfumato.plan.sql.public_subqueries import inline_public_subqueries
 from sfumato.plan.sql.quantiles import RANKED, lower_quantile, lower_quantiles, probability_list
-from sfumato.plan.sql.row_refusals import refuse_aggregate, refuse_row_window
+from sfumato.plan.sql.row_refusals import aggregate_refusal, row_window_refusal
 from sfumato.plan.sql.row_sources import RowSource
 from sfumato.plan.sql.rows import lower_condition, lower_rows
 from sfumato.plan.sql.sql_expressions import Read, cached_lowering, lower_expression, lower_with
 from sfumato.plan.sql.text import parse_select as parse_text, strip_database
-from sfumato.plan.sql.text_positions import default_column_name, node_text, refuse
-from sfumato.plan.sql.unit_joins import period_sql, periods
+from sfumato.plan.sql.text_positions import default_column_name, node_text, refusal_at
+from sfumato.plan.sql.unit_joins import period_expressions_of, period_sql
 from sfumato.plan.values.expressions import (
     Column,
     Expression,
@@ -157,29 +157,29 @@ def _lower_select(select: exp.Select, catalog: Catalog) -> Query:
     """Lower a SELECT that reads rows of tables."""
     for part, value in select.args.items():
         if value and part not in _CLAUSES:
-            raise refuse(
+            raise refusal_at(
                 select,
                 "clause",
                 f"{part.strip('_').upper()} is not supported here",
                 "use SELECT, FROM, JOIN, WHERE, GROUP BY, HAVING, QUALIFY, ORDER BY, LIMIT",
             )
-    _check_columns(select, len(select.expressions))
+    _check_column_count(select, len(select.expressions))
     source = lower_rows(select, catalog, {})
     building = _SelectBuilder(source, lower_grouping(select, source), has_aggregates(select))
     building.aliases = {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
     columns = [(item, output) for item in select.expressions for output in _lower_outputs(item, building)]
-    _check_columns(select, len(columns))
+    _check_column_count(select, len(columns))
     outputs = tuple(output for _, output in columns)
     for index, (item, output) in enumerate(columns):
         if output.name.lower() in {other.name.lower() for other in outputs[:index]}:
-            raise refuse(item, "duplicate-column", f"two columns are named {output.name}", "rename one with AS")
+            raise refusal_at(item, "duplicate-column", f"two columns are named {output.name}", "rename one with AS")
     named_outputs = [
         (item.unalias(), output) for item, output in columns if isinstance(item, exp.Alias) or _is_measure_list(item)
     ]
     building.outputs = {output.name.lower(): (node, output.expression) for node, output in named_outputs}
     finish = _lower_finish(select, building, outputs)
     if not building.measures and (building.sets or not (building.keys and has_aggregates(select))):
-        raise refuse(
+        raise refusal_at(
             select,
             "no-aggregate",
             "a question needs an aggregate: answers are counts, sums and averages, never rows",
@@ -191,10 +191,10 @@ def _lower_select(select: exp.Select, catalog: Catalog) -> Query:
     return Query(plan, finish)
 
 
-def _check_columns(select: exp.Select, count: int) -> None:
+def _check_column_count(select: exp.Select, count: int) -> None:
     if count > MAX_COLUMNS:
         rule = f"an answer can have at most {MAX_COLUMNS} columns"
-        raise refuse(select, "too-many-columns", rule, "split it into two questions")
+        raise refusal_at(select, "too-many-columns", rule, "split it into two questions")
 
 
 class _SelectBuilder:
@@ -249,7 +249,7 @@ class _SelectBuilder:
         grouped_keys = [self.key_column(argument) for argument in node.expressions]
         if not grouped_keys or None in grouped_keys or len(grouped_keys) > _MAX_BITS:
             rule = f"GROUPING takes columns of GROUP BY, at most {_MAX_BITS}"
-            raise refuse(node, "grouping", rule, "write GROUPING(<column of GROUP BY>)")
+            raise refusal_at(node, "grouping", rule, "write GROUPING(<column of GROUP BY>)")
         bits: Expression = literal(Type.INTEGER, 0)
         for key_column in grouped_keys:
             assert key_column is not None
@@ -278,7 +278,7 @@ def _lower_outputs(item: exp.Expr, building: _SelectBuilder) -> tuple[Output, ..
     """Lower an item of SELECT; a list of measures becomes a column for each, with its suffix in the name."""
     inner = item.this if isinstance(item, exp.Alias) else item
     if isinstance(inner, exp.Star) or (isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)):
-        raise refuse(
+        raise refusal_at(
             item,
             "star",
             "rows are never shown, so * can only be used in COUNT(*)",
@@ -303,7 +303,7 @@ def _lower_measure_list(node: exp.Expr, source: RowSource) -> tuple[str, Iterabl
     aggregate, where = node.this if isinstance(node, exp.Filter) else node, _lower_filter(node, source)
     if isinstance(aggregate, exp.ApproxTopK):
         return "top", _lower_top_k(aggregate, where, source)
-    _check_arguments(aggregate)
+    _check_aggregate_arguments(aggregate)
     return "quantile", lower_quantiles(aggregate, where, lambda value: lower_expression(value, source.resolve))
 
 
@@ -315,7 +315,7 @@ def _lower_top_k(
     k = int(count.this) if isinstance(count, exp.Literal) and count.is_int and len(count.this) < 4 else 0
     if not 1 <= k <= MOST_FREQUENT or node.args.get("counters"):
         rule = f"APPROX_TOP_K takes a column and a number of values from 1 to {MOST_FREQUENT}"
-        raise refuse(node, "top-k", rule, f"write APPROX_TOP_K({node_text(node.this)}, 3)")
+        raise refusal_at(node, "top-k", rule, f"write APPROX_TOP_K({node_text(node.this)}, 3)")
     value = lower_expression(node.this, source.resolve)
     _check_not_constant(value, node)
     return [(str(rank + 1), FrequentValue(value, k, rank, where)) for rank in range(k)]
@@ -334,21 +334,23 @@ def _lower_finish_expression(
     def lower_part(part: exp.Expr, read: Read) -> Expression | None:
         if _is_measure_list(part):
             rule = f"{node_text(part)} returns several columns, so it cannot be part of an expression"
-            raise refuse(part, "list", rule, "select it on its own, and compute with its columns in an outer SELECT")
+            raise refusal_at(
+                part, "list", rule, "select it on its own, and compute with its columns in an outer SELECT"
+            )
         if isinstance(part, (exp.Filter, exp.WithinGroup, *_AGGREGATES)):
             return building.measure_column(_lower_aggregate(part, building.source))
         if isinstance(part, (exp.Grouping, exp.GroupingId)):
             return building.lower_grouping_flags(part)
         if isinstance(part, exp.Window) and building.aggregated and windows:
             window, domain = lower_noisy_window(part, read)
-            return windowed_column(building.windows, window, domain)
+            return window_result_column(building.windows, window, domain)
         if isinstance(part, exp.Window) and not windows:
             rule = "HAVING is decided before windows are computed, so it cannot contain one"
-            raise refuse(part, "window", rule, "use QUALIFY instead of HAVING")
+            raise refusal_at(part, "window", rule, "use QUALIFY instead of HAVING")
         if isinstance(part, exp.Window):
-            raise refuse_row_window(part, building.source)
+            raise row_window_refusal(part, building.source)
         if isinstance(part, (exp.AggFunc, exp.First, exp.Last, exp.IgnoreNulls, exp.RespectNulls)):
-            raise refuse_aggregate(part, building.source)
+            raise aggregate_refusal(part, building.source)
         if renamed and isinstance(part, exp.Column) and not part.table and part.name.lower() in building.outputs:
             return building.outputs[part.name.lower()][1]
         key = building.key_column(part, attempt)
@@ -369,14 +371,14 @@ def _check_subtotals(select: exp.Select, building: _SelectBuilder) -> None:
         and building.source.relation.max_rows_per_unit != 1
         and any(measure.once_per_unit for measure in building.measures)
     ):
-        raise refuse(
+        raise refusal_at(
             select.args["group"],
             "subtotals-of-units",
             "COUNT(DISTINCT …) of units has no subtotals: a unit in several groups counts once in their total",
             "use COUNT(*), or ask one question for each grouping",
         )
     if building.sets and any(measure.reads is not ReadingKind.TOTALS for measure in building.measures):
-        raise refuse(
+        raise refusal_at(
             select.args["group"],
             "subtotals-of-ranks",
             "quantiles, distinct values and modes have no subtotals: they cannot be computed from their groups",
@@ -389,8 +391,8 @@ def _refuse_ungrouped(node: exp.Column, building: _SelectBuilder) -> Expression:
     select = node.find_ancestor(exp.Select)
     windows = [] if select is None or building.aggregated else [*select.find_all(exp.Window)]
     if windows:  # GROUP BY would not help: what shows single rows is the window beside the column
-        raise refuse_row_window(windows[0], building.source)
-    raise refuse(
+        raise row_window_refusal(windows[0], building.source)
+    raise refusal_at(
         node,
         "not-grouped",
         f"{node_text(node)} is neither in GROUP BY nor inside an aggregate",
@@ -410,15 +412,15 @@ def _lower_aggregate(node: exp.Expr, source: RowSource) -> AggregateRequest:
     if isinstance(node, exp.WithinGroup) and isinstance(node.this, exp.Mode):
         node = _mode_from_within_group(node)
     if not isinstance(node, _AGGREGATES):
-        raise refuse_aggregate(node, source)
-    _check_arguments(node)
+        raise aggregate_refusal(node, source)
+    _check_aggregate_arguments(node)
     if isinstance(node, RANKED):
         return lower_quantile(node, where, lambda value: lower_expression(value, source.resolve))
     argument = node.this
     if isinstance(node, exp.ApproxDistinct) and argument is not None:  # the noise is far above what it would save
         argument = exp.Distinct(expressions=[argument])
     if node.args.get("expressions"):
-        raise refuse(
+        raise refusal_at(
             node, "aggregate", f"{function_name(node)} takes one argument", "write one aggregate for each argument"
         )
     if isinstance(argument, exp.Distinct):
@@ -431,7 +433,7 @@ def _lower_aggregate(node: exp.Expr, source: RowSource) -> AggregateRequest:
     if isinstance(node, exp.Count):
         return _lower_count(argument, where, source)
     if argument is None:
-        raise refuse(
+        raise refusal_at(
             node, "aggregate", f"{node_text(node)} needs an argument", f"write {function_name(node)}(<column>)"
         )
     value = lower_expression(argument, source.resolve)
@@ -450,17 +452,17 @@ def _check_not_constant(value: Expression, node: exp.Expr) -> None:
             f"{node_text(node)} reads no column, so its result is a constant",
             "use a column instead of the constant",
         )
-        raise refuse(node, "constant-value", rule, fix)
+        raise refusal_at(node, "constant-value", rule, fix)
 
 
-def _check_arguments(node: exp.Expr) -> None:
+def _check_aggregate_arguments(node: exp.Expr) -> None:
     """Refuse an aggregate with an argument that would be ignored, or without the second of two values."""
     if type(node) in _PAIR_AGGREGATES and node.args.get("expression") is None:
         fix = "write both, y and x: CORR(cost, age)"
-        raise refuse(node, "arguments", f"{node_text(node)} needs two arguments", fix)
+        raise refusal_at(node, "arguments", f"{node_text(node)} needs two arguments", fix)
     if any(value and part not in _ARGUMENTS for part, value in node.args.items()):
         fix = "write it as in MODE(x), CORR(y, x) or QUANTILE_CONT(x, 0.9)"
-        raise refuse(node, "arguments", f"{node_text(node)} has arguments that are not supported", fix)
+        raise refusal_at(node, "arguments", f"{node_text(node)} has arguments that are not supported", fix)
 
 
 def _mode_from_within_group(node: exp.WithinGroup) -> exp.Expr:
@@ -468,7 +470,7 @@ def _mode_from_within_group(node: exp.WithinGroup) -> exp.Expr:
     order_terms = node.expression.expressions
     if not isinstance(node.this, exp.Mode) or node.this.this is not None or len(order_terms) != 1:
         rule = "WITHIN GROUP needs exactly one ORDER BY expression, and MODE then takes no argument"
-        raise refuse(node, "within-group", rule, "write MODE() WITHIN GROUP (ORDER BY x), or MODE(x)")
+        raise refusal_at(node, "within-group", rule, "write MODE() WITHIN GROUP (ORDER BY x), or MODE(x)")
     return exp.Mode(this=order_terms[0].this)
 
 
@@ -487,40 +489,40 @@ def _lower_distinct(
     table, columns_counted = source.table, counted_nodes(argument)
     if not isinstance(node, (exp.Count, exp.ApproxDistinct)):
         rule = "DISTINCT can only be counted: COUNT(DISTINCT …)"
-        raise refuse(node, "distinct", rule, _distinct_advice(table))
-    if _counts_units(columns_counted, source):
+        raise refusal_at(node, "distinct", rule, _unit_count_advice(table))
+    if _is_unit_count(columns_counted, source):
         return DistinctUnits(where)
-    if any(source.is_unit(column) or _is_id_elsewhere(column, source) for column in columns_counted):
+    if any(source.is_unit_id(column) or _is_named_like_unknown_id(column, source) for column in columns_counted):
         period = table.period
         rule = "ids can only be counted by themselves, not together with other values"
         rule = rule if period is None else f"a unit is an id in one {period.every}, and only units can be counted"
-        raise refuse(node, "distinct", rule, _unit_pairs_advice(columns_counted, source))
+        raise refusal_at(node, "distinct", rule, _unit_pairs_advice(columns_counted, source))
     return DistinctValues(
         lower_distinct_tuple(argument, lambda column: lower_expression(column, source.resolve)), where
     )
 
 
-def _counts_units(columns_counted: list[exp.Expr], source: RowSource) -> bool:
+def _is_unit_count(columns_counted: list[exp.Expr], source: RowSource) -> bool:
     """Return whether the counted columns are the id of the unit, with its period where units have one."""
-    if not columns_counted or not source.is_unit(columns_counted[0]):
+    if not columns_counted or not source.is_unit_id(columns_counted[0]):
         return False
     if source.table.period is None:
         return len(columns_counted) == 1
-    period_expressions = periods(source.relation, source.catalog)
+    period_expressions = period_expressions_of(source.relation, source.catalog)
     return len(columns_counted) == 2 and lower_expression(columns_counted[1], source.resolve) in period_expressions
 
 
 def _unit_pairs_advice(columns_counted: list[exp.Expr], source: RowSource) -> str:
     """Suggest to count the values of each unit and to add these counts up."""
-    others = [node_text(column) for column in columns_counted if not source.is_unit(column)]
+    others = [node_text(column) for column in columns_counted if not source.is_unit_id(column)]
     if len(columns_counted) == 1 or source.table.id is None or source.table.period is not None or not others:
-        return _distinct_advice(source.table)
+        return _unit_count_advice(source.table)
     unit, table = quoted(source.table.id), quoted(source.table.name)
     counts = f"SELECT {unit}, COUNT(DISTINCT {', '.join(others)}) AS n FROM {table} GROUP BY {unit}"
     return f"count for each unit and add up: SELECT SUM(n) FROM ({counts})"
 
 
-def _is_id_elsewhere(node: exp.Expr, source: RowSource) -> bool:
+def _is_named_like_unknown_id(node: exp.Expr, source: RowSource) -> bool:
     """Return whether a node is named like an id but is no column here, such as the id of rows that a LEFT JOIN may
     lack.
     """
@@ -531,7 +533,7 @@ def _is_id_elsewhere(node: exp.Expr, source: RowSource) -> bool:
     return is_named_like_id and cached_lowering(source.resolve)(node) is None
 
 
-def _distinct_advice(table: CatalogTable) -> str:
+def _unit_count_advice(table: CatalogTable) -> str:
     """Suggest how to count units in a table."""
     if table.every_row:
         return "use COUNT(*): in this table every row is its own unit"
@@ -548,7 +550,7 @@ def _require_moderate_moments(request: AggregateRequest, node: exp.Expr) -> Aggr
     if are_bounded and all(abs(end) < _LARGEST_MOMENT for value in values for end in value_range(value)):
         return request
     rule = f"{node_text(node)} sums squares or products, which overflow with these bounds"
-    raise refuse(node, "unbounded", rule, "declare narrower bounds, or divide the column by a large number")
+    raise refusal_at(node, "unbounded", rule, "declare narrower bounds, or divide the column by a large number")
 
 
 def _lower_summable(node: exp.Expr, source: RowSource) -> Expression:
@@ -559,14 +561,14 @@ def _lower_summable(node: exp.Expr, source: RowSource) -> Expression:
 
 def _check_summable(value: Expression, node: exp.Expr) -> None:
     if not value.domain.type.numeric:
-        raise refuse(
+        raise refusal_at(
             node,
             "type-mismatch",
             f"only numbers can be summed; {node_text(node)} is {value.domain.type.value}",
             "use COUNT, or turn it into a number with CASE",
         )
     if value.domain.range is None:
-        raise refuse(
+        raise refusal_at(
             node,
             "unbounded",
             f"{node_text(node)} has no declared bounds, so one row could change the sum without limit",
@@ -580,7 +582,7 @@ def _lower_finish(select: exp.Select, building: _SelectBuilder, outputs: tuple[O
     if having_clause is not None:
         predicate = _lower_finish_expression(having_clause.this, building, renamed=True, windows=False)
         if predicate.domain.type is not Type.BOOLEAN:
-            raise refuse(
+            raise refusal_at(
                 having_clause,
                 "type-mismatch",
                 "HAVING must be a condition",
@@ -607,9 +609,9 @@ def _lower_qualify(select: exp.Select, building: _SelectBuilder) -> Expression |
         return None
     if not building.aggregated:
         rule = "QUALIFY is not supported here: the rows of a table are never shown"
-        raise refuse(clause, "clause", rule, "use it in a subquery whose result the outer SELECT aggregates")
+        raise refusal_at(clause, "clause", rule, "use it in a subquery whose result the outer SELECT aggregates")
     predicate = _lower_finish_expression(clause.this, building, renamed=True)
     if predicate.domain.type is not Type.BOOLEAN:
         fix = "compare a window with a number, such as RANK() OVER (ORDER BY n DESC) <= 3"
-        raise refuse(clause, "type-mismatch", "QUALIFY must be a condition", fix)
+        raise refusal_at(clause, "type-mismatch", "QUALIFY must be a condition", fix)
     return predicate

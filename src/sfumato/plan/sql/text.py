@@ -26,7 +26,7 @@ from sfumato.plan.sql.parameters import (
     locate_parameters,
     parameter_literals,
 )
-from sfumato.plan.sql.text_positions import refuse, suggest_keyword, suggest_name, suggest_quotes
+from sfumato.plan.sql.text_positions import refusal_at, suggest_keyword, suggest_name, suggest_quotes
 from sfumato.plan.sql.written_dates import fold_written_dates
 from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import escape_unprintable
@@ -45,7 +45,7 @@ def parse_select(text: object, parameters: Parameters | None = None, column_name
 
     ``column_names`` are the declared ones: one that is a word of SQL is found where the parser fails.
     """
-    statement = _statement(text, parameters, column_names)
+    statement = _parse_only_statement(text, parameters, column_names)
     if isinstance(statement, exp.Union):
         statement = _select_from_union(statement)
     if isinstance(statement, exp.Pivot):
@@ -53,11 +53,11 @@ def parse_select(text: object, parameters: Parameters | None = None, column_name
     if not isinstance(statement, exp.Select):
         if isinstance(statement, exp.SetOperation):
             rule, fix = "INTERSECT and EXCEPT of answers are not supported", "join the answers on their keys: "
-            raise refuse(statement, "not-select", rule, f"{fix}FROM a JOIN b USING (month)")
+            raise refusal_at(statement, "not-select", rule, f"{fix}FROM a JOIN b USING (month)")
         rule = "only SELECT, SHOW TABLES, DESCRIBE and SUMMARIZE are supported"
         fix = suggest_keyword(str(text)) or "write SELECT … FROM … [WHERE] [GROUP BY]"
-        raise refuse(statement, "not-select", rule, fix)
-    return _normalise(statement)
+        raise refusal_at(statement, "not-select", rule, fix)
+    return _normalise_select(statement)
 
 
 def _select_from_union(union: exp.Union) -> exp.Select:
@@ -82,7 +82,7 @@ def _select_from_pivot(statement: exp.Pivot) -> exp.Select:
     return select
 
 
-def query_text(text: str, parameters: Parameters | None) -> str:
+def text_with_parameters(text: str, parameters: Parameters | None) -> str:
     """Write a query as it is stored and shown to people, with the values of its parameters inserted."""
     if parameters is None:
         return text
@@ -111,7 +111,7 @@ def parse_listing(text: object) -> ListingRequest | None:
     """Parse SHOW TABLES, DESCRIBE and SUMMARIZE; return None for any other text."""
     if not isinstance(text, str) or not _LISTING_COMMAND.match(text):
         return None
-    statement = _statement(text, None)
+    statement = _parse_only_statement(text, None)
     if isinstance(statement, exp.Show) and statement.name.upper() == "TABLES" and not statement.args.get("from_"):
         return ListingRequest(None)
     table = statement.this if isinstance(statement, (exp.Describe, exp.Summarize)) else None
@@ -120,7 +120,7 @@ def parse_listing(text: object) -> ListingRequest | None:
         if not any(value for part, value in table.args.items() if part != "this"):
             name = unicodedata.normalize("NFC", table.name)
             return ListingRequest(name, summarize=isinstance(statement, exp.Summarize))
-    raise refuse(
+    raise refusal_at(
         statement,
         "listing",
         "only the tables and their columns can be listed",
@@ -131,7 +131,7 @@ def parse_listing(text: object) -> ListingRequest | None:
 _LISTING_COMMAND = re.compile(r"\s*(SHOW|DESCRIBE|DESC|SUMMARIZE|PRAGMA)\b", re.IGNORECASE)
 
 
-def _statement(text: object, parameters: Parameters | None, column_names: Iterable[str] = ()) -> exp.Expr:
+def _parse_only_statement(text: object, parameters: Parameters | None, column_names: Iterable[str] = ()) -> exp.Expr:
     """Parse the only statement of a text, with literals in the place of its parameters."""
     if not isinstance(text, str):
         raise Unsupported("not-text", "a question must be SQL text", fix="pass one string")
@@ -139,7 +139,7 @@ def _statement(text: object, parameters: Parameters | None, column_names: Iterab
         raise Unsupported(
             "too-long", "a question can have at most 64 KB of text", fix="split it into several questions"
         )
-    if "\0" in text or not _encodable(text):
+    if "\0" in text or not _is_utf8(text):
         raise Unsupported("not-text", "a question must be plain text", fix="remove NUL characters and invalid UTF-8")
     tokens, places = locate_parameters(_tokenize(text))
     values = parameter_literals(places, parameters)
@@ -147,9 +147,9 @@ def _statement(text: object, parameters: Parameters | None, column_names: Iterab
         with _silence_parser_log():
             statements = _parse_statements(tokens, text)
     except RecursionError:
-        raise _too_deep() from None
+        raise _too_deep_refusal() from None
     except SqlglotError as error:
-        raise _not_sql(error, text, column_names) from None
+        raise _not_sql_refusal(error, text, column_names) from None
     if not statements:
         raise Unsupported("one-statement", "the question is empty", fix="write SELECT … FROM … [WHERE] [GROUP BY]")
     if len(statements) != 1:
@@ -159,7 +159,7 @@ def _statement(text: object, parameters: Parameters | None, column_names: Iterab
 
 def _parse_statements(tokens: list[Token], text: str) -> list[exp.Expr]:
     """Parse all statements of a text; the parser does not know the ORDER BY and LIMIT behind a PIVOT statement."""
-    end = _end_of_pivot(tokens)
+    end = _trailing_clause_start(tokens)
     statements = [part for part in _QuantileParser(dialect=DIALECT).parse(tokens[:end], text) if part is not None]
     if end is None or len(statements) != 1 or not isinstance(statements[0], exp.Pivot):
         return statements
@@ -172,7 +172,7 @@ def _parse_statements(tokens: list[Token], text: str) -> list[exp.Expr]:
     return [select]
 
 
-def _end_of_pivot(tokens: list[Token]) -> int | None:
+def _trailing_clause_start(tokens: list[Token]) -> int | None:
     """Return where the ORDER BY, LIMIT or OFFSET behind a statement that begins with PIVOT begins; None without."""
     if not tokens or tokens[0].token_type not in (TokenType.PIVOT, TokenType.UNPIVOT):
         return None
@@ -213,12 +213,12 @@ class _QuantileParser(DuckDB.Parser):  # type: ignore[valid-type, misc]
 
 
 def _tokenize(text: str) -> list[Token]:
-    _check_words(text)
+    _check_word_count(text)
     try:
         tokens = sqlglot.tokenize(text, dialect="duckdb")
     except SqlglotError as error:
-        raise _not_sql(error) from None
-    _check_tokens(tokens)
+        raise _not_sql_refusal(error) from None
+    _check_token_nesting(tokens)
     return tokens
 
 
@@ -226,7 +226,7 @@ _SCHEMAS = ("main", "public", "sfumato")
 """Schema names that may qualify a table, and are ignored."""
 
 
-def _normalise(statement: exp.Select) -> exp.Select:
+def _normalise_select(statement: exp.Select) -> exp.Select:
     """Normalise a statement: LIMIT for FETCH FIRST, tables without a schema, composed accents, windows and dates
     written out.
     """
@@ -257,15 +257,15 @@ def _inline_named_windows(select: exp.Select) -> None:
     copied = 0
     for window in [*(select.args.get("windows") or []), *select.find_all(exp.Window)]:
         if window.parent_select is select and window.name.lower() not in definitions:
-            copied += _complete_window(window, definitions)
+            copied += _inherit_window_parts(window, definitions)
             if copied > MAX_TOKENS:  # a long definition may be named often
-                raise _too_long()
+                raise _too_long_refusal()
             if isinstance(window.this, exp.Identifier):
                 definitions[window.name.lower()] = window
     select.set("windows", None)
 
 
-def _complete_window(window: exp.Window, definitions: Mapping[str, exp.Window]) -> int:
+def _inherit_window_parts(window: exp.Window, definitions: Mapping[str, exp.Window]) -> int:
     """Give a window the parts of the one it names that it has not itself; return the number of nodes copied."""
     name = window.args.get("alias")
     if not isinstance(name, exp.Identifier):
@@ -273,7 +273,7 @@ def _complete_window(window: exp.Window, definitions: Mapping[str, exp.Window]) 
     definition = definitions.get(name.name.lower())
     if definition is None:
         rule = f"no window is named {escape_unprintable(name.name[:60])}"
-        raise refuse(window, "window", rule, suggest_name(name.name, definitions))
+        raise refusal_at(window, "window", rule, suggest_name(name.name, definitions))
     before = sum(1 for _ in window.walk())
     for part in ("partition_by", "order", "spec"):
         value = definition.args.get(part)
@@ -312,7 +312,7 @@ def _silence_parser_log() -> Iterator[None]:
         _parsing.reset(previous)
 
 
-def _encodable(text: str) -> bool:
+def _is_utf8(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -328,35 +328,35 @@ _WORD_PATTERN = re.compile(
 """A comment, a quoted text, a word, or up to three signs, which may be one operator."""
 
 
-def _check_words(text: str) -> None:
+def _check_word_count(text: str) -> None:
     """Refuse a text with too many words before it is tokenized, which takes a hundred times as long as this. They are
     about as many as the parser's tokens, which are counted afterwards.
     """
     if len(text) > MAX_TOKENS:
         words = (match for match in _WORD_PATTERN.finditer(text) if match.lastgroup is None)
         if next(islice(words, MAX_TOKENS, None), None) is not None:
-            raise _too_long()
+            raise _too_long_refusal()
 
 
-def _too_long() -> Unsupported:
+def _too_long_refusal() -> Unsupported:
     return Unsupported(
         "too-long", f"a question can have at most {MAX_TOKENS:,} SQL tokens", fix="split it into several questions"
     )
 
 
-def _check_tokens(tokens: list[Token]) -> None:
+def _check_token_nesting(tokens: list[Token]) -> None:
     """Refuse deep nesting, measured on tokens because the parser itself recurses."""
     if len(tokens) > MAX_TOKENS:
-        raise _too_long()
+        raise _too_long_refusal()
     depth = run = 0
     for token in tokens:
         depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
         run = run + 1 if token.token_type in _CHAINED else 0
         if depth > DEEPEST or run > DEEPEST:
-            raise _too_deep()
+            raise _too_deep_refusal()
 
 
-def _too_deep() -> Unsupported:
+def _too_deep_refusal() -> Unsupported:
     return Unsupported(
         "too-deep",
         f"parentheses, CASE and subqueries can be nested at most {DEEPEST} levels deep",
@@ -364,7 +364,7 @@ def _too_deep() -> Unsupported:
     )
 
 
-def _not_sql(error: SqlglotError, text: str = "", column_names: Iterable[str] = ()) -> Unsupported:
+def _not_sql_refusal(error: SqlglotError, text: str = "", column_names: Iterable[str] = ()) -> Unsupported:
     error_details = getattr(error, "errors", None) or [{}]
     line, column = error_details[0].get("line"), error_details[0].get("col")
     if "number of provided arguments" in str(error_details[0].get("description")):
@@ -381,7 +381,7 @@ def parse_fragment(text: object, kind: type[exp.Expr], column_names: Iterable[st
 
     ``column_names`` are those that a refusal may suggest to quote.
     """
-    if not isinstance(text, str) or "\0" in text or not _encodable(text):
+    if not isinstance(text, str) or "\0" in text or not _is_utf8(text):
         raise Unsupported("not-text", "an expression must be SQL text", fix="pass one string")
     if len(text) > LONGEST:
         raise Unsupported(
@@ -394,9 +394,9 @@ def parse_fragment(text: object, kind: type[exp.Expr], column_names: Iterable[st
                 node for node in _QuantileParser(dialect=DIALECT).parse_into(kind, tokens, text) if node is not None
             ]
     except RecursionError:
-        raise _too_deep() from None
+        raise _too_deep_refusal() from None
     except SqlglotError as error:
-        raise _not_sql(error, column_names=column_names) from None
+        raise _not_sql_refusal(error, column_names=column_names) from None
     if len(parsed) != 1:
         raise Unsupported("one-expression", "the text must be a single expression", fix="write one, such as cost > 10")
     return parsed[0]

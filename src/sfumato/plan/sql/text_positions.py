@@ -15,21 +15,21 @@ from sqlglot.tokenizer_core import TokenType
 from sfumato.errors import Unsupported
 from sfumato.plan.quoting import double_quotes_advice, quoted
 from sfumato.plan.sql.dialect import DIALECT
-from sfumato.plan.sql.sql_expressions import position
+from sfumato.plan.sql.sql_expressions import line_and_column
 from sfumato.untrusted import escape_unprintable
 
 
-def refuse(node: exp.Expr, code: str, rule: str, fix: str) -> Unsupported:
+def refusal_at(node: exp.Expr, code: str, rule: str, fix: str) -> Unsupported:
     """Return the refusal of a node at its position; of a text where a column was probably meant, say how to name it."""
-    line, column = position(node)
+    line, column = line_and_column(node)
     if code == "type-mismatch" and isinstance(node, exp.Literal) and node.is_string:
         fix = double_quotes_advice(node.name)
     return Unsupported(code, rule, fix=fix, line=line, column=column)
 
 
-def suggest_name(word: str, known: Iterable[str]) -> str:
+def suggest_name(word: str, known_names: Iterable[str]) -> str:
     """Suggest a fix for an unknown name: the closest known one, or all of them."""
-    names = sorted(known)
+    names = sorted(known_names)
     close = difflib.get_close_matches(word[:100].lower(), [name.lower() for name in names], n=1)
     if close:
         return f"did you mean {quoted(next(name for name in names if name.lower() == close[0]))}?"

@@ -37,7 +37,7 @@ from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.dialect import function_name
 from sfumato.plan.sql.distinct_tuples import lower_distinct_tuple
 from sfumato.plan.sql.sql_expressions import lower_expression
-from sfumato.plan.sql.text_positions import node_text, refuse
+from sfumato.plan.sql.text_positions import node_text, refusal_at
 from sfumato.plan.values.expressions import Column, Expression, Field, Literal, Order, Resolve
 from sfumato.plan.values.functions import call
 from sfumato.policy import Domain, Type
@@ -54,13 +54,13 @@ def is_aggregate(node: exp.Expr) -> bool:
     return isinstance(node, (exp.Filter, exp.AggFunc, exp.IgnoreNulls, exp.First, exp.Last))
 
 
-def lower_unit_measure(node: exp.Expr, resolve: Resolve, rows: int) -> UnitMeasure | None:
-    """Lower the aggregate that a node of a subquery is, or return None; at most ``rows`` rows of a unit count."""
+def lower_unit_measure(node: exp.Expr, resolve: Resolve, max_rows: int) -> UnitMeasure | None:
+    """Lower the aggregate that a node of a subquery is, or return None; at most ``max_rows`` rows of a unit count."""
     if isinstance(node, exp.Least):
         return _lower_capped_count(node, resolve)
     if not is_aggregate(node):
         return None
-    return _lower_aggregate(node, resolve, rows)
+    return _lower_aggregate(node, resolve, max_rows)
 
 
 def _lower_capped_count(node: exp.Least, resolve: Resolve) -> UnitMeasure | None:
@@ -79,7 +79,7 @@ def _lower_capped_count(node: exp.Least, resolve: Resolve) -> UnitMeasure | None
     cap = int(caps[0].this)
     if not 1 <= cap <= MAX_ROWS:
         rule = f"the cap of a count per unit must be from 1 to {MAX_ROWS:,}"
-        raise refuse(node, "cap", rule, f"write LEAST({node_text(count_nodes[0])}, 50)")
+        raise refusal_at(node, "cap", rule, f"write LEAST({node_text(count_nodes[0])}, 50)")
     return _lower_aggregate(count_nodes[0], resolve, cap)
 
 
@@ -87,7 +87,7 @@ def _without_filter(node: exp.Expr) -> exp.Expr:
     return node.this if isinstance(node, exp.Filter) else node
 
 
-def _lower_aggregate(node: exp.Expr, resolve: Resolve, rows: int) -> UnitMeasure:
+def _lower_aggregate(node: exp.Expr, resolve: Resolve, max_rows: int) -> UnitMeasure:
     where = None
     aggregate = _without_filter(node)
     if aggregate is not node:
@@ -97,10 +97,10 @@ def _lower_aggregate(node: exp.Expr, resolve: Resolve, rows: int) -> UnitMeasure
         if value and part not in _READ_PARTS:
             reader = None
     if reader is None:
-        raise refuse(
+        raise refusal_at(
             node, "aggregate", f"{node_text(node)} is not supported in a subquery per unit", f"use {_AGGREGATE_NAMES}"
         )
-    return reader(aggregate, resolve, where, rows)
+    return reader(aggregate, resolve, where, max_rows)
 
 
 def lower_predicate(node: exp.Expr, resolve: Resolve) -> Expression:
@@ -108,31 +108,31 @@ def lower_predicate(node: exp.Expr, resolve: Resolve) -> Expression:
     predicate = lower_expression(node, resolve)
     if predicate.domain.type is not Type.BOOLEAN:
         rule = f"a condition must be true or false; {node_text(node)} has the type {predicate.domain.type.value}"
-        raise refuse(node, "type-mismatch", rule, "compare it with something, such as x > 5")
+        raise refusal_at(node, "type-mismatch", rule, "compare it with something, such as x > 5")
     return predicate
 
 
-def _lower_count(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:
+def _lower_count(node: exp.Expr, resolve: Resolve, where: Expression | None, max_rows: int) -> UnitMeasure:
     argument = node.this
     if isinstance(argument, exp.Distinct):
         value = lower_distinct_tuple(argument, lambda column: lower_expression(column, resolve))
-        return UnitDistinct(value, where, rows)
+        return UnitDistinct(value, where, max_rows)
     if argument is None or isinstance(argument, exp.Star):
-        return UnitRowCount(where, rows)
+        return UnitRowCount(where, max_rows)
     value = lower_expression(argument, resolve)
     if isinstance(value, Literal) and value.value is not None:
-        return UnitRowCount(where, rows)
-    return UnitRowCount(conjunction(where, not_null_predicate(value)), rows)
+        return UnitRowCount(where, max_rows)
+    return UnitRowCount(conjunction(where, not_null_predicate(value)), max_rows)
 
 
-def _lower_count_if(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:
-    return UnitRowCount(conjunction(where, lower_predicate(node.this, resolve)), rows)
+def _lower_count_if(node: exp.Expr, resolve: Resolve, where: Expression | None, max_rows: int) -> UnitMeasure:
+    return UnitRowCount(conjunction(where, lower_predicate(node.this, resolve)), max_rows)
 
 
 def _lower_operand(node: exp.Expr, resolve: Resolve) -> Expression:
     """Lower the operand of an aggregate of one value."""
     if not isinstance(node.this, exp.Expr) or isinstance(node.this, (exp.Distinct, exp.Order, exp.Star)):
-        raise refuse(
+        raise refusal_at(
             node, "aggregate", f"{node_text(node)} is not supported in a subquery per unit", f"use {_AGGREGATE_NAMES}"
         )
     return lower_expression(node.this, resolve)
@@ -142,64 +142,68 @@ def _lower_bounded_number(node: exp.Expr, resolve: Resolve) -> Expression:
     value = _lower_operand(node, resolve)
     if not value.domain.type.numeric:
         rule = f"only numbers can be summed; {node_text(node.this)} is {value.domain.type.value}"
-        raise refuse(node, "type-mismatch", rule, "use COUNT, or turn it into a number with CASE")
+        raise refusal_at(node, "type-mismatch", rule, "use COUNT, or turn it into a number with CASE")
     if value.domain.range is None:
         rule = f"{node_text(node.this)} has no declared bounds, so one unit's result could be any number"
         fix = f"declare bounds in the policy, or write LEAST(GREATEST({node_text(node.this)}, low), high)"
-        raise refuse(node, "unbounded", rule, fix)
+        raise refusal_at(node, "unbounded", rule, fix)
     return value
 
 
-def _lower_sum(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:
-    return UnitSum(_lower_bounded_number(node, resolve), where, rows)
+def _lower_sum(node: exp.Expr, resolve: Resolve, where: Expression | None, max_rows: int) -> UnitMeasure:
+    return UnitSum(_lower_bounded_number(node, resolve), where, max_rows)
 
 
-def _lower_mean(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:  # noqa: ARG001
+def _lower_mean(node: exp.Expr, resolve: Resolve, where: Expression | None, max_rows: int) -> UnitMeasure:  # noqa: ARG001
     return UnitMean(_lower_bounded_number(node, resolve), where)
 
 
 def _operand_reader(measure: Callable[[Expression, Expression | None], UnitMeasure]) -> Reader:
-    def reader(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:  # noqa: ARG001
+    def reader(node: exp.Expr, resolve: Resolve, where: Expression | None, max_rows: int) -> UnitMeasure:  # noqa: ARG001
         return measure(_lower_operand(node, resolve), where)
 
     return reader
 
 
 def _predicate_reader(measure: Callable[[Expression, Expression | None], UnitMeasure]) -> Reader:
-    def reader(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:  # noqa: ARG001
+    def reader(node: exp.Expr, resolve: Resolve, where: Expression | None, max_rows: int) -> UnitMeasure:  # noqa: ARG001
         return measure(lower_predicate(node.this, resolve), where)
 
     return reader
 
 
-def _lower_first(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:  # noqa: ARG001
+def _lower_first(node: exp.Expr, resolve: Resolve, where: Expression | None, max_rows: int) -> UnitMeasure:  # noqa: ARG001
     order_clause = node.this
     if not isinstance(order_clause, exp.Order):
         name = "LAST" if isinstance(node, exp.Last) else "FIRST"
         rule = f"rows have no order, so {name} needs ORDER BY"
-        raise refuse(node, "no-order", rule, f"write {name}({node_text(order_clause)} ORDER BY <column>)")
+        raise refusal_at(node, "no-order", rule, f"write {name}({node_text(order_clause)} ORDER BY <column>)")
     value = lower_expression(order_clause.this, resolve)
     order = lower_order(order_clause, resolve)
-    return first_value(value, order, where, last=isinstance(node, exp.Last))
+    return first_value_measure(value, order, where, last=isinstance(node, exp.Last))
 
 
-def _lower_arg_extreme(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:  # noqa: ARG001
+def _lower_arg_extreme(node: exp.Expr, resolve: Resolve, where: Expression | None, max_rows: int) -> UnitMeasure:  # noqa: ARG001
     """Lower ARG_MIN(x, y): x where y is least, of the rows where neither is NULL."""
     value, key = lower_expression(node.this, resolve), lower_expression(node.expression, resolve)
     both_present = conjunction(not_null_predicate(key), not_null_predicate(value))
     is_max = isinstance(node, exp.ArgMax)
-    return first_value(value, (Order(key, is_max, nulls_first=False),), conjunction(where, both_present), last=False)
+    return first_value_measure(
+        value, (Order(key, is_max, nulls_first=False),), conjunction(where, both_present), last=False
+    )
 
 
-def first_value(value: Expression, written: tuple[Order, ...], where: Expression | None, *, last: bool) -> UnitFirst:
+def first_value_measure(
+    value: Expression, written: tuple[Order, ...], where: Expression | None, *, last: bool
+) -> UnitFirst:
     """Return the value of the first row, or of the last; the value itself breaks ties."""
     by_value = Order(value, descending=False, nulls_first=False)
     tie_breaker = () if value in {term.expression for term in written} else (by_value,)
     order = (*written, *tie_breaker)
-    return UnitFirst(value, where, tuple(map(_reversed, order)) if last else order)
+    return UnitFirst(value, where, tuple(map(_reversed_order, order)) if last else order)
 
 
-def _reversed(order: Order) -> Order:
+def _reversed_order(order: Order) -> Order:
     """Return the reverse order."""
     return replace(order, descending=not order.descending, nulls_first=not order.nulls_first)
 
@@ -209,10 +213,10 @@ def lower_order(node: exp.Order, resolve: Resolve) -> tuple[Order, ...]:
     order_terms = []
     for term in node.expressions:
         if not isinstance(term, exp.Ordered) or term.args.get("with_fill"):
-            raise refuse(term, "order", "ORDER BY takes columns, with ASC or DESC", "name a column")
+            raise refusal_at(term, "order", "ORDER BY takes columns, with ASC or DESC", "name a column")
         sort_expression = lower_expression(term.this, resolve)
         if isinstance(sort_expression, Literal):
-            raise refuse(term, "order", "ORDER BY needs a column, not a constant", "name a column")
+            raise refusal_at(term, "order", "ORDER BY needs a column, not a constant", "name a column")
         order_terms.append(Order(sort_expression, bool(term.args.get("desc")), bool(term.args.get("nulls_first"))))
     return tuple(order_terms)
 
@@ -246,7 +250,7 @@ _WINDOW_FIX = "use ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, LAST_VA
 _FRAME_FIX = "leave out the frame, or write ROWS UNBOUNDED PRECEDING"
 
 
-def _refuse_rank_over_units(node: exp.Window) -> Unsupported:
+def _rank_over_units_refusal(node: exp.Window) -> Unsupported:
     """Return the refusal of a function that tells where a row is among the rows of others: quantiles answer it."""
     order = node.args.get("order")
     value = node_text(order.expressions[0].this) if order else "<column>"
@@ -254,15 +258,15 @@ def _refuse_rank_over_units(node: exp.Window) -> Unsupported:
     levels = ", ".join(f"{index / parts:.3g}" for index in range(1, parts)) if 2 <= parts <= 100 else "0.25, 0.5, 0.75"
     rule = f"{node.this.sql_name()} over private rows would compare a row with those of other people"
     limits = f"ask for the limits between groups first, with QUANTILE_CONT({value}, [{levels}])"
-    return refuse(node, "window", rule, f"{limits}, and group by CASE WHEN {value} < … THEN 1 … END")
+    return refusal_at(node, "window", rule, f"{limits}, and group by CASE WHEN {value} < … THEN 1 … END")
 
 
 @dataclass(frozen=True)
-class WindowParsing:
+class WindowLowering:
     """A lowering of windows over the rows of one relation."""
 
     resolve: Resolve
-    is_unit: Callable[[exp.Expr], bool]
+    is_unit_id: Callable[[exp.Expr], bool]
     unit: str | None
     """The name of the unit; None where every row is one."""
     rows: int
@@ -274,18 +278,18 @@ class WindowParsing:
 
     def lower(self, node: exp.Window) -> WindowFunction:
         """Lower the window function of a subquery."""
-        is_by_unit = any(map(self.is_unit, node.args.get("partition_by") or []))
+        is_by_unit = any(map(self.is_unit_id, node.args.get("partition_by") or []))
         if not is_by_unit and isinstance(node.this, (exp.Ntile, exp.PercentRank, exp.CumeDist)):
-            raise _refuse_rank_over_units(node)
+            raise _rank_over_units_refusal(node)
         for part, value in node.args.items():
             if value and part not in _WINDOW_PARTS:
                 rule = "window options other than PARTITION BY and ORDER BY are not supported"
-                raise refuse(
+                raise refusal_at(
                     node, "window", rule, f"write OVER (PARTITION BY {quoted(self.unit or 'unit')} ORDER BY …)"
                 )
         if self.unit is None:
             rule = "in this table every row is its own unit, so a window would hold one row"
-            raise refuse(node, "rows-are-units", rule, "leave out OVER (…) and use the column directly")
+            raise refusal_at(node, "rows-are-units", rule, "leave out OVER (…) and use the column directly")
         keys = self._partition_keys(node)
         order_clause = node.args.get("order")
         order = () if order_clause is None else lower_order(order_clause, self.resolve)
@@ -293,19 +297,19 @@ class WindowParsing:
 
     def _partition_keys(self, node: exp.Window) -> tuple[Expression, ...]:
         partition_nodes = node.args.get("partition_by") or []
-        if not any(map(self.is_unit, partition_nodes)):
+        if not any(map(self.is_unit_id, partition_nodes)):
             rule = "a window over private rows must be partitioned by the unit"
             partition_text = ", ".join([quoted(str(self.unit)), *map(node_text, partition_nodes)])
-            raise refuse(node, "not-by-unit", rule, f"write OVER (PARTITION BY {partition_text} …)")
+            raise refusal_at(node, "not-by-unit", rule, f"write OVER (PARTITION BY {partition_text} …)")
         partition = [
             lower_expression(partition_node, self.resolve)
             for partition_node in partition_nodes
-            if not self.is_unit(partition_node)
+            if not self.is_unit_id(partition_node)
         ]
         if self.period is not None and self.periods.isdisjoint(partition):
             rule = "a unit is an id within one period here, so a window over the id alone would mix its periods"
             partition_text = ", ".join([*map(node_text, partition_nodes), self.period])
-            raise refuse(node, "not-by-period", rule, f"write OVER (PARTITION BY {partition_text} …)")
+            raise refusal_at(node, "not-by-period", rule, f"write OVER (PARTITION BY {partition_text} …)")
         return tuple(sorted(dict.fromkeys(partition), key=repr))
 
     def _lower_frame(self, node: exp.Window, *, ordered: bool) -> FrameBounds:
@@ -321,7 +325,7 @@ class WindowParsing:
             if end == ("CURRENT ROW", ""):
                 return (FrameBounds.ROWS if kind == "ROWS" else FrameBounds.PEERS) if ordered else FrameBounds.WHOLE
         rule = "a frame can only be all rows of the partition, or from its first row to the current one"
-        raise refuse(node, "frame", rule, _FRAME_FIX)
+        raise refusal_at(node, "frame", rule, _FRAME_FIX)
 
     def _lower_function(
         self, node: exp.Window, keys: tuple[Expression, ...], order: tuple[Order, ...], frame: FrameBounds
@@ -329,36 +333,38 @@ class WindowParsing:
         function_node = node.this
         if type(function_node) in _NUMBERINGS:
             if any(function_node.args.values()):
-                raise refuse(
+                raise refusal_at(
                     node,
                     "window",
                     f"{function_name(function_node)} takes no argument",
                     f"write {function_name(function_node)}() OVER (…)",
                 )
-            self._check_order(node, order)
+            self._require_order(node, order)
             # the last stands for all later ones
             return RowPosition(keys, order, _NUMBERINGS[type(function_node)], self.rows + 1)
         if isinstance(function_node, (exp.Lag, exp.Lead)):
-            self._check_order(node, order)
-            return self._lower_shift(function_node, keys, order)
+            self._require_order(node, order)
+            return self._lower_lag_or_lead(function_node, keys, order)
         if isinstance(function_node, (exp.FirstValue, exp.LastValue)):
-            self._check_order(node, order)
+            self._require_order(node, order)
             return self._lower_end_value(function_node, keys, order, frame)
         measure = lower_unit_measure(function_node, self.resolve, self.rows)
         if measure is None or isinstance(measure, (UnitDistinct, UnitFirst)):
-            raise refuse(
+            raise refusal_at(
                 node, "window", f"{node_text(function_node)} is not supported as a window function", _WINDOW_FIX
             )
         return RunningAggregate(keys, order if frame is not FrameBounds.WHOLE else (), measure, frame)
 
-    def _check_order(self, node: exp.Window, order: tuple[Order, ...]) -> None:
+    def _require_order(self, node: exp.Window, order: tuple[Order, ...]) -> None:
         if not order:
             rule = "rows have no order, so this function needs ORDER BY"
-            raise refuse(
+            raise refusal_at(
                 node, "no-order", rule, f"write OVER (PARTITION BY {quoted(str(self.unit))} ORDER BY <column>)"
             )
 
-    def _lower_shift(self, node: exp.Expr, keys: tuple[Expression, ...], order: tuple[Order, ...]) -> WindowFunction:
+    def _lower_lag_or_lead(
+        self, node: exp.Expr, keys: tuple[Expression, ...], order: tuple[Order, ...]
+    ) -> WindowFunction:
         value = lower_expression(node.this, self.resolve)
         offset_node = node.args.get("offset")
         offset = 1
@@ -368,7 +374,7 @@ class WindowParsing:
             written = offset_literal.value if is_integer else None  # type: ignore[union-attr]
             if not isinstance(written, int) or not 0 <= written <= FARTHEST:
                 rule = f"the offset of LAG and LEAD must be a whole number from 0 to {FARTHEST:,}"
-                raise refuse(node, "window", rule, "write LAG(x, 1)")
+                raise refusal_at(node, "window", rule, "write LAG(x, 1)")
             offset = written
         offset = -offset if isinstance(node, exp.Lag) else offset
         default = node.args.get("default")
@@ -384,7 +390,7 @@ class WindowParsing:
         last = isinstance(node, exp.LastValue)
         if last and frame is FrameBounds.ROWS:
             rule = "LAST_VALUE over the rows up to the current one is just the value of the current row"
-            raise refuse(node, "frame", rule, "use the column directly, or leave out the frame")
+            raise refusal_at(node, "frame", rule, "use the column directly, or leave out the frame")
         return WindowEndValue(
             keys, order, lower_expression(node.this, self.resolve), last, last and frame is FrameBounds.PEERS
         )

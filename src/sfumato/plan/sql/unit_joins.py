@@ -29,7 +29,7 @@ from sfumato.plan.nodes import (
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.dialect import DIALECT
 from sfumato.plan.sql.sql_expressions import lower_expression
-from sfumato.plan.sql.text_positions import refuse, whole_text
+from sfumato.plan.sql.text_positions import refusal_at, whole_text
 from sfumato.plan.values.expressions import Call, Column, Expression, Field
 from sfumato.plan.values.functions import call, literal
 from sfumato.plan.values.functions.declaring import as_common_type, union_domain
@@ -57,7 +57,7 @@ class NamedRelation(Protocol):
 
     def resolve(self, qualifier: str | None, name: str) -> Expression: ...
 
-    def is_unit(self, node: exp.Expr) -> bool: ...
+    def is_unit_id(self, node: exp.Expr) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def unit_join(left: NamedRelation, right: NamedRelation, match: JoinCondition, o
     """Join two relations within each unit. Conditions on one side are applied before its rows are cut."""
     left_conditions = () if outer else match.left
     outer_conditions = match.left if outer else ()
-    left_side = _limit_rows(_apply_filters(left.relation, left_conditions))
+    left_side = _limit_rows_unless_proven(_apply_filters(left.relation, left_conditions))
     right_side = _limit_joined_rows(_apply_filters(right.relation, match.right))
     return UnitJoin(left_side, right_side, match.pairs, match.condition(*outer_conditions), outer)
 
@@ -113,7 +113,7 @@ def _apply_filters(relation: Relation, predicates: Sequence[Expression]) -> Rela
     return relation if predicate is None else Filter(relation, predicate)
 
 
-def _limit_rows(relation: Relation) -> Relation:
+def _limit_rows_unless_proven(relation: Relation) -> Relation:
     """Cut a relation to a bounded number of rows of each unit: the cost of one person's rows is bounded by the
     policy.
     """
@@ -183,7 +183,7 @@ def lower_join_condition(
 ) -> JoinCondition:
     """Lower the conditions between two private relations; refuse them if the equality of the unit is missing."""
     if left.table.every_row:
-        raise refuse(
+        raise refusal_at(
             node,
             "no-common-unit",
             "in this table every row is its own unit, so no two rows belong to the same unit",
@@ -192,20 +192,20 @@ def lower_join_condition(
     builder = _MatchBuilder(left, right, resolve)
     for part in parts:
         builder.add(part)
-    if not builder.unit and unit_names(left) and unit_names(right):
-        raise refuse(
+    if not builder.unit and qualified_unit_names(left) and qualified_unit_names(right):
+        raise refusal_at(
             node,
             "join-without-unit",
             "private tables can only be joined on the unit: this join would combine rows of two people",
-            _missing_condition_fix(unit_names(left)[0], unit_names(right)[0], node),
+            _missing_condition_fix(qualified_unit_names(left)[0], qualified_unit_names(right)[0], node),
         )
     period = left.table.period
     if period is not None and not builder.compares_periods(catalog):
-        raise refuse(
+        raise refusal_at(
             node,
             "join-without-period",
             f"a unit is an id within one {period.every}, and private tables can only be joined within one unit",
-            _missing_condition_fix(_side_period_words(left), _side_period_words(right), node),
+            _missing_condition_fix(_side_period_sql(left), _side_period_sql(right), node),
         )
     return builder.match()
 
@@ -223,7 +223,7 @@ class _MatchBuilder:
     def add(self, part: Part) -> None:
         left, right = self._sides
         if isinstance(part, tuple):
-            if left.is_unit(part[0]) and right.is_unit(part[1]):
+            if left.is_unit_id(part[0]) and right.is_unit_id(part[1]):
                 self.unit = True
             else:
                 left_value, right_value = (
@@ -232,7 +232,9 @@ class _MatchBuilder:
                 self._add_condition(call("=", left_value, right_value), part[0])
         elif isinstance(part, exp.EQ) and self._compares_units(part.this, part.expression):
             self.unit = True
-        elif not (isinstance(part, exp.EQ) and _is_unit(right, part.this) and _is_unit(right, part.expression)):
+        elif not (
+            isinstance(part, exp.EQ) and _is_unit_id_of(right, part.this) and _is_unit_id_of(right, part.expression)
+        ):
             # the dropped equality compares a unit with itself
             self._add_condition(lower_expression(part, self._resolve), part)
 
@@ -242,7 +244,9 @@ class _MatchBuilder:
         """
         left, right = self._sides
         return any(
-            _is_unit(left, left_node) and not _is_unit(right, left_node) and _is_unit(right, right_node)
+            _is_unit_id_of(left, left_node)
+            and not _is_unit_id_of(right, left_node)
+            and _is_unit_id_of(right, right_node)
             for left_node, right_node in ((first, second), (second, first))
         )
 
@@ -251,7 +255,7 @@ class _MatchBuilder:
         both.
         """
         if condition.domain.type is not Type.BOOLEAN:
-            raise refuse(
+            raise refusal_at(
                 node, "type-mismatch", "a condition must be true or false", "compare it with something, such as x > 5"
             )
         left, right = (side.relation for side in self._sides)
@@ -267,7 +271,7 @@ class _MatchBuilder:
         elif is_separable(condition, left, right):
             self._conditions.append(condition)
         else:
-            raise refuse(
+            raise refusal_at(
                 node,
                 "join-condition",
                 "a join of private tables must compare an expression of one with an expression of the other",
@@ -276,7 +280,7 @@ class _MatchBuilder:
 
     def compares_periods(self, catalog: Catalog) -> bool:
         """Return whether the period of one side is compared with that of the other."""
-        left_periods, right_periods = (periods(side.relation, catalog) for side in self._sides)
+        left_periods, right_periods = (period_expressions_of(side.relation, catalog) for side in self._sides)
         return any(
             left_value in left_periods and right_value in right_periods for left_value, right_value in self._pairs
         )
@@ -286,12 +290,12 @@ class _MatchBuilder:
         return JoinCondition(pairs, tuple(self._conditions), tuple(self._own[0]), tuple(self._own[1]))
 
 
-def _is_unit(side: NamedRelation, node: exp.Expr) -> bool:
+def _is_unit_id_of(side: NamedRelation, node: exp.Expr) -> bool:
     """Return whether a node names the unit of a side, and no alias of the other."""
     if not isinstance(node, exp.Column):
         return False
     qualifier = node.table.lower()
-    return (not qualifier or qualifier in {alias.lower() for alias in side.scope}) and side.is_unit(node)
+    return (not qualifier or qualifier in {alias.lower() for alias in side.scope}) and side.is_unit_id(node)
 
 
 def without_id_null_tests(node: exp.Expr, source: NamedRelation) -> exp.Expr | None:
@@ -303,7 +307,7 @@ def without_id_null_tests(node: exp.Expr, source: NamedRelation) -> exp.Expr | N
         return node
 
     def decide(part: exp.Expr) -> exp.Expr:
-        is_id_test = isinstance(part, exp.Is) and isinstance(part.expression, exp.Null) and source.is_unit(part.this)
+        is_id_test = isinstance(part, exp.Is) and isinstance(part.expression, exp.Null) and source.is_unit_id(part.this)
         return exp.false() if is_id_test else part
 
     decided = [part.transform(decide) for part in conjuncts(node)]
@@ -313,7 +317,7 @@ def without_id_null_tests(node: exp.Expr, source: NamedRelation) -> exp.Expr | N
     return exp.and_(*remaining) if remaining else None
 
 
-def unit_names(side: NamedRelation) -> list[str]:
+def qualified_unit_names(side: NamedRelation) -> list[str]:
     """Return the names of the unit in a relation, each qualified by its alias."""
     unit_names = ((alias, name) for alias, id_names in side.unit_columns.items() for name in id_names)
     return [f"{quoted(alias)}.{quoted(name)}" if alias else quoted(name) for alias, name in unit_names]
@@ -348,7 +352,7 @@ def period_sql(table: CatalogTable, alias: str = "") -> str:
     return column if is_date else f"DATE_TRUNC('{table.period.every}', {column})"
 
 
-def _side_period_words(side: NamedRelation) -> str:
+def _side_period_sql(side: NamedRelation) -> str:
     return period_sql(side.table, next(iter(side.scope), ""))
 
 
@@ -362,7 +366,7 @@ def period_expression(table: CatalogTable, source: int) -> Expression:
     return call("DATE_TRUNC", literal(Type.TEXT, every), date_column)
 
 
-def periods(relation: Relation, catalog: Catalog, *, single: bool = False) -> frozenset[Expression]:
+def period_expressions_of(relation: Relation, catalog: Catalog, *, single: bool = False) -> frozenset[Expression]:
     """Return the expressions over a relation that give a row's period; with ``single``, only those that have one value
     in all rows of a unit.
 
@@ -375,13 +379,13 @@ def periods(relation: Relation, catalog: Catalog, *, single: bool = False) -> fr
         has_listed_values = table.period is not None and table.columns[table.period.column].values is not None
         return frozenset() if single and has_listed_values else frozenset((period_expression(table, relation.source),))
     if isinstance(relation, PerUnit):
-        input_periods = periods(relation.input, catalog, single=single)
+        input_periods = period_expressions_of(relation.input, catalog, single=single)
         period_keys = {name for name, key in relation.keys if key in input_periods}
         return frozenset(
             Column(reference, domain) for reference, domain in relation.columns.items() if reference.name in period_keys
         )
     if isinstance(relation, Union):
-        member_periods = [periods(member, catalog, single=single) for member in relation.inputs]
+        member_periods = [period_expressions_of(member, catalog, single=single) for member in relation.inputs]
         column_expressions = list(zip(*(definitions for _, definitions in relation.members), strict=True))
         are_periods = [
             all(map(frozenset.__contains__, member_periods, definitions))
@@ -391,10 +395,10 @@ def periods(relation: Relation, catalog: Catalog, *, single: bool = False) -> fr
         columns_checked = zip(relation.columns.items(), are_periods, strict=True)
         return frozenset(Column(reference, domain) for (reference, domain), is_period in columns_checked if is_period)
     if isinstance(relation, UnitJoin) and relation.outer:
-        return periods(relation.left, catalog, single=single)
+        return period_expressions_of(relation.left, catalog, single=single)
     return frozenset().union(
         *(
-            periods(relation_below, catalog, single=single)
+            period_expressions_of(relation_below, catalog, single=single)
             for relation_below in relation.inputs[: 1 if isinstance(relation, (SemiJoin, AnySemiJoin)) else 2]
         )
     )
@@ -416,14 +420,16 @@ class SubqueryTest:
     @classmethod
     def parse(cls, node: exp.Expr) -> SubqueryTest:
         """Parse the test that a conjunct of WHERE is."""
-        inner, anti = _strip_not(node)
+        inner, anti = _without_not_and_parity(node)
         query = inner.this if isinstance(inner, exp.Exists) else inner.args["query"]
         select = query.this if isinstance(query, exp.Subquery) else query
         if not isinstance(select, exp.Select):
-            raise refuse(select, "not-select", "the subquery of EXISTS or IN must be one SELECT", "use SELECT … FROM …")
+            raise refusal_at(
+                select, "not-select", "the subquery of EXISTS or IN must be one SELECT", "use SELECT … FROM …"
+            )
         if isinstance(inner, exp.Exists):
             if select.find(exp.AggFunc) is not None and not select.args.get("group"):
-                raise refuse(
+                raise refusal_at(
                     select,
                     "exists-aggregate",
                     "a subquery with an aggregate always has a row, so EXISTS is always true",
@@ -433,7 +439,7 @@ class SubqueryTest:
         operand = inner.this.unnest()
         operands = tuple(operand.expressions) if isinstance(operand, exp.Tuple) else (operand,)
         if len(operands) != len(select.expressions):
-            raise refuse(
+            raise refusal_at(
                 node,
                 "in-columns",
                 f"IN needs the same number of columns on both sides, not {len(operands)} and {len(select.expressions)}",
@@ -450,7 +456,7 @@ class SubqueryTest:
 
 def is_subquery_test(node: exp.Expr) -> bool:
     """Return whether a conjunct of WHERE tests whether a subquery has rows."""
-    inner, _ = _strip_not(node)
+    inner, _ = _without_not_and_parity(node)
     return isinstance(inner, exp.Exists) or (isinstance(inner, exp.In) and inner.args.get("query") is not None)
 
 
@@ -477,7 +483,7 @@ def conjunctive_clauses(node: exp.Expr, *, negated: bool = False) -> list[list[e
         left, right = (conjunctive_clauses(side, negated=negated) for side in (node.this, node.expression))
         if len(left) * len(right) > MAX_CLAUSES:
             rule = f"a condition with EXISTS can have at most {MAX_CLAUSES} alternatives once AND and OR are expanded"
-            raise refuse(node, "subquery-place", rule, "use fewer ORs beside EXISTS")
+            raise refusal_at(node, "subquery-place", rule, "use fewer ORs beside EXISTS")
         return [[*first, *second] for first in left for second in right]
     return [[exp.not_(node) if negated else node]]
 
@@ -490,7 +496,7 @@ def check_no_subquery(node: exp.Expr) -> None:
     """Refuse a query inside an expression: it would have a value for each row, or for everybody at once."""
     tests = [test for test in node.find_all(exp.Exists, exp.In) if is_subquery_test(test)]
     if tests:
-        raise refuse(
+        raise refusal_at(
             tests[0],
             "subquery-place",
             "EXISTS (…) and x IN (SELECT …) can only be conditions of WHERE, joined by AND, OR and NOT",
@@ -507,15 +513,15 @@ def check_no_scalar_subquery(node: exp.Expr) -> None:
         if not isinstance(subquery.parent, (exp.From, exp.Join, exp.In, exp.Exists))
     )
     if (subquery := next(scalar_subqueries, None)) is not None:
-        raise refuse(
+        raise refusal_at(
             subquery,
             "subquery-value",
             "a subquery that returns one value for all rows would reveal other people's rows",
-            _value_fix(subquery),
+            _scalar_value_fix(subquery),
         )
 
 
-def _value_fix(subquery: exp.Subquery) -> str:
+def _scalar_value_fix(subquery: exp.Subquery) -> str:
     """Propose the statement that answers with the value, or with one for each unit where it is correlated."""
     body, root = subquery.this, subquery.root()
     text = whole_text(body)
@@ -546,7 +552,7 @@ def _joined_value_fix(subquery: exp.Subquery, body: exp.Select) -> str:
     return f"join the value of each unit: {whole_text(joined)}"
 
 
-def _strip_not(node: exp.Expr) -> tuple[exp.Expr, bool]:
+def _without_not_and_parity(node: exp.Expr) -> tuple[exp.Expr, bool]:
     """Strip the NOTs before a test; return whether their number is odd."""
     node, anti = node.unnest(), False
     while isinstance(node, exp.Not):
@@ -574,7 +580,7 @@ def union_selects(node: exp.Expr) -> list[exp.Expr]:
     return [node]
 
 
-def name_columns(select: exp.Expr) -> exp.Expr:
+def with_column_names(select: exp.Expr) -> exp.Expr:
     """Name the columns of a later member of a UNION ALL: they need no names, since the first member's are used."""
     renamed = select.copy()
     for index, item in enumerate(renamed.expressions if isinstance(renamed, exp.Select) else ()):
@@ -583,11 +589,13 @@ def name_columns(select: exp.Expr) -> exp.Expr:
     return renamed
 
 
-def check_id_positions(first: exp.Expr, owners: Sequence[str], second: exp.Expr, others: Sequence[str]) -> None:
+def check_id_positions(first: exp.Expr, owners: Sequence[str], second: exp.Expr, second_owners: Sequence[str]) -> None:
     """Check that the unit's id stands at the same position in all members of a union, or in none."""
-    first_positions, second_positions = (_unit_positions(*member) for member in ((first, owners), (second, others)))
+    first_positions, second_positions = (
+        _unit_id_positions(*member) for member in ((first, owners), (second, second_owners))
+    )
     if None not in (first_positions, second_positions) and first_positions != second_positions:
-        raise refuse(
+        raise refusal_at(
             second,
             "union-columns",
             "the id of the unit must be at the same position in all parts of a UNION ALL",
@@ -595,7 +603,7 @@ def check_id_positions(first: exp.Expr, owners: Sequence[str], second: exp.Expr,
         )
 
 
-def _unit_positions(select: exp.Expr, owners: Sequence[str]) -> list[int] | None:
+def _unit_id_positions(select: exp.Expr, owners: Sequence[str]) -> list[int] | None:
     if not isinstance(select, exp.Select) or any(
         isinstance(item.find(exp.Star), exp.Star) for item in select.expressions
     ):
@@ -613,7 +621,7 @@ def lower_union(members: Sequence[UnionMember], source: int) -> Union:
     first = members[0]
     for member in members[1:]:
         if len(member.columns) != len(first.columns):
-            raise refuse(
+            raise refusal_at(
                 member.node,
                 "union-columns",
                 f"parts of a UNION ALL need equally many columns, not {len(first.columns)} and {len(member.columns)}",

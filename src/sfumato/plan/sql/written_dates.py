@@ -10,7 +10,7 @@ import re
 
 from sqlglot import exp
 
-from sfumato.plan.sql.text_positions import refuse
+from sfumato.plan.sql.text_positions import refusal_at
 
 _DIRECTIVES = {
     "YYYY": "%Y",
@@ -32,39 +32,43 @@ def fold_written_dates(statement: exp.Expr) -> None:
     for node in [*statement.find_all(exp.Anonymous, exp.UnixToTime)]:
         is_date = isinstance(node, exp.Anonymous) and node.name.lower() == "to_date"
         arguments = node.expressions if isinstance(node, exp.Anonymous) else [node.this, node.args.get("scale")]
-        if (is_date or isinstance(node, exp.UnixToTime)) and len(arguments) == 2 and all(map(_is_text, arguments)):
+        if (
+            (is_date or isinstance(node, exp.UnixToTime))
+            and len(arguments) == 2
+            and all(map(_is_text_literal, arguments))
+        ):
             moment = _parse_written(node, arguments[0].name, arguments[1].name)
             value = moment.date().isoformat() if is_date else moment.isoformat(sep=" ")
             node.replace(exp.cast(exp.Literal.string(value), "DATE" if is_date else "TIMESTAMP"))
 
 
-def _is_text(node: object) -> bool:
+def _is_text_literal(node: object) -> bool:
     return isinstance(node, exp.Literal) and bool(node.is_string)
 
 
 def _parse_written(node: exp.Expr, text: str, pattern: str) -> dt.datetime:
     directives = _strptime_format(pattern)
     try:
-        return dt.datetime.strptime(text, directives) if directives else _refuse(node)
+        return dt.datetime.strptime(text, directives) if directives else _raise_unreadable_date(node)
     except ValueError:
-        return _refuse(node)
+        return _raise_unreadable_date(node)
 
 
 def _strptime_format(pattern: str) -> str:
     """Return the format in strptime's letters; empty if a part of it is not known."""
     parts = _PATTERN.findall(pattern)
-    known = [_DIRECTIVES.get(part) or _plain(part) for part in parts]
+    known = [_DIRECTIVES.get(part) or _plain_format_part(part) for part in parts]
     return "" if None in known else "".join(map(str, known))
 
 
-def _plain(part: str) -> str | None:
+def _plain_format_part(part: str) -> str | None:
     if part in _SEPARATORS:
         return part
     return part[1:-1].replace("%", "%%") if part.startswith('"') and len(part) > 1 else None
 
 
-def _refuse(node: exp.Expr) -> dt.datetime:
-    raise refuse(
+def _raise_unreadable_date(node: exp.Expr) -> dt.datetime:
+    raise refusal_at(
         node,
         "date-literal",
         "this text is not a date in this format; the supported parts of a format are YYYY, MM, DD, HH24, MI, SS, "

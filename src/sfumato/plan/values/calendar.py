@@ -64,12 +64,12 @@ def truncate(unit: str, moment: Moment) -> Moment:
     return period_start(unit, period_number(unit, moment))
 
 
-def period_start(unit: str, counted: int) -> dt.date:
+def period_start(unit: str, number: int) -> dt.date:
     """Return the first day of the year, month, … that has this count."""
     if unit in _MONTHS:
-        months = counted * _MONTHS[unit]
+        months = number * _MONTHS[unit]
         return dt.date(months // 12, months % 12 + 1, 1)
-    return dt.date.fromordinal(counted * _LENGTH[unit] + 1)
+    return dt.date.fromordinal(number * _LENGTH[unit] + 1)
 
 
 def shift(moment: Moment, amount: int, unit: str) -> Moment | None:
@@ -106,7 +106,7 @@ def shiftable_range(amount: int, unit: str, first: Moment, last: Moment) -> tupl
         return None
 
 
-def is_within_calendar(amount: int, unit: str) -> bool:
+def is_shorter_than_calendar(amount: int, unit: str) -> bool:
     """Return whether the step is below ten thousand years: a longer one leaves the calendar from anywhere."""
     days = amount * _LENGTH[unit] if unit in _LENGTH else amount * _SECONDS[unit] // 86400
     return abs(days) < 3_660_000
@@ -143,7 +143,7 @@ class Bucket:
             return (period_number("month", self.origin) - _FIRST_MONTH) % self.months - self.months
         return period_number("second", self.origin) % self.seconds - self.seconds
 
-    def start(self, moment: Moment) -> Moment | None:
+    def start_of(self, moment: Moment) -> Moment | None:
         """Return the start of the span that holds the moment; None before the year 1."""
         if self.months is not None:
             count = period_number("month", moment) - _FIRST_MONTH
@@ -249,7 +249,7 @@ def chronological_key(written: str, text: str) -> tuple[int, ...]:
     """
     format_pieces = split_format(written)
     match = re.fullmatch(
-        "".join(re.escape(piece) if isinstance(piece, str) else _pattern(piece) for piece in format_pieces), text
+        "".join(re.escape(piece) if isinstance(piece, str) else _code_pattern(piece) for piece in format_pieces), text
     )
     assert match is not None
     letters = [piece for piece in format_pieces if isinstance(piece, FormatCode)]
@@ -258,7 +258,7 @@ def chronological_key(written: str, text: str) -> tuple[int, ...]:
     return tuple(number for _, number in sorted(numbers, key=lambda entry: entry[0]))
 
 
-def _pattern(letter: FormatCode) -> str:
+def _code_pattern(letter: FormatCode) -> str:
     return f"({'|'.join(letter.names)})" if letter.names else f"([0-9]{{{letter.width}}})"
 
 

@@ -27,7 +27,7 @@ from sfumato.policy import Domain, Type, Value
 from sfumato.policy.codings import Coding
 
 
-def coded_key(column: Column, coding: Coding | None) -> tuple[Expression, tuple[Value, ...]]:
+def coded_key_and_cell_values(column: Column, coding: Coding | None) -> tuple[Expression, tuple[Value, ...]]:
     """Return the key of a coded column, under which every row counts, and the value of the key in each cell, in order.
 
     The last cell, for values that are NULL or in no other cell, has none: the key is NULL there.
@@ -100,7 +100,7 @@ _LOW: _End = (-1, 0, 0)
 _HIGH: _End = (1, 0, 0)
 
 
-def max_matches(rows: Iterable[tuple[Sequence[Any], Sequence[Any]]], operators: Sequence[str]) -> int:
+def max_band_matches(rows: Iterable[tuple[Sequence[Any], Sequence[Any]]], operators: Sequence[str]) -> int:
     """Return the most rows that one value meets among those that share a key.
 
     A row is its key and, for each operator, what the value is compared with: x operator bound.
@@ -108,14 +108,14 @@ def max_matches(rows: Iterable[tuple[Sequence[Any], Sequence[Any]]], operators: 
     firsts: defaultdict[tuple[Any, ...], list[_End]] = defaultdict(list)
     lasts: defaultdict[tuple[Any, ...], list[_End]] = defaultdict(list)
     for key, bounds in rows:
-        first, last = _interval(bounds, operators)
+        first, last = _matching_interval(bounds, operators)
         if first <= last:
             firsts[tuple(key)].append(first)
             lasts[tuple(key)].append(last)
     return max((_max_overlap(firsts[key], lasts[key]) for key in firsts), default=0)
 
 
-def _interval(bounds: Sequence[Any], operators: Sequence[str]) -> tuple[_End, _End]:
+def _matching_interval(bounds: Sequence[Any], operators: Sequence[str]) -> tuple[_End, _End]:
     first, last = _LOW, _HIGH
     for bound, operator in zip(bounds, operators, strict=True):
         if operator in (">", ">="):

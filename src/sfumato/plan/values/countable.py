@@ -28,7 +28,7 @@ _LARGEST = 2**53
 """The most steps: integers up to this are exact doubles."""
 
 
-def steps(part: Expression, domain: Domain) -> tuple[int, int, Fraction] | None:
+def first_last_and_step(part: Expression, domain: Domain) -> tuple[int, int, Fraction] | None:
     """Return the first and the last multiple, and of what, of a part that rounds a bounded real; else None."""
     if not isinstance(part, Call) or domain.bounds is None or domain.type is not Type.REAL:
         return None

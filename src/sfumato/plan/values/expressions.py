@@ -115,8 +115,8 @@ class Call:
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", 1 + sum(map(size, self.arguments)))
-        object.__setattr__(self, "depth", 1 + max(map(depth, self.arguments), default=0))
+        object.__setattr__(self, "size", 1 + sum(map(expression_size, self.arguments)))
+        object.__setattr__(self, "depth", 1 + max(map(expression_depth, self.arguments), default=0))
         object.__setattr__(self, "_hash", hash((self.function, self.arguments, self.domain)))
 
     def __hash__(self) -> int:
@@ -139,12 +139,12 @@ class Order:
     nulls_first: bool
 
 
-def size(expression: Expression) -> int:
+def expression_size(expression: Expression) -> int:
     """Return the number of nodes of an expression."""
     return expression.size if isinstance(expression, Call) else 1
 
 
-def depth(expression: Expression) -> int:
+def expression_depth(expression: Expression) -> int:
     return expression.depth if isinstance(expression, Call) else 1
 
 

@@ -34,7 +34,7 @@ it, so its groups are the same whichever way an engine searches, and a search ta
 that repeats can match what begins the part after it.
 
 *Cost.* A cell of more than ``LONGEST`` bytes is not read, nor a date of more than ``MAX_DATE_LETTERS`` letters. Every
-pattern, group and replacement looks at each letter at most twice, so one cell takes at most ``max_steps``.
+pattern, group and replacement looks at each letter at most twice, so one cell takes at most ``max_cell_steps``.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def format_steps(text: str) -> int:
     return _PASSES * MAX_DATE_LETTERS * (2 + len(MONTHS) + len(read_directives(parse_format(text))))
 
 
-def max_steps(rules: CellRules) -> int:
+def max_cell_steps(rules: CellRules) -> int:
     """Return the most steps that reading one cell by these rules takes, beside those of the grammars."""
     date_steps = sum(map(format_steps, rules.format))
     replaced = bool(rules.decimal or rules.thousands or rules.currency) * (3 + len(SPACES))

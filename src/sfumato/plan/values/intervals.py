@@ -37,7 +37,7 @@ def double_range(domain: Domain) -> Ends | None:
 
 def real_domain(values: Iterable[float] | None, *, nullable: bool, grid: Fraction | None = None) -> Domain:
     """Return the domain of a computed real between the least and the greatest of the values."""
-    bounds = None if values is None else _bounds(list(values))
+    bounds = None if values is None else _real_bounds(list(values))
     return Domain(Type.REAL, bounds=bounds, grid=grid, nullable=nullable)
 
 
@@ -83,7 +83,7 @@ def _step_outward(end: float, toward: float) -> float:
     return end
 
 
-def _bounds(values: list[float]) -> Ends | None:
+def _real_bounds(values: list[float]) -> Ends | None:
     if not all(map(math.isfinite, values)):
         return None
     low, high = Fraction(repr(min(values))), Fraction(repr(max(values)))  # the shortest numbers that are these doubles

@@ -54,7 +54,7 @@ class Limit:
         """Whether no value lies in the limit."""
         return self.among == frozenset() or (self.low is not None and self.high is not None and self.low > self.high)
 
-    def holds(self, value: Any) -> bool:
+    def contains(self, value: Any) -> bool:
         """Return whether a value, numbers as doubles, lies in the limit."""
         is_above_low = self.low is None or self.low <= value
         return (
@@ -62,24 +62,24 @@ class Limit:
         )
 
 
-Limits = Mapping[Expression, Limit]
+LimitsByExpression = Mapping[Expression, Limit]
 
 
 def _pick_of_known(pick: Any, first: Any, second: Any) -> Any:
     return second if first is None else first if second is None else pick(first, second)
 
 
-def limits(conditions: Iterable[Expression]) -> Limits:
+def limits_by_expression(conditions: Iterable[Expression]) -> LimitsByExpression:
     """Return the limits of every row that meets all the conditions."""
     return _intersect_limits(map(_condition_limits, conditions))
 
 
-def can_hold_together(first: Limits, second: Limits) -> bool:
+def can_hold_together(first: LimitsByExpression, second: LimitsByExpression) -> bool:
     """Return whether one row may be within both maps of limits: False if no value of some expression is."""
     return not any(limit.intersect(second[operand]).is_empty for operand, limit in first.items() if operand in second)
 
 
-def _intersect_limits(limit_maps: Iterable[Limits]) -> Limits:
+def _intersect_limits(limit_maps: Iterable[LimitsByExpression]) -> LimitsByExpression:
     intersection: dict[Expression, Limit] = {}
     for limit_map in limit_maps:
         for operand, limit in limit_map.items():
@@ -87,11 +87,11 @@ def _intersect_limits(limit_maps: Iterable[Limits]) -> Limits:
     return intersection
 
 
-def _unite_limits(first: Limits, second: Limits) -> Limits:
+def _unite_limits(first: LimitsByExpression, second: LimitsByExpression) -> LimitsByExpression:
     return {operand: limit.hull(second[operand]) for operand, limit in first.items() if operand in second}
 
 
-def _condition_limits(condition: Expression) -> Limits:
+def _condition_limits(condition: Expression) -> LimitsByExpression:
     if not isinstance(condition, Call):
         return {}
     if condition.function == "AND":
@@ -163,7 +163,7 @@ def _next_value(value: Any, sign: int) -> Any:
         return None
 
 
-def _propagate_limit(operand: Expression, limit: Limit) -> Limits:
+def _propagate_limit(operand: Expression, limit: Limit) -> LimitsByExpression:
     """Return the limit of an operand, and the limits that it implies for the arguments of monotone functions."""
     implied_limits = {operand: limit}
     while isinstance(operand, Call) and (inner := _argument_limit(operand, limit)) is not None:
@@ -181,7 +181,7 @@ def _argument_limit(operand: Call, limit: Limit) -> tuple[Expression, Limit] | N
         if cast_types == (Type.DATE, Type.TIMESTAMP):
             return argument, Limit(_next_midnight(limit.low), None if limit.high is None else limit.high.date())
         if cast_types == (Type.TIMESTAMP, Type.DATE):
-            return argument, Limit(_on_day(limit.low, dt.time()), _on_day(limit.high, _LAST_TIME))
+            return argument, Limit(_combine_if_day(limit.low, dt.time()), _combine_if_day(limit.high, _LAST_TIME))
     elif operand.function in ("EXTRACT", "DATE_TRUNC"):
         unit = operand.arguments[0]
         assert isinstance(unit, Literal)
@@ -200,7 +200,7 @@ def _next_midnight(time: dt.datetime | None) -> dt.date | None:
     return None if time is None else time.date() if time.time() == dt.time() else _next_value(time.date(), 1)
 
 
-def _on_day(day: dt.date | None, time: dt.time) -> dt.datetime | None:
+def _combine_if_day(day: dt.date | None, time: dt.time) -> dt.datetime | None:
     return None if day is None else dt.datetime.combine(day, time)
 
 
@@ -213,14 +213,20 @@ def _last_truncated_to(unit: str, start: Any) -> Any:
 def _year_limit(limit: Limit, kind: Type) -> Limit:
     low = dt.date(limit.low, 1, 1) if limit.low is not None and 1 <= limit.low <= 9999 else None
     high = dt.date(limit.high, 12, 31) if limit.high is not None and 1 <= limit.high <= 9999 else None
-    return Limit(low, high) if kind is Type.DATE else Limit(_on_day(low, dt.time()), _on_day(high, _LAST_TIME))
+    return (
+        Limit(low, high)
+        if kind is Type.DATE
+        else Limit(_combine_if_day(low, dt.time()), _combine_if_day(high, _LAST_TIME))
+    )
 
 
 def narrow_domain(domain: Domain, limit: Limit) -> Domain | None:
     """Narrow a domain to the part within a limit; None when it is empty. NULL is not in it."""
     is_real = domain.type is Type.REAL
     if domain.values is not None:
-        values_within = tuple(value for value in domain.values if limit.holds(_as_double(value) if is_real else value))  # type: ignore[arg-type]
+        doubles: Any = map(_as_double, domain.values) if is_real else domain.values  # type: ignore[arg-type]
+        pairs = zip(domain.values, doubles, strict=True)
+        values_within = tuple(value for value, double in pairs if limit.contains(double))
         return Domain(domain.type, values=values_within) if values_within else None
     if limit.among is not None:
         return Domain(domain.type, values=tuple(sorted(limit.among))) if limit.among else None
@@ -237,7 +243,7 @@ def narrow_domain(domain: Domain, limit: Limit) -> Domain | None:
     return Domain(domain.type, bounds=(bounds.low, bounds.high))
 
 
-def narrow_expression(expression: Expression, limits: Limits) -> Expression | None:
+def narrow_expression(expression: Expression, limits: LimitsByExpression) -> Expression | None:
     """Return the expression with the domain it has where the limits hold; None when no row meets them.
 
     Its rules are the functions' own, so that a value lies in its domain whatever the row holds.

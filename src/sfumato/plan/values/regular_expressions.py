@@ -84,7 +84,7 @@ class Search:
     @property
     def pattern(self) -> str:
         """The part in the notation that engines share."""
-        return _write(self.part)
+        return _pattern_text(self.part)
 
     def steps(self, letters: int) -> int:
         """Return the most steps of a search in a text of so many letters."""
@@ -95,7 +95,7 @@ class Search:
                 f"this regular expression could take more than {MAX_STEPS:,} steps on a text of {letters:,} characters"
             )
             fix = "begin it with ^, write counts such as {1,5} instead of * and +, or match LEFT(text, 20)"
-            raise _refuse(rule, fix)
+            raise _regex_refusal(rule, fix)
         return starts * steps
 
 
@@ -103,10 +103,12 @@ class Search:
 def parse_pattern(pattern: str) -> tuple[Search, ...]:
     """Return the searches of which one must succeed, or raise ``Unsupported``; none where every text matches."""
     if len(pattern) > LONGEST_PATTERN:
-        raise _refuse(f"a regular expression can have at most {LONGEST_PATTERN} characters", "write a shorter pattern")
+        raise _regex_refusal(
+            f"a regular expression can have at most {LONGEST_PATTERN} characters", "write a shorter pattern"
+        )
     searches: dict[tuple[bool, bool], list[Part]] = {}
-    for at_start, part, at_end in _Parser(pattern).alternatives():
-        trimmed = _trim(part, at_start=at_start, at_end=at_end)
+    for at_start, part, at_end in _PatternParser(pattern).parse_alternatives():
+        trimmed = _without_needless_ends(part, at_start=at_start, at_end=at_end)
         if not trimmed.parts and not (at_start and at_end):
             return ()
         searches.setdefault((at_start, at_end), []).append(trimmed)
@@ -115,14 +117,14 @@ def parse_pattern(pattern: str) -> tuple[Search, ...]:
         for anchors, parts in searches.items()
     )
     for search in found:
-        _check(search.part)
-        _Builder().build(search.part)
+        _check_empty_matches(search.part)
+        _AutomatonBuilder().build(search.part)
     return found
 
 
 def full_match_pattern(pattern: str) -> str:
     """Return a pattern that is found where the given one matches the whole text."""
-    return "|".join(f"^{_write(part)}$" for _, part, _ in _Parser(pattern).alternatives())
+    return "|".join(f"^{_pattern_text(part)}$" for _, part, _ in _PatternParser(pattern).parse_alternatives())
 
 
 def python_pattern(searches: Sequence[Search]) -> str:
@@ -131,7 +133,7 @@ def python_pattern(searches: Sequence[Search]) -> str:
     return "|".join(f"{starts[each.at_start]}(?:{each.pattern}){ends[each.at_end]}" for each in searches)
 
 
-def _refuse(rule: str, fix: str) -> Unsupported:
+def _regex_refusal(rule: str, fix: str) -> Unsupported:
     return Unsupported("regex", rule, fix=fix)
 
 
@@ -162,19 +164,19 @@ def _union(ranges: Sequence[tuple[int, int]]) -> Ranges:
     return tuple(merged)
 
 
-class _Parser:
+class _PatternParser:
     """A recursive-descent parser of one pattern."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern, self._index = pattern, 0
         if "\0" in pattern:
-            raise _refuse("a regular expression cannot contain the character U+0000", "leave that character out")
+            raise _regex_refusal("a regular expression cannot contain the character U+0000", "leave that character out")
 
-    def alternatives(self) -> Iterator[tuple[bool, Concatenation, bool]]:
+    def parse_alternatives(self) -> Iterator[tuple[bool, Concatenation, bool]]:
         """Parse the alternatives of the whole pattern, each with whether it is anchored at either end."""
         while True:
             at_start = self._accept("^") or self._accept("\\A")
-            part = self._concatenation()
+            part = self._parse_concatenation()
             at_end = self._accept("$") or self._accept("\\z")
             yield at_start, part, at_end
             if not self._accept("|"):
@@ -182,7 +184,7 @@ class _Parser:
         if self._index < len(self._pattern):
             anchor = self._pattern[self._index] in "^$\\"
             where = "^ and $ can only stand at the ends of a whole alternative" if anchor else "a ) has no ("
-            raise _refuse(f"this regular expression is not supported: {where}", _SYNTAX_FIX)
+            raise _regex_refusal(f"this regular expression is not supported: {where}", _SYNTAX_FIX)
 
     def _accept(self, text: str) -> bool:
         if not self._pattern.startswith(text, self._index):
@@ -190,110 +192,110 @@ class _Parser:
         self._index += len(text)
         return True
 
-    def _next(self) -> str:
+    def _next_letter(self) -> str:
         letter = self._pattern[self._index : self._index + 1]
         if not letter:
-            raise _refuse("this regular expression ends too early", _SYNTAX_FIX)
+            raise _regex_refusal("this regular expression ends too early", _SYNTAX_FIX)
         self._index += 1
         return letter
 
-    def _concatenation(self) -> Concatenation:
+    def _parse_concatenation(self) -> Concatenation:
         parts = []
         while self._index < len(self._pattern) and not self._at_end_of_part():
-            parts.append(self._quantified(self._atom()))
+            parts.append(self._parse_quantified(self._parse_atom()))
         return Concatenation(tuple(parts))
 
     def _at_end_of_part(self) -> bool:
         rest = self._pattern[self._index :]
         return rest[0] in "|)$^" or rest.startswith(("\\z", "\\A"))
 
-    def _atom(self) -> Part:
-        letter = self._next()
+    def _parse_atom(self) -> Part:
+        letter = self._next_letter()
         match letter:
             case "(":
-                return self._group()
+                return self._parse_group()
             case "[":
-                return Letters(self._bracket())
+                return Letters(self._parse_bracket())
             case ".":
                 return Letters(_complement(((10, 10),)))
             case "\\":
-                return Letters(self._escape())
+                return Letters(self._parse_escape())
             case "*" | "+" | "?" | "{":
-                raise _refuse(f"{letter} has nothing to repeat, or is written twice", _SYNTAX_FIX)
+                raise _regex_refusal(f"{letter} has nothing to repeat, or is written twice", _SYNTAX_FIX)
         return Letters(((ord(letter), ord(letter)),))
 
-    def _group(self) -> Part:
+    def _parse_group(self) -> Part:
         if self._accept("?") and not self._accept(":"):
             rule = "look-arounds, flags and named groups of regular expressions are not supported"
-            raise _refuse(
+            raise _regex_refusal(
                 rule, "write a plain group (a|b); to ignore letter case, match LOWER(text) with a pattern in lower case"
             )
-        options = [self._concatenation()]
+        options = [self._parse_concatenation()]
         while self._accept("|"):
-            options.append(self._concatenation())
+            options.append(self._parse_concatenation())
         if not self._accept(")"):
-            raise _refuse("a ( has no ), or ^ or $ stands inside a group", _SYNTAX_FIX)
+            raise _regex_refusal("a ( has no ), or ^ or $ stands inside a group", _SYNTAX_FIX)
         return options[0] if len(options) == 1 else Alternatives(tuple(options))
 
-    def _escape(self) -> Ranges:
-        letter = self._next()
+    def _parse_escape(self) -> Ranges:
+        letter = self._next_letter()
         if letter.lower() in _CLASSES:
             ranges = _CLASSES[letter.lower()]
             return ranges if letter.islower() else _complement(ranges)
         if letter in _CONTROLS:
             return ((_CONTROLS[letter], _CONTROLS[letter]),)
         if letter.isdigit():
-            raise _refuse(
+            raise _regex_refusal(
                 "back-references such as \\1 are not supported: they cannot be matched in bounded time",
                 "write the repeated text out",
             )
         if letter.isalnum() or ord(letter) > 126:
-            raise _refuse(f"\\{letter} is not supported in a regular expression", _SYNTAX_FIX)
+            raise _regex_refusal(f"\\{letter} is not supported in a regular expression", _SYNTAX_FIX)
         return ((ord(letter), ord(letter)),)
 
-    def _bracket(self) -> Ranges:
+    def _parse_bracket(self) -> Ranges:
         negated, first = self._accept("^"), True
         ranges: list[tuple[int, int]] = []
         while first or not self._accept("]"):
-            low = self._bracket_item(first)
+            low = self._parse_bracket_item(first)
             first = False
             is_range = len(low) == 1 and low[0][0] == low[0][1] and self._pattern[self._index : self._index + 1] == "-"
             if is_range and self._pattern[self._index + 1 : self._index + 2] not in ("]", ""):
                 self._index += 1
-                high = self._bracket_item(first=False)
+                high = self._parse_bracket_item(first=False)
                 if len(high) != 1 or high[0][0] != high[0][1] or high[0][0] < low[0][0]:
-                    raise _refuse("a range in brackets must go from one letter to a later one", "write [a-z]")
+                    raise _regex_refusal("a range in brackets must go from one letter to a later one", "write [a-z]")
                 low = ((low[0][0], high[0][0]),)
             ranges.extend(low)
         found = _complement(_union(ranges)) if negated else _union(ranges)
         if not found or not _complement(found):
-            raise _refuse(
+            raise _regex_refusal(
                 "a set in brackets must match some characters, but not all", "write . for any character but a newline"
             )
         return found
 
-    def _bracket_item(self, first: bool) -> Ranges:
-        letter = self._next()
+    def _parse_bracket_item(self, first: bool) -> Ranges:
+        letter = self._next_letter()
         if letter == "[" and self._pattern[self._index : self._index + 1] in (":", ".", "="):
-            raise _refuse("[:alpha:] and other named classes are not supported", "write [A-Za-z], [0-9] or \\w")
+            raise _regex_refusal("[:alpha:] and other named classes are not supported", "write [A-Za-z], [0-9] or \\w")
         if letter == "\\":
-            return self._escape()
+            return self._parse_escape()
         if letter == "]" and not first:
-            raise _refuse("a range in brackets must go from one letter to a later one", "write [a-z]")
+            raise _regex_refusal("a range in brackets must go from one letter to a later one", "write [a-z]")
         return ((ord(letter), ord(letter)),)
 
-    def _quantified(self, part: Part) -> Part:
-        counts = self._counts()
+    def _parse_quantified(self, part: Part) -> Part:
+        counts = self._parse_counts()
         if counts is None:
             return part
         self._accept("?")  # how many are tried first decides nothing: a text matches or it does not
         low, high = counts
         if max(low, high or 0) > MAX_REPEATS or (high is not None and high < low):
             rule = f"a count in a regular expression is at most {MAX_REPEATS}, and the first is not above the second"
-            raise _refuse(rule, "write {2,5}")
+            raise _regex_refusal(rule, "write {2,5}")
         return part if counts == (1, 1) else Repetition(part, low, high)
 
-    def _counts(self) -> tuple[int, int | None] | None:
+    def _parse_counts(self) -> tuple[int, int | None] | None:
         for sign, counts in {"*": (0, None), "+": (1, None), "?": (0, 1)}.items():
             if self._accept(sign):
                 return counts
@@ -305,7 +307,7 @@ class _Parser:
         return int(low), (int(low) if comma is None else int(high) if high else None)
 
 
-def _trim(part: Concatenation, *, at_start: bool, at_end: bool) -> Concatenation:
+def _without_needless_ends(part: Concatenation, *, at_start: bool, at_end: bool) -> Concatenation:
     """Leave out what need not be looked for at an end that is not anchored: x{2,5} is found there where x{2} is."""
     parts = list(part.parts)
     for index, is_anchored in ((0, at_start), (-1, at_end)):
@@ -317,16 +319,19 @@ def _trim(part: Concatenation, *, at_start: bool, at_end: bool) -> Concatenation
     return Concatenation(tuple(parts))
 
 
-def _write(part: Part) -> str:
+def _pattern_text(part: Part) -> str:
     match part:
         case Letters(ranges):
             return _write_letters(ranges)
         case Concatenation(parts):
-            return "".join(f"(?:{_write(each)})" if isinstance(each, Alternatives) else _write(each) for each in parts)
+            return "".join(
+                f"(?:{_pattern_text(each)})" if isinstance(each, Alternatives) else _pattern_text(each)
+                for each in parts
+            )
         case Alternatives(options):
-            return "|".join(map(_write, options))
+            return "|".join(map(_pattern_text, options))
         case Repetition(repeated, low, high):
-            text = _write(repeated) if isinstance(repeated, Letters) else f"(?:{_write(repeated)})"
+            text = _pattern_text(repeated) if isinstance(repeated, Letters) else f"(?:{_pattern_text(repeated)})"
             return text + _write_counts(low, high)
 
 
@@ -370,21 +375,23 @@ def _matches_empty(part: Part) -> bool:
             return low == 0 or _matches_empty(repeated)
 
 
-def _check(part: Part) -> None:
+def _check_empty_matches(part: Part) -> None:
     """Refuse parts that match the empty text in several ways."""
     match part:
         case Concatenation(parts):
             for each in parts:
-                _check(each)
+                _check_empty_matches(each)
         case Alternatives(options):
             if sum(map(_matches_empty, options)) > 1:
-                raise _refuse("two alternatives match the empty text", "write (a|b)? instead of (a?|b?)")
+                raise _regex_refusal("two alternatives match the empty text", "write (a|b)? instead of (a?|b?)")
             for each in options:
-                _check(each)
+                _check_empty_matches(each)
         case Repetition(repeated):
             if _matches_empty(repeated):
-                raise _refuse("a repeated group must not match the empty text", "write (a|b)* instead of (a*b*)*")
-            _check(repeated)
+                raise _regex_refusal(
+                    "a repeated group must not match the empty text", "write (a|b)* instead of (a*b*)*"
+                )
+            _check_empty_matches(repeated)
 
 
 @dataclass(frozen=True)
@@ -396,7 +403,7 @@ class _Automaton:
     last: frozenset[int]
 
 
-class _Builder:
+class _AutomatonBuilder:
     """Builds a position automaton; repeated parts are written out."""
 
     def __init__(self) -> None:
@@ -407,7 +414,7 @@ class _Builder:
     def build(self, part: Part) -> _Automaton:
         match part:
             case Letters(ranges):
-                return self._position(ranges)
+                return self._add_position(ranges)
             case Concatenation(parts):
                 return self._join(map(self.build, parts))
             case Alternatives(options):
@@ -420,10 +427,10 @@ class _Builder:
             case Repetition(repeated, low, high):
                 return self._repeat(repeated, low, high)
 
-    def _position(self, ranges: Ranges) -> _Automaton:
+    def _add_position(self, ranges: Ranges) -> _Automaton:
         if len(self.letters) >= MAX_POSITIONS:
             rule = f"a regular expression can have at most {MAX_POSITIONS} letters once its counts are written out"
-            raise _refuse(rule, "use smaller counts, or + and *")
+            raise _regex_refusal(rule, "use smaller counts, or + and *")
         self.letters.append(ranges)
         self.follow.append(Counter())
         only = frozenset((len(self.letters) - 1,))
@@ -462,7 +469,7 @@ Runs = tuple[tuple[int, int], ...]
 @cache
 def _steps_from_one_start(part: Part, letters: int, most: int) -> int | None:
     """Return the most steps from one start of a text of so many letters; None where there are more than ``most``."""
-    builder = _Builder()
+    builder = _AutomatonBuilder()
     automaton = builder.build(part)
     alphabet = sorted({end for ranges in builder.letters for low, high in ranges for end in (low, high + 1)})
     allowed = [
@@ -477,7 +484,7 @@ def _steps_from_one_start(part: Part, letters: int, most: int) -> int | None:
         if frontier in earlier:  # from here on, everything comes again
             return _none_if_above(sum(costs) + max(costs) * (letters + 1 - len(costs)), most)
         earlier.add(frontier)
-        costs.append(max(_cost(runs, builder) for runs in frontier))
+        costs.append(max(_letter_cost(runs, builder) for runs in frontier))
         explored += len(frontier)
         if explored > _MAX_EXPLORED or sum(costs) > most:
             return None
@@ -489,7 +496,7 @@ def _none_if_above(steps: int, most: int) -> int | None:
     return steps if steps <= most else None
 
 
-def _advance(runs: Runs, letters: frozenset[int], builder: _Builder) -> Runs:
+def _advance(runs: Runs, letters: frozenset[int], builder: _AutomatonBuilder) -> Runs:
     reached: Counter[int] = Counter()
     for position, count in runs:
         for next_position, edges in builder.follow[position].items():
@@ -498,6 +505,6 @@ def _advance(runs: Runs, letters: frozenset[int], builder: _Builder) -> Runs:
     return tuple(sorted(reached.items()))
 
 
-def _cost(runs: Runs, builder: _Builder) -> int:
+def _letter_cost(runs: Runs, builder: _AutomatonBuilder) -> int:
     """Return the steps of the runs at one letter: each tries all edges, and the end."""
     return sum(count * (1 + builder.follow[position].total()) for position, count in runs)

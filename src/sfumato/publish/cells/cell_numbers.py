@@ -309,7 +309,7 @@ def _time_bucket(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     bucket, argument, kind = written_bucket(amount, unit, origin), as_ranges(arguments[2]), call.domain.type
 
     def start(moment: Any) -> float:
-        bucket_start = bucket.start(moment)
+        bucket_start = bucket.start_of(moment)
         return math.nan if bucket_start is None else enclosing_doubles(bucket_start)[0]
 
     return ranges_with_overflow(*_apply_at_ends(argument, kind, start), argument.may_have_value, argument.null)

@@ -16,7 +16,7 @@ from typing import Any
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.sql.text_positions import suggest_name
-from sfumato.plan.values.coded_keys import coded_key, single_value_cells
+from sfumato.plan.values.coded_keys import coded_key_and_cell_values, single_value_cells
 from sfumato.plan.values.expressions import Column, Expression
 from sfumato.policy import Domain, Table
 from sfumato.policy.codings import CELLS_RULE, Coding
@@ -272,7 +272,7 @@ def _code_column(
         )
     column, coding = resolve(None, declared_name), table.codings.get(declared_name)
     assert isinstance(column, Column)
-    key, codes = coded_key(column, coding)
+    key, codes = coded_key_and_cell_values(column, coding)
     return CodedColumn(coded_attribute(declared_name, table.columns[declared_name], coding), key, codes)
 
 

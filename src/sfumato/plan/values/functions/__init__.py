@@ -1,7 +1,7 @@
 """The allow-list of functions of one row, each with its types, its range rule and its description."""
 
 from sfumato.plan.values.functions import logic, numeric, temporal, textual
-from sfumato.plan.values.functions.declaring import FUNCTIONS, Function, call, is_never_null, literal, null
+from sfumato.plan.values.functions.declaring import FUNCTIONS, Function, call, is_never_null, literal, null_literal
 
 __all__ = [
     "FUNCTIONS",
@@ -11,7 +11,7 @@ __all__ = [
     "is_never_null",
     "literal",
     "logic",
-    "null",
+    "null_literal",
     "numeric",
     "temporal",
     "textual",

@@ -175,7 +175,7 @@ def literal(kind: Type, value: Value) -> Literal:
         ) from None
 
 
-def null(kind: Type = Type.TEXT) -> Literal:
+def null_literal(kind: Type = Type.TEXT) -> Literal:
     return Literal(None, Domain(kind, nullable=True, max_length=max_letters(kind, ())))
 
 
@@ -184,11 +184,11 @@ def max_letters(kind: Type, domains: Iterable[Domain]) -> int | None:
     return max((1, *(domain.max_letters for domain in domains))) if kind is Type.TEXT else None
 
 
-def is_null(expression: Expression) -> bool:
+def is_null_literal(expression: Expression) -> bool:
     return isinstance(expression, Literal) and expression.value is None
 
 
-def type_mismatch(argument: Expression, target: Type) -> Unsupported:
+def type_mismatch_refusal(argument: Expression, target: Type) -> Unsupported:
     rule = f"{_WORDS[target]} is needed here, not {_WORDS[argument.domain.type]}"
     return Unsupported("type-mismatch", rule, fix=_conversion_advice(argument.domain.type, target))
 
@@ -213,10 +213,10 @@ def require_text(argument: Expression) -> Expression:
 
 
 def require_number(argument: Expression) -> Expression:
-    if is_null(argument):
-        return null(Type.REAL)
+    if is_null_literal(argument):
+        return null_literal(Type.REAL)
     if not argument.domain.type.numeric:
-        raise type_mismatch(argument, Type.REAL)
+        raise type_mismatch_refusal(argument, Type.REAL)
     return argument
 
 
@@ -237,12 +237,12 @@ def as_real(argument: Expression) -> Expression:
 
 
 def require_temporal(argument: Expression) -> Expression:
-    if is_null(argument):
-        return null(Type.TIMESTAMP)
+    if is_null_literal(argument):
+        return null_literal(Type.TIMESTAMP)
     if isinstance(argument, Literal) and isinstance(argument.value, str):
         return parse_iso_literal(argument)
     if not argument.domain.type.temporal:
-        raise type_mismatch(argument, Type.DATE)
+        raise type_mismatch_refusal(argument, Type.DATE)
     return argument
 
 
@@ -290,10 +290,10 @@ def parse_iso_literal(text_literal: Literal) -> Literal:
 def as_common_type(arguments: Iterable[Expression]) -> list[Expression]:
     """Convert all arguments to one type, the narrowest that holds them all."""
     arguments = list(arguments)
-    kinds = {argument.domain.type for argument in arguments if not is_null(argument)}
+    kinds = {argument.domain.type for argument in arguments if not is_null_literal(argument)}
     if any(kind.temporal for kind in kinds):
         arguments = [_parse_date_beside(argument, kinds) for argument in arguments]
-        kinds = {argument.domain.type for argument in arguments if not is_null(argument)}
+        kinds = {argument.domain.type for argument in arguments if not is_null_literal(argument)}
     kind = _common_type(arguments, kinds)
     return [as_type(argument, kind) for argument in arguments]
 
@@ -313,8 +313,8 @@ def _parse_date_beside(expression: Expression, kinds: set[Type]) -> Expression:
 
 
 def as_type(argument: Expression, kind: Type) -> Expression:
-    if is_null(argument):
-        return null(kind)
+    if is_null_literal(argument):
+        return null_literal(kind)
     if argument.domain.type is kind:
         return argument
     return as_real(argument) if kind is Type.REAL else as_timestamp(argument)
@@ -327,9 +327,11 @@ def _common_type(arguments: list[Expression], kinds: set[Type]) -> Type:
         return Type.REAL
     if all(kind.temporal for kind in kinds):
         return Type.TIMESTAMP
-    first = next(argument for argument in arguments if not is_null(argument))
+    first = next(argument for argument in arguments if not is_null_literal(argument))
     mismatched = next(
-        argument for argument in arguments if not is_null(argument) and argument.domain.type is not first.domain.type
+        argument
+        for argument in arguments
+        if not is_null_literal(argument) and argument.domain.type is not first.domain.type
     )
     words = f"{_WORDS[first.domain.type]} and {_WORDS[mismatched.domain.type]} cannot be combined or compared"
     fix = "write numbers without quotes and text in single quotes, or convert one side with CAST"
@@ -342,7 +344,9 @@ def union_domain(expressions: list[Expression], *, nullable: bool) -> Domain:
     """Return the domain of a value that is one of these, all of one type."""
     kind = expressions[0].domain.type
     domains = list(
-        {id(expression.domain): expression.domain for expression in expressions if not is_null(expression)}.values()
+        {
+            id(expression.domain): expression.domain for expression in expressions if not is_null_literal(expression)
+        }.values()
     )
     if not domains:
         return Domain(kind, nullable=True, max_length=max_letters(kind, ()))
@@ -353,10 +357,12 @@ def union_domain(expressions: list[Expression], *, nullable: bool) -> Domain:
     ):
         values = tuple(dict.fromkeys(value for domain in domains for value in domain.values or ()))
         return Domain(kind, values=values, grid=grid, nullable=nullable)
-    return Domain(kind, bounds=hull(domains), grid=grid, nullable=nullable, max_length=max_letters(kind, domains))
+    return Domain(
+        kind, bounds=hull_of_ranges(domains), grid=grid, nullable=nullable, max_length=max_letters(kind, domains)
+    )
 
 
-def hull(domains: Iterable[Domain]) -> tuple[Value, Value] | None:
+def hull_of_ranges(domains: Iterable[Domain]) -> tuple[Value, Value] | None:
     ranges = [domain.range for domain in domains]
     if any(bounds is None for bounds in ranges):
         return None
@@ -396,8 +402,8 @@ def require_literal(argument: Expression, kind: Type, description: str) -> Value
 
 
 def _require_type(expression: Expression, kind: Type) -> Expression:
-    if is_null(expression):
-        return null(kind)
+    if is_null_literal(expression):
+        return null_literal(kind)
     if expression.domain.type is not kind:
-        raise type_mismatch(expression, kind)
+        raise type_mismatch_refusal(expression, kind)
     return expression

@@ -25,8 +25,8 @@ from sfumato.plan.values.functions.declaring import (
     call,
     declare_function,
     is_any_nullable,
-    is_null,
-    null,
+    is_null_literal,
+    null_literal,
     parse_iso_literal,
     require_boolean,
     require_literal,
@@ -77,12 +77,12 @@ def _between(x: Expression, low: Expression, high: Expression) -> TypedCall:
 def _in(x: Expression, first: Expression, *others: Expression) -> TypedCall:
     converted = as_common_type((x, first, *others))
     for literal_value in converted[1:]:
-        if not is_null(literal_value):
+        if not is_null_literal(literal_value):
             require_literal(literal_value, literal_value.domain.type, "each value of IN")
     return converted, boolean_domain(*converted)
 
 
-def _pattern(x: Expression, pattern: Expression) -> TypedCall:
+def _like(x: Expression, pattern: Expression) -> TypedCall:
     require_literal(pattern, Type.TEXT, "the pattern")
     return [require_text(x), pattern], boolean_domain(x)
 
@@ -105,14 +105,14 @@ declare_function(
     "text LIKE 'pattern'",
     "matches the pattern: % is any text, _ any one character; there is no escape character",
     steps=_matching_steps,
-)(_pattern)
+)(_like)
 declare_function(
     "ILIKE",
     "text ILIKE 'pattern'",
     "LIKE with both sides in lower case",
     steps=_folded_matching_steps,
     held=lambda node: 4 * node.arguments[0].domain.max_letters,
-)(_pattern)
+)(_like)
 
 
 @declare_function("IS NULL", "x IS [NOT] NULL", "true where x is NULL")
@@ -132,7 +132,7 @@ declare_function("IS FALSE", "a IS [NOT] FALSE", "false, and not NULL")(_truth_t
 def _case(*arguments: Expression) -> TypedCall:
     if len(arguments) < 2:
         raise Unsupported("arguments", "CASE needs a condition and a value", fix="write CASE WHEN a THEN x ELSE y END")
-    otherwise = arguments[-1] if len(arguments) % 2 else null()
+    otherwise = arguments[-1] if len(arguments) % 2 else null_literal()
     conditions = [require_boolean(condition) for condition in arguments[: len(arguments) // 2 * 2 : 2]]
     values = as_common_type((*arguments[1::2], otherwise))
     domain = union_domain(values, nullable=is_any_nullable(*values))
@@ -181,8 +181,8 @@ def _cast_bytes(node: Call) -> int:
 )
 def _cast(x: Expression, target: Expression) -> Expression | TypedCall:
     kind = Type.of(str(require_literal(target, Type.TEXT, "the type")))
-    if is_null(x):
-        return null(kind)
+    if is_null_literal(x):
+        return null_literal(kind)
     if x.domain.type is kind:
         return x
     if isinstance(x, Literal) and isinstance(x.value, str) and kind.temporal:

@@ -24,13 +24,13 @@ from sfumato.plan.values.functions.declaring import (
     declare_function,
     is_any_nullable,
     is_never_null,
-    is_null,
+    is_null_literal,
     literal,
     max_letters,
-    null,
+    null_literal,
     require_literal,
     require_number,
-    type_mismatch,
+    type_mismatch_refusal,
 )
 from sfumato.policy.domains import LARGEST_INTEGER, Domain, Type
 
@@ -85,9 +85,9 @@ def _divide(x: Expression, y: Expression) -> TypedCall:
 @declare_function("//", "x // y", "the quotient of two whole numbers, rounded toward 0; NULL where y is 0")
 def _divide_whole(x: Expression, y: Expression) -> TypedCall:
     for operand in (x, y):
-        if operand.domain.type is not Type.INTEGER and not is_null(operand):
+        if operand.domain.type is not Type.INTEGER and not is_null_literal(operand):
             raise Unsupported("type-mismatch", "// can only be used with whole numbers", fix="write FLOOR(x / y)")
-    x, y = (null(Type.INTEGER) if is_null(operand) else operand for operand in (x, y))
+    x, y = (null_literal(Type.INTEGER) if is_null_literal(operand) else operand for operand in (x, y))
     numerator_range: Any = x.domain.range
     divisor_range: Any = y.domain.range
     nullable = is_any_nullable(x, y) or divisor_range is None or divisor_range[0] <= 0 <= divisor_range[1]
@@ -102,13 +102,13 @@ def _quotient_range(x: tuple[int, int], y: tuple[int, int]) -> tuple[int, int]:
     0.
     """
     divisors = {divisor for divisor in (*y, -1, 1) if y[0] <= divisor <= y[1] and divisor != 0}
-    corner_quotients = [toward_zero(numerator, divisor) for numerator in x for divisor in divisors]
+    corner_quotients = [divide_toward_zero(numerator, divisor) for numerator in x for divisor in divisors]
     includes_zero = x[0] < 0 < x[1] or y[0] <= 0 <= y[1] or not corner_quotients
     quotients = [*corner_quotients, 0] if includes_zero else corner_quotients
     return min(quotients), max(quotients)
 
 
-def toward_zero(x: int, y: int) -> int:
+def divide_toward_zero(x: int, y: int) -> int:
     size = abs(x) // abs(y)
     return size if (x < 0) == (y < 0) else -size
 
@@ -189,12 +189,12 @@ def _sign(x: Expression) -> TypedCall:
 def _rounding_rule(apply: Callable[[float], float]) -> Callable[[Expression], Expression | TypedCall]:
     def rule(x: Expression) -> Expression | TypedCall:
         x = require_number(x)
-        return x if x.domain.type is Type.INTEGER else _monotone(x, apply)
+        return x if x.domain.type is Type.INTEGER else _monotone_call(x, apply)
 
     return rule
 
 
-def _monotone(x: Expression, apply: Callable[[float], float]) -> TypedCall:
+def _monotone_call(x: Expression, apply: Callable[[float], float]) -> TypedCall:
     ends = intervals.double_range(x.domain)
     return (x,), intervals.real_domain(ends and [apply(float(end)) for end in ends], nullable=x.domain.nullable)
 
@@ -239,11 +239,11 @@ def _rounded(value: float, digits: int) -> float:
     scaled = value * power if digits >= 0 else value / power
     if not math.isfinite(scaled):
         return value
-    nearest_integer = float(_half_away(scaled))
+    nearest_integer = float(_round_half_away(scaled))
     return nearest_integer / power if digits >= 0 else nearest_integer * power
 
 
-def _half_away(value: float) -> int:
+def _round_half_away(value: float) -> int:
     size = math.floor(abs(Fraction(value)) + Fraction(1, 2))
     return size if value >= 0 else -size
 
@@ -289,11 +289,11 @@ def _exp(x: Expression) -> TypedCall:
 def _pow(x: Expression, y: Expression) -> TypedCall:
     x, y = as_real(x), as_real(y)
     base, power = intervals.double_range(x.domain), intervals.double_range(y.domain)
-    power_range = intervals.widen_range(_powers(base, power), exact=_exact_powers(base, power))
+    power_range = intervals.widen_range(_corner_powers(base, power), exact=_exact_powers(base, power))
     return (x, y), intervals.overflowing_real_domain(power_range, nullable=is_any_nullable(x, y))
 
 
-def _powers(x: intervals.Ends | None, y: intervals.Ends | None) -> list[float] | None:
+def _corner_powers(x: intervals.Ends | None, y: intervals.Ends | None) -> list[float] | None:
     """Return x^y at the corners: it is monotone in each argument where x > 0, and for one integer y on each
     side of 0.
     """
@@ -320,10 +320,10 @@ def _extreme_rule(least: bool) -> Callable[..., TypedCall]:
         converted = as_common_type((x, *others))
         kind = converted[0].domain.type
         if kind is Type.BOOLEAN:
-            raise type_mismatch(converted[0], Type.REAL)
+            raise type_mismatch_refusal(converted[0], Type.REAL)
         nullable = all(argument.domain.nullable for argument in converted)
         low, high = _extreme_limits(least, converted)
-        fits = low is not None and high is not None and _fits(kind, low, high)
+        fits = low is not None and high is not None and _fits_domain(kind, low, high)
         bounds = (low, high) if fits else None
         return converted, Domain(
             kind, bounds=bounds, nullable=nullable, max_length=max_letters(kind, [x.domain for x in converted])
@@ -332,7 +332,7 @@ def _extreme_rule(least: bool) -> Callable[..., TypedCall]:
     return rule
 
 
-def _fits(kind: Type, low: Any, high: Any) -> bool:
+def _fits_domain(kind: Type, low: Any, high: Any) -> bool:
     return kind is not Type.TEXT and (kind is not Type.INTEGER or max(abs(low), abs(high)) <= LARGEST_INTEGER)
 
 
@@ -340,7 +340,7 @@ def _extreme_limits(least: bool, arguments: Sequence[Expression]) -> Limits:
     """Return the limits of LEAST or GREATEST. NULL arguments are ignored, so only an argument that is never NULL bounds
     the result alone.
     """
-    argument_limits = [limits(argument) for argument in arguments]
+    argument_limits = [known_limits(argument) for argument in arguments]
     non_null_limits = [
         limit for limit, argument in zip(argument_limits, arguments, strict=True) if is_never_null(argument)
     ]
@@ -356,7 +356,7 @@ def _pick_if_all_known(pick: Callable[[list[Any]], Any], ends: list[Any]) -> Any
     return None if any(end is None for end in ends) else pick(ends)
 
 
-def limits(x: Expression) -> Limits:
+def known_limits(x: Expression) -> Limits:
     """Return what is known of either end: GREATEST(x, 0) has a least value though x has no range."""
     if x.domain.range is not None:
         return x.domain.range
@@ -365,7 +365,9 @@ def limits(x: Expression) -> Limits:
     if x.function in ("LEAST", "GREATEST"):
         return _extreme_limits(x.function == "LEAST", x.arguments)
     if x.function == "CAST" and x.domain.type is Type.REAL and x.arguments[0].domain.type is Type.INTEGER:
-        low, high = (None if end is None else Fraction(intervals.nearest_double(end)) for end in limits(x.arguments[0]))
+        low, high = (
+            None if end is None else Fraction(intervals.nearest_double(end)) for end in known_limits(x.arguments[0])
+        )
         return low, high
     return None, None
 
@@ -379,7 +381,7 @@ declare_function("GREATEST", "GREATEST(x, y, …)", "the greatest of those that 
     "WIDTH_BUCKET(x, low, high, n)",
     "the number of the bucket among n equal ones: 0 below low, n + 1 from high on",
 )
-def _bucket(x: Expression, low: Expression, high: Expression, count: Expression) -> TypedCall:
+def _width_bucket(x: Expression, low: Expression, high: Expression, count: Expression) -> TypedCall:
     x, low, high = as_real(x), as_real(low), as_real(high)
     first, last = (float(require_literal(end, Type.REAL, "each end of the buckets")) for end in (low, high))  # type: ignore[arg-type]
     buckets = int(require_literal(count, Type.INTEGER, "the number of buckets"))  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from sfumato.plan.values.functions.declaring import (
     require_literal,
     require_temporal,
     require_text,
-    type_mismatch,
+    type_mismatch_refusal,
 )
 from sfumato.plan.values.grammars import MAX_DATE_LETTERS, format_steps
 from sfumato.policy.date_formats import DIRECTIVES, MAX_FORMATS, parse_format
@@ -46,22 +46,22 @@ PARTS = {
 TRUNCATED_UNITS = (*calendar.UNITS, "millisecond", "microsecond", "isoyear", *calendar.YEARS)
 
 
-def _unit(argument: Expression, known_units: Sequence[str]) -> str:
+def _require_unit(argument: Expression, known_units: Sequence[str]) -> str:
     unit = str(require_literal(argument, Type.TEXT, "the unit"))
     if unit not in known_units:
         raise Unsupported("unit", "this unit of time is not supported", fix="use one of " + ", ".join(known_units))
     return unit
 
 
-def _integer(value: int) -> Expression:
+def _integer_literal(value: int) -> Expression:
     return literal(Type.INTEGER, value)
 
 
-def _part(name: str, x: Expression) -> Expression:
+def _extract_call(name: str, x: Expression) -> Expression:
     return call("EXTRACT", literal(Type.TEXT, name), x)
 
 
-def _within_calendar(counted: Expression, low: int, high: int) -> Expression:
+def _with_calendar_bounds(counted: Expression, low: int, high: int) -> Expression:
     """Return a count over dates without declared bounds with those that the calendar implies."""
     if not isinstance(counted, Call) or counted.domain.range is not None:
         return counted
@@ -69,46 +69,48 @@ def _within_calendar(counted: Expression, low: int, high: int) -> Expression:
 
 
 def _year(x: Expression) -> Expression:
-    return _within_calendar(_part("year", x), *PARTS["year"])
+    return _with_calendar_bounds(_extract_call("year", x), *PARTS["year"])
 
 
 def _difference(unit: str, start: Expression, end: Expression) -> Expression:
     """Return the units between two dates, within what the calendar allows."""
     most = calendar.periods_between(unit, dt.date.min, dt.date.max) + 86_400
-    return _within_calendar(call("DATE_DIFF", literal(Type.TEXT, unit), start, end), -most, most)
+    return _with_calendar_bounds(call("DATE_DIFF", literal(Type.TEXT, unit), start, end), -most, most)
 
 
-def _thursday(x: Expression) -> Expression:
+def _thursday_of_week(x: Expression) -> Expression:
     """Return the Thursday of a date's week, which lies in its ISO year."""
     week = call("DATE_TRUNC", literal(Type.TEXT, "week"), x)
-    return call("DATE_ADD", week, _integer(3), literal(Type.TEXT, "day"))
+    return call("DATE_ADD", week, _integer_literal(3), literal(Type.TEXT, "day"))
 
 
-def _year_period(years: int) -> Callable[[Expression], Expression]:
+def _year_span_part(years: int) -> Callable[[Expression], Expression]:
     """Return the part that counts spans of years from the year 1 on, the first as 1."""
-    return lambda x: call("//", call("+", _year(x), _integer(years - 1)), _integer(years))
+    return lambda x: call("//", call("+", _year(x), _integer_literal(years - 1)), _integer_literal(years))
 
 
-def _elapsed(unit: str, origin: dt.date, count: int) -> Callable[[Expression], Expression]:
+def _elapsed_part(unit: str, origin: dt.date, count: int) -> Callable[[Expression], Expression]:
     """Return the part that counts units from the origin on, where the count is as given."""
 
     def compose(x: Expression) -> Expression:
         elapsed = _difference(unit, literal(Type.DATE, origin), x)
-        return call("+", elapsed, _integer(count)) if count else elapsed
+        return call("+", elapsed, _integer_literal(count)) if count else elapsed
 
     return compose
 
 
 COMPOSED_PARTS: dict[str, Callable[[Expression], Expression]] = {
-    "decade": lambda x: call("//", _year(x), _integer(10)),
-    "century": _year_period(100),
-    "millennium": _year_period(1000),
-    "isoyear": lambda x: _year(_thursday(x)),
-    "yearweek": lambda x: call("+", call("*", _part("isoyear", x), _integer(100)), _part("week", x)),
-    "millisecond": lambda x: call("//", _part("microsecond", x), _integer(1000)),
-    "epoch": _elapsed("second", dt.date(1970, 1, 1), 0),
-    "julian": _elapsed("day", dt.date(2000, 1, 1), 2_451_545),
-    "era": lambda x: call("CASE", call("NOT", call("IS NULL", x)), _integer(1)),
+    "decade": lambda x: call("//", _year(x), _integer_literal(10)),
+    "century": _year_span_part(100),
+    "millennium": _year_span_part(1000),
+    "isoyear": lambda x: _year(_thursday_of_week(x)),
+    "yearweek": lambda x: call(
+        "+", call("*", _extract_call("isoyear", x), _integer_literal(100)), _extract_call("week", x)
+    ),
+    "millisecond": lambda x: call("//", _extract_call("microsecond", x), _integer_literal(1000)),
+    "epoch": _elapsed_part("second", dt.date(1970, 1, 1), 0),
+    "julian": _elapsed_part("day", dt.date(2000, 1, 1), 2_451_545),
+    "era": lambda x: call("CASE", call("NOT", call("IS NULL", x)), _integer_literal(1)),
 }
 """The parts that are functions of others, each with what it equals."""
 
@@ -120,12 +122,12 @@ COMPOSED_PARTS: dict[str, Callable[[Expression], Expression]] = {
     "epoch is in whole seconds, julian in whole days, millisecond and microsecond include the seconds",
 )
 def _extract(part: Expression, x: Expression) -> Expression | TypedCall:
-    unit = _unit(part, (*PARTS, *COMPOSED_PARTS))
+    unit = _require_unit(part, (*PARTS, *COMPOSED_PARTS))
     x = require_temporal(x)
     if unit in COMPOSED_PARTS:
         return COMPOSED_PARTS[unit](x)
     if unit in calendar.CLOCK and x.domain.type is not Type.TIMESTAMP:
-        raise type_mismatch(x, Type.TIMESTAMP)
+        raise type_mismatch_refusal(x, Type.TIMESTAMP)
     bounds: Any = PARTS[unit]
     if unit == "year":
         date_range: Any = x.domain.range
@@ -155,7 +157,7 @@ def _strftime(x: Expression, date_format: Expression) -> TypedCall:
     return (x, date_format), Domain(Type.TEXT, nullable=x.domain.nullable, max_length=letters)
 
 
-def _written_formats(formats: Sequence[Expression]) -> tuple[str, ...]:
+def _require_formats(formats: Sequence[Expression]) -> tuple[str, ...]:
     """Return the formats that the literals of a STRPTIME name; refuse one under which a text has no single reading."""
     texts = tuple(str(require_literal(each, Type.TEXT, "the format")) for each in formats)
     if len(texts) > MAX_FORMATS:
@@ -170,7 +172,7 @@ def _written_formats(formats: Sequence[Expression]) -> tuple[str, ...]:
 
 
 def _parsing_steps(node: Call) -> int:
-    return sum(format_steps(text) for text in _written_formats(node.arguments[1:])) + 10 * MAX_DATE_LETTERS
+    return sum(format_steps(text) for text in _require_formats(node.arguments[1:])) + 10 * MAX_DATE_LETTERS
 
 
 @declare_function(
@@ -186,7 +188,7 @@ def _strptime(x: Expression, *formats: Expression) -> TypedCall:
     if not formats:
         rule = "STRPTIME takes a text and a format"
         raise Unsupported("arguments", rule, fix="write STRPTIME(text, '%d.%m.%Y')")
-    _written_formats(formats)
+    _require_formats(formats)
     return (require_text(x), *formats), Domain(Type.TIMESTAMP, nullable=True)
 
 
@@ -205,16 +207,16 @@ def _monthname(x: Expression) -> Expression:
     "DATE_TRUNC('unit', date)",
     f"the start of its {', '.join(TRUNCATED_UNITS)}; decades, centuries and millennia begin in years such as 2000",
 )
-def _trunc(unit: Expression, x: Expression) -> Expression | TypedCall:
-    name = _unit(unit, TRUNCATED_UNITS)
+def _date_trunc(unit: Expression, x: Expression) -> Expression | TypedCall:
+    name = _require_unit(unit, TRUNCATED_UNITS)
     x = require_temporal(x)
     if name == "isoyear":
-        fourth = call("DATE_ADD", call("DATE_TRUNC", literal(Type.TEXT, "year"), _thursday(x)), *_THREE_DAYS)
+        fourth = call("DATE_ADD", call("DATE_TRUNC", literal(Type.TEXT, "year"), _thursday_of_week(x)), *_THREE_DAYS)
         return call("DATE_TRUNC", literal(Type.TEXT, "week"), fourth)
     if name in calendar.YEARS:
-        return call("TIME_BUCKET", _integer(calendar.YEARS[name]), literal(Type.TEXT, "year"), x)
+        return call("TIME_BUCKET", _integer_literal(calendar.YEARS[name]), literal(Type.TEXT, "year"), x)
     if name not in calendar.DAYS and x.domain.type is not Type.TIMESTAMP:
-        raise type_mismatch(x, Type.TIMESTAMP)
+        raise type_mismatch_refusal(x, Type.TIMESTAMP)
     if name == "microsecond":  # a time has no smaller part
         return x
     date_range: Any = x.domain.range
@@ -232,13 +234,13 @@ def _make_date(year: Expression, month: Expression, day: Expression) -> TypedCal
     parts = (year, month, day)
     for part in parts:
         if part.domain.type is not Type.INTEGER:
-            raise type_mismatch(part, Type.INTEGER)
+            raise type_mismatch_refusal(part, Type.INTEGER)
     ranges: Any = [part.domain.range for part in parts]
     bounds = None if None in ranges else calendar.date_bounds([low for low, _ in ranges], [high for _, high in ranges])
     return parts, Domain(Type.DATE, bounds=bounds, nullable=True)
 
 
-_THREE_DAYS = _integer(3), literal(Type.TEXT, "day")
+_THREE_DAYS = _integer_literal(3), literal(Type.TEXT, "day")
 LARGEST_BUCKET = 1_000_000
 """The most units of one bucket."""
 
@@ -253,18 +255,18 @@ def _time_bucket(amount: Expression, unit: Expression, x: Expression, origin: Ex
     """Type a bucket: its width is a literal, so the start is a nondecreasing function of the date, and the range is
     that of the ends. A bucket that begins before the year 1 has no start.
     """
-    name, x = _unit(unit, calendar.UNITS), require_temporal(x)
+    name, x = _require_unit(unit, calendar.UNITS), require_temporal(x)
     if name not in calendar.DAYS and x.domain.type is not Type.TIMESTAMP:
-        raise type_mismatch(x, Type.TIMESTAMP)
+        raise type_mismatch_refusal(x, Type.TIMESTAMP)
     count = int(require_literal(amount, Type.INTEGER, "the number of units"))  # type: ignore[arg-type]
-    if not 1 <= count <= LARGEST_BUCKET or not calendar.is_within_calendar(count, name):
+    if not 1 <= count <= LARGEST_BUCKET or not calendar.is_shorter_than_calendar(count, name):
         rule = f"a bucket must be 1 to {LARGEST_BUCKET:,} units long, and below 10,000 years"
         raise Unsupported("time-bucket", rule, fix="write TIME_BUCKET(INTERVAL '2 week', x)")
     if origin is None:
         origin = literal(Type.DATE, calendar.NEW_YEAR if name in ("year", "quarter", "month") else calendar.MONDAY)
     origin = _require_bucket_origin(origin, name, x.domain.type)
     bucket, date_range = written_bucket(amount, unit, origin), x.domain.range
-    starts: Any = date_range and tuple(bucket.start(end) for end in date_range)
+    starts: Any = date_range and tuple(bucket.start_of(end) for end in date_range)
     known = starts if starts and None not in starts else None
     nullable = x.domain.nullable or known is None
     return (amount, unit, x, origin), Domain(x.domain.type, bounds=known, nullable=nullable)
@@ -294,8 +296,8 @@ def written_bucket(amount: Expression, unit: Expression, origin: Expression) -> 
 def _full_months(later: Expression, earlier: Expression) -> Expression:
     """Count the whole months from one date to a later one."""
     months = _difference("month", earlier, later)
-    is_incomplete = call("<", _part("day", later), _part("day", earlier))
-    return call("-", months, call("CASE", is_incomplete, _integer(1), _integer(0)))
+    is_incomplete = call("<", _extract_call("day", later), _extract_call("day", earlier))
+    return call("-", months, call("CASE", is_incomplete, _integer_literal(1), _integer_literal(0)))
 
 
 def _days_beyond_months(later: Expression, earlier: Expression) -> Expression:
@@ -304,14 +306,14 @@ def _days_beyond_months(later: Expression, earlier: Expression) -> Expression:
     """
     first = call("DATE_TRUNC", literal(Type.TEXT, "month"), earlier)
     length = _difference("day", first, call("DATE_ADD", first, *_ONE_MONTH))
-    days = call("-", _part("day", later), _part("day", earlier))
-    return call("CASE", call("<", days, _integer(0)), call("+", days, length), days)
+    days = call("-", _extract_call("day", later), _extract_call("day", earlier))
+    return call("CASE", call("<", days, _integer_literal(0)), call("+", days, length), days)
 
 
-_ONE_MONTH = _integer(1), literal(Type.TEXT, "month")
+_ONE_MONTH = _integer_literal(1), literal(Type.TEXT, "month")
 _AGE_PARTS: dict[str, Callable[[Expression, Expression], Expression]] = {
-    "year": lambda later, earlier: call("//", _full_months(later, earlier), _integer(12)),
-    "month": lambda later, earlier: call("%", _full_months(later, earlier), _integer(12)),
+    "year": lambda later, earlier: call("//", _full_months(later, earlier), _integer_literal(12)),
+    "month": lambda later, earlier: call("%", _full_months(later, earlier), _integer_literal(12)),
     "day": _days_beyond_months,
 }
 
@@ -323,11 +325,11 @@ _AGE_PARTS: dict[str, Callable[[Expression, Expression], Expression]] = {
     f"{', '.join(_AGE_PARTS)}; negative where the first date is earlier",
 )
 def _age(part: Expression, later: Expression, earlier: Expression) -> Expression:
-    name = _unit(part, tuple(_AGE_PARTS))
+    name = _require_unit(part, tuple(_AGE_PARTS))
     later, earlier = require_temporal(later), require_temporal(earlier)
     for moment in (later, earlier):
         if moment.domain.type is not Type.DATE:
-            raise type_mismatch(moment, Type.DATE)
+            raise type_mismatch_refusal(moment, Type.DATE)
     age = _AGE_PARTS[name]
     return call("CASE", call(">=", later, earlier), age(later, earlier), call("NEGATE", age(earlier, later)))
 
@@ -337,8 +339,8 @@ def _age(part: Expression, later: Expression, earlier: Expression) -> Expression
     "DATE_DIFF('unit', from, to)",
     "the number of boundaries of a unit between two dates (for weeks: full weeks): " + ", ".join(calendar.UNITS),
 )
-def _diff(unit: Expression, start: Expression, end: Expression) -> TypedCall:
-    name = _unit(unit, calendar.UNITS)
+def _date_diff(unit: Expression, start: Expression, end: Expression) -> TypedCall:
+    name = _require_unit(unit, calendar.UNITS)
     start, end = as_common_type((require_temporal(start), require_temporal(end)))
     start_range: Any = start.domain.range
     end_range: Any = end.domain.range
@@ -349,10 +351,10 @@ def _diff(unit: Expression, start: Expression, end: Expression) -> TypedCall:
 
 
 @declare_function("DATE_ADD", "date + INTERVAL 'n unit'", "later, or earlier with -, by " + ", ".join(calendar.UNITS))
-def _add(x: Expression, amount: Expression, unit: Expression) -> TypedCall:
-    name = _unit(unit, calendar.UNITS)
+def _date_add(x: Expression, amount: Expression, unit: Expression) -> TypedCall:
+    name = _require_unit(unit, calendar.UNITS)
     steps = int(require_literal(amount, Type.INTEGER, "the number of units"))  # type: ignore[arg-type]
-    if not calendar.is_within_calendar(steps, name):
+    if not calendar.is_shorter_than_calendar(steps, name):
         raise Unsupported("interval", "an INTERVAL must be shorter than 10,000 years", fix="use a shorter time span")
     x = require_temporal(x) if name in calendar.DAYS else as_timestamp(x)
     date_range: Any = x.domain.range

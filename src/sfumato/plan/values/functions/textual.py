@@ -20,12 +20,12 @@ from sfumato.plan.values.functions.declaring import (
     declare_function,
     is_any_nullable,
     is_never_null,
-    is_null,
+    is_null_literal,
     literal,
-    null,
+    null_literal,
     require_literal,
     require_text,
-    type_mismatch,
+    type_mismatch_refusal,
 )
 from sfumato.plan.values.regular_expressions import LONGEST_TEXT, Search, full_match_pattern, parse_pattern
 from sfumato.policy.domains import MAX_TEXT_LENGTH, Domain, Type
@@ -100,12 +100,12 @@ for _name, _where in {"TRIM": "at either end", "LTRIM": "at the start", "RTRIM":
     )(_trim)
 
 
-def _position(x: Expression) -> Expression:
+def _require_position(x: Expression) -> Expression:
     """Require an integer with a range that the engine's text functions take."""
-    if is_null(x):
-        return null(Type.INTEGER)
+    if is_null_literal(x):
+        return null_literal(Type.INTEGER)
     if x.domain.type is not Type.INTEGER:
-        raise type_mismatch(x, Type.INTEGER)
+        raise type_mismatch_refusal(x, Type.INTEGER)
     bounds = x.domain.range
     if bounds is None or max(abs(int(bound)) for bound in bounds) > _FARTHEST:  # type: ignore[arg-type]
         raise Unsupported(
@@ -124,7 +124,7 @@ def _position(x: Expression) -> Expression:
     held=_result_bytes,
 )
 def _substr(x: Expression, start: Expression, length: Expression | None = None) -> TypedCall:
-    positions = [_position(position) for position in (start, length) if position is not None]
+    positions = [_require_position(position) for position in (start, length) if position is not None]
     return (require_text(x), *positions), _text_domain(x.domain.max_letters, x, *positions)
 
 
@@ -132,7 +132,7 @@ def _prefix_or_suffix(x: Expression, count: Expression) -> TypedCall:
     letters = x.domain.max_letters
     if isinstance(count, Literal) and isinstance(count.value, int) and count.value >= 0:
         letters = min(letters, count.value)
-    return (require_text(x), _position(count)), _text_domain(letters, x, count)
+    return (require_text(x), _require_position(count)), _text_domain(letters, x, count)
 
 
 declare_function(
@@ -163,7 +163,7 @@ def _joined_bytes(node: Call) -> int:
     return _BYTES * sum(argument.domain.max_letters for argument in node.arguments)
 
 
-def _convert_texts(operands: Sequence[Expression]) -> tuple[list[Expression], int]:
+def _texts_and_letters(operands: Sequence[Expression]) -> tuple[list[Expression], int]:
     """Return the joined texts, and their letters in all."""
     if len(operands) > MAX_JOINED:
         raise Unsupported("joined", f"at most {MAX_JOINED} texts can be joined at once", fix="join fewer texts")
@@ -179,7 +179,7 @@ def _convert_texts(operands: Sequence[Expression]) -> tuple[list[Expression], in
     held=_joined_bytes,
 )
 def _concat(x: Expression, *others: Expression) -> TypedCall:
-    texts, letters = _convert_texts((x, *others))
+    texts, letters = _texts_and_letters((x, *others))
     nullable = not any(map(is_never_null, texts)) and is_any_nullable(*texts)
     return texts, replace(_text_domain(letters), nullable=nullable)
 
@@ -191,8 +191,8 @@ def _concat(x: Expression, *others: Expression) -> TypedCall:
     steps=_reading_steps,
     held=_joined_bytes,
 )
-def _join(x: Expression, *others: Expression) -> TypedCall:
-    texts, letters = _convert_texts((x, *others))
+def _concat_operator(x: Expression, *others: Expression) -> TypedCall:
+    texts, letters = _texts_and_letters((x, *others))
     return texts, _text_domain(letters, *texts)
 
 
