@@ -275,9 +275,7 @@ class RobustRows:
         coefficients, clamp = self.proposal._coefficients_and_clamp(fit)  # noqa: SLF001
         residuals = self.residual @ np.array([*coefficients, -COEFFICIENT_STEPS]) / COEFFICIENT_STEPS / float(clamp)
         exact = (
-            self._scores(residuals, weights)
-            if case.rows_per_unit > 1
-            else self._squared_norm_bound(residuals, counts_row_by_row)
+            self._scores(residuals, weights) if case.rows_per_unit > 1 else self._squares(residuals, counts_row_by_row)
         )
         drawn = noise.mechanisms[1].apply(np.rint(exact).astype(np.int64))
         meat = NoisyMeat(coefficients, clamp, tuple(drawn.tolist()), noise.mechanisms[1])

@@ -126,7 +126,7 @@ def aim_on_mbi(on: OnMbi) -> None:
             part: weight
             * (np.abs(answers[part] - on.modelled(part)).sum() - math.sqrt(2 / math.pi) * sigma * answers[part].size)
             for part, weight in weights.items()
-            if on.count_read_cells(part, most)
+            if on.fits(part, most)
         }
         chosen = on.choose(scores, epsilon, max(weights[part] for part in scores))
         before = on.modelled(chosen)

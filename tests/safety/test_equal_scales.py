@@ -164,7 +164,7 @@ def histogram(curator: Curator) -> list[Noise]:
 
 def marginals(curator: Curator) -> list[Noise]:
     sets = [["code"], ["shop"], ["kind"]]
-    return _cells(curator.laplace_marginals("people", sets).release(epsilon="1e-10").published.laplace_marginals)
+    return _cells(curator.marginals("people", sets).release(epsilon="1e-10").published.laplace_marginals)
 
 
 def synopsis(curator: Curator) -> list[Noise]:

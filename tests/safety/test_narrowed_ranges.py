@@ -146,7 +146,10 @@ def test_a_narrowed_range_has_less_noise_and_no_wider_answer_stands_for_it(
     now, before = (
         price_release(candidate_bounded_plans(measured, plan.limits, 1), Price(1)) for measured in (narrowed, declared)
     )
-    assert all(required <= stored for stored, required in zip(before.compared_half_widths, now.accuracy, strict=True))
+    assert all(
+        required <= stored
+        for stored, required in zip(before.compared_half_widths, now.compared_half_widths, strict=True)
+    )
     assert now.half_widths() < before.half_widths()
 
 

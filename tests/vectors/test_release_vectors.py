@@ -256,7 +256,7 @@ def _linear_widths() -> Iterator[Vector]:
 
 
 @formula("release.measured._estimate_summed_rows")
-def _summed() -> Iterator[Vector]:
+def _summed_rows() -> Iterator[Vector]:
     """The rows of two groups and of both: what adds up is the sum of what is shown."""
     rows = SimpleNamespace(
         groups_per_row=np.array([1, 1, 2]), sum_groups=lambda each: np.array([each[0], each[1], each[0] + each[1]])

@@ -66,8 +66,8 @@ def test_means_differ_by_size_and_totals_are_evaluated_once(
     curator: sf.Curator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
-    evaluate = forecasts._widths
-    monkeypatch.setattr(forecasts, "_widths", lambda *given: sizes.append(given[6]) or evaluate(*given))
+    evaluate = forecasts._widths_at_size
+    monkeypatch.setattr(forecasts, "_widths_at_size", lambda *given: sizes.append(given[6]) or evaluate(*given))
     for text in BY_SIZE:
         assert any(isinstance(width, dict) for width in _widths(curator.sql(text), "sample", None, "1").values())
     assert sizes == [*SIZES] * len(BY_SIZE)

@@ -504,13 +504,13 @@ def test_what_names_no_question_or_no_data_finds_nothing_inside_the_charge_eithe
     part = {name: value for name, value in ENTRY.items() if name != missing}
     assert ask(clinic, "first", pause=0, **{missing: ""}) == (False, "first")
     question = clinic.ask(pure(**part), {"n": 5})
-    question._find_answer = lambda: (None, 0)  # type: ignore[method-assign]
+    question._find_answer_and_last_line = lambda: (None, 0)  # type: ignore[method-assign]
     assert question.begin() is None
     assert kinds(ledger).count("charge") == 2
     known = clinic.ask(pure(**ENTRY), {"n": 5})
     clinic.answer(known.line, "known", {"n": 5}) if known.begin() is None else None
     again = clinic.ask(pure(**ENTRY), {"n": 5})
-    again._find_answer = lambda: (None, 0)  # type: ignore[method-assign]
+    again._find_answer_and_last_line = lambda: (None, 0)  # type: ignore[method-assign]
     found = again.begin()
     assert found is not None
     assert found.body == "known"

@@ -85,8 +85,8 @@ def test_a_difference_gives_back_what_it_was_made_of() -> None:
         counts = rng.integers(0, 100, own.size)
         found = counts.sum() * chain.shares
         for each in chain.differences:
-            measured = each.measured(each.sums(counts, 0), 0) / each.steps
-            assert np.allclose(each.centred(measured, 0), measured)
+            measured = each.measured_values(each.sum_parts(counts, 0), 0) / each.difference_factors
+            assert np.allclose(each.centre_among_siblings(measured, 0), measured)
             found = found + each.distribute_to_cells(measured, 0)
         assert np.allclose(found, counts)
 

@@ -159,5 +159,5 @@ def test_many_different_numbers_of_children_have_a_moderate_scale() -> None:
     """Siblings by 2, 3, 5, 7, 11 and 13: their least common multiple is 30,030; entries stay near 64 · 13."""
     fine = rounded().hierarchy.differences[1]
     assert fine.scale == 64 * 13
-    assert int(fine.steps.max()) <= 1.01 * fine.scale
-    assert int(fine.steps.min()) >= 0.99 * fine.scale
+    assert int(fine.difference_factors.max()) <= 1.01 * fine.scale
+    assert int(fine.difference_factors.min()) >= 0.99 * fine.scale

@@ -21,6 +21,6 @@ CASES: dict[str, Attribute] = {
 def test_a_cells_variance_is_the_sum_of_squared_coefficients(name: str) -> None:
     """Noise of deviation s in one entry of y reaches cells through r = y/(a·k), centred and spread."""
     for each in CASES[name].hierarchy.differences:
-        unit = np.eye(each.parts) / each.steps[:, None]
-        reached = each.distribute_to_cells(each.centred(unit, 0), 0)  # cells × entries of noise
-        assert np.allclose(each.variances, (reached**2).sum(1) * each.scale**2, rtol=1e-12, atol=0)
+        unit = np.eye(each.part_count) / each.difference_factors[:, None]
+        reached = each.distribute_to_cells(each.centre_among_siblings(unit, 0), 0)  # cells × entries of noise
+        assert np.allclose(each.cell_variances, (reached**2).sum(1) * each.scale**2, rtol=1e-12, atol=0)
