@@ -109,9 +109,9 @@ MUTANTS = (
     Mutant(
         "a unit's norm lets signs cancel",
         Kind.SENSITIVITY,
-        "engine.lowering.bounded_totals:_Scaling.norm_column",
-        "narrow(_sum_of_group(self._absolute_sum())) if self._fits_64_bits else _sum_of_group(self._absolute_sum())",
-        "apply(ScalarFunction.ABS, _sum_of_group(_sum_of([Reference(name) for name in self.coordinates])))",
+        "engine.lowering.clip_scaling:ClipScaling.norm_column",
+        "narrow(sum_of_group(self._absolute_sum())) if self._fits_64_bits else sum_of_group(self._absolute_sum())",
+        "apply(ScalarFunction.ABS, sum_of_group(_sum_of([Reference(name) for name in self.coordinates])))",
         _reached(_SUMS, "CLIP_L1"),
     ),
     Mutant(
@@ -216,7 +216,7 @@ MUTANTS = (
     Mutant(
         "a group is clipped to one row more",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:_Scaling.of",
+        "engine.lowering.clip_scaling:ClipScaling.of",
         "measure.row_contribution_bounds[1] * per_group",
         "measure.row_contribution_bounds[1] * (per_group + 1)",
         _reached(_COUNTS, "CLIP_L1"),
@@ -224,7 +224,7 @@ MUTANTS = (
     Mutant(
         "the totals of a mean are clipped to one row more",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:_Scaling.of",
+        "engine.lowering.clip_scaling:ClipScaling.of",
         "measure.size * per_group",
         "measure.size * (per_group + 1)",
         _reached("AVG(cost) FROM people", "CLIP_L1"),
@@ -232,7 +232,7 @@ MUTANTS = (
     Mutant(
         "a unit is clipped to one row more in all",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:_Scaling.of",
+        "engine.lowering.clip_scaling:ClipScaling.of",
         "if squared else total * size\n",
         "if squared else total * size + size\n",
         _reached(_COUNTS, "CLIP_L1"),
@@ -332,7 +332,7 @@ MUTANTS = (
     Mutant(
         "clipped values are rounded up",
         Kind.ROUNDING,
-        "engine.lowering.bounded_totals:_scale_to",
+        "engine.lowering.clip_scaling:_scale_to",
         "return apply(ScalarFunction.TOWARD_ZERO, apply(ScalarFunction.DIVIDE, product, size))",
         "up = apply(ScalarFunction.CEILING, apply(ScalarFunction.DIVIDE, product, size))\n"
         "    return apply(ScalarFunction.NEAREST, up)",

@@ -330,7 +330,7 @@ MUTANTS = (
     Mutant(
         "people in more groups than count are counted in all of them",
         Kind.SENSITIVITY,
-        "engine.lowering.bounded_totals:_Scaling.max_full_groups",
+        "engine.lowering.clip_scaling:ClipScaling.max_full_groups",
         "self.bound ** 2 // max_size ** 2 if self.squared else self.bound // max_size",
         "self.bound ** 2 // max_size ** 2 + 1 if self.squared else self.bound // max_size + 1",
         ("safety/test_replay.py::test_people_in_as_many_groups_as_count_and_one_more",),

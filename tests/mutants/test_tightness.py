@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant(
         "totals are cut to the same size on both sides",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:_Scaling.clipped_columns",
+        "engine.lowering.clip_scaling:ClipScaling.clipped_columns",
         "clamped_total = clamped(Reference(self.coordinates[0]), *(integer_constant(end) for end in self.box))",
         "clamped_total = clamped(Reference(self.coordinates[0]), "
         "integer_constant(-self.max_in_group), integer_constant(self.max_in_group))",

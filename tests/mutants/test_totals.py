@@ -26,7 +26,7 @@ MUTANTS = (
     Mutant(
         "a unit a little beyond its norm is not scaled",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:_Scaling.norm_if_too_large",
+        "engine.lowering.clip_scaling:ClipScaling.norm_if_too_large",
         "self.bound ** 2 if self.squared else self.bound",
         "2 * (self.bound ** 2 if self.squared else self.bound)",
         (f"{_TIGHT}[{_COUNTS}-Strategy.CLIP_L1]",),

@@ -18,7 +18,7 @@ from engine.tables import tuples
 from safety.worlds import Change, Row, World, changes, question
 from sfumato.engine.duckdb import scan
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.engine.lowering import bounded_totals
+from sfumato.engine.lowering import bounded_totals, clip_scaling
 from sfumato.engine.lowering.relational import Reference, Scalar, ScalarFunction, StagedSelect, apply, integer_constant
 from sfumato.plan.bounding import BoundedPlan, candidate_bounded_plans, for_neighbours
 from sfumato.plan.limits import Strategy
@@ -256,8 +256,8 @@ def test_sums_of_any_bounds_keep_their_claims(low: int, high: int) -> None:
 
 def test_clipping_by_size_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The twin that cuts lopsided totals to the same size on both sides."""
-    by_size = bounded_totals._Scaling.of
-    monkeypatch.setattr(bounded_totals._Scaling, "of", lambda *given: replace(by_size(*given), box=None))
+    by_size = clip_scaling.ClipScaling.of
+    monkeypatch.setattr(clip_scaling.ClipScaling, "of", lambda *given: replace(by_size(*given), box=None))
     for strategy in (Strategy.CLIP_L1, Strategy.CLIP_L2):
         assert worst(SUM, strategy, honest).worst <= 1
         assert worst(SUM, strategy, honest, relation="replace").linf > 1.5

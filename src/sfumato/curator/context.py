@@ -100,6 +100,11 @@ class Context:
         """The budgets that must afford a release: the account's, and the analyst's share."""
         return self.account.budgets(self.analyst)
 
+    def remaining_after_text(self, curve: Curve) -> str:
+        """Describe what would remain of the account, or of the analyst's share, after a release."""
+        *others, payer_budget = (budget.charge(curve) for budget in self.budgets)
+        return payer_budget.remaining_words_with(*others)
+
     def epsilon_total_warnings(self, *curves: Curve | None) -> tuple[str, ...]:
         """Return the warning that a release with these curves makes the plain ε total unavailable, if it does.
 

@@ -248,7 +248,7 @@ class CombinedQuestion(Question):
         if not stored:
             notes = offered_delta_notes(stated, assumed)
             warnings = (*warnings, *notes, *self._context.epsilon_total_warnings(batch.curve))
-        remaining = self._remaining_after_text(batch) if forecast.accepted else ""
+        remaining = self._context.remaining_after_text(batch.curve) if forecast.accepted else ""
         return replace(forecast, stored=stored, warnings=warnings, left=remaining, assumed_delta=assumed)
 
     def forecast(self, prepared: Any, request: PriceRequest) -> Forecast:

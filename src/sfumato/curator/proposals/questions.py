@@ -371,18 +371,12 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             forecast = with_forecast_advice(forecast, self, request, prepared)
             closing_warnings = self._context.epsilon_total_warnings(prepared.curve)
             warnings = (*warnings, *discovery_warnings(self, stated, prepared), *closing_warnings)
-        left = self._remaining_after_text(prepared) if forecast.accepted else ""
+        left = self._context.remaining_after_text(prepared.curve) if forecast.accepted else ""
         free = "" if free_answer is None else free_answer.offer_sentence
         assumed = Fraction(0) if stated.states_delta else exact(request.delta, "delta")
         return replace(forecast, stored=stored, free=free, warnings=warnings, left=left, assumed_delta=assumed)
 
-    def _remaining_after_text(self, prepared: PricedRelease) -> str:
-        """Describe what would remain of the account, or of the analyst's share, after this release."""
-        *others, payer_budget = (budget.charge(prepared.curve) for budget in self._context.budgets)
-        return payer_budget.remaining_words_with(*others)
-
     def _best_synopsis_answer(self, confidence: Number) -> FreeAnswer | None:
-        """Return the best free answer from a bought synopsis."""
         return None if self.discovered_keys else best_free_answer(self._synopsis_question(confidence), self._context)
 
     def _synopsis_question(self, confidence: Number, joint: bool = False) -> SynopsisQuestion:
@@ -558,8 +552,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         return self._context.plan_key(plan, lambda policy: digest(*parts, policy, *further))
 
     def __repr__(self) -> str:
-        question_text = " ".join(self.text.split())
-        return f"<Question {shorten(question_text, 100)}: {FREE_METHODS}>"
+        return f"<Question {shorten(' '.join(self.text.split()), 100)}: {FREE_METHODS}>"
 
     def _repr_html_(self) -> str:
         """Render the question with its errors at two prices. Free; a refused price shows its refusal."""
@@ -592,8 +585,6 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         """Name, by column, what can move its numbers under these bounding strategies and is not in their ±."""
         return self._clipping.caveats_with_worst_cases(self, strategies)
 
-    known_caveats = cached_property(lambda _: dict[str, Any]())  # by bounding strategies (``clipped_counts``)
-
     def row_limits(self, strategies: str) -> RowLimits:
         """Return what one unit may contribute, in words, under these bounding strategies."""
         groups = None if self.discovered_keys else len(self.groups)
@@ -609,12 +600,12 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         return self._clipping.propose_clipped(self._context, self)
 
     _clipping = property(lambda _: import_module("sfumato.curator.proposals.clipped_counts"))  # made of questions
+    known_caveats = cached_property(lambda _: dict[str, Any]())  # by bounding strategies (``clipped_counts``)
 
     def price_release(self, request: PriceRequest) -> PricedRelease:
         """Prepare the release at the given price, or at the least that is accurate enough. Free."""
-        if request.within is not None:
-            return self.price_release_at(Price(self.least_price(request), request.delta), request)
-        return self.price_release_at(request.price, request)
+        least = None if request.within is None else Price(self.least_price(request), request.delta)
+        return self.price_release_at(least or request.price, request)
 
     @property
     def default_delta(self) -> Fraction:

@@ -123,19 +123,14 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         statement_count = count_with_noun(len(together.readings), "statement")
         reading_text = f"{len(self.measured_questions)} questions measured by {statement_count}"
         coverage = f"ranges hold with {format_percent(exact(confidence, 'confidence'))} confidence"
-        saving_text = (
-            ""
-            if batch.pure
-            else f"; bought separately they would cost about ε = "
-            f"{format_number(batch.separate_laplace_epsilon, 3)} in total"
-        )
+        separate = "" if batch.pure else format_number(batch.separate_laplace_epsilon, 3)
+        saving_text = separate and f"; bought separately they would cost about ε = {separate} in total"
         operators.append(PlanStep("together", reading_text, f"{batch.price}, {coverage}{saving_text}"))
         notes = (*self._warnings, *self._price_notes(stated, batch))
         return Explanation(self.description, str(batch.price), tuple(operators), batch.reason, notes)
 
     def _price_notes(self, stated: PriceRequest, batch: PricedBatch) -> tuple[str, ...]:
-        curve_notes = self._context.epsilon_total_warnings(batch.curve)
-        return (*offered_delta_notes(stated, self.assumed_delta), *curve_notes)
+        return (*offered_delta_notes(stated, self.assumed_delta), *self._context.epsilon_total_warnings(batch.curve))
 
     @property
     def default_delta(self) -> Fraction:

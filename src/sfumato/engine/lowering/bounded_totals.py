@@ -10,11 +10,9 @@ they are, plus a correction for which only the rows of units beyond a limit are 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sfumato.engine.lowering.applications import real_constant
 from sfumato.engine.lowering.cell_lowering import (
     CountedRows,
     add_up_rows,
@@ -27,6 +25,7 @@ from sfumato.engine.lowering.cell_lowering import (
     with_contributions,
     without_contributions,
 )
+from sfumato.engine.lowering.clip_scaling import MAX_UNIT_TOTAL, ClipScaling, max_unit_totals, sum_of_group
 from sfumato.engine.lowering.relation_lowering import (
     Columns,
     RelationLowering,
@@ -36,7 +35,6 @@ from sfumato.engine.lowering.relation_lowering import (
 )
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
-    Apply,
     Constant,
     Exists,
     GroupTotal,
@@ -62,10 +60,8 @@ from sfumato.engine.lowering.sample_ranks import (
     spread_rows,
     with_seeds,
 )
-from sfumato.engine.lowering.unit_lowering import as_real, clamped, narrow, real_of_wide, wide
-from sfumato.plan import nodes
-from sfumato.plan.bounding import BoundedPlan, max_squared_norm
-from sfumato.plan.keys import MAX_GROUPS
+from sfumato.engine.lowering.unit_lowering import clamped, narrow, wide
+from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
@@ -73,11 +69,6 @@ from sfumato.plan.readings.total_readings import DiscoveredTotals
 from sfumato.plan.readings.value_readings import MatchedValueReading, with_value_as_key
 from sfumato.plan.values.expressions import Expression
 from sfumato.policy.domains import LARGEST_INTEGER
-from sfumato.policy.policies import MAX_ROWS
-from sfumato.quick_dataclass import dataclass
-
-_MAX_UNIT_TOTAL = 2**61
-"""A unit's total is clamped here before it is scaled: two of them together fit 64 bits."""
 
 
 def group_totals_statement(bounded: BoundedPlan, sampling_key: int, *, by_pair: bool = True) -> StagedSelect:
@@ -229,10 +220,6 @@ def clamp_to_64_bits(total: Scalar) -> Scalar:
     return narrow(clamped(wide(total), low, high))
 
 
-def _sum_of_group(scalar: Scalar) -> Scalar:
-    return GroupTotal(AggregateFunction.SUM, scalar)
-
-
 def _coordinate_bits(bounded: BoundedPlan) -> list[int]:
     """Return, for each coordinate, the power of two by which a step is divided when contributions are added up."""
     return [max(0, each.bits) for each in bounded.measures for _ in range(each.coordinates)]
@@ -250,7 +237,7 @@ def _reweight_rows(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
     """Count every row as it is, less the excess of the rows of units with more than m."""
     max_rows = bounded.limits.rows
     excess = [
-        (name, _sum_of_group(_weighting_change(Reference(name), max_rows, bits)))
+        (name, sum_of_group(_weighting_change(Reference(name), max_rows, bits)))
         for name, bits in zip(rows.values, _coordinate_bits(bounded), strict=True)
     ]
     beyond = _rows_beyond_limit(
@@ -304,7 +291,7 @@ def _uncorrected_totals(bounded: BoundedPlan, rows: CountedRows) -> Select:
 
 def _correct_totals(bounded: BoundedPlan, rows: CountedRows, stages: Stages, correction: Select) -> StagedSelect:
     """Add a correction per group to the totals of all rows as they are."""
-    totals = tuple((name, or_zero(_sum_of_group(Reference(name)))) for name in rows.values)
+    totals = tuple((name, or_zero(sum_of_group(Reference(name)))) for name in rows.values)
     both = RelationalUnion((_uncorrected_totals(bounded, rows), correction))
     return StagedSelect(stages, Select((*named_columns(rows.keys), *totals), both, group_by=rows.keys))
 
@@ -321,7 +308,7 @@ def _unlimited_totals(rows: CountedRows) -> dict[str, Scalar]:
 
 def _unlimited_total(rows: CountedRows, name: str) -> Scalar:
     if name not in rows.maximal:
-        return GroupTotal(AggregateFunction.COUNT) if name in rows.ones else _sum_of_group(Reference(name))
+        return GroupTotal(AggregateFunction.COUNT) if name in rows.ones else sum_of_group(Reference(name))
     is_counted = None if name in rows.ones else apply(ScalarFunction.EQUAL, Reference(name), integer_constant(1))
     return GroupTotal(AggregateFunction.UNITS, Reference("u"), is_counted)
 
@@ -331,13 +318,13 @@ def _clip_unit_totals(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
 
     A unit with few rows is within every norm, wherever they are: only the units with more are looked at group by group.
     """
-    scaling = [_Scaling.of(bounded, number) for number in range(len(bounded.measures))]
-    max_totals = _max_unit_totals(bounded)
+    scaling = [ClipScaling.of(bounded, number) for number in range(len(bounded.measures))]
+    max_totals = max_unit_totals(bounded)
     clipped = _clip_groups(rows, scaling, max_totals)
-    if rows.cells and max(max_totals) <= _MAX_UNIT_TOTAL:
+    if rows.cells and max(max_totals) <= MAX_UNIT_TOTAL:
         return _clip_cells(bounded, rows, scaling, max_totals)
     if not rows.keys:  # one group: the cap is the norm
-        totals = tuple((name, or_zero(_sum_of_group(Reference(name)))) for name in rows.values)
+        totals = tuple((name, or_zero(sum_of_group(Reference(name)))) for name in rows.values)
         return StagedSelect((_unit_totals(rows, rows.select, max_totals, scaling),), Select(totals, clipped))
     beyond = _rows_beyond_limit(rows, named_columns(("u", *rows.keys, *rows.values), "r"))
     heavy = _units_beyond_limit(rows, _max_unscaled_rows(bounded, scaling))
@@ -349,7 +336,7 @@ def _clip_pairs(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
     """Clip counts of units alone over all groups: each unit has one row for each of its groups, materialised once, as
     counting the units of a group would compute it too.
     """
-    scaling = [_Scaling.of(bounded, number) for number in range(len(bounded.measures))]
+    scaling = [ClipScaling.of(bounded, number) for number in range(len(bounded.measures))]
     names = ("u", *rows.keys)
     unit_flags = tuple(
         (name, integer_constant(1) if name in rows.ones else GroupTotal(AggregateFunction.MAX, Reference(name)))
@@ -366,7 +353,7 @@ def _clip_pairs(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
     return _correct_totals(bounded, pair_rows, stages, _clipping_change(bounded, pair_rows, scaling, clipped))
 
 
-def _max_unscaled_rows(bounded: BoundedPlan, scaling: Sequence[_Scaling]) -> int:
+def _max_unscaled_rows(bounded: BoundedPlan, scaling: Sequence[ClipScaling]) -> int:
     """Return how many rows a unit may have, in whatever groups, and be within every limit and norm.
 
     Rows that are added up may all be in one group. A unit that counts once in a group is in as many as it has rows.
@@ -377,7 +364,7 @@ def _max_unscaled_rows(bounded: BoundedPlan, scaling: Sequence[_Scaling]) -> int
 
 
 def _clip_cells(
-    bounded: BoundedPlan, rows: CountedRows, scaling: Sequence[_Scaling], max_totals: Sequence[int]
+    bounded: BoundedPlan, rows: CountedRows, scaling: Sequence[ClipScaling], max_totals: Sequence[int]
 ) -> StagedSelect:
     """Add up many counts over all rows at once, and correct them for units with more rows than count."""
     capped = dict(column for part in scaling for column in part.clipped_columns())
@@ -389,7 +376,7 @@ def _clip_cells(
         apply(ScalarFunction.SUBTRACT, capped[name], contribution)
         for name, contribution in zip(rows.values, unclipped, strict=True)
     ]
-    excess = tuple(zip(rows.values, map(_sum_of_group, differences), strict=True))
+    excess = tuple(zip(rows.values, map(sum_of_group, differences), strict=True))
     select, names = without_contributions(rows.select, rows.cells)
     narrow_rows = replace(rows, select=select)
     heavy = _units_beyond_limit(narrow_rows, min(bounded.limits.rows_per_group, bounded.limits.total))
@@ -403,27 +390,21 @@ def _clip_cells(
     return _correct_totals(bounded, rows, (heavy, units), Select(excess, StageReference("g")))
 
 
-def _max_unit_totals(bounded: BoundedPlan) -> list[int]:
-    """Return, for each value, the largest total that a unit has in any table."""
-    max_rows = MAX_ROWS * nodes.max_rows_per_private_row(bounded.plan.source)
-    return [max_rows * each.size for each in bounded.measures for _ in range(each.coordinates)]
-
-
 def _unit_totals(
-    rows: CountedRows, source: Select, max_totals: Sequence[int], scaling: Sequence[_Scaling]
+    rows: CountedRows, source: Select, max_totals: Sequence[int], scaling: Sequence[ClipScaling]
 ) -> tuple[str, Select]:
     """Add up each unit's totals in each group, and beside those clamped to 64 bits the exact ones to correct by. Totals
     that are scaled together are not clamped: that would change their ratio.
     """
     names, unclamped = ("u", *rows.keys), {name for part in scaling if part.wide for name in part.coordinates}
     totals = [
-        (name, _sum_of_group(Reference(name)) if name in unclamped else _unit_total(rows, name, max_total))
+        (name, sum_of_group(Reference(name)) if name in unclamped else _unit_total(rows, name, max_total))
         for name, max_total in zip(rows.values, max_totals, strict=True)
     ]
     totals += [
-        (name, _sum_of_group(Reference(value)))
+        (name, sum_of_group(Reference(value)))
         for name, value, max_total in zip(rows.unclipped_names, rows.values, max_totals, strict=False)
-        if max_total > _MAX_UNIT_TOTAL and value not in rows.maximal
+        if max_total > MAX_UNIT_TOTAL and value not in rows.maximal
     ]
     return "g", Select((*named_columns(names), *totals), source, group_by=names)
 
@@ -432,30 +413,32 @@ def _unit_total(rows: CountedRows, name: str, max_total: int) -> Scalar:
     """Add up a unit's total in one group, within what can be scaled; no table exceeds ``max_total``."""
     if name in rows.maximal:
         return GroupTotal(AggregateFunction.MAX, Reference(name))
-    if name in rows.ones and max_total <= _MAX_UNIT_TOTAL:
+    if name in rows.ones and max_total <= MAX_UNIT_TOTAL:
         return GroupTotal(AggregateFunction.COUNT)
-    total = _sum_of_group(Reference(name))
-    ends = Constant(-_MAX_UNIT_TOTAL, Wide.INTEGER), Constant(_MAX_UNIT_TOTAL, Wide.INTEGER)
-    return narrow(total if max_total <= _MAX_UNIT_TOTAL else clamped(total, *ends))
+    total = sum_of_group(Reference(name))
+    ends = Constant(-MAX_UNIT_TOTAL, Wide.INTEGER), Constant(MAX_UNIT_TOTAL, Wide.INTEGER)
+    return narrow(total if max_total <= MAX_UNIT_TOTAL else clamped(total, *ends))
 
 
-def _clip_groups(rows: CountedRows, scaling: Sequence[_Scaling], max_totals: Sequence[int]) -> Select:
+def _clip_groups(rows: CountedRows, scaling: Sequence[ClipScaling], max_totals: Sequence[int]) -> Select:
     """Clip units' totals to what may count in a group, beside the exact ones: computed twice, not materialised."""
     capped = [column for part in scaling for column in part.clipped_columns()]
     exact = tuple(
-        (name, Reference(name if max_total > _MAX_UNIT_TOTAL and value not in rows.maximal else value))
+        (name, Reference(name if max_total > MAX_UNIT_TOTAL and value not in rows.maximal else value))
         for name, value, max_total in zip(rows.unclipped_names, rows.values, max_totals, strict=False)
     )
     return Select((*named_columns(("u", *rows.keys)), *capped, *exact), StageReference("g"))
 
 
-def _unit_norms(clipped: Select, scaling: Sequence[_Scaling]) -> tuple[str, Select]:
+def _unit_norms(clipped: Select, scaling: Sequence[ClipScaling]) -> tuple[str, Select]:
     """Compute the norm that each unit is scaled by."""
     norms = Select((*named_columns("u"), *(part.norm_column() for part in scaling)), clipped, group_by=("u",))
     return "n", Select((*named_columns("u"), *((part.length, part.norm_if_too_large()) for part in scaling)), norms)
 
 
-def _clipping_change(bounded: BoundedPlan, rows: CountedRows, scaling: Sequence[_Scaling], clipped: Select) -> Select:
+def _clipping_change(
+    bounded: BoundedPlan, rows: CountedRows, scaling: Sequence[ClipScaling], clipped: Select
+) -> Select:
     """Add up in each group the clipped and scaled totals of units beyond a limit, less their exact totals."""
     scaled = [column for part in scaling for column in part.scaled_columns()]
     excess = tuple(
@@ -463,8 +446,8 @@ def _clipping_change(bounded: BoundedPlan, rows: CountedRows, scaling: Sequence[
             name,
             apply(
                 ScalarFunction.SUBTRACT,
-                _sum_of_group(scalar),
-                _in_fractions_of_step(_sum_of_group(Reference(exact)), bits),
+                sum_of_group(scalar),
+                _in_fractions_of_step(sum_of_group(Reference(exact)), bits),
             ),
         )
         for (name, scalar), exact, bits in zip(scaled, rows.unclipped_names, _coordinate_bits(bounded), strict=True)
@@ -472,142 +455,12 @@ def _clipping_change(bounded: BoundedPlan, rows: CountedRows, scaling: Sequence[
     return Select((*named_columns(rows.keys), *excess), _join_norms(rows, clipped, scaling), group_by=rows.keys)
 
 
-def _join_norms(rows: CountedRows, clipped: Select, scaling: Sequence[_Scaling]) -> Select:
+def _join_norms(rows: CountedRows, clipped: Select, scaling: Sequence[ClipScaling]) -> Select:
     """Join clipped totals to the norm of their unit."""
     total_columns = named_columns((*rows.keys, *rows.values, *rows.unclipped_names), "r")
     lengths = named_columns((part.length for part in scaling), "n")
     same_unit = apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "n"))
     return Select((*total_columns, *lengths), clipped, joins=(RelationalJoin(StageReference("n"), "n", same_unit),))
-
-
-@dataclass(frozen=True)
-class _Scaling:
-    """How one measure's coordinates are clipped in each group and scaled over all of them."""
-
-    coordinates: tuple[str, ...]
-    length: str
-    """The column of the unit's norm."""
-    max_in_group: int
-    """The largest size in one group."""
-    bits: int
-    bound: int
-    """The norm, rounded down."""
-    squared: bool
-    box: tuple[int, int] | None
-    """The least and the most in one group, of a measure with one coordinate."""
-    wide: bool
-    """Several coordinates of a unit may together be more than 64 bits hold."""
-
-    @classmethod
-    def of(cls, bounded: BoundedPlan, number: int) -> _Scaling:
-        measure = bounded.measures[number]
-        index = sum(each.coordinates for each in bounded.measures[:number])
-        coordinates = tuple(f"v{index + offset}" for offset in range(measure.coordinates))
-        limits = bounded.limits.for_measure(measure.measure)
-        per_group, total = limits.rows_per_group, limits.total
-        bits, squared = max(0, measure.bits), bounded.strategy is Strategy.CLIP_L2
-        size = measure.size << bits
-        bound = math.isqrt(max_squared_norm(per_group * size, total * size)) if squared else total * size
-        box = (
-            None
-            if measure.row_contribution_bounds is None
-            else (measure.row_contribution_bounds[0] * per_group, measure.row_contribution_bounds[1] * per_group)
-        )
-        wide_totals = box is None and _max_unit_totals(bounded)[index] > _MAX_UNIT_TOTAL
-        return cls(coordinates, f"n{number}", measure.size * per_group, bits, bound, squared, box, wide_totals)
-
-    def clipped_columns(self) -> Columns:
-        """Clip a unit's total in one group to what c rows may count; several totals are scaled together."""
-        if self.box is not None:
-            clamped_total = clamped(Reference(self.coordinates[0]), *(integer_constant(end) for end in self.box))
-            return (
-                (self.coordinates[0], apply(ScalarFunction.MULTIPLY, clamped_total, integer_constant(1 << self.bits))),
-            )
-        size, convert = self._absolute_sum(), real_of_wide if self.wide else as_real
-        is_within = apply(
-            ScalarFunction.AT_MOST,
-            size,
-            Constant(self.max_in_group, Wide.INTEGER) if self.wide else integer_constant(self.max_in_group),
-        )
-        clipped_columns = []
-        for name in self.coordinates:
-            finer = apply(ScalarFunction.MULTIPLY, Reference(name), integer_constant(1 << self.bits))
-            scaled = _scale_to(convert(Reference(name)), self.max_in_group << self.bits, convert(size))
-            clamped_total = apply(ScalarFunction.CASE, is_within, finer, wide(scaled) if self.wide else scaled)
-            clipped_columns.append((name, narrow(clamped_total) if self.wide else clamped_total))
-        return tuple(clipped_columns)
-
-    def norm_column(self) -> tuple[str, Scalar]:
-        """Compute the norm exactly, so that it does not depend on the order of groups."""
-        if self.squared:
-            fits_64_bits = len(self.coordinates) * (self.max_in_group << self.bits) ** 2 <= _MAX_UNIT_TOTAL
-            coordinates = [Reference(name) if fits_64_bits else wide(Reference(name)) for name in self.coordinates]
-            return self.length, _sum_of_group(
-                _sum_of([apply(ScalarFunction.MULTIPLY, value, value) for value in coordinates])
-            )
-        return self.length, narrow(_sum_of_group(self._absolute_sum())) if self._fits_64_bits else _sum_of_group(
-            self._absolute_sum()
-        )
-
-    def norm_if_too_large(self) -> Scalar:
-        """Return the norm as a real where it is too large, else NULL."""
-        length = Reference(self.length)
-        norm = as_real(length) if self._fits_64_bits else real_of_wide(length)
-        bound = self.bound**2 if self.squared else self.bound
-        is_large = apply(
-            ScalarFunction.GREATER,
-            length,
-            integer_constant(bound) if self._fits_64_bits else Constant(bound, Wide.INTEGER),
-        )
-        return apply(ScalarFunction.CASE, is_large, apply(ScalarFunction.SQRT, norm) if self.squared else norm)
-
-    def scaled_columns(self) -> list[tuple[str, Scalar]]:
-        """Scale the clipped totals to the norm."""
-        norm = Reference(self.length)
-        is_within = apply(ScalarFunction.IS_NULL, norm)
-        return [
-            (
-                name,
-                apply(
-                    ScalarFunction.CASE,
-                    is_within,
-                    Reference(name),
-                    _scale_to(as_real(Reference(name)), self.bound, norm),
-                ),
-            )
-            for name in self.coordinates
-        ]
-
-    @property
-    def max_full_groups(self) -> int:
-        """Return in how many groups a unit may reach the cap of each, and be within the norm."""
-        max_size = self.max_in_group << self.bits
-        return self.bound**2 // max_size**2 if self.squared else self.bound // max_size
-
-    @property
-    def _fits_64_bits(self) -> bool:
-        """Return whether 64 bits hold the norm, whatever groups there are."""
-        return not self.squared and (self.max_in_group << self.bits) * MAX_GROUPS <= _MAX_UNIT_TOTAL
-
-    def _absolute_sum(self) -> Scalar:
-        return _sum_of([apply(ScalarFunction.ABS, Reference(name)) for name in self.coordinates])
-
-
-def _sum_of(scalars: Sequence[Scalar]) -> Scalar:
-    return scalars[0] if len(scalars) == 1 else Apply(ScalarFunction.ADD, tuple(scalars))
-
-
-def _scale_to(value: Scalar, bound: int, size: Scalar) -> Scalar:
-    """Compute value · bound / size, rounded toward zero.
-
-    Parts of one size add up to at most the bound. Each is too large by at most 2^-48 of it, since doubles are: below
-    2^40 that is less than one in all, and parts are whole; from there on the bound is lowered by more than that.
-    """
-    product = apply(ScalarFunction.MULTIPLY, value, real_constant(bound - (bound >> 40)))
-    return apply(ScalarFunction.TOWARD_ZERO, apply(ScalarFunction.DIVIDE, product, size))
-
-
-# Codes
 
 
 # Samples
@@ -706,7 +559,7 @@ def _rank_columns(rows: CountedRows, grouped: bool) -> Columns:
 def _sampling_change(rows: CountedRows, ranked: Select | StageReference, is_kept: Scalar) -> Select:
     """Subtract rows that are not sampled; a unit with no sampled row in a group no longer counts there."""
     if not rows.maximal:
-        losses = tuple((name, _sum_of_group(apply(ScalarFunction.NEGATE, Reference(name)))) for name in rows.values)
+        losses = tuple((name, sum_of_group(apply(ScalarFunction.NEGATE, Reference(name)))) for name in rows.values)
         return Select(
             (*named_columns(rows.keys), *losses),
             ranked,
@@ -717,7 +570,7 @@ def _sampling_change(rows: CountedRows, ranked: Select | StageReference, is_kept
     losses = tuple((name, _unit_sampling_change(rows, name, is_kept)) for name in rows.values)
     unit_losses = Select((*named_columns(names), *losses), ranked, group_by=names)
     return Select(
-        (*named_columns(rows.keys), *((name, _sum_of_group(Reference(name))) for name in rows.values)),
+        (*named_columns(rows.keys), *((name, sum_of_group(Reference(name))) for name in rows.values)),
         unit_losses,
         group_by=rows.keys,
     )
@@ -726,7 +579,7 @@ def _sampling_change(rows: CountedRows, ranked: Select | StageReference, is_kept
 def _unit_sampling_change(rows: CountedRows, name: str, is_kept: Scalar) -> Scalar:
     value = Reference(name)
     if name not in rows.maximal:
-        return _sum_of_group(
+        return sum_of_group(
             apply(ScalarFunction.CASE, is_kept, integer_constant(0), apply(ScalarFunction.NEGATE, value))
         )
     sampled = GroupTotal(AggregateFunction.MAX, apply(ScalarFunction.CASE, is_kept, value, integer_constant(0)))

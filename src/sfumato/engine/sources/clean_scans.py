@@ -278,10 +278,9 @@ class CleanScans:
         return self.policy.cell_rules(table)
 
     def _find_column(self, table: str, column: str, policy_path: str) -> StoredColumn:
-        columns = [(each.name, each) for each in self.tables[table].columns]
-        return clean_cells.find_column(
-            columns, column, policy_path, "name a column of the source that this role may read"
-        )
+        columns = [(stored.name, stored) for stored in self.tables[table].columns]
+        fix = "name a column of the source that this role may read"
+        return clean_cells.find_column(columns, column, policy_path, fix)
 
 
 def _require_shared_type(stored: StoredColumn, column: str, policy_path: str) -> StoredColumn:

@@ -660,8 +660,7 @@ def _weakest_ranks(totals: tuple[GroupedTotals | ResolvedTotals, ...]) -> Codes:
 
 
 def _count_weights(counted: PossibleTruths) -> CellWeights:
-    low = counted.true & ~counted.false
-    return CellWeights(low.astype(np.float64), counted.true.astype(np.float64))
+    return CellWeights((counted.true & ~counted.false).astype(np.float64), counted.true.astype(np.float64))
 
 
 def _value_weights(counted: PossibleTruths, value: ValueRanges, possible: tuple[float, float]) -> CellWeights:
@@ -684,8 +683,7 @@ def _estimate_measure(
     joined = [tuple(map(np.concatenate, zip(*part, strict=True))) for part in zip(*ranges, strict=True)]
     if not isinstance(measure, Mean):
         ((value, low, high),) = joined
-        is_integer = measure.result.type is Type.INTEGER
-        return GroupEstimate(np.round(value) if is_integer else value, low, high)
+        return GroupEstimate(np.round(value) if measure.result.type is Type.INTEGER else value, low, high)
     low_end, high_end = value_range(measure.value)
     if low_end == high_end:
         constant = np.full(len(joined[0][0]), float(low_end))
