@@ -68,7 +68,7 @@ def _bounded(bounded: BoundedPlan) -> Claims:
     limits = bounded.limits
     claims: Claims = {"limits": (limits.rows, limits.groups, limits.rows_per_group), "finds": bounded.discovers_groups}
     claims["keys"] = tuple(_domain(each.domain) for each in bounded.plan.keys)
-    if not all(hasattr(each, "step_range") for each in bounded.plan.measures):
+    if not all(hasattr(each, "row_range_in_steps") for each in bounded.plan.measures):
         return claims
     for place, each in enumerate(bounded.measures):
         claims[f"{place} steps"] = (each.step, each.low, each.high, each.bits, each.size, *each.typical_contributions)

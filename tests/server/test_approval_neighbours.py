@@ -109,7 +109,7 @@ def test_a_page_that_looks_at_rows_is_caught(tmp_path: Path, monkeypatch: pytest
         return str((curator.policy.path.parent / "visits.csv").stat().st_size)
 
     monkeypatch.setattr(SQLiteRows, "now", lambda _: START)
-    monkeypatch.setattr(ApprovalService, "_stored_words", size_of_the_table)
+    monkeypatch.setattr(ApprovalService, "_stored_answer_sentence", size_of_the_table)
     seen = set()
     for name in ("not there", "at the limit"):
         folder = tmp_path / name

@@ -131,7 +131,7 @@ def test_a_long_text_is_split_in_another_thread(monkeypatch: pytest.MonkeyPatch)
         threads.append(threading.current_thread())
         return classify_statement(text)
 
-    monkeypatch.setattr(statement_texts, "classify", record_thread)
+    monkeypatch.setattr(statement_texts, "classify_statement", record_thread)
     for sql in ("SELECT 1", "SELECT 1" + " " * 10_000):
         asyncio.run(statement_texts.classify_text(sql))
     assert [thread is threading.main_thread() for thread in threads] == [True, False]
