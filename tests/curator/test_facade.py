@@ -161,7 +161,7 @@ def test_no_public_attribute_leads_to_the_engine_or_to_exact_totals(flights: sf.
     for each in (proposed, session, *session.answers):
         assert _handed_out(each) == []
     marginals = flights.marginals("flights", [["origin"]])
-    assert [path for path in _handed_out(marginals) if ".chain." not in path] == []  # public numbers of the cells
+    assert [path for path in _handed_out(marginals) if ".hierarchy." not in path] == []  # public numbers of the cells
     for each in (flights, flights.as_analyst("ana"), question, answer, auction, view, view.group_by("origin"), built):
         assert _handed_out(each) == []
 

@@ -55,7 +55,7 @@ def test_the_price_is_charged_and_near_the_best(tmp_path: Path, neighbours: str)
         assert low - 200 <= revenue <= high + 200  # P(outside) ≤ 5 %, and by 200 more below 1e-6
         stored = sf.loads(next(line for line in made.ledger if line.kind == "answer").body)
         assert stored.purchase.salt
-        assert replace(stored, purchase=stored.purchase.public) == sold  # nobody is shown the salt of the line
+        assert replace(stored, purchase=stored.purchase.without_salt) == sold  # nobody is shown the salt of the line
         assert proposal.release(epsilon=4, counting="0.25") == sold  # bought already
         assert sold.receipt is not None
         assert (sold.receipt.guarantee, sold.receipt.neighbours, sold.receipt.free) == ("ε = 4", neighbours, False)
