@@ -72,7 +72,7 @@ def read_worlds(proposal: Any, rows: Any, count: int) -> tuple[WeightedTotals, n
     """Return the moments, and what the engine reads of each world."""
     context, design = proposal._context, proposal.design
     selected = building.where(rows, design.row_condition)
-    sums = {f"m{index}": design.moment_sql(moment) for index, moment in enumerate(design.entries)}
+    sums = {f"m{index}": design.moment_sql(moment) for index, moment in enumerate(design.gram_entries_by_moment)}
     query = building.start_question(selected, building.lower_keys(selected, ["world"], {}), sums).query
     groups = tuple((number,) for number in range(count))
     reading = GroupTotals(bound_by_whole_rows(query.plan, query.plan.limits, len(groups)), groups)

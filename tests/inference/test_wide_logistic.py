@@ -17,7 +17,7 @@ from sfumato.curator.proposals.regressions import RegressionForecast
 from sfumato.curator.proposals.wide_logistic import WideLogisticProposal
 from sfumato.errors import InvalidParameter, SfumatoError, Unsupported
 from sfumato.inference.assumed import assumed_coordinates
-from sfumato.inference.gradient_descent import MOMENTUM, SPREAD_FLOOR, Descent, regressor_coefficients
+from sfumato.inference.gradient_descent import MOMENTUM, SPREAD_FLOOR, LikelihoodDescent, regressor_coefficients
 from sfumato.inference.gradient_scans import WIDE_SCAN_SHARES, WideScans
 from sfumato.inference.logistic_scans import ScanFactors
 from sfumato.inference.predictions import predicted_probability
@@ -197,7 +197,7 @@ def test_steps_without_noise_lead_to_the_largest_likelihood() -> None:
     random = np.random.default_rng(3)
     rows = np.array([np.ones(4000), -0.9 + 0.1 * random.random(4000), random.random(4000) < 0.05]).T.astype(float)
     event = random.random(4000) < 1 / (1 + np.exp(-rows @ [9.0, 10.0, -1.0]))
-    descent = Descent.of(rows.sum(axis=0), (rows**2).sum(axis=0), 1e-6)
+    descent = LikelihoodDescent.of(rows.sum(axis=0), (rows**2).sum(axis=0), 1e-6)
     for _ in range(200):
         looked = descent.centred + MOMENTUM * descent.velocity
         coefficients = descent._uncentred(looked)
@@ -205,7 +205,7 @@ def test_steps_without_noise_lead_to_the_largest_likelihood() -> None:
         descent = descent.step(rows.T @ (event - 1 / (1 + np.exp(-rows @ coefficients))))
     gradient = rows.T @ (event - 1 / (1 + np.exp(-rows @ descent.coefficients)))
     assert np.abs(gradient).max() < 1e-3
-    assert Descent.of(np.ones(3), np.ones(3), 5.0).squares.tolist() == [5 * SPREAD_FLOOR] * 3
+    assert LikelihoodDescent.of(np.ones(3), np.ones(3), 5.0).squares.tolist() == [5 * SPREAD_FLOOR] * 3
 
 
 def test_coefficients_of_a_reference_predict_what_those_of_all_values_do(tmp_path: Path) -> None:

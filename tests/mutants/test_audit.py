@@ -23,7 +23,7 @@ MUTANTS = (
     Mutant(
         "the chance of a mistake is not shared over events",
         Kind.AUDIT,
-        "audit.lower_bounds.verdicts:missed",
+        "audit.lower_bounds.verdicts:error_probability_per_limit",
         "(1 - confidence) / events / 2",
         "(1 - confidence) / 2",
         _SHARED,
@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant(
         "the chance of a mistake is not shared over the two limits",
         Kind.AUDIT,
-        "audit.lower_bounds.verdicts:missed",
+        "audit.lower_bounds.verdicts:error_probability_per_limit",
         "(1 - confidence) / events / 2",
         "(1 - confidence) / events",
         _SHARED,
@@ -39,7 +39,7 @@ MUTANTS = (
     Mutant(
         "the chance of a mistake is rounded before it is shared",
         Kind.ROUNDING,
-        "audit.lower_bounds.verdicts:missed",
+        "audit.lower_bounds.verdicts:error_probability_per_limit",
         "(1 - confidence) / events / 2",
         "(1 - float(confidence)) / events / 2",
         _SHARED,
@@ -219,8 +219,8 @@ MUTANTS = (
         "planted faults may take all of the time, so that no question is tried",
         Kind.AUDIT,
         "audit.whole_policies.curator_audits:curator",
-        "run.faults(planned_faults, (time.time() + run.until) / 2)",
-        "run.faults(planned_faults, run.until)",
+        "run.inject_faults(planned_faults, (time.time() + run.until) / 2)",
+        "run.inject_faults(planned_faults, run.until)",
         ("audit/whole_policies/test_curator_audits.py::test_half_of_the_time_is_left_for_questions",),
     ),
     Mutant(

@@ -143,7 +143,7 @@ MUTANTS = (
     Mutant(
         "steps divide by a spread that noise may have made",
         Kind.RANGES,
-        "inference.gradient_descent:Descent.of",
+        "inference.gradient_descent:LikelihoodDescent.of",
         "SPREAD_FLOOR * deviation",
         "1e-09",
         (f"{_WIDE}::test_steps_without_noise_lead_to_the_largest_likelihood",),

@@ -281,7 +281,7 @@ MUTANTS = (
     Mutant(
         "a replaced unit moves the clustered meat no more than an added one",
         Kind.NEIGHBOURS,
-        "inference.clustered_meat:ScoreGrid.totals",
+        "inference.clustered_meat:ScoreGrid.weighted_products",
         "NOT_OPPOSED",
         "1",
         (_CLUSTER_MOVED,),

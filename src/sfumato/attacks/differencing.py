@@ -239,11 +239,11 @@ def check_target(target: int, people: int) -> int:
     return row_index
 
 
-def mean_of_answers(told: Sums) -> Sums:
+def mean_of_answers(answers: Sums) -> Sums:
     """Return the mean of the answers that were not withheld, for every town; NaN if all were."""
-    is_answered = ~np.isnan(told)
+    is_answered = ~np.isnan(answers)
     count = is_answered.sum(axis=0)
-    total = np.where(is_answered, told, 0.0).sum(axis=0)
+    total = np.where(is_answered, answers, 0.0).sum(axis=0)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 

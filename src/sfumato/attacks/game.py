@@ -68,9 +68,9 @@ WORDS: Mapping[str, str] = {
 """A description of each opponent's answers."""
 
 
-def ward_of(place: int) -> str:
+def ward_of(person_index: int) -> str:
     """Return the ward of a person; people alternate between wards."""
-    return WARDS[place % len(WARDS)]
+    return WARDS[person_index % len(WARDS)]
 
 
 def parse_group(words: Sequence[str]) -> NDArray[np.bool_]:
@@ -82,11 +82,11 @@ def parse_group(words: Sequence[str]) -> NDArray[np.bool_]:
     tokens = [word.strip(",") for word in words if word.strip(",")]
     but_index = next((index for index, word in enumerate(tokens) if word.lower() == BUT), len(tokens))
     included = _members(tokens[:but_index] or ([EVERYBODY] if but_index < len(tokens) else []))
-    return included & ~_members(tokens[but_index + 1 :], empty=True)
+    return included & ~_members(tokens[but_index + 1 :], may_be_empty=True)
 
 
-def _members(tokens: Sequence[str], *, empty: bool = False) -> NDArray[np.bool_]:
-    if not tokens and not empty:
+def _members(tokens: Sequence[str], *, may_be_empty: bool = False) -> NDArray[np.bool_]:
+    if not tokens and not may_be_empty:
         raise InvalidParameter(
             "who", ValueWords("no name"), f"one or more names, a ward ({' or '.join(WARDS)}) or {EVERYBODY}"
         )

@@ -193,7 +193,7 @@ def one_run(
         made_guesses,
         correct,
         len(guess_counts),
-        _score_laws(scores, present),
+        _score_shares(scores, present),
     )
 
 
@@ -311,7 +311,7 @@ def epsilon_lower_bound(canaries: int, guesses: int, right: int, delta: float, e
     return low
 
 
-def _score_laws(scores: NDArray[np.float64], present: Present) -> OutputShares | None:
+def _score_shares(scores: NDArray[np.float64], present: Present) -> OutputShares | None:
     """Bin the scores of absent and present canaries; cells above the midpoint are guessed present."""
     finite = np.clip(scores, -1e15, 1e15)
     low, high = float(finite.min()), float(finite.max())

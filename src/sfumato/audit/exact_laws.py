@@ -114,7 +114,7 @@ def enumerate(mechanism: Any, neighbours: tuple[Any, Any], sensitivity: Sensitiv
         return _enumerate_pairs(
             _stream_pairs(mechanism, neighbours), mechanism.curve(), min_probability=_MIN_STREAM_PROBABILITY
         )
-    first, second = (_law_of(mechanism)(world) for world in neighbours)
+    first, second = (_law_function(mechanism)(world) for world in neighbours)
     if first.keys() != second.keys():
         raise InvalidParameter("neighbours", neighbours, "a pair of inputs of the same shape")
     pairs = [(Fraction(first[key]), Fraction(second[key])) for key in first]
@@ -122,7 +122,7 @@ def enumerate(mechanism: Any, neighbours: tuple[Any, Any], sensitivity: Sensitiv
     return _enumerate_pairs(pairs, mechanism.curve(), min_probability=min_probability)
 
 
-def _law_of(mechanism: Any) -> Callable[[Any], Law]:
+def _law_function(mechanism: Any) -> Callable[[Any], Law]:
     """Return the function from an input to the distribution of the output."""
     if isinstance(mechanism, ScoreSelection):
         return mechanism.law
@@ -245,14 +245,14 @@ class _NoisyCoordinate:
     def outcomes(self) -> list[Pair]:
         context = bits.decimal_context(_DIGITS)
         low, high = min(self.a, self.b) - self.reach, max(self.a, self.b) + self.reach
-        weights = [_weight(x, self.size, self.order, context) for x in range(high - low + 2)]
+        weights = [_noise_weight(x, self.size, self.order, context) for x in range(high - low + 2)]
         mass, tail = _laplace_law(weights) if self.order == 1 else _gaussian_law(weights)
         window_pairs = [(mass(x - self.a), mass(x - self.b)) for x in range(low, high + 1)]
         left, right = (self.a - low + 1, self.b - low + 1), (high - self.a + 1, high - self.b + 1)
         return [(tail(left[0]), tail(left[1])), *window_pairs, (tail(right[0]), tail(right[1]))]
 
 
-def _weight(x: int, size: Fraction, order: int, context: Context) -> Decimal:
+def _noise_weight(x: int, size: Fraction, order: int, context: Context) -> Decimal:
     return bits.to_decimal(-((x / size) ** order) / order, context).exp(context)
 
 

@@ -248,13 +248,13 @@ def neighbours_of(policy: Policy, *, texts: bool = False) -> NeighbouringTables:
     generator = _TableGenerator(policy, texts)
     others = generator.population("", _merge_units([generator.plain_unit(number) for number in _ORDINARY_UNITS]))
     populations: dict[str, GeneratedPopulation] = {}
-    for name, unit in generator.units():
+    for name, unit in generator.extra_units():
         population = generator.population(
             name, _merge_units([generator.plain_unit(number) for number in _ORDINARY_UNITS] + [unit])
         )
         if not any(population.tables == earlier.tables for earlier in populations.values()):
             populations[name] = population
-    return NeighbouringTables(policy, others, tuple(populations.values()), generator.capped)
+    return NeighbouringTables(policy, others, tuple(populations.values()), generator.tables_with_unreached_limit)
 
 
 def _id_type(policy: Policy) -> Type | None:
@@ -278,7 +278,7 @@ class _UnitShape:
     rows: int
     groups: int = 1
     ends: RangeEnds = RangeEnds.HIGH
-    first: int = 0
+    first_group: int = 0
 
 
 @dataclass(frozen=True)
@@ -291,9 +291,11 @@ class _TableGenerator:
         return {name: table for name, table in self.policy.tables.items() if not table.public}
 
     @property
-    def capped(self) -> tuple[str, ...]:
+    def tables_with_unreached_limit(self) -> tuple[str, ...]:
         return tuple(
-            name for name, table in self._private.items() if (table.max_rows or 1) >= min(MAX_ROWS, _free_rows(table))
+            name
+            for name, table in self._private.items()
+            if (table.max_rows or 1) >= min(MAX_ROWS, _max_rows_of_one_unit(table))
         )
 
     def population(self, name: str, rows: Mapping[str, Rows]) -> GeneratedPopulation:
@@ -348,7 +350,7 @@ class _TableGenerator:
         shape = _UnitShape("", 1, 1, RangeEnds.SPREAD, number - 1)
         return {name: self._make_rows(table, number, shape) for name, table in self._private.items()}
 
-    def units(self) -> Iterator[tuple[str, Unit]]:
+    def extra_units(self) -> Iterator[tuple[str, Unit]]:
         """Yield the named units that test a limit or a range."""
         if self.policy.unit.every_row:
             yield from self._single_rows()
@@ -410,7 +412,8 @@ class _TableGenerator:
         """Return the rows of a unit: row n is in group n modulo the number of groups."""
         id_cells, groups = self._id_cells(table, number), max(1, min(shape.groups, shape.rows))
         distinct_rows = [
-            {**self._ordinary_cells(table, shape.first + group, shape.ends), **id_cells} for group in range(groups)
+            {**self._ordinary_cells(table, shape.first_group + group, shape.ends), **id_cells}
+            for group in range(groups)
         ]
         return _cycle_rows(distinct_rows, shape.rows)
 
@@ -432,7 +435,7 @@ class _TableGenerator:
             for index in range(count)
         ]
         return _cycle_rows(
-            rows, count if table.every_row else min(max(count, _row_limit(table) + 1), _free_rows(table))
+            rows, count if table.every_row else min(max(count, _row_limit(table) + 1), _max_rows_of_one_unit(table))
         )
 
 
@@ -455,13 +458,13 @@ def _bad_cells(cells: GeneratedCells | ListCells, kind: str) -> tuple[Any, ...]:
     return (None,) if kind == "missing" else cells.outside if kind == "outside" else cells.malformed
 
 
-def _free_rows(table: Table) -> int:
+def _max_rows_of_one_unit(table: Table) -> int:
     """Return how many rows one unit may have beside the ordinary units, which have one each."""
     return table.row_ceiling - len(_ORDINARY_UNITS)
 
 
 def _row_limit(table: Table) -> int:
-    return min(table.max_rows or 1, MAX_ROWS - 1, max(1, _free_rows(table) - 1))
+    return min(table.max_rows or 1, MAX_ROWS - 1, max(1, _max_rows_of_one_unit(table) - 1))
 
 
 def _unit_shapes(table: Table) -> Iterator[_UnitShape]:
@@ -481,7 +484,7 @@ def _unit_shapes(table: Table) -> Iterator[_UnitShape]:
     yield _UnitShape("rows in other groups", rows + 1, groups, RangeEnds.HIGH, groups + 1)
     yield _UnitShape(
         "rows far beyond the limit, each of its own",
-        min(MAX_ROWS, _free_rows(table), 4 * rows + 3),
+        min(MAX_ROWS, _max_rows_of_one_unit(table), 4 * rows + 3),
         400,
         RangeEnds.SPREAD,
     )

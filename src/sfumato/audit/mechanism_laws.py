@@ -371,12 +371,12 @@ class _ThresholdSum:
         context = law_context()
         first, second, _ = mechanism.scales
         centre, one = mechanism.threshold, Decimal(1)
-        ratio = _power(first, 1, context)
+        ratio = _exp_of_minus(first, 1, context)
         peak = context.divide(context.subtract(one, ratio), context.add(one, ratio))
         low, high = min(*query_values, centre), max(*query_values, centre) + 1
 
         def weight(t: int) -> Decimal:
-            return context.multiply(peak, _power(first, abs(t - centre), context))
+            return context.multiply(peak, _exp_of_minus(first, abs(t - centre), context))
 
         tails = _ThresholdTail(low, False, weight(low), (one,)), _ThresholdTail(high, True, weight(high), (one,))
         return cls((first, second), tuple((t, weight(t)) for t in range(low + 1, high)), tails)
@@ -400,7 +400,8 @@ class _ThresholdSum:
     def _noise_tail(self, t: int, context: Context) -> Decimal:
         """Return P(Y ≥ t) = q^t/(1 + q) for t ≥ 1."""
         return context.divide(
-            _power(self.scales[1], t, context), context.add(Decimal(1), _power(self.scales[1], 1, context))
+            _exp_of_minus(self.scales[1], t, context),
+            context.add(Decimal(1), _exp_of_minus(self.scales[1], 1, context)),
         )
 
     def _extend_tail(self, tail: _ThresholdTail, value: int, above: bool, context: Context) -> _ThresholdTail:
@@ -414,7 +415,7 @@ class _ThresholdSum:
 
     def total(self) -> Decimal:
         context = law_context()
-        ratio, power = (_power(scale, 1, context) for scale in self.scales)
+        ratio, power = (_exp_of_minus(scale, 1, context) for scale in self.scales)
         total = Decimal(0)
         for _, weight in self.window:
             total = context.add(total, weight)
@@ -423,6 +424,6 @@ class _ThresholdSum:
         return total
 
 
-def _power(scale: Fraction, times: int, context: Context) -> Decimal:
+def _exp_of_minus(scale: Fraction, times: int, context: Context) -> Decimal:
     """Return e^{−times/scale}."""
     return bits.to_decimal(-times / scale, context).exp(context)

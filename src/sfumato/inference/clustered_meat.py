@@ -64,17 +64,17 @@ class ScoreGrid:
     """m: the most rows of one unit that count."""
 
     @property
-    def steps(self) -> int:
+    def max_score_steps(self) -> int:
         """G: the steps of a unit's largest score; products of two are measured exactly."""
         return math.isqrt(MAX_STEPS // len(self.design.blocks))
 
     @property
     def divisor(self) -> int:
         """d: the product steps of one step; even, so that its half is whole."""
-        return 2 * -(-self.rows * RESIDUAL_STEPS * self.design.scale // (2 * self.steps))
+        return 2 * -(-self.rows * RESIDUAL_STEPS * self.design.scale // (2 * self.max_score_steps))
 
     @cached_property
-    def pairs(self) -> tuple[tuple[int, int], ...]:
+    def coordinate_pairs(self) -> tuple[tuple[int, int], ...]:
         """The pairs of coordinates j ≤ k whose products are measured: all."""
         size = len(self.design.coordinates)
         return tuple((j, k) for j in range(size) for k in range(j, size))
@@ -84,20 +84,20 @@ class ScoreGrid:
         """The index of each Gram entry's pair."""
         size = len(self.design.coordinates)
         index = np.zeros((size, size), np.intp)
-        for number, (j, k) in enumerate(self.pairs):
+        for number, (j, k) in enumerate(self.coordinate_pairs):
             index[j, k] = index[k, j] = number
         return index
 
     @property
     def weights(self) -> tuple[int, ...]:
         """The whole weight of each product in the measured vector."""
-        return tuple(moment_weight(1 if j == k else 2) for j, k in self.pairs)
+        return tuple(moment_weight(1 if j == k else 2) for j, k in self.coordinate_pairs)
 
     @property
     def max_unit_norm(self) -> int:
         """N: the largest ‖τ‖² of a unit."""
         rounded_up = min(self.rows, len(self.design.coordinates)) // 2
-        return len(self.design.blocks) * (self.steps + rounded_up) ** 2
+        return len(self.design.blocks) * (self.max_score_steps + rounded_up) ** 2
 
     @cached_property
     def constraints(self) -> Floats:
@@ -106,21 +106,21 @@ class ScoreGrid:
         rows = []
         for whole, parts in _sums_over_values(self.design):
             for other in range(len(order)):
-                row = np.zeros(len(self.pairs))
+                row = np.zeros(len(self.coordinate_pairs))
                 row[self.gram_index[order[whole], other]] -= 1
                 for part in parts:
                     row[self.gram_index[order[part], other]] += 1
                 rows.append(row)
-        return np.array(rows).reshape(-1, len(self.pairs))
+        return np.array(rows).reshape(-1, len(self.coordinate_pairs))
 
-    def totals(self, bounded: BoundedPlan) -> WeightedTotals:
+    def weighted_products(self, bounded: BoundedPlan) -> WeightedTotals:
         """Return the products of a plan with one row per unit as one vector: see the module's theorems."""
         totals = WeightedTotals(bounded, self.weights, (WEIGHT * self.max_unit_norm) ** 2, NOT_OPPOSED)
         if totals.rows_per_unit != 1 or len(bounded.measures) != len(self.weights) + 1:
             raise InvalidParameter("bounded", ValueWords("other rows"), "a plan that counts units, then has every sum")
         return totals
 
-    def estimates(self, noisy: NoisyMeat) -> MomentEstimates:
+    def meat_estimates(self, noisy: NoisyMeat) -> MomentEstimates:
         """Return the released meat with the covariance of its noise, where regressors and the target are in [−1, 1]."""
         step = float(noisy.clamp) * self.divisor / (RESIDUAL_STEPS * self.design.scale)
         units = np.array(self.weights, float) / step**2
@@ -131,10 +131,10 @@ class ScoreGrid:
 def score_grid(design: Design, rows: int) -> ScoreGrid:
     """Return the grid of a design's regressors; one with too many products is refused."""
     grid = ScoreGrid(design, rows)
-    if len(grid.pairs) > MAX_MOMENTS:
+    if len(grid.coordinate_pairs) > MAX_MOMENTS:
         rule = f"at most {MAX_MOMENTS:,} products of a unit's scores can be measured at once, and this formula has "
         fix = "give rows=1 (--rows 1), name fewer columns, or leave out robust"
-        raise Unsupported("too-many-moments", f"{rule}{len(grid.pairs):,}", fix=fix)
+        raise Unsupported("too-many-moments", f"{rule}{len(grid.coordinate_pairs):,}", fix=fix)
     return grid
 
 
@@ -184,7 +184,7 @@ class ScoreTerms:
 
     def _rounded(self, score: Expression) -> Expression:
         """τ: the nearest step of a score; units without a row of this value have 0."""
-        steps, divisor = self.grid.steps, self.grid.divisor
+        steps, divisor = self.grid.max_score_steps, self.grid.divisor
         present = call("COALESCE", score, integer_literal(0))
         above_zero = call("+", present, integer_literal(steps * divisor + divisor // 2))
         return call("-", call("//", above_zero, integer_literal(divisor)), integer_literal(steps))
@@ -206,4 +206,4 @@ class ScoreTerms:
 
     def _products(self, scores: Sequence[Expression]) -> tuple[Measure, ...]:
         """The number of units, which only bounds a unit and is not released, then every product."""
-        return Count(), *(Sum(call("*", scores[j], scores[k])) for j, k in self.grid.pairs)
+        return Count(), *(Sum(call("*", scores[j], scores[k])) for j, k in self.grid.coordinate_pairs)

@@ -94,7 +94,7 @@ class _Parser:
         while text[position:].strip():
             match = _TOKEN.match(text, position)
             if match is None:
-                raise self._refuse(position)
+                raise self._syntax_refusal(position)
             kind = match.lastgroup or ""
             self.tokens.append((kind, match[kind], match.start(kind)))
             position = match.end()
@@ -105,19 +105,19 @@ class _Parser:
         self._expect("~")
         terms: list[Term] = []
         has_intercept = True
-        sign = "-" if self._take("-") else "+"
+        sign = "-" if self._take_symbol("-") else "+"
         while True:
             kind, token, position = self._peek()
             if kind == "number" and token in ("0", "1"):
                 self.index += 1
                 has_intercept = (token == "1") == (sign == "+")
             elif sign == "-":
-                raise self._refuse(position)
+                raise self._syntax_refusal(position)
             else:
                 terms += self._product()
             if self.index == len(self.tokens):
                 break
-            sign = "-" if self._take("-") else self._expect("+")
+            sign = "-" if self._take_symbol("-") else self._expect("+")
         if not terms and not has_intercept:
             raise InvalidParameter("formula", self.text, "a target and at least one term", fix=_EXAMPLE)
         return Formula(target, _drop_repeated_terms(tuple(terms), self.text), has_intercept)
@@ -125,7 +125,7 @@ class _Parser:
     def _product(self) -> list[Term]:
         first = self._power()
         for symbol in (":", "*"):
-            if self._take(symbol):
+            if self._take_symbol(symbol):
                 second = self._power()
                 if len(first) + len(second) > 2 or self._peek()[1] in (":", "*"):
                     fix = "write products of two columns, such as age * sex"
@@ -136,10 +136,10 @@ class _Parser:
 
     def _power(self) -> Term:
         factor = self._factor()
-        if self._take("^") or self._take("**"):
+        if self._take_symbol("^") or self._take_symbol("**"):
             kind, token, position = self._peek()
             if kind != "number" or token != "2":
-                raise self._refuse(position)
+                raise self._syntax_refusal(position)
             self.index += 1
             return factor, factor
         return (factor,)
@@ -150,7 +150,7 @@ class _Parser:
             return Factor(column)
         self._expect("(")
         inner, argument = self._column(), None
-        if self._take(","):
+        if self._take_symbol(","):
             argument = self._literal(is_number=column == "center")
         self._expect(")")
         if column == "C":
@@ -158,35 +158,35 @@ class _Parser:
         return Factor(inner, is_centred=True, centre=None if argument is None else exact(argument, "center"))
 
     def _literal(self, *, is_number: bool) -> str:
-        sign = "-" if self._take("-") else ""
+        sign = "-" if self._take_symbol("-") else ""
         kind, token, position = self._peek()
         if kind not in (("number",) if is_number else ("number", "text", "quoted", "name")):
-            raise self._refuse(position)
+            raise self._syntax_refusal(position)
         self.index += 1
         return sign + (token[1:-1].replace("''", "'") if kind in ("text", "quoted") else token)
 
     def _column(self) -> str:
         kind, token, position = self._peek()
         if kind not in ("name", "quoted"):
-            raise self._refuse(position)
+            raise self._syntax_refusal(position)
         self.index += 1
         return token[1:-1] if kind == "quoted" else token
 
     def _peek(self) -> tuple[str, str, int]:
         return self.tokens[self.index] if self.index < len(self.tokens) else ("end", "", len(self.text))
 
-    def _take(self, symbol: str) -> bool:
+    def _take_symbol(self, symbol: str) -> bool:
         kind, token, _ = self._peek()
         is_taken = kind == "symbol" and token == symbol
         self.index += is_taken
         return is_taken
 
     def _expect(self, symbol: str) -> str:
-        if not self._take(symbol):
-            raise self._refuse(self._peek()[2])
+        if not self._take_symbol(symbol):
+            raise self._syntax_refusal(self._peek()[2])
         return symbol
 
-    def _refuse(self, position: int) -> InvalidParameter:
+    def _syntax_refusal(self, position: int) -> InvalidParameter:
         rest = self.text[position : position + 30]
         place = f"at {rest!r}" if rest else "at its end"
         rule = (

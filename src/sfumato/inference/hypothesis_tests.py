@@ -167,7 +167,7 @@ def _build_result(name: str, hypothesis: str, test: ScoreTest, **more: Any) -> H
 
 def _test_independence(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
     numbers.require_keys(2, "independence", "counts by two keys")
-    cells, law = numbers.counts(options.column)
+    cells, law = numbers.counts_and_noise_law(options.column)
     _require_several_values(numbers, cells)
     return _build_result(
         "independence", " and ".join(numbers.key_names) + " are independent", score_tests.independence(cells, law)
@@ -190,9 +190,9 @@ def _require_few_groups(groups: int) -> None:
 
 def _test_fit(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
     numbers.require_keys(1, "fit", "counts by one key")
-    cells, law = numbers.counts(options.column)
+    cells, law = numbers.counts_and_noise_law(options.column)
     _require_several_values(numbers, cells)
-    shares = parse_shares(options.shares, group_labels(numbers.values(0)))
+    shares = parse_shares(options.shares, group_labels(numbers.key_values(0)))
     words = "equal shares" if options.shares is None else "the given shares"
     return _build_result("fit", f"{numbers.key_names[0]} has {words}", score_tests.goodness_of_fit(cells, shares, law))
 
@@ -217,8 +217,8 @@ def group_sums(
     """Return the sums of each group, the groups' names, what is compared, and notes."""
     _require_few_groups(len(numbers.groups))
     if len(numbers.key_names) == 2:
-        cells, law = numbers.counts(options.column)
-        outcomes = group_labels(numbers.values(1))
+        cells, law = numbers.counts_and_noise_law(options.column)
+        outcomes = group_labels(numbers.key_values(1))
         outcome = outcomes[-1] if options.outcome is None else str(options.outcome)
         if len(outcomes) < 2 or outcome not in outcomes:
             raise InvalidParameter(
@@ -230,12 +230,12 @@ def group_sums(
             fix = f"group by {numbers.key_names[1]} = '{outcome}' instead, or test independence"
             raise InvalidParameter("outcome", outcome, rule, fix=fix)
         sums = GroupSums(cells[:, chosen], cells[:, 1 - chosen], law)
-        return sums, group_labels(numbers.values(0)), f"the share of {numbers.key_names[1]} = {outcome}", []
+        return sums, group_labels(numbers.key_values(0)), f"the share of {numbers.key_names[1]} = {outcome}", []
     numbers.require_keys(1, test, "means by one key, or counts by two keys of which the second is the outcome")
-    sums, estimator = numbers.means(options.column)
+    sums, estimator = numbers.group_sums_and_estimate(options.column)
     name = numbers.column_to_test(options.column, type(estimator), "AVG(…)")
     notes = [] if sums.variances is not None else [_LARGEST_VARIANCE]
-    return sums, group_labels(numbers.values(0)), f"the mean {name}", notes
+    return sums, group_labels(numbers.key_values(0)), f"the mean {name}", notes
 
 
 def _test_difference(numbers: ReleasedNumbers, options: TestOptions, receipt: Receipt | None) -> HypothesisTest:
@@ -255,7 +255,7 @@ def _difference_with_interval(sums: GroupSums, confidence: float) -> tuple[float
         return None
     positions = np.clip(sums.above / (sizes * sums.width), 0.0, 1.0)
     noise = sums.law.variance * ((1 - positions) ** 2 + positions**2)
-    variance = (sizes * sums.spread(positions) + noise) / sizes**2
+    variance = (sizes * sums.value_variances(positions) + noise) / sizes**2
     estimate = float(positions[1] - positions[0]) * sums.width
     half = NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(float(variance.sum()))
     return estimate, estimate - half, estimate + half
@@ -288,7 +288,7 @@ def trend_contrast(given: Sequence[Number] | None, names: Sequence[str]) -> Floa
 def _test_correlation(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
     numbers.require_keys(0, "correlation", "CORR(y, x) without groups")
     name = options.column or "the correlation"
-    return _build_result("correlation", f"{name} is 0", score_tests.correlation(numbers.pairs(options.column)))
+    return _build_result("correlation", f"{name} is 0", score_tests.correlation(numbers.pair_sums(options.column)))
 
 
 def _test_share(numbers: ReleasedNumbers, options: TestOptions, receipt: Receipt | None) -> HypothesisTest:
@@ -300,7 +300,7 @@ def _test_share(numbers: ReleasedNumbers, options: TestOptions, receipt: Receipt
     of, equals = exact_integer(options.of, "of", at_least=1), exact(options.equals, "equals")
     if not 0 < equals < 1:
         raise InvalidParameter("equals", options.equals, "a share between 0 and 1")
-    count, law = numbers.counts(options.column)
+    count, law = numbers.counts_and_noise_law(options.column)
     if law.noises > 1:
         rule = (
             f"a test of a share needs a count with a single noise; this count is the sum of {law.noises} noisy numbers"

@@ -13,7 +13,7 @@ from sfumato.inference.design import Design
 from sfumato.inference.linear import Coefficient, LinearFit
 from sfumato.inference.predictions import predicted_probability
 from sfumato.inference.robust import RobustFit
-from sfumato.plots.answers import draw
+from sfumato.plots.answers import draw_answer
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.policy import Type
 from sfumato.privacy import codec
@@ -122,7 +122,7 @@ class CoefficientTable(Answer):
         charts = [slopes.chart_data("coefficient")]
         marks = [*mark_notes(charts, self.above), *wrap_notes([*self.summary_lines(), *self.note_lines()])]
         keys = slopes._chart_keys()  # noqa: SLF001 - the same class
-        return save_if_path(draw(charts, keys, caption_lines(self.receipt), marks), path)
+        return save_if_path(draw_answer(charts, keys, caption_lines(self.receipt), marks), path)
 
     def _without_intercept(self) -> Self:
         """Leave out the intercept, beside which slopes could not be seen, unless it is alone."""

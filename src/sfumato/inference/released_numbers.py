@@ -32,7 +32,7 @@ class ReleasedNumbers:
     measured: NoisyMeasurements
     results: dict[str, ResultEstimator]
     """The estimator of each column that is an aggregate and nothing else;"""
-    counted: frozenset[str]
+    count_columns: frozenset[str]
     """of these, the columns that count rows."""
 
     @classmethod
@@ -60,7 +60,7 @@ class ReleasedNumbers:
         keys = tuple(names.get(index, f"key {index + 1}") for index in range(len(query.plan.keys)))
         return cls(keys, measured.keys.groups, measured, results, frozenset(counted))
 
-    def values(self, key: int) -> tuple[Any, ...]:
+    def key_values(self, key: int) -> tuple[Any, ...]:
         """Return the values of one key, in order, without NULL."""
         return tuple(dict.fromkeys(group[key] for group in self.groups if group[key] is not None))
 
@@ -77,30 +77,30 @@ class ReleasedNumbers:
         fix = f"ask for {words}; columns of this answer: {', '.join(self.results) or 'none'}"
         raise InvalidParameter("column", name, rule, fix=f"give one of {', '.join(chosen)}" if chosen else fix)
 
-    def _noisy_totals(self, scale_index: int) -> tuple[list[Floats], NoiseLaw]:
+    def _noisy_totals_and_law(self, scale_index: int) -> tuple[list[Floats], NoiseLaw]:
         """Return the noisy columns of one scale, in the unit of the measure, and the law of their noise."""
         start = sum(scale.columns for scale in self.measured.scales[:scale_index])
         scale = self.measured.scales[scale_index]
         columns = self.measured.columns[start : start + scale.columns]
         return [np.array(column, dtype=np.float64) * float(scale.unit_value) for column in columns], NoiseLaw.of(scale)
 
-    def counts(self, column: str | None) -> tuple[Floats, NoiseLaw]:
+    def counts_and_noise_law(self, column: str | None) -> tuple[Floats, NoiseLaw]:
         """Return a table of noisy counts, a dimension for each key, and their law.
 
         A count that is taken together with other measures is a sum of totals of one measurement: independent noises of
         one law, each in units of rows.
         """
         result = self.results[
-            self._only_column(column, [name for name in self.results if name in self.counted], "COUNT(*)")
+            self._only_column(column, [name for name in self.results if name in self.count_columns], "COUNT(*)")
         ]
         factors = linear_factors(result.estimator)
-        columns = [(index, total) for index in result.scales for total in self._noisy_totals(index)[0]]
+        columns = [(index, total) for index in result.scales for total in self._noisy_totals_and_law(index)[0]]
         totals = sum(float(factor) * total for factor, (_, total) in zip(factors, columns, strict=True))
         scales = self.measured.scales
         laws = {NoiseLaw.of(scales[index], factor) for factor, (index, _) in zip(factors, columns, strict=True)}
         (law,) = (replace(law, noises=len(factors)) for law in laws)
         positions = [
-            {value: index for index, value in enumerate(self.values(key))} for key in range(len(self.key_names))
+            {value: index for index, value in enumerate(self.key_values(key))} for key in range(len(self.key_names))
         ]
         cells = np.zeros([len(values) for values in positions])
         for group, total in zip(self.groups, np.asarray(totals), strict=True):
@@ -108,12 +108,12 @@ class ReleasedNumbers:
                 cells[tuple(values[value] for values, value in zip(positions, group, strict=True))] = total
         return cells, law
 
-    def means(self, column: str | None) -> tuple[GroupSums, MeanEstimate]:
+    def group_sums_and_estimate(self, column: str | None) -> tuple[GroupSums, MeanEstimate]:
         """Return the two sums of each group's mean, with its variance if the answer has it, and the mean's range."""
         result = self.results[self.column_to_test(column, MeanEstimate, "AVG(…)")]
         estimator = result.estimator
         assert isinstance(estimator, MeanEstimate)
-        (above, below), law = self._noisy_totals(result.scales[0])
+        (above, below), law = self._noisy_totals_and_law(result.scales[0])
         kept = np.array([None not in group for group in self.groups])
         width = float(estimator.high - estimator.low)
         variances = self._variances(result.scales[0], kept)
@@ -125,23 +125,23 @@ class ReleasedNumbers:
         for result in self.results.values():
             if isinstance(result.estimator, SpreadEstimate) and result.scales[0] == mean_scale:
                 axis = result.estimator.axis
-                (above, below), _ = self._noisy_totals(mean_scale)
-                (squares,), law = self._noisy_totals(result.scales[1])
+                (above, below), _ = self._noisy_totals_and_law(mean_scale)
+                (squares,), law = self._noisy_totals_and_law(result.scales[1])
                 rows = np.maximum((above + below) / axis.width, 1.0)
                 centre = above / rows + float(axis.low - axis.middle)
                 return np.asarray((squares + np.sqrt(law.variance)) / rows - centre**2)[kept]
         return None
 
-    def pairs(self, column: str | None) -> PairSums:
+    def pair_sums(self, column: str | None) -> PairSums:
         """Return the sums of two columns that their correlation was computed from."""
         result = self.results[self.column_to_test(column, CorrelationEstimate, "CORR(y, x)")]
         estimator = result.estimator
         assert isinstance(estimator, CorrelationEstimate)
-        (above_x, below_x), law_x = self._noisy_totals(result.scales[0])
-        (above_y, below_y), law_y = self._noisy_totals(result.scales[1])
-        (squares_x,), _ = self._noisy_totals(result.scales[2])
-        (squares_y,), _ = self._noisy_totals(result.scales[3])
-        (products,), product_law = self._noisy_totals(result.scales[4])
+        (above_x, below_x), law_x = self._noisy_totals_and_law(result.scales[0])
+        (above_y, below_y), law_y = self._noisy_totals_and_law(result.scales[1])
+        (squares_x,), _ = self._noisy_totals_and_law(result.scales[2])
+        (squares_y,), _ = self._noisy_totals_and_law(result.scales[3])
+        (products,), product_law = self._noisy_totals_and_law(result.scales[4])
         rows = float((above_x[0] + below_x[0]) / estimator.x.width + (above_y[0] + below_y[0]) / estimator.y.width) / 2
         sums = _centred_sum(above_x[0], below_x[0], estimator.x), _centred_sum(above_y[0], below_y[0], estimator.y)
         return PairSums(

@@ -73,7 +73,7 @@ class RobustFit(LinearFit):
     @classmethod
     def clustered(cls, fit: LinearFit, noisy: NoisyMeat, grid: ScoreGrid) -> RobustFit:
         """Return the fit with the errors of a released meat that is clustered by unit."""
-        meat, ratios = grid.estimates(noisy), coordinate_ratios(fit.design, grid.design)
+        meat, ratios = grid.meat_estimates(noisy), coordinate_ratios(fit.design, grid.design)
         clamp = float(noisy.clamp)
         return cls(fit.design, fit.moments, fit.one_row_per_unit, meat, grid.gram_index, ratios, clamp, grid.rows)
 

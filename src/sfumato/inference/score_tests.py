@@ -139,7 +139,7 @@ class GroupSums:
         total = float((self.above + self.below).sum())
         return min(1.0, max(0.0, float(self.above.sum()) / total)) if total > 0 else 0.5
 
-    def spread(self, position: float | Floats) -> Floats:
+    def value_variances(self, position: float | Floats) -> Floats:
         """Return the variance of each group's values: what was released, or the most that a mean at this position of
         the range allows (Bhatia & Davis 2000).
         """
@@ -164,7 +164,7 @@ def equal_means(groups: GroupSums, contrast: Floats | None = None, draws: int = 
     total = float(sizes.sum())
     if total <= 0:
         return UNTESTABLE
-    variance = groups.spread(position)
+    variance = groups.value_variances(position)
     noise = groups.law.variance * ((1 - position) ** 2 + position**2)
     centred = np.eye(len(sizes)) - (sizes / total)[:, None]
     covariance = centred @ np.diag(sizes * variance + noise) @ centred.T

@@ -104,7 +104,7 @@ class SurvivalCurves:
         return self.receipt is not None and self.receipt.is_preview
 
     @cached_property
-    def law(self) -> NoiseLaw:
+    def count_noise_law(self) -> NoiseLaw:
         """The noise of each number of events, and of censored units."""
         return NoiseLaw.of(self.scale)
 
@@ -113,7 +113,7 @@ class SurvivalCurves:
         """The estimates of each group, in the order of ``groups``."""
         pairs = zip(self.events, self.censored, strict=True)
         return tuple(
-            LifeTable(np.array(events), np.array(censored), self.law, float(self.confidence))
+            LifeTable(np.array(events), np.array(censored), self.count_noise_law, float(self.confidence))
             for events, censored in pairs
         )
 
@@ -135,14 +135,14 @@ class SurvivalCurves:
         """The log-rank test of equal hazards; None for one group, or where too few units are at risk to compare."""
         if len(self.groups) < 2:
             return None
-        return log_rank(np.array(self.events), np.array(self.censored), self.law)
+        return log_rank(np.array(self.events), np.array(self.censored), self.count_noise_law)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row for each group and period of its curve, with all estimates and ranges."""
         return [
             self._row(group, life_table, period)
             for group, life_table in zip(self.groups, self.life_tables, strict=True)
-            for period in range(life_table.length)
+            for period in range(life_table.period_count)
         ]
 
     def _row(self, group: str, life_table: LifeTable, period: int) -> dict[str, Any]:
@@ -151,11 +151,16 @@ class SurvivalCurves:
         numbers |= {"events": float(life_table.events[period]), "censored": float(life_table.censored[period])}
         numbers["survival"] = float(life_table.survival[period])
         ranges = {
-            ("low", "high"): life_table.limits(life_table.width),
-            ("noise_low", "noise_high"): life_table.limits(life_table.noise_width, sampling=False),
+            ("low", "high"): life_table.survival_limits(life_table.log_survival_half_width),
+            ("noise_low", "noise_high"): life_table.survival_limits(
+                life_table.log_survival_noise_half_width, sampling=False
+            ),
             ("band_low", "band_high"): life_table.band,
         }
-        at_risk, noise = life_table.at_risk[: life_table.length], life_table.at_risk_noise[: life_table.length]
+        at_risk, noise = (
+            life_table.at_risk[: life_table.period_count],
+            life_table.at_risk_noise[: life_table.period_count],
+        )
         ranges["at_risk_low", "at_risk_high"] = np.maximum(at_risk - noise, 0.0), at_risk + noise
         for names, ends in ranges.items():
             numbers |= {name: float(end[period]) for name, end in zip(names, ends, strict=True)}
@@ -193,11 +198,11 @@ class SurvivalCurves:
         lines = [
             SurvivalLine(
                 escape_unprintable(group) or "all",
-                tuple(self.times[: life_table.length]),
+                tuple(self.times[: life_table.period_count]),
                 tuple(life_table.survival.tolist()),
                 tuple(zip(life_table.band[0].tolist(), life_table.band[1].tolist(), strict=True)),
                 self.starts,
-                tuple(life_table.at_risk[: max(1, life_table.length)].tolist()),
+                tuple(life_table.at_risk[: max(1, life_table.period_count)].tolist()),
             )
             for group, life_table in zip(self.groups, self.life_tables, strict=True)
         ]
@@ -217,11 +222,11 @@ class SurvivalCurves:
             f"{format_number(self.starts[0])}…{format_number(self.times[-1])} count in the first or last period",
         ]
         ended = [
-            f"{escape_unprintable(group) or 'all'} after {_time_text(self.times[life_table.length - 1])}"
-            if life_table.length
+            f"{escape_unprintable(group) or 'all'} after {_time_text(self.times[life_table.period_count - 1])}"
+            if life_table.period_count
             else f"{escape_unprintable(group) or 'all'} from the start"
             for group, life_table in zip(self.groups, self.life_tables, strict=True)
-            if life_table.length < len(self.times)
+            if life_table.period_count < len(self.times)
         ]
         if ended:
             notes.append(f"too few at risk for the noise, so not shown: {', '.join(ended)}")
@@ -242,7 +247,7 @@ class SurvivalCurves:
         columns = [*([self.by] if self.by else []), self.time, "at risk", "events", "survival", "band"]
         lines = []
         for group, life_table in zip(self.groups, self.life_tables, strict=True):
-            for period in _evenly_spaced_indices(life_table.length, _MAX_SHOWN_PERIODS):
+            for period in _evenly_spaced_indices(life_table.period_count, _MAX_SHOWN_PERIODS):
                 low, high = (float(end[period]) for end in life_table.band)
                 at_risk, events = (f"{float(cells[period]):,.0f}" for cells in (life_table.at_risk, life_table.events))
                 at_risk += f" ± {float(life_table.at_risk_noise[period]):,.0f}"

@@ -35,7 +35,7 @@ from sfumato.audit.lower_bounds.events import (
     plain_views,
     trained_views,
 )
-from sfumato.audit.lower_bounds.verdicts import CONFIDENCES, Verdict, missed
+from sfumato.audit.lower_bounds.verdicts import CONFIDENCES, Verdict, error_probability_per_limit
 from sfumato.errors import InvalidParameter, SessionClosed, ValueWords
 from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Quantiles
 from sfumato.mechanisms.confidence_limits import lower_limit, upper_limit
@@ -72,13 +72,13 @@ def samplers(mechanism: Any, inputs: tuple[Any, Any]) -> tuple[Sampler, Sampler]
 
 def _sampler_for(mechanism: Any, inputs: tuple[Any, Any]) -> Callable[[Any, int], Any]:
     if isinstance(mechanism, Additive):
-        return lambda value, count: mechanism.apply(_repeat(value, count))
+        return lambda value, count: mechanism.apply(_repeat_rows(value, count))
     if isinstance(mechanism, RandomizedResponse):
-        return lambda value, count: mechanism.choose(_repeat(value, count))
+        return lambda value, count: mechanism.choose(_repeat_rows(value, count))
     if isinstance(mechanism, OptimizedUnaryEncoding):
-        return lambda value, count: _relevant_bits(mechanism.choose(_repeat(value, count)), inputs)
+        return lambda value, count: _relevant_bits(mechanism.choose(_repeat_rows(value, count)), inputs)
     if isinstance(mechanism, OptimalLocalHashing):
-        return lambda value, count: _support_columns(mechanism, mechanism.choose(_repeat(value, count)), inputs)
+        return lambda value, count: _support_columns(mechanism, mechanism.choose(_repeat_rows(value, count)), inputs)
     if isinstance(mechanism, KeyThreshold):
         return partial(_sample_keys, mechanism)
     if isinstance(mechanism, FrequentValues):
@@ -94,7 +94,7 @@ def _sampler_for(mechanism: Any, inputs: tuple[Any, Any]) -> Callable[[Any, int]
     raise InvalidParameter("mechanism", mechanism, rule, fix=fix)
 
 
-def _repeat(value: Any, count: int) -> NDArray[Any]:
+def _repeat_rows(value: Any, count: int) -> NDArray[Any]:
     row = np.asarray(value)
     return np.broadcast_to(row, (count, *row.shape)).copy()
 
@@ -244,7 +244,7 @@ def _verdict_of(samples: SplitSamples, promise: Guarantee, level: Fraction) -> V
     """Measure the selected events, each in its own direction, and report the largest bound."""
     delta = float(promise.delta)
     events = _select_events(samples.training, samples.selection, delta)
-    error_per_limit = missed(level, max(1, len(events)))
+    error_per_limit = error_probability_per_limit(level, max(1, len(events)))
     view_counts: dict[int, Counts] = {}
     for event in events:
         if id(event.view) not in view_counts:
@@ -301,7 +301,7 @@ def required_samples(promise: Guarantee, level: Fraction) -> int:
     Clopper–Pearson limit x = β^{1/m}. So m must exceed ln(1/β)/−ln(1 − (1 − δ)/(1 + e^ε)). β and m are those of
     multi-column outputs, which have fewer samples to measure and more events.
     """
-    error_per_limit = missed(level, _MAX_EVENTS)
+    error_per_limit = error_probability_per_limit(level, _MAX_EVENTS)
     pure_share = max(1e-100, float(1 - promise.delta))  # 1 − δ, kept above 0 so that the logarithm below is finite
     flip_probability = pure_share / (1 + math.exp(min(400.0, float(promise.epsilon))))
     return max(

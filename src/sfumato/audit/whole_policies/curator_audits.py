@@ -123,15 +123,17 @@ def curator(
         run = _AuditRun(stage, started + 60 * allowed_minutes, _verdict_confidence(level, len(queries)), progress)
         fixed_texts = tuple(query.text for query in queries if query.origin != RANDOM)
         planned_faults = planted_faults(stage, fixed_texts, run.level)
-        first_results, first_untested, slowest = run.timed_questions(queries[:_TIMED_QUERIES])
+        first_results, first_untested, slowest = run.test_and_time_questions(queries[:_TIMED_QUERIES])
         announce(_describe_coverage(len(queries), len(planned_faults), slowest, run.until - time.time()))
-        faults, unplanted = run.faults(planned_faults, (time.time() + run.until) / 2)
-        results, untested = run.questions(queries[_TIMED_QUERIES:], _TIMED_QUERIES + 1, len(queries))
+        faults, unplanted = run.inject_faults(planned_faults, (time.time() + run.until) / 2)
+        results, untested = run.test_questions(queries[_TIMED_QUERIES:], _TIMED_QUERIES + 1, len(queries))
         results, untested = (*first_results, *results), (*first_untested, *untested)
-        faults, unplanted = run.faults(unplanted, run.until, faults)
+        faults, unplanted = run.inject_faults(unplanted, run.until, faults)
         release_count = max(_MIN_RELEASES, round(_RELEASES_PER_MINUTE * allowed_minutes))
-        results, unsampled = run.with_sampled_releases((*results, *run.gaussian(queries)), release_count)
-        notes = (*_time_notes(untested, unsampled, tuple(unplanted)), *_cap_notes(stage))
+        results, unsampled = run.with_sampled_releases(
+            (*results, *run.test_with_gaussian_noise(queries)), release_count
+        )
+        notes = (*_time_notes(untested, unsampled, tuple(unplanted)), *_unreached_limit_notes(stage))
     return CuratorAudit(
         declared.account_name,
         str(declared.unit),
@@ -226,7 +228,7 @@ def _time_notes(
         )
 
 
-def _cap_notes(stage: AuditStage) -> Iterator[str]:
+def _unreached_limit_notes(stage: AuditStage) -> Iterator[str]:
     for name in stage.tables.tables_with_unreached_limit:
         yield f"the limit of rows of {name} is too large for a generated unit to reach, so it was not tested"
 
@@ -242,7 +244,7 @@ class _AuditRun:
     def _is_late(self) -> bool:
         return time.time() >= self.until
 
-    def faults(
+    def inject_faults(
         self, planned: Mapping[str, FaultInjection], until: float, results: tuple[FaultResult, ...] = ()
     ) -> tuple[tuple[FaultResult, ...], Mapping[str, FaultInjection]]:
         """Inject faults until ``until``, at least one in all; return all results and the faults not yet injected.
@@ -257,7 +259,7 @@ class _AuditRun:
             results += tuple(plant())
         return results, {}
 
-    def timed_questions(
+    def test_and_time_questions(
         self, queries: Sequence[_AuditQuery]
     ) -> tuple[tuple[QuestionResult, ...], tuple[str, ...], float]:
         """Test queries without numbering them; return the results, the other texts, and the longest time of one."""
@@ -267,13 +269,13 @@ class _AuditRun:
         slowest = 0.0
         for number, query in enumerate(queries):
             begun = time.time()
-            tested, untested = silent.questions((query,))
+            tested, untested = silent.test_questions((query,))
             if untested:
                 return results, tuple(skipped.text for skipped in queries[number:]), slowest
             results, slowest = (*results, *tested), max(slowest, time.time() - begun)
         return results, (), slowest
 
-    def questions(
+    def test_questions(
         self, queries: Sequence[_AuditQuery], first: int = 1, of: int | None = None
     ) -> tuple[tuple[QuestionResult, ...], tuple[str, ...]]:
         """Test every query there is time for, numbered from ``first``; return the results and the other texts."""
@@ -286,7 +288,7 @@ class _AuditRun:
             results.append(self._test_query(query, question, self.stage.price_for(question)))
         return tuple(results), ()
 
-    def gaussian(self, queries: Sequence[_AuditQuery]) -> Iterator[QuestionResult]:
+    def test_with_gaussian_noise(self, queries: Sequence[_AuditQuery]) -> Iterator[QuestionResult]:
         """Test some queries with Gaussian noise, on a few tables only.
 
         This comes last because it changes how an account is charged.

@@ -229,7 +229,7 @@ class ClusteredProposal(RobustProposal):
     @property
     def plan_key(self) -> PlanKey:
         """The key of what is measured: the meat belongs to one model."""
-        terms = (repr(self.design.formula), *map(str, self.step_shares), self.grid.rows, self.grid.steps)
+        terms = (repr(self.design.formula), *map(str, self.step_shares), self.grid.rows, self.grid.max_score_steps)
         return self.question.plan_key.derive(lambda key: digest("clustered", key, *terms))
 
     @property
@@ -246,7 +246,7 @@ class ClusteredProposal(RobustProposal):
 
     def meat_totals_at(self, coefficients: tuple[int, ...], clamp: Fraction) -> WeightedTotals:
         plan = self.score_terms_at(coefficients, clamp).aggregate(self.meat_question.query.plan)
-        return self.grid.totals(self._bounded_plan(plan))
+        return self.grid.weighted_products(self._bounded_plan(plan))
 
     @property
     def _meat_words(self) -> str:
@@ -256,7 +256,7 @@ class ClusteredProposal(RobustProposal):
         return RobustFit.clustered(fit, meat, self.grid)
 
     def _noise_words(self, mechanism: Gaussian) -> str:
-        words = mechanism.words(Fraction(1, WEIGHT * self.grid.steps**2))
+        words = mechanism.words(Fraction(1, WEIGHT * self.grid.max_score_steps**2))
         return f"{words} on sums of squares of a unit's residuals times columns, up to 1"
 
 

@@ -23,7 +23,7 @@ from sfumato.curator.proposals.regressions import RegressionForecast, parse_form
 from sfumato.curator.proposals.tab_releases import OpenSteps
 from sfumato.errors import Unsupported
 from sfumato.inference.design import largest_scale
-from sfumato.inference.gradient_descent import Descent, commonest_references, regressor_coefficients
+from sfumato.inference.gradient_descent import LikelihoodDescent, commonest_references, regressor_coefficients
 from sfumato.inference.gradient_scans import GRADIENT_SCANS, WIDE_SCAN_SHARES, WideScans
 from sfumato.inference.logistic_design import logistic_design
 from sfumato.inference.logistic_scans import NoisyScan, ScanRelease, mean_steps, scan_scale
@@ -173,13 +173,13 @@ class WideLogisticProposal(LogisticProposal):
         """Return the table as it is: it has no intervals."""
         return stored_answer
 
-    def _start_descent(self, scan: NoisyScan, price: Price) -> Descent:
+    def _start_descent(self, scan: NoisyScan, price: Price) -> LikelihoodDescent:
         share = float(WIDE_SCAN_SHARES[1]) ** 0.5
         deviation = self._gradient_deviations(self._scan_noise(price))[0] * share
-        return Descent.of(*self.scans.spread_values(scan.totals), deviation)
+        return LikelihoodDescent.of(*self.scans.spread_values(scan.totals), deviation)
 
     def _prediction_answer(
-        self, descent: Descent, result: StoredResult[Any], price: Price, confidence: Number
+        self, descent: LikelihoodDescent, result: StoredResult[Any], price: Price, confidence: Number
     ) -> LogisticAnswer:
         design = self.logistic.design
         references = commonest_references(design, descent.counts)
