@@ -10,7 +10,7 @@ import pytest
 
 from sfumato.inference.design import Design, regression_design
 from sfumato.inference.formula import parse_formula
-from sfumato.inference.linear import LinearFit, ScoreTest
+from sfumato.inference.linear import CoefficientTest, LinearFit
 from sfumato.inference.moments import MomentEstimates
 from sfumato.policy import Domain, Type
 
@@ -195,7 +195,7 @@ def test_the_ends_of_an_interval_are_where_the_test_rejects() -> None:
     data, design = rows(500, 60), regression_design(parse_formula("y ~ x + w + C(c, a)"), DOMAINS, 4096)
     fit = LinearFit(design, noisy(design, exact_moments(design, data), 10.0, np.random.default_rng(2)), True)
     for sampling in (fit.sampling_variance, lambda _: 0.0):
-        test = ScoreTest(fit._score_matrix, fit._score_noise_matrices, sampling, fit.estimate)
+        test = CoefficientTest(fit._score_matrix, fit._score_noise_matrices, sampling, fit.estimate)
         for index in range(len(fit.estimate)):
             low, high = test.interval(index, 1.96)
             assert test.z(index, low) == pytest.approx(1.96, rel=1e-6)
@@ -206,7 +206,7 @@ def test_the_variance_of_a_score_is_that_of_its_noise() -> None:
     """a + 2bs + cs² is vᵀV(θ)v where the coefficient is s above its estimate, on the path of the others."""
     data, design = rows(500, 60), regression_design(parse_formula("y ~ x + w + C(c, a)"), DOMAINS, 4096)
     fit = LinearFit(design, noisy(design, exact_moments(design, data), 10.0, np.random.default_rng(2)), True)
-    test = ScoreTest(fit._score_matrix, fit._score_noise_matrices, fit.sampling_variance, fit.estimate)
+    test = CoefficientTest(fit._score_matrix, fit._score_noise_matrices, fit.sampling_variance, fit.estimate)
     for index, shift in [(0, 0.3), (2, -0.5), (4, 1.0)]:
         point = np.append(fit.estimate + shift * test._coefficient_path(index), 1.0)
         noises = fit._score_noise_matrices @ point

@@ -40,7 +40,7 @@ def test_without_noise_it_is_kaplan_and_meiers_curve() -> None:
     assert life_table.survival[[6, 7, 10, 13, 16, 22, 23]] == pytest.approx(
         [0.857, 0.807, 0.753, 0.690, 0.627, 0.538, 0.448], abs=5e-4
     )
-    middle, low, high = life_table.median_index()
+    middle, low, high = life_table.median_period_with_ends()
     assert (middle, low) == (23, 23)
     assert high == 23
     # Greenwood's standard error of S(10) is 0.0963 for 21 patients (Collett 2015, example 2.4)
@@ -81,7 +81,7 @@ def test_a_curve_ends_where_noise_could_be_all_that_is_left() -> None:
     empty = LifeTable(-events, censored * 0, NoiseLaw(1, 1.0))
     assert empty.period_count == 0
     assert empty.survival.tolist() == empty.band[0].tolist() == []
-    assert empty.median_index() == (None, None, None)
+    assert empty.median_period_with_ends() == (None, None, None)
 
 
 def count_covered(units: int, periods: int, scale: float, tables: int) -> tuple[int, int, int]:
@@ -130,7 +130,7 @@ def test_bands_and_intervals_cover_at_length(units: int, periods: int, scale: fl
 def test_a_curve_lies_within_its_ranges_whatever_its_hazards(events: tuple[int, ...], scale: float) -> None:
     """Also where everybody left has the event, one event more would be all of few, and noise lets the curve rise."""
     life_table = LifeTable(np.array(events, dtype=np.float64), np.zeros(3), NoiseLaw(1, scale))
-    noise_limits = life_table.survival_limits(life_table.log_survival_noise_half_width, sampling=False)
+    noise_limits = life_table.survival_limits(life_table.log_survival_noise_half_width, with_sampling=False)
     for lower, upper in (life_table.band, life_table.survival_limits(life_table.log_survival_half_width), noise_limits):
         assert ((lower >= 0) & (lower <= life_table.survival) & (life_table.survival <= upper) & (upper <= 1)).all()
     for end in life_table.band:

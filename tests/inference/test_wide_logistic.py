@@ -18,7 +18,7 @@ from sfumato.curator.proposals.wide_logistic import WideLogisticProposal
 from sfumato.errors import InvalidParameter, SfumatoError, Unsupported
 from sfumato.inference.assumed import assumed_coordinates
 from sfumato.inference.gradient_descent import MOMENTUM, SPREAD_FLOOR, LikelihoodDescent, regressor_coefficients
-from sfumato.inference.gradient_scans import WIDE_SCAN_SHARES, WideScans
+from sfumato.inference.gradient_scans import WIDE_SCAN_SHARES, GradientScans
 from sfumato.inference.logistic_scans import ScanFactors
 from sfumato.inference.predictions import predicted_probability
 from sfumato.inference.regression_answers import LogisticAnswer
@@ -67,7 +67,7 @@ def read_worlds(
     selected = building.where(rows, logistic.design.row_condition)
     sums = {f"m{index}": text for index, text in enumerate(logistic.factor_sums)}
     query = building.start_question(selected, building.lower_keys(selected, ["world"], {}), sums).query
-    scans = WideScans(logistic, ScanFactors.of(query.plan.measures, logistic), proposal.scans.mean_steps)
+    scans = GradientScans(logistic, ScanFactors.of(query.plan.measures, logistic), proposal.scans.mean_steps)
     groups = tuple((number,) for number in range(count))
 
     def bound(measured: Any) -> Any:
@@ -101,7 +101,7 @@ def test_no_unit_moves_a_scan_further_than_is_charged(neighbours: str, most: int
         far[0] = -50  # the event is sure not to come
         coefficients = rounded_coefficients(far)
         scans: list[tuple[WeightedTotals, Any]] = [
-            (proposal.spread_totals, lambda wide, bound: wide.spread_totals(bound)),
+            (proposal.spread_totals, lambda wide, bound: wide.sum_and_square_totals(bound)),
             (proposal.gradient_totals_at(coefficients), lambda wide, bound: wide.gradient_totals(coefficients, bound)),
         ]
         for totals, measures in scans:

@@ -48,9 +48,9 @@ MUTANTS = (
     Mutant(
         "an advised bound is beyond what WHERE leaves",
         Kind.SENSITIVITY,
-        "curator.previews.advising:_narrower_bound",
-        "cast('Sum | Mean', narrow_range(measure, predicates)).summed_range",
-        "measure.summed_range",
+        "curator.previews.advising:_clamp_function_and_old_and_new_bound",
+        "cast('Sum | Mean', narrow_range(measure, predicates)).clamp_range",
+        "measure.clamp_range",
         ("curator/previews/test_advising.py::test_an_advised_bound_narrows_what_the_conditions_leave",),
     ),
     Mutant(

@@ -156,7 +156,7 @@ class GuessingMatch:
         unplayed = self.rounds - self.played
         unplayed_note = f" ({unplayed} not played, which counts as wrong)" if unplayed else ""
         head = f"You were right in {self.right} of {self.rounds} rounds{unplayed_note}."
-        proved = f"That proves, with 95 % confidence, that these answers leak ε ≥ {_format_down(self.epsilon)}."
+        proved = f"That proves, with 95 % confidence, that these answers leak ε ≥ {_format_epsilon_down(self.epsilon)}."
         if not self.epsilon:
             proved = "Blind guessing would often do as well, so this proves nothing about these answers."
         return f"{head} {proved} {self._limit_words(epsilon)}"
@@ -170,10 +170,10 @@ class GuessingMatch:
         perfect_epsilon = epsilon_lower_bound(self.rounds, self.rounds, _ERROR_PROBABILITY)
         if not perfect_epsilon:
             return "So few rounds prove nothing, even if all guesses are right: play more rounds."
-        proof = f"{self.rounds} right of {self.rounds} would prove ε ≥ {_format_down(perfect_epsilon)}"
+        proof = f"{self.rounds} right of {self.rounds} would prove ε ≥ {_format_epsilon_down(perfect_epsilon)}"
         return f"{proof}; these answers guarantee no limit."
 
 
-def _format_down(epsilon: float) -> str:
+def _format_epsilon_down(epsilon: float) -> str:
     """Format a proven ε rounded down, so that no more is claimed than is proved."""
     return f"{math.floor(100 * epsilon) / 100:.2f}"

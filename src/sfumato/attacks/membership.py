@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from sfumato.attacks.ceilings import guess_ceiling
 from sfumato.attacks.findings import ALARM, TABLE, Finding, Findings, simulated_policy, temporary_curator
-from sfumato.attacks.scores import Scores, TracingResult, power_words
+from sfumato.attacks.scores import Scores, TracingResult, power_notes
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits
 from sfumato.policy import Domain, Type
@@ -79,7 +79,7 @@ def membership(
     words = (
         f"{attributes} counts of a table of {people} people reveal who is in the table.",
         "Rounding them or withholding small ones changes little.",
-        *power_words(runs, promise, float(ALARM)),
+        *power_notes(runs, promise, float(ALARM)),
     )
     return TracingResult(Findings(_NAME, results, words), tests, promise)
 

@@ -104,7 +104,7 @@ class ScoreGrid:
         """Rows c with c·M = 0: the score of a coordinate is the sum of those over the values of a category."""
         order = {coordinate: index for index, coordinate in enumerate(self.design.coordinates)}
         rows = []
-        for whole, parts in _sums_over_values(self.design):
+        for whole, parts in _coordinates_with_summands(self.design):
             for other in range(len(order)):
                 row = np.zeros(len(self.coordinate_pairs))
                 row[self.gram_index[order[whole], other]] -= 1
@@ -138,7 +138,7 @@ def score_grid(design: Design, rows: int) -> ScoreGrid:
     return grid
 
 
-def _sums_over_values(design: Design) -> list[tuple[Coordinate, list[Coordinate]]]:
+def _coordinates_with_summands(design: Design) -> list[tuple[Coordinate, list[Coordinate]]]:
     """List the coordinates that are sums of others: over the values of a category that they lack."""
     sums, coordinates = [], set(design.coordinates)
     for coordinate in design.coordinates:
@@ -153,7 +153,7 @@ def _sums_over_values(design: Design) -> list[tuple[Coordinate, list[Coordinate]
 
 
 @dataclass(frozen=True)
-class ScoreTerms:
+class ClusteredMeatTerms:
     """The plan of a clustered meat at some coefficients: every unit's scores, and their products."""
 
     design: MeatDesign
@@ -164,14 +164,14 @@ class ScoreTerms:
     grid: ScoreGrid
 
     @cached_property
-    def _score(self) -> RowScore:
+    def _row_score(self) -> RowScore:
         coefficients = (*self.coefficients, -COEFFICIENT_STEPS)
         return RowScore(self.design.residual, self.factors.residual_columns, self.factors.levels, coefficients)
 
     @cached_property
     def residual(self) -> Expression:
         """−e in steps, within the clamp."""
-        steps = call("*", self._score.value, real_literal(RESIDUAL_STEPS / self.clamp))
+        steps = call("*", self._row_score.value, real_literal(RESIDUAL_STEPS / self.clamp))
         within = call("LEAST", call("GREATEST", steps, real_literal(-RESIDUAL_STEPS)), real_literal(RESIDUAL_STEPS))
         return call("CAST", call("FLOOR", call("+", within, real_literal(0.5))), literal(Type.TEXT, Type.INTEGER.value))
 
@@ -179,10 +179,10 @@ class ScoreTerms:
         """Return the score of one coordinate over a unit's rows."""
         products = self.factors.product_columns
         factor = integer_literal(self.grid.design.scale) if coordinate.column is None else products[coordinate.column]
-        where = self._score.level_condition(coordinate.levels) if coordinate.levels else None
+        where = self._row_score.level_condition(coordinate.levels) if coordinate.levels else None
         return UnitSum(call("*", self.residual, factor), where, self.grid.rows)
 
-    def _rounded(self, score: Expression) -> Expression:
+    def _score_in_steps(self, score: Expression) -> Expression:
         """τ: the nearest step of a score; units without a row of this value have 0."""
         steps, divisor = self.grid.max_score_steps, self.grid.divisor
         present = call("COALESCE", score, integer_literal(0))
@@ -201,9 +201,9 @@ class ScoreTerms:
             (f"score {index:03}", self._unit_score(coordinate))
             for index, coordinate in enumerate(self.grid.design.coordinates)
         )
-        scores = [self._rounded(Column(Field(source, "", name), measure.domain)) for name, measure in results]
-        return replace(plan, source=PerUnit(rows, source, (), results), measures=self._products(scores))
+        scores = [self._score_in_steps(Column(Field(source, "", name), measure.domain)) for name, measure in results]
+        return replace(plan, source=PerUnit(rows, source, (), results), measures=self._count_and_products(scores))
 
-    def _products(self, scores: Sequence[Expression]) -> tuple[Measure, ...]:
+    def _count_and_products(self, scores: Sequence[Expression]) -> tuple[Measure, ...]:
         """The number of units, which only bounds a unit and is not released, then every product."""
         return Count(), *(Sum(call("*", scores[j], scores[k])) for j, k in self.grid.coordinate_pairs)

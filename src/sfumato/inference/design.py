@@ -253,10 +253,10 @@ class DesignBuilder:
         if name not in self.categories:
             values = category_values(name, domain)
             predicates = tuple(f"{quoted(name)} = {value_literal(value)}" for value in values)
-            _require_exclusive(name, predicates)
+            _require_distinct_predicates(name, predicates)
             self.categories[name] = Category(name, values, predicates)
         if factor.reference is not None:
-            self.categories[name] = _with_reference(self.categories[name], factor.reference)
+            self.categories[name] = _with_reference_value(self.categories[name], factor.reference)
         return list(self.categories).index(name)
 
     def add_block(self, coordinates: Sequence[Coordinate]) -> None:
@@ -309,16 +309,18 @@ def regressor_design(formula: Formula, domains: Mapping[str, Domain], scale: int
 
 def add_terms(formula: Formula, builder: DesignBuilder) -> None:
     """Add a block of coordinates for every term of a formula."""
-    _check_redundancy(formula, builder)
+    _require_no_redundancy(formula, builder)
     for term in formula.terms:
-        builder.add_block([_coordinate(combination, builder) for combination in _combinations(term, builder)])
+        builder.add_block(
+            [_coordinate(combination, builder) for combination in _factor_level_combinations(term, builder)]
+        )
 
 
 Combination = tuple[tuple[Factor, Level | None], ...]
 """For each factor of a term, the value of a category, or None for a number."""
 
 
-def _combinations(term: Term, builder: DesignBuilder) -> list[Combination]:
+def _factor_level_combinations(term: Term, builder: DesignBuilder) -> list[Combination]:
     """List the coordinates of a term: every combination of its categories' values."""
     choices: list[list[tuple[Factor, Level | None]]] = []
     for factor in term:
@@ -345,7 +347,7 @@ def _coordinate(combination: Combination, builder: DesignBuilder) -> Coordinate:
     return Coordinate(levels, column)
 
 
-def _check_redundancy(formula: Formula, builder: DesignBuilder) -> None:
+def _require_no_redundancy(formula: Formula, builder: DesignBuilder) -> None:
     """Refuse what the formula itself shows to be redundant, and products without the columns they are made of."""
     main_effects: dict[str, Factor] = {}
     for term in formula.terms:
@@ -441,7 +443,7 @@ def category_values(name: str, domain: Domain) -> tuple[Value, ...]:
     return values
 
 
-def _require_exclusive(name: str, predicates: Sequence[str]) -> None:
+def _require_distinct_predicates(name: str, predicates: Sequence[str]) -> None:
     """Refuse values that SQL cannot tell apart: a row would be in two of them, and move more than is charged."""
     if len({*predicates}) < len(predicates):
         rule = f"a category whose values differ in SQL; two of {name} are equal there"
@@ -461,7 +463,7 @@ def value_literal(value: Value) -> str:
     return f"DATE '{value}'"
 
 
-def _with_reference(category: Category, reference: str) -> Category:
+def _with_reference_value(category: Category, reference: str) -> Category:
     texts = [str(value) for value in category.values]
     if reference not in texts:
         rule = f"a declared value of {category.column}: {', '.join(texts[:20])}"
@@ -484,7 +486,7 @@ def regressors(design: Design, references: Sequence[int]) -> tuple[Regressor, ..
                 keeps_reference and len(term) == 1
             ):
                 continue
-            parts = _term_coordinates(term, combination, design, column_index, order)
+            parts = _coefficient_by_coordinate(term, combination, design, column_index, order)
             fitted.append(Regressor(_regressor_label(term, combination, design), parts, levels))
         keeps_reference &= not any(_category_index(factor, design) is not None for factor in term)
     return tuple(fitted)
@@ -511,7 +513,7 @@ def _regressor_label(term: Term, combination: Sequence[Level | None], design: De
     return ":".join(factor.label if level is None else design.level_label(level) for factor, level in pairs)
 
 
-def _term_coordinates(
+def _coefficient_by_coordinate(
     term: Term,
     combination: Sequence[Level | None],
     design: Design,

@@ -97,7 +97,7 @@ class ScanFactors:
 
 
 @dataclass(frozen=True)
-class RowTerms:
+class ScanRowTerms:
     """The expressions of one row at some coefficients: μ, r and w in whole steps."""
 
     logistic: LogisticDesign
@@ -284,13 +284,13 @@ class ScanRelease(GroupTotalsRelease[NoisyScan]):
         return NoisyScan(self.coefficients, tuple(noisy.tolist()), measurement.mechanism)
 
 
-def scan_estimates(noisy: NoisyScan, weights: ScanWeights) -> tuple[float, MomentEstimates]:
+def row_count_and_estimates(noisy: NoisyScan, weights: ScanWeights) -> tuple[float, MomentEstimates]:
     """Return the released number of rows, and the gradient and curvature as moments with their noise."""
-    values, deviations = scan_values(noisy, weights)
+    values, deviations = scan_values_and_deviations(noisy, weights)
     return float(values[0]), design_moments(values[1:], deviations[1:], weights.logistic)
 
 
-def scan_values(noisy: NoisyScan, weights: ScanWeights) -> tuple[Floats, Floats]:
+def scan_values_and_deviations(noisy: NoisyScan, weights: ScanWeights) -> tuple[Floats, Floats]:
     """Return the released sums and the deviations of their noise."""
     units = weights.deviation_units
     return np.array(noisy.totals, float) * units, float(noisy.mechanism.sizes[0]) * units

@@ -64,9 +64,9 @@ class ReleasedNumbers:
         """Return the values of one key, in order, without NULL."""
         return tuple(dict.fromkeys(group[key] for group in self.groups if group[key] is not None))
 
-    def column_to_test(self, name: str | None, wanted: type, words: str) -> str:
+    def column_to_test(self, name: str | None, estimator_type: type, words: str) -> str:
         """Return the column to test: the named one, or the only one with such an estimator."""
-        found = [column for column, result in self.results.items() if isinstance(result.estimator, wanted)]
+        found = [column for column, result in self.results.items() if isinstance(result.estimator, estimator_type)]
         return self._only_column(name, found, words)
 
     def _only_column(self, name: str | None, candidates: Sequence[str], words: str) -> str:
@@ -116,11 +116,11 @@ class ReleasedNumbers:
         (above, below), law = self._noisy_totals_and_law(result.scales[0])
         kept = np.array([None not in group for group in self.groups])
         width = float(estimator.high - estimator.low)
-        variances = self._variances(result.scales[0], kept)
+        variances = self._released_variances(result.scales[0], kept)
         sums = GroupSums(above[kept], below[kept], law, width, variances, float(estimator.low))
         return sums, estimator
 
-    def _variances(self, mean_scale: int, kept: Any) -> Floats | None:
+    def _released_variances(self, mean_scale: int, kept: Any) -> Floats | None:
         """Return each group's variance from released squares, one standard deviation of their noise above it."""
         for result in self.results.values():
             if isinstance(result.estimator, SpreadEstimate) and result.scales[0] == mean_scale:
@@ -154,7 +154,7 @@ class ReleasedNumbers:
             (estimator.x.largest_distance, estimator.y.largest_distance),
         )
 
-    def require_keys(self, count: int, test: str, words: str) -> None:
+    def require_key_count(self, count: int, test: str, words: str) -> None:
         """Refuse an answer with another number of keys."""
         if len(self.key_names) != count:
             given = ", ".join(self.key_names) or "no key"

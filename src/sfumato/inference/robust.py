@@ -27,7 +27,7 @@ from sfumato.quick_dataclass import dataclass
 
 def residual_coefficients(fit: LinearFit) -> tuple[int, ...]:
     """Return the coefficient of every regressor's coordinate, at which residuals are measured."""
-    middle, slope = fit.target_scale
+    middle, slope = fit.target_middle_and_slope
     coefficients = fit.coordinate_basis @ fit.estimate
     coefficients[0] -= middle / slope
     return rounded_coefficients(coefficients)

@@ -127,7 +127,7 @@ class SurvivalCurves:
 
     def median(self, group: str | None = None) -> MedianSurvival:
         """Return the median survival time of a group, with its range."""
-        middle, low, high = self.life_table(group).median_index()
+        middle, low, high = self.life_table(group).median_period_with_ends()
         return MedianSurvival(*(None if index is None else self.times[index] for index in (middle, low, high)))
 
     @cached_property
@@ -153,7 +153,7 @@ class SurvivalCurves:
         ranges = {
             ("low", "high"): life_table.survival_limits(life_table.log_survival_half_width),
             ("noise_low", "noise_high"): life_table.survival_limits(
-                life_table.log_survival_noise_half_width, sampling=False
+                life_table.log_survival_noise_half_width, with_sampling=False
             ),
             ("band_low", "band_high"): life_table.band,
         }
@@ -243,7 +243,7 @@ class SurvivalCurves:
             lines.append(_log_rank_words(self.log_rank))
         return lines
 
-    def _table_cells(self) -> tuple[list[str], list[list[str]]]:
+    def _table_columns_and_rows(self) -> tuple[list[str], list[list[str]]]:
         columns = [*([self.by] if self.by else []), self.time, "at risk", "events", "survival", "band"]
         lines = []
         for group, life_table in zip(self.groups, self.life_tables, strict=True):
@@ -256,7 +256,7 @@ class SurvivalCurves:
         return [escape_unprintable(name) for name in columns], [list(map(escape_unprintable, line)) for line in lines]
 
     def __str__(self) -> str:
-        columns, lines = self._table_cells()
+        columns, lines = self._table_columns_and_rows()
         widths = [max(len(line[index]) for line in [columns, *lines]) for index in range(len(columns))]
         left = bool(self.by)
         text = [
@@ -271,7 +271,7 @@ class SurvivalCurves:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        columns, lines = self._table_cells()
+        columns, lines = self._table_columns_and_rows()
         receipt = "" if self.receipt is None else preformatted(self.receipt.short())
         numeric = columns[1:] if self.by else columns
         text = paragraphs([*self.conclusions(), *self.notes()])

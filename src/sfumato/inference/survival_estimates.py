@@ -165,15 +165,18 @@ class LifeTable:
         confidence = self.confidence if self.first_exhausted_period == self.period_count else (1 + self.confidence) / 2
         return self.log_survival_error * upper_quantiles(largest[:, None], confidence)[0]
 
-    def survival_limits(self, width: Floats, *, sampling: bool = True) -> tuple[Floats, Floats]:
+    def survival_limits(self, log_survival_half_width: Floats, *, with_sampling: bool = True) -> tuple[Floats, Floats]:
         """Return the ends of S for a half-width of log S, of noise alone or of noise and sampling; they hold the curve
         wherever noise made it rise and it was pooled.
         """
-        lower, upper = np.exp(self.log_survival - width), np.exp(self.log_survival + width)
+        lower, upper = (
+            np.exp(self.log_survival - log_survival_half_width),
+            np.exp(self.log_survival + log_survival_half_width),
+        )
         first = self.first_exhausted_period
         if first < self.period_count:
             before = min(1.0, float(upper[first - 1])) if first else 1.0
-            lower[first:], upper[first:] = 0.0, before * self._max_survival_step(first, sampling=sampling)
+            lower[first:], upper[first:] = 0.0, before * self._max_survival_step(first, sampling=with_sampling)
         ends = np.minimum(lower, self.survival), np.maximum(upper, self.survival)
         return np.clip(ends[0], 0.0, 1.0), np.clip(ends[1], 0.0, 1.0)
 
@@ -206,7 +209,7 @@ class LifeTable:
         falling = np.maximum.accumulate(lower[::-1])[::-1], np.minimum.accumulate(upper)
         return np.minimum(falling[0], self.survival), np.maximum(falling[1], self.survival)
 
-    def median_index(self) -> tuple[int | None, int | None, int | None]:
+    def median_period_with_ends(self) -> tuple[int | None, int | None, int | None]:
         """Return the period in which half are left, and the first and last that it may be (Brookmeyer & Crowley 1982:
         where the interval at one time holds one half); None where the curve does not reach it.
         """

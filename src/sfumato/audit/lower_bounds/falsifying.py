@@ -64,7 +64,7 @@ def default_samples(mechanism: Any) -> int:
     )
 
 
-def samplers(mechanism: Any, inputs: tuple[Any, Any]) -> tuple[Sampler, Sampler]:
+def samplers_of_both_inputs(mechanism: Any, inputs: tuple[Any, Any]) -> tuple[Sampler, Sampler]:
     """Return a sampler of the mechanism for each of the two inputs."""
     sampler = _sampler_for(mechanism, inputs)
     return partial(sampler, inputs[0]), partial(sampler, inputs[1])
@@ -204,11 +204,11 @@ def falsify(
             sample_proposal,
         )  # imports an engine, which mechanisms do not need
 
-        sample_count = _check_sample_count(_DEFAULT_RELEASES if samples is None else samples, promise, level)
+        sample_count = _checked_sample_count(_DEFAULT_RELEASES if samples is None else samples, promise, level)
         worlds = sample_proposal(mechanism, promise, sample_count)
     else:
         worlds = _samplers_of(mechanism, inputs)
-        sample_count = _check_sample_count(default_samples(mechanism) if samples is None else samples, promise, level)
+        sample_count = _checked_sample_count(default_samples(mechanism) if samples is None else samples, promise, level)
     first, second = (_draw_outputs(world, sample_count) for world in worlds)
     if first.shape != second.shape:
         raise InvalidParameter(
@@ -216,7 +216,7 @@ def falsify(
             ValueWords(f"the shapes {first.shape} and {second.shape}"),
             "a pair of functions whose outputs have the same shape",
         )
-    return _verdict_of(_split_samples(first, second), promise, level)
+    return _verdict_from_samples(_split_samples(first, second), promise, level)
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ def _split_samples(first: Outputs, second: Outputs) -> SplitSamples:
     )
 
 
-def _verdict_of(samples: SplitSamples, promise: Guarantee, level: Fraction) -> Verdict:
+def _verdict_from_samples(samples: SplitSamples, promise: Guarantee, level: Fraction) -> Verdict:
     """Measure the selected events, each in its own direction, and report the largest bound."""
     delta = float(promise.delta)
     events = _select_events(samples.training, samples.selection, delta)
@@ -259,19 +259,19 @@ def _verdict_of(samples: SplitSamples, promise: Guarantee, level: Fraction) -> V
     return Verdict(bounds[best_index], promise, float(level), events[best_index].name, measured, len(events), laws)
 
 
-def _select_events(training: tuple[Outputs, Outputs], picking: tuple[Outputs, Outputs], delta: float) -> list[Event]:
+def _select_events(training: tuple[Outputs, Outputs], selection: tuple[Outputs, Outputs], delta: float) -> list[Event]:
     """Select a few events; if there are many, one half of the samples finds them and the other ranks them."""
-    if picking[0].shape[1] == 1:
-        events = list(candidate_events(plain_views(*picking), picking[0], picking[1], delta))
+    if selection[0].shape[1] == 1:
+        events = list(candidate_events(plain_views(*selection), selection[0], selection[1], delta))
         if len(events) <= _MAX_EVENTS:
             return events
-    half = (len(picking[0]) + 1) // 2
-    first, second = (side[:half] for side in picking)
+    half = (len(selection[0]) + 1) // 2
+    first, second = (side[:half] for side in selection)
     views = list(plain_views(first, second))
     if len(training[0]):
         views += trained_views(training, (first, second))
     events = list(candidate_events(views, first, second, delta))
-    return best_events(events, picking[0][half:], picking[1][half:], delta, _MAX_EVENTS)
+    return best_events(events, selection[0][half:], selection[1][half:], delta, _MAX_EVENTS)
 
 
 def _epsilon_bound(event: Event, counts: Counts, delta: float, miss: float) -> float:
@@ -291,7 +291,7 @@ def _samplers_of(mechanism: Any, inputs: tuple[Any, Any]) -> tuple[Sampler, Samp
         return mechanism[0], mechanism[1]
     if not isinstance(inputs, tuple) or len(inputs) != 2:
         raise InvalidParameter("inputs", inputs, "a pair of neighbours", fix="pass a pair, such as inputs=(10, 11)")
-    return samplers(mechanism, inputs)
+    return samplers_of_both_inputs(mechanism, inputs)
 
 
 def required_samples(promise: Guarantee, level: Fraction) -> int:
@@ -311,7 +311,7 @@ def required_samples(promise: Guarantee, level: Fraction) -> int:
     )
 
 
-def _check_sample_count(samples: int, promise: Guarantee, level: Fraction) -> int:
+def _checked_sample_count(samples: int, promise: Guarantee, level: Fraction) -> int:
     """Return the number of samples; refuse too few to refute the claim, and state how many could."""
     sample_count, min_samples = exact_integer(samples, "samples", at_least=1), required_samples(promise, level)
     if sample_count > _MAX_SAMPLES:

@@ -25,14 +25,14 @@ from typing import Any
 
 from sfumato.audit.asked_questions.generated_questions import (
     RandomQuestion,
+    query_templates,
     random_questions,
     read_questions,
-    templates,
 )
 from sfumato.audit.asked_questions.neighbouring_outcomes import (
     ReleaseFeatures,
     compare_outcomes,
-    compare_replays,
+    compare_recorded_totals,
     record_forecast,
     release_and_record,
 )
@@ -112,7 +112,7 @@ def curator(
     declared, allowed_minutes = read_policy(policy), float(exact(minutes, "minutes", POSITIVE))
     if allowed_minutes > 24 * 60:
         raise InvalidParameter("minutes", minutes, "at most 1,440, which is one day")
-    _require_price(declared)
+    _require_positive_epsilon(declared)
     own_questions = read_questions(questions)
     level, started = exact(confidence, "confidence", _CONFIDENCES), time.time()
     used_seed = bits.random_below(_SEEDS) if seed is None else exact_integer(seed, "seed")
@@ -124,11 +124,11 @@ def curator(
         fixed_texts = tuple(query.text for query in queries if query.origin != RANDOM)
         planned_faults = planted_faults(stage, fixed_texts, run.level)
         first_results, first_untested, slowest = run.test_and_time_questions(queries[:_TIMED_QUERIES])
-        announce(_describe_coverage(len(queries), len(planned_faults), slowest, run.until - time.time()))
-        faults, unplanted = run.inject_faults(planned_faults, (time.time() + run.until) / 2)
+        announce(_describe_coverage(len(queries), len(planned_faults), slowest, run.deadline - time.time()))
+        faults, unplanted = run.inject_faults(planned_faults, (time.time() + run.deadline) / 2)
         results, untested = run.test_questions(queries[_TIMED_QUERIES:], _TIMED_QUERIES + 1, len(queries))
         results, untested = (*first_results, *results), (*first_untested, *untested)
-        faults, unplanted = run.inject_faults(unplanted, run.until, faults)
+        faults, unplanted = run.inject_faults(unplanted, run.deadline, faults)
         release_count = max(_MIN_RELEASES, round(_RELEASES_PER_MINUTE * allowed_minutes))
         results, unsampled = run.with_sampled_releases(
             (*results, *run.test_with_gaussian_noise(queries)), release_count
@@ -167,7 +167,7 @@ def _describe_coverage(questions: int, faults: int, question_seconds: float, rem
     )
 
 
-def _require_price(policy: Policy) -> None:
+def _require_positive_epsilon(policy: Policy) -> None:
     """Refuse a budget of ε = 0: every query would be refused and nothing could be tested."""
     if not policy.budget.epsilon:
         raise InvalidPolicy(
@@ -196,7 +196,7 @@ def _audit_queries(
 ) -> Iterator[_AuditQuery]:
     """Yield the queries to test: the owner's own, then templates, then random ones."""
     origins = {**dict.fromkeys(own_questions, OWNER)}
-    origins = {**origins, **{text: TEMPLATE for text in templates(stage.catalog) if text not in origins}}
+    origins = {**origins, **{text: TEMPLATE for text in query_templates(stage.catalog) if text not in origins}}
     delta = bool(stage.policy.budget.delta)
     for index, (text, origin) in enumerate(origins.items()):
         yield _AuditQuery(text, origin, delta and index < _GAUSSIAN_QUERIES)
@@ -236,13 +236,13 @@ def _unreached_limit_notes(stage: AuditStage) -> Iterator[str]:
 @dataclass(frozen=True)
 class _AuditRun:
     stage: AuditStage
-    until: float
+    deadline: float
     level: Fraction
     progress: Progress
 
     @property
     def _is_late(self) -> bool:
-        return time.time() >= self.until
+        return time.time() >= self.deadline
 
     def inject_faults(
         self, planned: Mapping[str, FaultInjection], until: float, results: tuple[FaultResult, ...] = ()
@@ -276,14 +276,14 @@ class _AuditRun:
         return results, (), slowest
 
     def test_questions(
-        self, queries: Sequence[_AuditQuery], first: int = 1, of: int | None = None
+        self, queries: Sequence[_AuditQuery], first_number: int = 1, question_count: int | None = None
     ) -> tuple[tuple[QuestionResult, ...], tuple[str, ...]]:
-        """Test every query there is time for, numbered from ``first``; return the results and the other texts."""
+        """Test every query there is time for, numbered from ``first_number``; return results and other texts."""
         results: list[QuestionResult] = []
         for number, query in enumerate(queries):
             if self._is_late:
                 return tuple(results), tuple(skipped.text for skipped in queries[number:])
-            self.progress(f"question {first + number} of {of or len(queries)}")
+            self.progress(f"question {first_number + number} of {question_count or len(queries)}")
             question = self._parse_query(query)
             results.append(self._test_query(query, question, self.stage.price_for(question)))
         return tuple(results), ()
@@ -324,7 +324,7 @@ class _AuditRun:
         if not answered or not isinstance(question, Question):
             return result
         recorded = self.stage.record_totals(question, paid)
-        replay = compare_replays(recorded, self.stage.tables.pairs)
+        replay = compare_recorded_totals(recorded, self.stage.tables.pairs)
         compared = compare_noise(question, price_release(question, paid), self.stage.engines[""], 1 - self.level)
         result = replace(result, replay=replay if recorded else None, noise=compared)
         if question.discovered_keys or replay.most_distinguishable_pair is None:
@@ -376,7 +376,7 @@ class _AuditRun:
             max(MIN_PILOT, math.ceil(count * PILOT_SHARE)),
         )
         policies = [self.stage.tables.policy_over(population) for population in pair]
-        ask, until = SqlQuestion(result.question), self.until
+        ask, until = SqlQuestion(result.question), self.deadline
         jobs = [SamplingJob(policy, ask, paid.release_arguments, count + pilot, until) for policy in policies]
         first, second = processes.sample(jobs)
         sample_count = min(len(first), len(second)) - pilot
