@@ -35,7 +35,7 @@ from sfumato.curator.proposals.robust_regressions import ClusteredProposal, Robu
 from sfumato.curator.proposals.wide_logistic import WideLogisticProposal
 from sfumato.inference.clustered_meat import RESIDUAL_STEPS
 from sfumato.inference.design import Design
-from sfumato.inference.gradient_descent import Descent
+from sfumato.inference.gradient_descent import LikelihoodDescent
 from sfumato.inference.gradient_scans import WIDE_SCAN_SHARES
 from sfumato.inference.linear import LinearFit
 from sfumato.inference.logistic import LogisticFit
@@ -153,7 +153,7 @@ def moments(design: Design, rows: Floats) -> Floats:
 
 
 def gram_moments(design: Design, gram: Floats) -> Floats:
-    values = np.zeros(len(design.entries))
+    values = np.zeros(len(design.gram_entries_by_moment))
     values[design.gram_index[design.gram_index >= 0]] = gram[design.gram_index >= 0]
     return values
 
@@ -167,7 +167,10 @@ def draws(mechanism: Gaussian, design: Design, exact: Floats) -> MomentEstimates
 def _units(design: Design) -> Floats:
     from sfumato.inference.moments import moment_weight
 
-    return np.array([moment_weight(entries) for entries in design.entries.values()]) * float(design.scale) ** 2
+    return (
+        np.array([moment_weight(entries) for entries in design.gram_entries_by_moment.values()])
+        * float(design.scale) ** 2
+    )
 
 
 def measure(case: Case, proposal: RegressionProposal, epsilon: str, count: int) -> None:
@@ -296,7 +299,7 @@ class RobustRows:
         scores = np.add.reduceat(self.products * steps[:, None], np.flatnonzero(np.diff(self.units, prepend=-1)))
         rounded = np.floor(scores * grid.design.scale / grid.divisor + 0.5)
         gram = (rounded * weights[:, None]).T @ rounded
-        return np.array([gram[pair] for pair in grid.pairs]) * np.array(grid.weights)
+        return np.array([gram[pair] for pair in grid.coordinate_pairs]) * np.array(grid.weights)
 
 
 def measure_robust(case: Case, proposal: RobustProposal, epsilon: str, count: int) -> None:
@@ -354,9 +357,9 @@ class Rows:
         size = len(design.coordinates)
         gram = np.zeros((size, size))
         gram[:-1, :-1], gram[:-1, -1], gram[-1, :-1] = curvature, gradient, gradient
-        values = np.zeros(len(design.entries))
+        values = np.zeros(len(design.gram_entries_by_moment))
         values[design.gram_index[design.gram_index >= 0]] = gram[design.gram_index >= 0]
-        by_moment = dict(zip(design.entries, values, strict=True))
+        by_moment = dict(zip(design.gram_entries_by_moment, values, strict=True))
         sums = [self.weights.sum(), *(by_moment[moment] for moment in scan_weights.logistic.moments)]
         return np.rint(np.array(sums) / scan_weights.deviation_units).astype(np.int64)
 
@@ -445,7 +448,7 @@ def measure_prediction(case: Case, proposal: WideLogisticProposal, epsilon: str,
         sums = rows[train].sum(axis=0) + random.normal(0, spread, rows.shape[1])
         squares = (rows[train] ** 2).sum(axis=0) + random.normal(0, spread, rows.shape[1])
         indicators = np.array([each.column is None for each in design.coordinates[:-1]])
-        descent = Descent.of(
+        descent = LikelihoodDescent.of(
             sums, np.where(indicators, sums, squares), deviations[0] * float(WIDE_SCAN_SHARES[1]) ** 0.5
         )
         for deviation in deviations:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import vl_convert
 from timing import cpu_seconds, row
 
-from sfumato.plots.answers import GroupColumn, draw
+from sfumato.plots.answers import GroupColumn, draw_answer
 from sfumato.plots.scales import ChartData
 from sfumato.release.answers.answer_pictures import altair_bar_chart
 
@@ -28,10 +28,10 @@ def main() -> None:
     for count in (10, 50, 200):
         data = bars(count)
         key = GroupColumn("county", data.labels, data.labels)
-        ours = cpu_seconds(lambda data=data, key=key: draw([data], [key], FOOT).svg)
+        ours = cpu_seconds(lambda data=data, key=key: draw_answer([data], [key], FOOT).svg)
         theirs = cpu_seconds(lambda data=data: vl_convert.vegalite_to_svg(altair_bar_chart([data]).to_json()), 3)
         row(f"{count} bars with ranges, as SVG", ours, theirs, "goal: 100×" if count == 200 else "")
-    picture = draw([bars(200)], [GroupColumn("county", bars(200).labels, bars(200).labels)], FOOT)
+    picture = draw_answer([bars(200)], [GroupColumn("county", bars(200).labels, bars(200).labels)], FOOT)
     row("200 bars, from SVG to PNG (the plot extra)", cpu_seconds(picture.png, 3))
     print(f"{len(picture.svg):,} bytes of SVG")
 

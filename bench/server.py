@@ -349,12 +349,12 @@ def pictures() -> None:
     import vl_convert
 
     from plots import FOOT, bars
-    from sfumato.plots.answers import GroupColumn, draw
+    from sfumato.plots.answers import GroupColumn, draw_answer
     from sfumato.release.answers.answer_pictures import altair_bar_chart
 
     data = bars(200)
     key = GroupColumn("county", data.labels, data.labels)
-    ours = cpu_seconds(lambda: draw([data], [key], FOOT).svg, 50)
+    ours = cpu_seconds(lambda: draw_answer([data], [key], FOOT).svg, 50)
     theirs = cpu_seconds(lambda: vl_convert.vegalite_to_svg(altair_bar_chart([data]).to_json()), 5)
     told("SVG of 200 bars, against a hundredth of Altair's", ours, theirs / 100, "≤ 1.0")
 

@@ -16,12 +16,12 @@ from sfumato.attacks.row_attacks import (
     attribute_of_rows,
     closeness_weights,
     draw_candidates,
-    infer_secrets,
+    is_secret_guessed,
     membership_of_rows,
     release_synthetic_rows,
     resample_rows,
     rows_policy,
-    trace_rows,
+    scores_and_guesses,
 )
 from sfumato.attacks.scores import TracingResult
 
@@ -136,15 +136,18 @@ def test_the_half_with_the_higher_scores_is_guessed_to_be_there() -> None:
     candidates = CandidateRows(
         np.array([[0, 0, 0], [1, 3, 1], [0, 2, 0], [1, 1, 1]]), np.array([True, False, True, False])
     )
-    _, guessed = trace_rows(candidates.table, candidates)
+    _, guessed = scores_and_guesses(candidates.table, candidates)
     assert guessed.tolist() == [True, False, True, False]
-    assert trace_rows(candidates.table[:0], candidates)[1].sum() == 2
+    assert scores_and_guesses(candidates.table[:0], candidates)[1].sum() == 2
 
 
 def test_a_secret_is_guessed_by_those_who_are_alike_and_a_missing_one_has_no_vote() -> None:
     candidates = CandidateRows(np.array([[0, 0, 1], [1, 1, 0]]), np.array([True, True]))
-    assert infer_secrets(np.array([[0, 0, 1], [1, 1, 1], [1, 1, 0], [1, 1, 0]]), candidates).tolist() == [True, True]
-    assert infer_secrets(np.array([[0, 0, -1], [1, 1, -1]]), candidates).tolist() == [False, False]
+    assert is_secret_guessed(np.array([[0, 0, 1], [1, 1, 1], [1, 1, 0], [1, 1, 0]]), candidates).tolist() == [
+        True,
+        True,
+    ]
+    assert is_secret_guessed(np.array([[0, 0, -1], [1, 1, -1]]), candidates).tolist() == [False, False]
 
 
 def test_copies_are_rows_of_the_table_and_names_are_not_in_their_order() -> None:
@@ -191,10 +194,10 @@ def test_under_replace_neighbours_a_coin_exchanges_two_rows() -> None:
     assert (tables[0] - tables[1]).total() <= 1
     values, others = np.array([[0, 0, 0], [1, 3, 1]]), np.array([[1, 1, 1], [0, 2, 0]])
     own = CandidateRows(values, np.array([True, False]), others)
-    scores, guessed = trace_rows(own.table, own)
+    scores, guessed = scores_and_guesses(own.table, own)
     assert guessed.tolist() == [True, False]
     assert scores[0] > 0 > scores[1]
-    assert trace_rows(own.table[:0], own)[0].tolist() == [0, 0]
+    assert scores_and_guesses(own.table[:0], own)[0].tolist() == [0, 0]
 
 
 def test_rows_of_either_relation_are_bought_for_it_and_hold_their_ceiling() -> None:

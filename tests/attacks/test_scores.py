@@ -10,7 +10,7 @@ import pytest
 import sfumato as sf
 from sfumato.attacks.ceilings import power_ceiling
 from sfumato.attacks.findings import Finding, Findings
-from sfumato.attacks.scores import Scores, TracingResult, min_runs, plot_roc, power_words
+from sfumato.attacks.scores import Scores, TracingResult, min_runs, plot_roc, power_notes
 
 MISS = 1e-6
 ONE = sf.Guarantee(1)
@@ -79,12 +79,12 @@ def test_a_margin_is_that_of_massart() -> None:
 def test_too_few_runs_are_said_to_be_so_and_how_many_it_takes() -> None:
     least = min_runs(ONE, MISS)
     assert least is not None
-    assert power_words(least, ONE, MISS) == ()
-    assert power_words(least - 1, ONE, MISS)[0].endswith(
+    assert power_notes(least, ONE, MISS) == ()
+    assert power_notes(least - 1, ONE, MISS)[0].endswith(
         f"could not have refuted the promise: {least} would be needed."
     )
     assert min_runs(sf.Guarantee(1000), MISS) is None
-    assert "no number of runs would suffice" in power_words(10, sf.Guarantee(1000), MISS)[0]
+    assert "no number of runs would suffice" in power_notes(10, sf.Guarantee(1000), MISS)[0]
 
 
 @pytest.mark.parametrize("bad", [[], [math.nan], ["a"]])

@@ -19,7 +19,7 @@ from sfumato.audit.generated_tables import (
     ListCells,
     NeighbouringTables,
     RangeEnds,
-    as_text,
+    as_text_file_cell,
     neighbours_of,
 )
 from sfumato.engine.opening import open_engine
@@ -171,8 +171,8 @@ def test_tables_may_be_stored_as_texts() -> None:
     assert kinds == {**dict.fromkeys(["who", *COLUMNS], "string"), "drugs": "list<item: string>"}
     for each in made.populations[::4]:
         open_engine(made.policy_over(each), None, 1).close()
-    assert as_text(True) == "true"
-    assert as_text(None) is None
+    assert as_text_file_cell(True) == "true"
+    assert as_text_file_cell(None) is None
 
 
 def _schema(made: NeighbouringTables) -> tuple[list[str], list[pa.DataType]]:

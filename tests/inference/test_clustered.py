@@ -152,7 +152,7 @@ def clustered_fit(proposal: ClusteredProposal, frame: pd.DataFrame, noise: tuple
     steps = np.floor(np.clip(residuals / float(clamp), -1, 1) * RESIDUAL_STEPS + 0.5)
     scores = (rows[:, :2] * steps[:, None]).reshape(-1, grid.rows, 2).sum(axis=1) * design.scale
     rounded = np.floor(scores / grid.divisor + 0.5)
-    exact = np.array([(rounded[:, j] * rounded[:, k]).sum() for j, k in grid.pairs])
+    exact = np.array([(rounded[:, j] * rounded[:, k]).sum() for j, k in grid.coordinate_pairs])
     totals = noise[1].apply((exact * np.array(grid.weights)).astype(np.int64))
     return RobustFit.clustered(fit, NoisyMeat(coefficients, clamp, tuple(totals.tolist()), noise[1]), grid)
 
@@ -193,8 +193,8 @@ def test_the_noise_of_the_meat_follows_what_the_policy_implies(tmp_path: Path) -
         proposal = clustered(made)
         grid = proposal.grid
         mechanism = proposal._step_noise(Price(1, "1e-6")).mechanisms[1]
-    totals = mechanism.apply(np.zeros(len(grid.pairs), np.int64))
-    estimates = grid.estimates(NoisyMeat((0,) * 7, residual_clamp(1.0), tuple(totals.tolist()), mechanism))
+    totals = mechanism.apply(np.zeros(len(grid.coordinate_pairs), np.int64))
+    estimates = grid.meat_estimates(NoisyMeat((0,) * 7, residual_clamp(1.0), tuple(totals.tolist()), mechanism))
     gram = estimates.values[grid.gram_index]
     labels = [next(iter(each.levels))[0] if each.levels else None for each in grid.design.coordinates]
     for category in (0, 1):
@@ -296,4 +296,4 @@ def test_a_plan_of_rows_is_no_clustered_meat(tmp_path: Path) -> None:
         plan = replace(proposal.meat_question.query.plan, measures=proposal._meat_at_zero.bounded.plan.measures[:1])
         bounded = for_neighbours(bound_by_whole_rows(plan, proposal.meat_question.limits, 1), Neighbours.ADD_REMOVE)
         with pytest.raises(InvalidParameter):
-            proposal.grid.totals(bounded)
+            proposal.grid.weighted_products(bounded)

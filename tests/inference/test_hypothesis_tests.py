@@ -113,7 +113,7 @@ def test_a_count_beside_others_has_the_law_of_its_noises(
     prepared = question.price_release(PriceRequest(mechanism=mechanism, **price))
     totals = 700 + np.arange(4 * sum(scale.columns for scale in scales_of_all_parts(prepared))).reshape(4, -1) * 10**6
     measured = noisy_measurements(prepared, question.shared_parts.requests, totals, question.groups, "")
-    cells, law = ReleasedNumbers.of(question.query, measured, 1).counts("n")
+    cells, law = ReleasedNumbers.of(question.query, measured, 1).counts_and_noise_law("n")
     shown = group_estimator(measured, "0.95")(1)[0]
     assert law.noises == noises
     assert np.round(cells).tolist() == shown.value.tolist()

@@ -10,7 +10,7 @@ import pytest
 
 from sfumato.inference.design import Design, regression_design
 from sfumato.inference.formula import parse_formula
-from sfumato.inference.linear import LinearFit, ScoreTest
+from sfumato.inference.linear import CoefficientTest, LinearFit
 from sfumato.inference.moments import MomentEstimates
 from sfumato.policy import Domain, Type
 
@@ -47,14 +47,14 @@ def exact_moments(design: Design, data: dict[str, np.ndarray]) -> np.ndarray:
             values = values * (data[design.categories[category].column] == design.categories[category].values[value])
         coordinates.append(values)
     gram = np.array(coordinates) @ np.array(coordinates).T
-    moments = np.zeros(len(design.entries))
+    moments = np.zeros(len(design.gram_entries_by_moment))
     moments[design.gram_index[design.gram_index >= 0]] = gram[design.gram_index >= 0]
     return moments
 
 
 def noisy(design: Design, exact: np.ndarray, deviation: float, random: np.random.Generator) -> MomentEstimates:
     """Add Gaussian noise of this deviation on sums of squares, as released, and estimate."""
-    deviations = deviation / np.sqrt(np.array(list(design.entries.values())))
+    deviations = deviation / np.sqrt(np.array(list(design.gram_entries_by_moment.values())))
     constraints = design.constraints * deviations
     values = exact / deviations + random.standard_normal(len(exact))
     _, singular, basis = np.linalg.svd(constraints, full_matrices=True)
@@ -122,7 +122,7 @@ def test_the_errors_variance_is_raised_by_one_deviation_of_its_noise(squares_off
     """
     data, design = rows(300, 0), regression_design(parse_formula("y ~ x + w"), DOMAINS, 4096)
     exact, index = exact_moments(design, data), design.gram_index
-    deviations = 40 / np.sqrt(np.array(list(design.entries.values())))
+    deviations = 40 / np.sqrt(np.array(list(design.gram_entries_by_moment.values())))
     matrix = np.array([np.ones(300), data["x"], data["w"]], float).T
     solution, residual = np.linalg.lstsq(matrix, data["y"], rcond=None)[:2]
     slopes = [float(column.slope) for column in design.columns]
@@ -195,7 +195,7 @@ def test_the_ends_of_an_interval_are_where_the_test_rejects() -> None:
     data, design = rows(500, 60), regression_design(parse_formula("y ~ x + w + C(c, a)"), DOMAINS, 4096)
     fit = LinearFit(design, noisy(design, exact_moments(design, data), 10.0, np.random.default_rng(2)), True)
     for sampling in (fit.sampling_variance, lambda _: 0.0):
-        test = ScoreTest(fit._score_matrix, fit._score_noise_matrices, sampling, fit.estimate)
+        test = CoefficientTest(fit._score_matrix, fit._score_noise_matrices, sampling, fit.estimate)
         for index in range(len(fit.estimate)):
             low, high = test.interval(index, 1.96)
             assert test.z(index, low) == pytest.approx(1.96, rel=1e-6)
@@ -206,7 +206,7 @@ def test_the_variance_of_a_score_is_that_of_its_noise() -> None:
     """a + 2bs + cs² is vᵀV(θ)v where the coefficient is s above its estimate, on the path of the others."""
     data, design = rows(500, 60), regression_design(parse_formula("y ~ x + w + C(c, a)"), DOMAINS, 4096)
     fit = LinearFit(design, noisy(design, exact_moments(design, data), 10.0, np.random.default_rng(2)), True)
-    test = ScoreTest(fit._score_matrix, fit._score_noise_matrices, fit.sampling_variance, fit.estimate)
+    test = CoefficientTest(fit._score_matrix, fit._score_noise_matrices, fit.sampling_variance, fit.estimate)
     for index, shift in [(0, 0.3), (2, -0.5), (4, 1.0)]:
         point = np.append(fit.estimate + shift * test._coefficient_path(index), 1.0)
         noises = fit._score_noise_matrices @ point
@@ -236,7 +236,7 @@ def test_the_noise_of_the_score_is_that_of_its_moments() -> None:
 def test_every_release_has_a_table(totals: str) -> None:
     """Whatever the noise leaves: no rows, negative squares, or numbers without any pattern."""
     design = regression_design(parse_formula("y ~ x + w + c + x^2"), DOMAINS, 4096)
-    size = len(design.entries)
+    size = len(design.gram_entries_by_moment)
     values = {
         "zero": np.zeros(size),
         "negative": np.full(size, -1000.0),

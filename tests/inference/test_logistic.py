@@ -23,11 +23,11 @@ from sfumato.inference.logistic import LogisticFit
 from sfumato.inference.logistic_scans import (
     CURVATURE_STEPS,
     SCAN_SHARES,
-    RowTerms,
     ScanFactors,
     ScanRelease,
+    ScanRowTerms,
     mean_steps,
-    scan_values,
+    scan_values_and_deviations,
 )
 from sfumato.inference.moments import MomentEstimates
 from sfumato.inference.regression_answers import LogisticAnswer
@@ -75,7 +75,7 @@ def moved_by_worlds(
     sums = {f"m{index}": text for index, text in enumerate(logistic.factor_sums)}
     query = building.start_question(selected, building.lower_keys(selected, ["world"], {}), sums).query
     factors = ScanFactors.of(query.plan.measures, logistic)
-    terms = RowTerms(logistic, factors, coefficients, proposal.scan_weights.mean_steps)
+    terms = ScanRowTerms(logistic, factors, coefficients, proposal.scan_weights.mean_steps)
     groups = tuple((number,) for number in range(count))
     bounded = bound_by_whole_rows(replace(query.plan, measures=terms.measures), query.plan.limits, count)
     reading = GroupTotals(bounded, groups)
@@ -251,7 +251,7 @@ def test_noise_has_the_deviation_that_is_charged_and_is_drawn_anew(tmp_path: Pat
         assert np.var(drawn) == pytest.approx(1, abs=0.25)
         correlation = np.corrcoef(drawn.T)
         assert np.abs(correlation[np.triu_indices(len(correlation), 1)]).max() < 0.8
-        values, deviations = scan_values(scan.draw_from(zeros), proposal.scan_weights)
+        values, deviations = scan_values_and_deviations(scan.draw_from(zeros), proposal.scan_weights)
         assert np.abs(values / deviations).max() < 6
 
 
@@ -367,7 +367,7 @@ def last_step(design: Design, events: int, start: float) -> LogisticFit:
     rows = np.array([[1, 1, 0]] * 100 + [[1, 0, 1]] * 100, float)
     event = np.arange(200) % 100 < np.where(rows[:, 1] > 0, 50, events)
     mean = 1 / (1 + np.exp(-rows @ [0, 0, start]))
-    gram, values = np.zeros((4, 4)), np.zeros(len(design.entries))
+    gram, values = np.zeros((4, 4)), np.zeros(len(design.gram_entries_by_moment))
     gram[:3, :3] = (rows * (mean * (1 - mean))[:, None]).T @ rows
     gram[:3, 3] = gram[3, :3] = rows.T @ (event - mean)
     values[design.gram_index[design.gram_index >= 0]] = gram[design.gram_index >= 0]

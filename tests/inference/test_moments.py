@@ -15,7 +15,7 @@ from inference.rows import curator
 from sfumato.curator.proposals.moment_proposals import select_rows
 from sfumato.curator.proposals.regressions import RegressionProposal
 from sfumato.errors import InvalidParameter
-from sfumato.inference.design import _require_exclusive
+from sfumato.inference.design import _require_distinct_predicates
 from sfumato.inference.moments import WEIGHT, MomentEstimates, NoisyMoments, max_row_norm, moment_totals, moment_weight
 from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.plan.bounding import bound_by_whole_rows, candidate_bounded_plans
@@ -72,7 +72,7 @@ def read_worlds(proposal: Any, rows: Any, count: int) -> tuple[WeightedTotals, n
     """Return the moments, and what the engine reads of each world."""
     context, design = proposal._context, proposal.design
     selected = building.where(rows, design.row_condition)
-    sums = {f"m{index}": design.moment_sql(moment) for index, moment in enumerate(design.entries)}
+    sums = {f"m{index}": design.moment_sql(moment) for index, moment in enumerate(design.gram_entries_by_moment)}
     query = building.start_question(selected, building.lower_keys(selected, ["world"], {}), sums).query
     groups = tuple((number,) for number in range(count))
     reading = GroupTotals(bound_by_whole_rows(query.plan, query.plan.limits, len(groups)), groups)
@@ -143,7 +143,7 @@ def test_times_of_one_day_that_a_question_derives_are_told_apart(tmp_path: Path)
 
 def test_values_that_sql_cannot_tell_apart_are_no_category() -> None:
     with pytest.raises(InvalidParameter, match="two of c are equal"):
-        _require_exclusive("c", ["c = 1", "c = 2", "c = 1"])
+        _require_distinct_predicates("c", ["c = 1", "c = 2", "c = 1"])
 
 
 def test_a_row_with_a_missing_value_counts_in_no_moment(tmp_path: Path) -> None:

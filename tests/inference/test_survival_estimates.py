@@ -40,11 +40,13 @@ def test_without_noise_it_is_kaplan_and_meiers_curve() -> None:
     assert life_table.survival[[6, 7, 10, 13, 16, 22, 23]] == pytest.approx(
         [0.857, 0.807, 0.753, 0.690, 0.627, 0.538, 0.448], abs=5e-4
     )
-    middle, low, high = life_table.median_index()
+    middle, low, high = life_table.median_period_with_ends()
     assert (middle, low) == (23, 23)
     assert high == 23
     # Greenwood's standard error of S(10) is 0.0963 for 21 patients (Collett 2015, example 2.4)
-    greenwood = np.sqrt(np.cumsum(life_table.greenwood - 1 / life_table.at_risk[: life_table.length] ** 2))
+    greenwood = np.sqrt(
+        np.cumsum(life_table.greenwood_variances - 1 / life_table.at_risk[: life_table.period_count] ** 2)
+    )
     assert greenwood[10] * life_table.survival[10] * np.sqrt(50) == pytest.approx(0.0963, abs=5e-4)
 
 
@@ -62,7 +64,7 @@ def test_noise_weights_are_the_derivatives_of_log_survival() -> None:
         change[divmod(cell, 4)] = step
         cells = np.stack([events, censored])
         slope = (log_survival(cells + change) - log_survival(cells - change)) / (2 * step)
-        assert life_table.noise_weights[:, cell] == pytest.approx(slope, rel=1e-6, abs=1e-12)
+        assert life_table.log_survival_derivatives[:, cell] == pytest.approx(slope, rel=1e-6, abs=1e-12)
 
 
 def test_a_number_at_risk_has_the_noise_of_all_later_cells() -> None:
@@ -74,12 +76,12 @@ def test_a_number_at_risk_has_the_noise_of_all_later_cells() -> None:
 
 def test_a_curve_ends_where_noise_could_be_all_that_is_left() -> None:
     events, censored = np.array([20.0, 20, 10, 2, 1]), np.array([200.0, 100, 20, 2, 3])
-    assert LifeTable(events, censored, NoiseLaw(2, 1.0)).length == 3
-    assert LifeTable(events, censored, NoiseLaw(2, 30.0)).length == 0
+    assert LifeTable(events, censored, NoiseLaw(2, 1.0)).period_count == 3
+    assert LifeTable(events, censored, NoiseLaw(2, 30.0)).period_count == 0
     empty = LifeTable(-events, censored * 0, NoiseLaw(1, 1.0))
-    assert empty.length == 0
+    assert empty.period_count == 0
     assert empty.survival.tolist() == empty.band[0].tolist() == []
-    assert empty.median_index() == (None, None, None)
+    assert empty.median_period_with_ends() == (None, None, None)
 
 
 def count_covered(units: int, periods: int, scale: float, tables: int) -> tuple[int, int, int]:
@@ -92,13 +94,13 @@ def count_covered(units: int, periods: int, scale: float, tables: int) -> tuple[
         own = LifeTable(events, censored, _NONE).log_survival
         noise = laplace(generator, scale, (2, periods))
         life_table = LifeTable(events + noise[0], censored + noise[1], law)
-        middle, length = life_table.length // 2, life_table.length
+        middle, length = life_table.period_count // 2, life_table.period_count
         low, high = life_table.band
         distance = np.abs(life_table.log_survival - np.log(truth[:length]))
         covered += (
             bool(((low <= truth[:length]) & (truth[:length] <= high)).all()),
-            distance[middle] <= life_table.width[middle],
-            abs(life_table.log_survival[middle] - own[middle]) <= life_table.noise_width[middle],
+            distance[middle] <= life_table.log_survival_half_width[middle],
+            abs(life_table.log_survival[middle] - own[middle]) <= life_table.log_survival_noise_half_width[middle],
         )
     return tuple(covered.tolist())
 
@@ -128,8 +130,8 @@ def test_bands_and_intervals_cover_at_length(units: int, periods: int, scale: fl
 def test_a_curve_lies_within_its_ranges_whatever_its_hazards(events: tuple[int, ...], scale: float) -> None:
     """Also where everybody left has the event, one event more would be all of few, and noise lets the curve rise."""
     life_table = LifeTable(np.array(events, dtype=np.float64), np.zeros(3), NoiseLaw(1, scale))
-    noise_limits = life_table.limits(life_table.noise_width, sampling=False)
-    for lower, upper in (life_table.band, life_table.limits(life_table.width), noise_limits):
+    noise_limits = life_table.survival_limits(life_table.log_survival_noise_half_width, with_sampling=False)
+    for lower, upper in (life_table.band, life_table.survival_limits(life_table.log_survival_half_width), noise_limits):
         assert ((lower >= 0) & (lower <= life_table.survival) & (life_table.survival <= upper) & (upper <= 1)).all()
     for end in life_table.band:
         assert (np.diff(end) <= 0).all()
@@ -146,7 +148,7 @@ def test_bands_cover_where_nearly_all_have_the_event(hazard: float, monkeypatch:
         life_table = LifeTable(cells[0], cells[1], NoiseLaw(1, 1.0))
         covered += [
             bool(((low <= truth) & (truth <= high)).all())
-            for low, high in (life_table.band, life_table.limits(life_table.width))
+            for low, high in (life_table.band, life_table.survival_limits(life_table.log_survival_half_width))
         ]
     assert covered.min() >= stats.binom.ppf(1e-6, 300, 0.95)
 

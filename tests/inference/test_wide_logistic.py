@@ -17,8 +17,8 @@ from sfumato.curator.proposals.regressions import RegressionForecast
 from sfumato.curator.proposals.wide_logistic import WideLogisticProposal
 from sfumato.errors import InvalidParameter, SfumatoError, Unsupported
 from sfumato.inference.assumed import assumed_coordinates
-from sfumato.inference.gradient_descent import MOMENTUM, SPREAD_FLOOR, Descent, regressor_coefficients
-from sfumato.inference.gradient_scans import WIDE_SCAN_SHARES, WideScans
+from sfumato.inference.gradient_descent import MOMENTUM, SPREAD_FLOOR, LikelihoodDescent, regressor_coefficients
+from sfumato.inference.gradient_scans import WIDE_SCAN_SHARES, GradientScans
 from sfumato.inference.logistic_scans import ScanFactors
 from sfumato.inference.predictions import predicted_probability
 from sfumato.inference.regression_answers import LogisticAnswer
@@ -67,7 +67,7 @@ def read_worlds(
     selected = building.where(rows, logistic.design.row_condition)
     sums = {f"m{index}": text for index, text in enumerate(logistic.factor_sums)}
     query = building.start_question(selected, building.lower_keys(selected, ["world"], {}), sums).query
-    scans = WideScans(logistic, ScanFactors.of(query.plan.measures, logistic), proposal.scans.mean_steps)
+    scans = GradientScans(logistic, ScanFactors.of(query.plan.measures, logistic), proposal.scans.mean_steps)
     groups = tuple((number,) for number in range(count))
 
     def bound(measured: Any) -> Any:
@@ -101,7 +101,7 @@ def test_no_unit_moves_a_scan_further_than_is_charged(neighbours: str, most: int
         far[0] = -50  # the event is sure not to come
         coefficients = rounded_coefficients(far)
         scans: list[tuple[WeightedTotals, Any]] = [
-            (proposal.spread_totals, lambda wide, bound: wide.spread_totals(bound)),
+            (proposal.spread_totals, lambda wide, bound: wide.sum_and_square_totals(bound)),
             (proposal.gradient_totals_at(coefficients), lambda wide, bound: wide.gradient_totals(coefficients, bound)),
         ]
         for totals, measures in scans:
@@ -197,7 +197,7 @@ def test_steps_without_noise_lead_to_the_largest_likelihood() -> None:
     random = np.random.default_rng(3)
     rows = np.array([np.ones(4000), -0.9 + 0.1 * random.random(4000), random.random(4000) < 0.05]).T.astype(float)
     event = random.random(4000) < 1 / (1 + np.exp(-rows @ [9.0, 10.0, -1.0]))
-    descent = Descent.of(rows.sum(axis=0), (rows**2).sum(axis=0), 1e-6)
+    descent = LikelihoodDescent.of(rows.sum(axis=0), (rows**2).sum(axis=0), 1e-6)
     for _ in range(200):
         looked = descent.centred + MOMENTUM * descent.velocity
         coefficients = descent._uncentred(looked)
@@ -205,7 +205,7 @@ def test_steps_without_noise_lead_to_the_largest_likelihood() -> None:
         descent = descent.step(rows.T @ (event - 1 / (1 + np.exp(-rows @ coefficients))))
     gradient = rows.T @ (event - 1 / (1 + np.exp(-rows @ descent.coefficients)))
     assert np.abs(gradient).max() < 1e-3
-    assert Descent.of(np.ones(3), np.ones(3), 5.0).squares.tolist() == [5 * SPREAD_FLOOR] * 3
+    assert LikelihoodDescent.of(np.ones(3), np.ones(3), 5.0).squares.tolist() == [5 * SPREAD_FLOOR] * 3
 
 
 def test_coefficients_of_a_reference_predict_what_those_of_all_values_do(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ MUTANTS = (
     Mutant(
         "the chance of a mistake is not shared over events",
         Kind.AUDIT,
-        "audit.lower_bounds.verdicts:missed",
+        "audit.lower_bounds.verdicts:error_probability_per_limit",
         "(1 - confidence) / events / 2",
         "(1 - confidence) / 2",
         _SHARED,
@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant(
         "the chance of a mistake is not shared over the two limits",
         Kind.AUDIT,
-        "audit.lower_bounds.verdicts:missed",
+        "audit.lower_bounds.verdicts:error_probability_per_limit",
         "(1 - confidence) / events / 2",
         "(1 - confidence) / events",
         _SHARED,
@@ -39,7 +39,7 @@ MUTANTS = (
     Mutant(
         "the chance of a mistake is rounded before it is shared",
         Kind.ROUNDING,
-        "audit.lower_bounds.verdicts:missed",
+        "audit.lower_bounds.verdicts:error_probability_per_limit",
         "(1 - confidence) / events / 2",
         "(1 - float(confidence)) / events / 2",
         _SHARED,
@@ -55,7 +55,7 @@ MUTANTS = (
     Mutant(
         "events are measured on the samples they were picked on",
         Kind.AUDIT,
-        "audit.lower_bounds.falsifying:_verdict_of",
+        "audit.lower_bounds.falsifying:_verdict_from_samples",
         "first, second = samples.measurement",
         "first, second = samples.selection",
         _APART,
@@ -87,7 +87,7 @@ MUTANTS = (
     Mutant(
         "an audit with too few samples to refute anything says that a claim holds",
         Kind.AUDIT,
-        "audit.lower_bounds.falsifying:_check_sample_count",
+        "audit.lower_bounds.falsifying:_checked_sample_count",
         "    if sample_count < min_samples:",
         "    if sample_count < 100:",
         ("audit/lower_bounds/test_falsifying.py::test_too_few_samples_to_refute_anything_are_refused",),
@@ -219,8 +219,8 @@ MUTANTS = (
         "planted faults may take all of the time, so that no question is tried",
         Kind.AUDIT,
         "audit.whole_policies.curator_audits:curator",
-        "run.faults(planned_faults, (time.time() + run.until) / 2)",
-        "run.faults(planned_faults, run.until)",
+        "run.inject_faults(planned_faults, (time.time() + run.deadline) / 2)",
+        "run.inject_faults(planned_faults, run.deadline)",
         ("audit/whole_policies/test_curator_audits.py::test_half_of_the_time_is_left_for_questions",),
     ),
     Mutant(
@@ -250,7 +250,7 @@ MUTANTS = (
     Mutant(
         "a seed draws other questions each time",
         Kind.AUDIT,
-        "audit.asked_questions.generated_questions:_SeededChoices.below",
+        "audit.asked_questions.generated_questions:_SeededChoices.integer_below",
         "f'{self._seed} {next(self._counter)}'",
         """f"{__import__('uuid').uuid4()} {next(self._counter)}\"""",
         (

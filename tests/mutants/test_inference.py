@@ -13,7 +13,7 @@ MUTANTS = (
     Mutant(
         "a count that is a sum of noisy totals is tested as if it had one noise",
         Kind.RANGES,
-        "inference.released_numbers:ReleasedNumbers.counts",
+        "inference.released_numbers:ReleasedNumbers.counts_and_noise_law",
         "replace(law, noises=len(factors))",
         "law",
         _SUMMED,
@@ -45,7 +45,7 @@ MUTANTS = (
     Mutant(
         "numbers at risk are taken to be exact in bands",
         Kind.RANGES,
-        "inference.survival_estimates:LifeTable.noise_weights",
+        "inference.survival_estimates:LifeTable.log_survival_derivatives",
         "at_risk_part = -hazard * (cell >= period)",
         "at_risk_part = 0 * hazard * (cell >= period)",
         (_ESTIMATES,),
@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "a number at risk depends on one later cell",
         Kind.RANGES,
-        "inference.survival_estimates:LifeTable.noise_weights",
+        "inference.survival_estimates:LifeTable.log_survival_derivatives",
         "(cell >= period)",
         "(cell == period)",
         (_ESTIMATES,),
@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant(
         "a band holds at each time alone",
         Kind.RANGES,
-        "inference.survival_estimates:LifeTable.band_width",
+        "inference.survival_estimates:LifeTable.log_survival_band_half_width",
         ".max(axis=1)",
         ".mean(axis=1)",
         (f"{_ESTIMATES}::test_bands_and_intervals_cover",),
@@ -85,17 +85,17 @@ MUTANTS = (
     Mutant(
         "a band ends above 0 where everybody left has the event",
         Kind.RANGES,
-        "inference.survival_estimates:LifeTable.limits",
-        "if first < self.length:",
+        "inference.survival_estimates:LifeTable.survival_limits",
+        "if first < self.period_count:",
         "if first < 0:",
         (f"{_ESTIMATES}::test_bands_cover_where_nearly_all_have_the_event",),
     ),
     Mutant(
         "one event more than all of a few makes a variance negative",
         Kind.RANGES,
-        "inference.survival_estimates:LifeTable.greenwood",
-        "np.minimum(np.maximum(self.hazard, 0.0) + 1 / self.at_risk[:self.length], _MAX_HAZARD)",
-        "np.maximum(self.hazard, 0.0) + 1 / self.at_risk[:self.length]",
+        "inference.survival_estimates:LifeTable.greenwood_variances",
+        "np.minimum(np.maximum(self.hazard, 0.0) + 1 / self.at_risk[:self.period_count], _MAX_HAZARD)",
+        "np.maximum(self.hazard, 0.0) + 1 / self.at_risk[:self.period_count]",
         (f"{_ESTIMATES}::test_a_curve_lies_within_its_ranges_whatever_its_hazards",),
     ),
     Mutant(

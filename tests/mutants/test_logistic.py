@@ -63,7 +63,7 @@ MUTANTS = (
     Mutant(
         "the sigmoid ends where it is not yet 0",
         Kind.RANGES,
-        "inference.logistic_scans:RowTerms.mean",
+        "inference.logistic_scans:ScanRowTerms.mean",
         "_FARTHEST_SCORE",
         "3",
         (f"{_LOGISTIC}::test_every_row_counts_however_far_its_score",),
@@ -119,7 +119,7 @@ MUTANTS = (
     Mutant(
         "squares of columns are measured and not charged",
         Kind.SENSITIVITY,
-        "inference.gradient_scans:WideScans.spread_totals",
+        "inference.gradient_scans:GradientScans.sum_and_square_totals",
         "1 if column is None else 2",
         "1",
         (_WIDE_MOVED,),
@@ -127,7 +127,7 @@ MUTANTS = (
     Mutant(
         "a gradient of many columns is charged without its intercept",
         Kind.SENSITIVITY,
-        "inference.gradient_scans:WideScans.gradient_totals",
+        "inference.gradient_scans:GradientScans.gradient_totals",
         "len(blocks) * (self.mean_steps * scale) ** 2",
         "(len(blocks) - 1) * (self.mean_steps * scale) ** 2",
         (_WIDE_MOVED,),
@@ -143,7 +143,7 @@ MUTANTS = (
     Mutant(
         "steps divide by a spread that noise may have made",
         Kind.RANGES,
-        "inference.gradient_descent:Descent.of",
+        "inference.gradient_descent:LikelihoodDescent.of",
         "SPREAD_FLOOR * deviation",
         "1e-09",
         (f"{_WIDE}::test_steps_without_noise_lead_to_the_largest_likelihood",),

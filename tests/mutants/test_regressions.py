@@ -113,7 +113,7 @@ MUTANTS = (
     Mutant(
         "the interval forgets the noise in the Gram matrix",
         Kind.RANGES,
-        "inference.linear:ScoreTest.variance_polynomial",
+        "inference.linear:CoefficientTest.variance_polynomial",
         "along = self.noise @ path @ direction",
         "along = 0 * (self.noise @ path @ direction)",
         (_LINEAR,),
@@ -121,7 +121,7 @@ MUTANTS = (
     Mutant(
         "a coefficient that noise hides has an interval with ends",
         Kind.RANGES,
-        "inference.linear:ScoreTest.interval",
+        "inference.linear:CoefficientTest.interval",
         "leading = 1 - square * c",
         "leading = abs(1 - square * c)",
         (f"{_LINEAR}::test_a_coefficient_that_noise_hides_has_no_ends",),
@@ -241,7 +241,7 @@ MUTANTS = (
     Mutant(
         "a unit's scores are clamped by no limit of rows",
         Kind.LIMITS,
-        "inference.clustered_meat:ScoreTerms.aggregate",
+        "inference.clustered_meat:ClusteredMeatTerms.aggregate",
         "LimitRowsPerUnit(plan.source, self.grid.rows)",
         "LimitRowsPerUnit(plan.source, 2 * self.grid.rows)",
         (_CLUSTER_MOVED,),
@@ -249,7 +249,7 @@ MUTANTS = (
     Mutant(
         "residuals of a unit's scores are not clamped",
         Kind.SENSITIVITY,
-        "inference.clustered_meat:ScoreTerms.residual",
+        "inference.clustered_meat:ClusteredMeatTerms.residual",
         "call('LEAST', call('GREATEST', steps, real_literal(-RESIDUAL_STEPS)), real_literal(RESIDUAL_STEPS))",
         "call('LEAST', call('GREATEST', steps, real_literal(-2 * RESIDUAL_STEPS)), real_literal(2 * RESIDUAL_STEPS))",
         (_CLUSTER_MOVED,),
@@ -281,7 +281,7 @@ MUTANTS = (
     Mutant(
         "a replaced unit moves the clustered meat no more than an added one",
         Kind.NEIGHBOURS,
-        "inference.clustered_meat:ScoreGrid.totals",
+        "inference.clustered_meat:ScoreGrid.weighted_products",
         "NOT_OPPOSED",
         "1",
         (_CLUSTER_MOVED,),

@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "one chosen question shows all",
         Kind.CONSENT,
-        "reports.account_reports:_asked",
+        "reports.account_reports:_reported_questions",
         "if rebuilding is None or line.number not in visible:",
         "if rebuilding is None:",
         (f"{_PAGE}::test_questions_that_are_not_chosen_stay_hidden",),
@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant(
         "an answer is shown under another policy",
         Kind.REUSE,
-        "reports.account_reports:Rebuilder._asked",
+        "reports.account_reports:Rebuilder._rebuild_proposal",
         "if plan in proposal.plan_key:",
         "if True:",
         ("reports/test_rebuilding.py::test_no_answer_is_shown_under_another_policy",),

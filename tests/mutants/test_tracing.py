@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         "a missing secret has a vote",
         Kind.NAN,
-        "attacks.row_attacks:infer_secrets",
+        "attacks.row_attacks:is_secret_guessed",
         "np.where(rows[:, -1] < 0, 0, 2 * rows[:, -1] - 1)",
         "2 * rows[:, -1] - 1",
         (f"{MEMBERSHIP}::test_a_secret_is_guessed_by_those_who_are_alike_and_a_missing_one_has_no_vote",),

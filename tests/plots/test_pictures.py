@@ -17,7 +17,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 import sfumato as sf
-from sfumato.plots.answers import Buckets, GroupColumn, draw, draw_lines, draw_panels
+from sfumato.plots.answers import Buckets, GroupColumn, draw_answer, draw_lines, draw_panels
 from sfumato.plots.bars import bar_panels, parse_bins
 from sfumato.plots.frame import PAGE_HEIGHT, unframed_picture
 from sfumato.plots.heat_maps import HeatMapGrid, colour, heat_map, text_colour_on
@@ -71,7 +71,7 @@ def numbers(count: int) -> list[float]:
 def bars(count: int, columns: int = 1) -> Picture:
     labels = [f"a county with a name {each}" for each in range(count)]
     own = [column(f"number {each}", labels, numbers(count)) for each in range(columns)]
-    return draw(own, [key("county", labels)], FOOT)
+    return draw_answer(own, [key("county", labels)], FOOT)
 
 
 def days(count: int) -> list[dt.date]:
@@ -80,7 +80,7 @@ def days(count: int) -> list[dt.date]:
 
 def lines(count: int, columns: int = 1) -> Picture:
     at = days(count)
-    return draw(
+    return draw_answer(
         [column(f"n{each}", list(map(str, at)), numbers(count)) for each in range(columns)], [key("day", at)], FOOT
     )
 
@@ -94,18 +94,18 @@ def several_lines(series: int) -> Picture:
 def grid(rows: int, across: int) -> Picture:
     one, other = zip(*((f"row {a}", f"a column {b}") for a in range(rows) for b in range(across)), strict=True)
     own = column("n", [f"{a} {b}" for a, b in zip(one, other, strict=True)], numbers(rows * across))
-    return draw([own], [key("row", one), key("column", other)], FOOT)
+    return draw_answer([own], [key("row", one), key("column", other)], FOOT)
 
 
 def histogram(bins: int) -> Picture:
     labels = [f"[{each * 250}, {each * 250 + 250})" for each in range(bins)]
-    return draw([column("visits", labels, numbers(bins))], [key("cost", labels)], FOOT)
+    return draw_answer([column("visits", labels, numbers(bins))], [key("cost", labels)], FOOT)
 
 
 def numbered_buckets(count: int) -> Picture:
     rows = range(count + 2)
     own = column("visits", list(map(str, rows)), numbers(count + 2))
-    return draw([own], [replace(key("cost", rows), buckets=Buckets(-0.125, 1e6, count))], FOOT)
+    return draw_answer([own], [replace(key("cost", rows), buckets=Buckets(-0.125, 1e6, count))], FOOT)
 
 
 def panels(count: int) -> Picture:
@@ -117,7 +117,7 @@ def panels(count: int) -> Picture:
 
 PICTURES: dict[str, Callable[[], Picture]] = {
     **{f"{count} bars": partial(bars, count) for count in (1, 2, 40, 51, 200, 5000)},
-    "many bars with notes": lambda: draw(
+    "many bars with notes": lambda: draw_answer(
         [column("n", list("ab" * 900), numbers(1800))], [key("k", "ab" * 900)], FOOT, ["a note", "and another"]
     ),
     **{f"{columns} columns of bars": partial(bars, 30, columns) for columns in (2, 3, 6, 9)},
@@ -136,8 +136,10 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "a curve of nothing": lambda: sf.Curve.pure(0).plot(),
     "a curve that fails": lambda: sf.Curve.approximate(1, "0.01").plot(),
     "a budget": lambda: sf.Budget(1, "1e-6").charge(sf.Curve.pure("0.3")).plot(),
-    "hostile": lambda: draw([column(HOSTILE[0], HOSTILE, numbers(9))], [key(HOSTILE[1], HOSTILE)], HOSTILE, HOSTILE),
-    "a hostile map": lambda: draw(
+    "hostile": lambda: draw_answer(
+        [column(HOSTILE[0], HOSTILE, numbers(9))], [key(HOSTILE[1], HOSTILE)], HOSTILE, HOSTILE
+    ),
+    "a hostile map": lambda: draw_answer(
         [column(HOSTILE[7], HOSTILE * 2, numbers(18))], [key("<a>", HOSTILE * 2), key("<b>", "x" * 9 + "y" * 9)], FOOT
     ),
 }
@@ -222,7 +224,7 @@ def marks(picture: Picture, tag: str) -> list[ElementTree.Element]:
 
 
 def test_bars_are_as_long_as_their_numbers() -> None:
-    picture = draw([column("n", "abc", [100, 300, -50], 1)], [key("k", "abc")])
+    picture = draw_answer([column("n", "abc", [100, 300, -50], 1)], [key("k", "abc")])
     drawn = marks(picture, "rect")[1:]
     wide = [float(each.get("width", "0")) for each in drawn]
     assert [round(each / wide[0], 2) for each in wide] == [1, 3, 0.5]
@@ -247,7 +249,7 @@ def test_whiskers_end_where_ranges_end() -> None:
 def test_a_missing_number_leaves_its_row_where_it_is() -> None:
     labels = "abc"
     own = [column("n", labels, [1, None, 3]), column("m", labels, [None, 2, 3])]
-    picture = draw(own, [key("k", labels)])
+    picture = draw_answer(own, [key("k", labels)])
     rows = {each[4]: each[1] for each in texts(parsed(picture)) if each[4] in labels}
     missing = [each[1] for each in texts(parsed(picture)) if each[4] == "no number"]
     assert [round(each - 0.95, 0) for each in missing] == [round(rows["b"], 0), round(rows["a"], 0)] or len(
@@ -261,29 +263,29 @@ def test_keys_decide_what_is_drawn() -> None:
     assert len(marks(lines(10), "polygon")) == 1
     assert not marks(bars(10), "polygon")
     years = list(range(1990, 2000))
-    assert marks(draw([column("n", list(map(str, years)), numbers(10))], [key("year", years)]), "polygon")
+    assert marks(draw_answer([column("n", list(map(str, years)), numbers(10))], [key("year", years)]), "polygon")
     shuffled = [3, 1, 2]
-    assert not marks(draw([column("n", "312", numbers(3))], [key("year", shuffled)]), "polygon")
+    assert not marks(draw_answer([column("n", "312", numbers(3))], [key("year", shuffled)]), "polygon")
     assert len(marks(several_lines(5), "polygon")) == 5
     at = [each for each in days(4) for _ in range(2)]
     own = column("n", list(map(str, at)), numbers(8))
-    assert len(marks(draw([own], [key("day", at), key("who", "ab" * 4)]), "polygon")) == 2
+    assert len(marks(draw_answer([own], [key("day", at), key("who", "ab" * 4)]), "polygon")) == 2
     assert len(marks(grid(5, 4), "rect")) > 20
 
 
 def test_a_gap_in_a_line_is_left_open() -> None:
     at = days(7)
-    picture = draw([column("n", list(map(str, at)), [1, 2, None, 4, 5, 6, 7])], [key("day", at)])
+    picture = draw_answer([column("n", list(map(str, at)), [1, 2, None, 4, 5, 6, 7])], [key("day", at)])
     assert len(marks(picture, "polygon")) == 2
 
 
 def test_a_key_that_is_null_is_said_beside_the_line() -> None:
     at = [*days(4), None]
-    assert "day NULL: 5 ± 20" in draw([column("n", [*"abcde"], [1, 2, 3, 4, 5])], [key("day", at)]).svg
+    assert "day NULL: 5 ± 20" in draw_answer([column("n", [*"abcde"], [1, 2, 3, 4, 5])], [key("day", at)]).svg
 
 
 def test_what_is_too_noisy_is_hollow() -> None:
-    picture = draw([column("n", "ab", [100, 30], 20)], [key("k", "ab")])
+    picture = draw_answer([column("n", "ab", [100, 30], 20)], [key("k", "ab")])
     assert [each.get("stroke-dasharray") for each in marks(picture, "rect")[1:]] == [None, "3 2"]
 
 
@@ -300,7 +302,7 @@ def test_a_map_gives_noise_no_colour_and_no_part_in_the_scale() -> None:
 def long_line(values: Sequence[float | None]) -> tuple[list[tuple[str, str]], list[str]]:
     """Draw a line of many days; return the width and the steps of each of its strokes, and the fills of its dots."""
     at = days(len(values))
-    picture = draw([column("n", list(map(str, at)), values)], [key("day", at)])
+    picture = draw_answer([column("n", list(map(str, at)), values)], [key("day", at)])
     strokes = [each for each in marks(picture, "path") if each.get("stroke-linejoin")]
     return [(each.get("stroke-width") or "1", re.sub("[^ML]", "", each.get("d") or "")) for each in strokes], [
         each.get("fill") or "" for each in marks(picture, "circle")
@@ -328,7 +330,7 @@ def test_a_line_without_tooltips_shows_a_single_point() -> None:
 
 def buckets(numbers_of_rows: Sequence[int | None], values: Sequence[float]) -> Picture:
     own = column("n", list(map(str, numbers_of_rows)), values)
-    return draw([own], [replace(key("bin", numbers_of_rows), buckets=Buckets(0.0, 100.0, 4))])
+    return draw_answer([own], [replace(key("bin", numbers_of_rows), buckets=Buckets(0.0, 100.0, 4))])
 
 
 def test_numbered_buckets_are_a_histogram_in_their_order() -> None:
@@ -378,7 +380,7 @@ def test_labels_name_bins_or_do_not() -> None:
 
 def test_an_answer_without_numbers_is_refused() -> None:
     with pytest.raises(sf.InvalidParameter, match="at least one column of numbers"):
-        draw([], [])
+        draw_answer([], [])
 
 
 # ── texts and scales ───────────────────────────────────────────────────────────────────────────
@@ -427,17 +429,19 @@ def test_numbers_are_written_as_people_write_them() -> None:
 def test_the_ticks_of_a_monthly_series_are_its_months(values: Sequence[dt.date | None]) -> None:
     months = key("month", values)
     ends = [seconds_since_1970(end) for end in (dt.date(2013, 6, 1), dt.date(2013, 8, 1))]
-    ticks = months.scale(*ends, 0, 700).ticks(20)
+    ticks = months.scale_class(*ends, 0, 700).ticks(20)
     assert [text for _, text in ticks] == ["Jun 2013", "Jul 2013", "Aug 2013"]
     in_month = key("day", [*values, dt.date(2013, 7, 15) if None not in values else dt.datetime(2013, 7, 1, 12)])
-    assert len(in_month.scale(*ends, 0, 700).ticks(20)) > 3
+    assert len(in_month.scale_class(*ends, 0, 700).ticks(20)) > 3
 
 
 def test_the_ticks_of_a_weekly_series_are_mondays() -> None:
     weeks = key("week", [dt.date(2013, 5, 27) + dt.timedelta(weeks=week) for week in range(14)])
     ends = [weeks.coordinate(row) for row in (0, 13)]
     for most, step in ((14, 7), (8, 14)):
-        ticks = [dt.datetime.fromtimestamp(moment, dt.UTC) for moment, _ in weeks.scale(*ends, 0, 700).ticks(most)]
+        ticks = [
+            dt.datetime.fromtimestamp(moment, dt.UTC) for moment, _ in weeks.scale_class(*ends, 0, 700).ticks(most)
+        ]
         assert {tick.weekday() for tick in ticks} == {0}
         assert {(later - earlier).days for earlier, later in pairwise(ticks)} == {step}
 
@@ -454,8 +458,8 @@ def test_extreme_numbers_are_drawn() -> None:
     data = ChartData(
         "n", "", ("a", "b", "c"), (1e308, -1e308, 0.0), ((-math.inf, math.inf), (-1e308, 0.0), (0.0, 0.0)), ("", "", "")
     )
-    assert "nan" not in draw([data], []).svg
-    assert "inf" not in draw([data], []).svg
+    assert "nan" not in draw_answer([data], []).svg
+    assert "inf" not in draw_answer([data], []).svg
 
 
 def luminance(colour: str) -> float:
@@ -511,7 +515,7 @@ def test_a_png_needs_the_extra_and_svg_does_not(tmp_path: Path, monkeypatch: pyt
 
 def test_a_picture_for_a_page_has_no_style_of_its_own() -> None:
     name = '<a style="max-width:100%;height:auto">'
-    picture = draw([ChartData(name, name, (name,), (1.0,), ((0.5, 1.5),), (name,))], [])
+    picture = draw_answer([ChartData(name, name, (name,), (1.0,), ((0.5, 1.5),), (name,))], [])
     assert " style=" in picture.svg
     assert ElementTree.fromstring(picture.without_style()).get("style") is None
     assert not [each for each in ElementTree.fromstring(picture.without_style()).iter() if each.get("style")]
@@ -547,5 +551,5 @@ def test_many_numbers_are_placed_as_each_of_them_is(scale: LinearScale) -> None:
 def test_a_number_that_is_none_has_no_bar_and_ranges_without_ends_stay_inside() -> None:
     """Neither is ever answered; a picture would not say "nan" all the same."""
     data = ChartData("n", "", ("a", "b"), (math.nan, 3.0), ((math.nan, 1.0), (-math.inf, math.inf)), ("", ""))
-    assert "nan" not in draw([data], []).svg
-    assert "inf" not in draw([data], []).svg
+    assert "nan" not in draw_answer([data], []).svg
+    assert "inf" not in draw_answer([data], []).svg

@@ -48,7 +48,7 @@ class Counted:
 
     both: int
     """Of the two sums together."""
-    one: int
+    choose_one: int
     """Of one of them."""
     totals: tuple[tuple[int, ...], ...]
 
@@ -86,10 +86,10 @@ def test_no_unit_moves_a_count_by_more_than_is_charged(neighbours: str, tmp_path
     counts = counted(visits(worlds, neighbours), tmp_path / "ledger", AVG, len(worlds))
     assert set(counts) == {"more than 2 rows", "cost beyond 0…1"}
     for count in counts.values():
-        assert max(map(max, count.changes(neighbours))) == count.one
+        assert max(map(max, count.changes(neighbours))) == count.choose_one
         assert max(map(sum, count.changes(neighbours))) == count.both  # no less and no more than is charged
-    assert counts["more than 2 rows"].one == 1
-    assert counts["cost beyond 0…1"].one == LIMIT
+    assert counts["more than 2 rows"].choose_one == 1
+    assert counts["cost beyond 0…1"].choose_one == LIMIT
 
 
 def test_a_unit_far_beyond_the_limit_counts_once(tmp_path: Path) -> None:
@@ -119,14 +119,14 @@ def test_groups_and_rows_in_a_group_are_limits_too(neighbours: str, both: int, t
     present = [unit for unit in drawn if any(ward != "?" for ward, _ in unit)]
     beyond = sum(map(_is_beyond, present))
     assert count.totals == ((beyond, len(present) - beyond),)
-    assert (count.both, count.one) == (both, 1)
+    assert (count.both, count.choose_one) == (both, 1)
 
 
 def test_of_grouped_rows_as_many_cells_count_as_rows_are_kept(tmp_path: Path) -> None:
     """One group of two rows at most, of three allowed in all: two cells, and so many are charged for."""
     policy = visits([{1: (("A", 4),) * 4, 2: (("B", 0),)}], max_rows=3, max_groups=1, max_rows_per_group=2)
     count = counted(policy, tmp_path / "ledger", GROUPED)["cost beyond 0…1"]
-    assert (count.totals, count.one, count.both) == (((2, 1),), 2, 2)
+    assert (count.totals, count.choose_one, count.both) == (((2, 1),), 2, 2)
 
 
 TREES = {
@@ -154,7 +154,7 @@ def test_trees_are_counted_where_they_cut(text: str, neighbours: str, tmp_path: 
     counts = counted(visits(worlds, neighbours), tmp_path / "ledger", text, len(worlds))
     assert set(TREES[text]) <= set(counts)
     for count in counts.values():
-        assert max(map(max, count.changes(neighbours))) <= count.one
+        assert max(map(max, count.changes(neighbours))) <= count.choose_one
         assert max(map(sum, count.changes(neighbours))) <= count.both
 
 

@@ -35,7 +35,7 @@ class Draws:
             self.path[-1] += 1
         return bool(self.path)
 
-    def one(self, chances: list[Decimal]) -> int:
+    def choose_one(self, chances: list[Decimal]) -> int:
         if len(self.many) == len(self.path):
             self.path.append(0)
         taken = self.path[len(self.many)]
@@ -44,11 +44,11 @@ class Draws:
         return taken
 
     def even(self, limit: int) -> int:
-        return self.one([CONTEXT.divide(Decimal(1), Decimal(limit))] * limit)
+        return self.choose_one([CONTEXT.divide(Decimal(1), Decimal(limit))] * limit)
 
     def event(self, threshold: Callable[[Context], Decimal]) -> bool:
         chance = threshold(CONTEXT)
-        return bool(self.one([CONTEXT.subtract(Decimal(1), chance), chance]))
+        return bool(self.choose_one([CONTEXT.subtract(Decimal(1), chance), chance]))
 
 
 @contextmanager

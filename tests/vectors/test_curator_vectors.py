@@ -402,10 +402,10 @@ def _step_error() -> Iterator[Vector]:
 # ── audits ─────────────────────────────────────────────────────────────────────────────────────
 
 
-@formula("audit.lower_bounds.verdicts.missed")
+@formula("audit.lower_bounds.verdicts.error_probability_per_limit")
 def _missed() -> Iterator[Vector]:
     for level, events in ((Fraction(99, 100), 1), (Fraction(19, 20), 16), (1 - Fraction(1, 10**20), 4)):
-        yield exact(float((1 - level) / (2 * events)), verdicts.missed, level, events)
+        yield exact(float((1 - level) / (2 * events)), verdicts.error_probability_per_limit, level, events)
 
 
 @formula("audit.lower_bounds.falsifying._epsilon_bound")
@@ -434,7 +434,7 @@ def _least_samples() -> Iterator[Vector]:
         (5, Fraction(1, 100), Fraction(999, 1000)),
         (6, 0, Fraction(9, 10)),
     ):
-        x = mpf(verdicts.missed(level, falsifying._MAX_EVENTS))
+        x = mpf(verdicts.error_probability_per_limit(level, falsifying._MAX_EVENTS))
         limits = ((many, x ** (mpf(1) / many)) for many in itertools.count(1))
         first = next(many for many, x in limits if x > delta and mp.log((x - delta) / (1 - x)) > epsilon)
         # the first that proves it, or one less where it is met with equality; then the samples that are not measured

@@ -287,7 +287,7 @@ def _largest_epsilon() -> Iterator[Vector]:
 
 
 @REGISTRY.formula("games.commitment._uniform_loss")
-@REGISTRY.formula("games.commitment._loss")
+@REGISTRY.formula("games.commitment._loss_bound")
 def _losses() -> Iterator[Vector]:
     for epsilon, q, players in (("0.5", "0.25", 40), ("0.01", "0.5", 5), ("4", "0.01", 1000)):
         game = line(_STREET, players=players)
@@ -357,7 +357,7 @@ def _certified_with_money() -> Iterator[Vector]:
         yield exact((gain, F(2)), priced.proven_bounds, coalition)
 
 
-@REGISTRY.formula("games.mediation._sensitivity")
+@REGISTRY.formula("games.mediation._load_sensitivity")
 def _mediated_sensitivity() -> Iterator[Vector]:
     """Strategies in whole units with sum at most B: all differences of two, for a small B."""
     for actions in (2, 3, 4):
@@ -370,7 +370,9 @@ def _mediated_sensitivity() -> Iterator[Vector]:
             max(sum(x * x for x in m) for m in moves),
         )
         wanted = (largest[0] * 2**16 // unit, largest[1] * 2**16 // unit, largest[2] * 2**32 // unit**2)
-        yield exact(tuple(map(F, wanted)), lambda a=actions: ((s := mediation._sensitivity(a)).linf, s.l1, s.squares))
+        yield exact(
+            tuple(map(F, wanted)), lambda a=actions: ((s := mediation._load_sensitivity(a)).linf, s.l1, s.squares)
+        )
 
 
 def _small_crowd() -> Crowd:

@@ -92,45 +92,50 @@ def _deviations() -> Iterator[Vector]:
         yield exact(expected, lambda cells: _life_table(cells).at_risk_deviation, cells)
 
 
-@formula("inference.survival_estimates.LifeTable.greenwood")
+@formula("inference.survival_estimates.LifeTable.greenwood_variances")
 def _greenwoods() -> Iterator[Vector]:
     for cells in TABLES:
-        yield exact([float(term) for term in _greenwood(cells)], lambda cells: _life_table(cells).greenwood, cells)
+        yield exact(
+            [float(term) for term in _greenwood(cells)], lambda cells: _life_table(cells).greenwood_variances, cells
+        )
 
 
-@formula("inference.survival_estimates.LifeTable.noise_error")
+@formula("inference.survival_estimates.LifeTable.log_survival_noise_error")
 def _noise_errors() -> Iterator[Vector]:
     for cells in TABLES:
         expected = [float(mp.sqrt(variance)) for variance in _noise_variances(cells)]
-        yield exact(expected, lambda cells: _life_table(cells).noise_error, cells)
+        yield exact(expected, lambda cells: _life_table(cells).log_survival_noise_error, cells)
 
 
-@formula("inference.survival_estimates.LifeTable.error")
+@formula("inference.survival_estimates.LifeTable.log_survival_error")
 def _errors() -> Iterator[Vector]:
     for cells in TABLES:
         sampling = itertools.accumulate(_greenwood(cells))
         both = zip(_noise_variances(cells), sampling, strict=True)
         expected = [math.sqrt(float(noise) + float(variance)) for noise, variance in both]
-        yield exact(expected, lambda cells: _life_table(cells).error, cells)
+        yield exact(expected, lambda cells: _life_table(cells).log_survival_error, cells)
 
 
-@formula("inference.survival_estimates.LifeTable.band_width")
+@formula("inference.survival_estimates.LifeTable.log_survival_band_half_width")
 def _band_widths() -> Iterator[Vector]:
     """Of one period the band is the normal interval, up to the error of simulated quantiles."""
     for confidence in (0.8, 0.95, 0.99):
         life_table = _life_table(TABLES[2], confidence)
-        width = stats.norm.ppf((1 + confidence) / 2) * float(life_table.error[0])
+        width = stats.norm.ppf((1 + confidence) / 2) * float(life_table.log_survival_error[0])
         yield between(
-            0.93 * width, 1.07 * width, lambda confidence: _life_table(TABLES[2], confidence).band_width, confidence
+            0.93 * width,
+            1.07 * width,
+            lambda confidence: _life_table(TABLES[2], confidence).log_survival_band_half_width,
+            confidence,
         )
 
 
-@formula("inference.survival_estimates.LifeTable.limits")
+@formula("inference.survival_estimates.LifeTable.survival_limits")
 def _limits() -> Iterator[Vector]:
     for width in (0.0, 0.1, 0.7):
         survival = Fraction(150, 200)
         ends = [float(survival) * math.exp(-width)], [min(1.0, float(survival) * math.exp(width))]
-        yield exact(ends, lambda width: _life_table(TABLES[2]).limits(np.array([width])), width)
+        yield exact(ends, lambda width: _life_table(TABLES[2]).survival_limits(np.array([width])), width)
 
 
 @formula("inference.survival_estimates.upper_quantiles")
@@ -139,7 +144,7 @@ def _quantiles() -> Iterator[Vector]:
         yield exact(float(rank), lambda n, c: upper_quantiles(np.arange(1.0, n + 1)[:, None], c), count, confidence)
 
 
-@formula("inference.score_tests.GroupSums.spread")
+@formula("inference.score_tests.GroupSums.value_variances")
 def _spreads() -> Iterator[Vector]:
     """The variance of values at the two ends of the range is the largest for their mean."""
     for position, width, released in ((Fraction(1, 4), 8, None), (Fraction(2, 5), 10, 3.5), (Fraction(1, 2), 2, 9.0)):
@@ -148,7 +153,7 @@ def _spreads() -> Iterator[Vector]:
         variances = None if released is None else np.array([released])
         sums = GroupSums(np.array([1.0]), np.array([1.0]), LAW, float(width), variances)
         expected = largest if released is None else min(largest, released)
-        yield exact(expected, lambda sums, position: sums.spread(position), sums, float(position))
+        yield exact(expected, lambda sums, position: sums.value_variances(position), sums, float(position))
 
 
 @formula("inference.score_tests.PairSums.variances")
@@ -235,7 +240,7 @@ def test_the_largest_variance_bounds_every_sample() -> None:
     generator = np.random.default_rng(4)
     for values in (generator.random(9), generator.integers(0, 2, 9)):
         sums = GroupSums(np.array([values.sum()]), np.array([(1 - values).sum()]), LAW)
-        assert values.var() <= sums.spread(float(values.mean()))[0] + 1e-12
+        assert values.var() <= sums.value_variances(float(values.mean()))[0] + 1e-12
     assert score_tests.UNTESTABLE.draws == 0
 
 

@@ -65,7 +65,7 @@ class ExactAnswers:
     promise: Guarantee | None = None
 
     def __init__(self, values: Any) -> None:
-        self._values = check_values(values)
+        self._values = checked_values(values)
 
     @property
     def people(self) -> int:
@@ -74,7 +74,7 @@ class ExactAnswers:
 
     def sums(self, groups: Groups) -> Sums:
         """Return the true sum of each group."""
-        return group_sums(check_groups(groups, self.people), self._values)
+        return group_sums(checked_groups(groups, self.people), self._values)
 
 
 class RoundedAnswers(ExactAnswers):
@@ -138,7 +138,7 @@ class NoisyAnswers:
     def __init__(
         self, values: Any, epsilon: Number, questions: int, *, max_value: int = 1, towns: bool = False
     ) -> None:
-        self._values = check_values(values, max_value)
+        self._values = checked_values(values, max_value)
         price = exact(epsilon, "epsilon", POSITIVE)
         self._questions_left = exact_integer(questions, "questions", at_least=1)
         columns = 1 if towns else self._values[0].size
@@ -153,7 +153,7 @@ class NoisyAnswers:
 
     def sums(self, groups: Groups) -> Sums:
         """Return each sum with independent noise."""
-        checked = check_groups(groups, self.people)
+        checked = checked_groups(groups, self.people)
         if len(checked) > self._questions_left:
             raise InvalidParameter(
                 "groups",
@@ -174,7 +174,7 @@ class UncountedAnswers:
     promise: Guarantee | None = None
 
     def __init__(self, values: Any, epsilon: Number) -> None:
-        self._values = check_values(values, 1)
+        self._values = checked_values(values, 1)
         price = exact(epsilon, "epsilon", POSITIVE)
         self.noise = Laplace(1 / price)
         self.kind = f"ε = {format_exact(price)} each, uncounted"
@@ -186,7 +186,7 @@ class UncountedAnswers:
 
     def sums(self, groups: Groups) -> Sums:
         """Return each sum with independent noise, for any number of questions."""
-        true_sums = group_sums(check_groups(groups, self.people), self._values).astype(np.int64)
+        true_sums = group_sums(checked_groups(groups, self.people), self._values).astype(np.int64)
         return np.asarray(self.noise.apply(true_sums.ravel()), np.float64).reshape(true_sums.shape)
 
 
@@ -234,7 +234,7 @@ class PrivateAnswers:
 
     def sums(self, groups: Groups) -> Sums:
         """Release one answer per group; the curator refuses when its budget is exhausted."""
-        rows = [self._ask(group) for group in check_groups(groups, self.people)]
+        rows = [self._ask(group) for group in checked_groups(groups, self.people)]
         answers = np.array(rows, np.float64)
         return answers if self.town is not None or len(self.columns) > 1 else answers[:, 0]
 
@@ -268,7 +268,7 @@ def private_answers(
 
     Under replace neighbours ε bounds what is learnt about a value; under add-remove neighbours 2ε does.
     """
-    secret = check_values(values, max_value)
+    secret = checked_values(values, max_value)
     rows = secret.reshape(len(secret), -1)
     people, width = rows.shape
     price, question_count = exact(epsilon, "epsilon", POSITIVE), exact_integer(questions, "questions", at_least=1)
@@ -352,7 +352,7 @@ def group_sums(groups: Groups, values: Values) -> Sums:
     return np.concatenate(blocks)
 
 
-def check_values(values: Any, max_value: int | None = None) -> Values:
+def checked_values(values: Any, max_value: int | None = None) -> Values:
     """Validate one integer per person, or a row of them, each between 0 and ``most``."""
     try:
         numbers = np.asarray(values)
@@ -380,7 +380,7 @@ def check_values(values: Any, max_value: int | None = None) -> Values:
     return integers
 
 
-def check_groups(groups: Any, people: int) -> Groups:
+def checked_groups(groups: Any, people: int) -> Groups:
     """Validate one row of booleans per question, with one boolean per person."""
     mask = np.asarray(groups)
     if mask.dtype.kind != "b" or mask.ndim != 2 or mask.shape[1] != people or not len(mask):

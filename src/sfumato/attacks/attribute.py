@@ -67,7 +67,7 @@ def attribute(
     all_findings = [
         finding
         for kind, outcome in learnt.items()
-        for finding in _findings_without_and_with(kind, outcome, promise if kind == private else None)
+        for finding in _findings_without_and_with_target(kind, outcome, promise if kind == private else None)
     ]
     words = (
         "Right guesses without the person's data are about the population: smokers are likelier to have cancer.",
@@ -76,7 +76,7 @@ def attribute(
     return Findings(_NAME, tuple(all_findings), words)
 
 
-def _findings_without_and_with(
+def _findings_without_and_with_target(
     kind: str, learnt: AttributeGuesses, promise: Guarantee | None
 ) -> tuple[Finding, Finding]:
     """Return the findings without and with the person.
@@ -134,7 +134,7 @@ class AttributeTables:
 def draw_tables(study: StudySize, runs: int, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> AttributeTables:
     """Draw all tables with a target each; under replace neighbours somebody else takes the target's place."""
     run_count = exact_integer(runs, "runs", at_least=1)
-    people = _draw_people(study, run_count * study.people)
+    people = _draw_smoking_looks_and_cancer(study, run_count * study.people)
     run = np.repeat(np.arange(run_count), study.people)
     inside = np.zeros((run_count, 2, study.appearances, 2), np.int64)
     np.add.at(inside, (run, *people), 1)
@@ -142,11 +142,11 @@ def draw_tables(study: StudySize, runs: int, neighbours: Neighbours = Neighbours
     outside = inside.copy()
     np.add.at(outside, (np.arange(run_count), *targets.T), -1)
     if neighbours is Neighbours.REPLACE:
-        np.add.at(outside, (np.arange(run_count), *_draw_people(study, run_count)), 1)
+        np.add.at(outside, (np.arange(run_count), *_draw_smoking_looks_and_cancer(study, run_count)), 1)
     return AttributeTables(inside, outside, targets)
 
 
-def _draw_people(study: StudySize, size: int) -> tuple[Counts, Counts, Counts]:
+def _draw_smoking_looks_and_cancer(study: StudySize, size: int) -> tuple[Counts, Counts, Counts]:
     """Draw people: whether they smoke, how they look, and whether they have cancer."""
     smokes, looks = bits.random_array_below(2, size), bits.random_array_below(study.appearances, size)
     cancer = (bits.random_array_below(4, size) < np.where(smokes == 1, CANCER[1], CANCER[0])).astype(np.int64)

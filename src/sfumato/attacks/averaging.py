@@ -20,7 +20,7 @@ from sfumato.attacks.answerers import (
     private_answers,
 )
 from sfumato.attacks.ceilings import guess_ceiling
-from sfumato.attacks.differencing import check_target, round_to_bits
+from sfumato.attacks.differencing import checked_target, round_to_bits
 from sfumato.attacks.findings import CEILING, Finding, Findings, SuccessCurve, Sweep
 from sfumato.privacy import Guarantee
 from sfumato.privacy.numbers import Number, exact_integer
@@ -31,7 +31,7 @@ _WORDS = ("The same question about one person of each town is asked again and ag
 
 def average(answerer: Answerer, target: int, times: int) -> Sums:
     """Estimate one person's value by the mean of repeated answers to a question about them alone."""
-    row_index = check_target(target, answerer.people)
+    row_index = checked_target(target, answerer.people)
     alone: Groups = np.arange(answerer.people)[None, :] == row_index
     answers = [answerer.sums(alone)[0] for _ in range(exact_integer(times, "times", at_least=1))]
     return np.mean(answers, axis=0)

@@ -153,7 +153,7 @@ def difference(answerer: Answerer, target: int, pairs: int = 1) -> Sums:
     Pairs with a withheld total are left out; the estimate is NaN if all are.
     """
     people = answerer.people
-    row_index, pair_count = check_target(target, people), exact_integer(pairs, "pairs", at_least=1)
+    row_index, pair_count = checked_target(target, people), exact_integer(pairs, "pairs", at_least=1)
     without_target = np.ones((1, people), bool) if pair_count == 1 else random_groups(pair_count, people)
     without_target[:, row_index] = False
     with_target = without_target.copy()
@@ -231,7 +231,7 @@ def differencing_by_questions(people: int = 50, towns: int = 1000, epsilon: Numb
     )
 
 
-def check_target(target: int, people: int) -> int:
+def checked_target(target: int, people: int) -> int:
     """Validate the row index of one person."""
     row_index = exact_integer(target, "target")
     if row_index >= people:
@@ -239,11 +239,11 @@ def check_target(target: int, people: int) -> int:
     return row_index
 
 
-def mean_of_answers(told: Sums) -> Sums:
+def mean_of_answers(answers: Sums) -> Sums:
     """Return the mean of the answers that were not withheld, for every town; NaN if all were."""
-    is_answered = ~np.isnan(told)
+    is_answered = ~np.isnan(answers)
     count = is_answered.sum(axis=0)
-    total = np.where(is_answered, told, 0.0).sum(axis=0)
+    total = np.where(is_answered, answers, 0.0).sum(axis=0)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 

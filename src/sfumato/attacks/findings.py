@@ -144,8 +144,8 @@ class Finding:
         bound = "no ceiling" if self.ceiling is None else f"at most {format_percent_up(self.ceiling)} by theory"
         verdict = "" if self.holds else ": THE CEILING DID NOT HOLD"
         return (
-            f"{self.attack} on {self.answers} answers: {_percent(self.success)} right of {self.trials} "
-            f"(blind guesses {_percent(self.chance)}, {bound}){verdict}"
+            f"{self.attack} on {self.answers} answers: {_format_percent(self.success)} right of {self.trials} "
+            f"(blind guesses {_format_percent(self.chance)}, {bound}){verdict}"
         )
 
     def to_json(self) -> str:
@@ -237,11 +237,11 @@ def _finding_cells(finding: Finding) -> tuple[str, ...]:
     ceiling = (
         "none" if finding.ceiling is None else format_percent_up(finding.ceiling) + ("" if finding.holds else " BROKEN")
     )
-    share, blind = _percent(finding.success), _percent(finding.chance)
+    share, blind = _format_percent(finding.success), _format_percent(finding.chance)
     return finding.answers, f"{finding.questions:,}", f"{finding.right:,}", f"{finding.trials:,}", share, blind, ceiling
 
 
-def _percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 

@@ -68,9 +68,9 @@ WORDS: Mapping[str, str] = {
 """A description of each opponent's answers."""
 
 
-def ward_of(place: int) -> str:
+def ward_of(person_index: int) -> str:
     """Return the ward of a person; people alternate between wards."""
-    return WARDS[place % len(WARDS)]
+    return WARDS[person_index % len(WARDS)]
 
 
 def parse_group(words: Sequence[str]) -> NDArray[np.bool_]:
@@ -82,11 +82,11 @@ def parse_group(words: Sequence[str]) -> NDArray[np.bool_]:
     tokens = [word.strip(",") for word in words if word.strip(",")]
     but_index = next((index for index, word in enumerate(tokens) if word.lower() == BUT), len(tokens))
     included = _members(tokens[:but_index] or ([EVERYBODY] if but_index < len(tokens) else []))
-    return included & ~_members(tokens[but_index + 1 :], empty=True)
+    return included & ~_members(tokens[but_index + 1 :], may_be_empty=True)
 
 
-def _members(tokens: Sequence[str], *, empty: bool = False) -> NDArray[np.bool_]:
-    if not tokens and not empty:
+def _members(tokens: Sequence[str], *, may_be_empty: bool = False) -> NDArray[np.bool_]:
+    if not tokens and not may_be_empty:
         raise InvalidParameter(
             "who", ValueWords("no name"), f"one or more names, a ward ({' or '.join(WARDS)}) or {EVERYBODY}"
         )
@@ -156,7 +156,7 @@ class GuessingMatch:
         unplayed = self.rounds - self.played
         unplayed_note = f" ({unplayed} not played, which counts as wrong)" if unplayed else ""
         head = f"You were right in {self.right} of {self.rounds} rounds{unplayed_note}."
-        proved = f"That proves, with 95 % confidence, that these answers leak ε ≥ {_format_down(self.epsilon)}."
+        proved = f"That proves, with 95 % confidence, that these answers leak ε ≥ {_format_epsilon_down(self.epsilon)}."
         if not self.epsilon:
             proved = "Blind guessing would often do as well, so this proves nothing about these answers."
         return f"{head} {proved} {self._limit_words(epsilon)}"
@@ -170,10 +170,10 @@ class GuessingMatch:
         perfect_epsilon = epsilon_lower_bound(self.rounds, self.rounds, _ERROR_PROBABILITY)
         if not perfect_epsilon:
             return "So few rounds prove nothing, even if all guesses are right: play more rounds."
-        proof = f"{self.rounds} right of {self.rounds} would prove ε ≥ {_format_down(perfect_epsilon)}"
+        proof = f"{self.rounds} right of {self.rounds} would prove ε ≥ {_format_epsilon_down(perfect_epsilon)}"
         return f"{proof}; these answers guarantee no limit."
 
 
-def _format_down(epsilon: float) -> str:
+def _format_epsilon_down(epsilon: float) -> str:
     """Format a proven ε rounded down, so that no more is claimed than is proved."""
     return f"{math.floor(100 * epsilon) / 100:.2f}"

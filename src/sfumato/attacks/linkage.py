@@ -61,20 +61,20 @@ def linkage_people() -> tuple[Person, ...]:
 
 def anonymity_level(people: Sequence[Person]) -> int:
     """Return the k of the generalised table's k-anonymity: the size of its smallest group."""
-    return min(Counter(person.coarse for person in _check_people(people)).values())
+    return min(Counter(person.coarse for person in _checked_people(people)).values())
 
 
 def homogeneous(people: Sequence[Person]) -> tuple[Person, ...]:
     """Return the people in whose group everybody has the same diagnosis."""
-    groups = _group_people(_check_people(people), lambda person: person.coarse)
+    groups = _group_people(_checked_people(people), lambda person: person.coarse)
     return tuple(person for person in people if len({other.diagnosis for other in groups[person.coarse]}) == 1)
 
 
 def link_diagnoses(people: Sequence[Person], known: Callable[[Person], Hashable]) -> list[str]:
     """Guess everyone's diagnosis: the most common among the medical rows that match in ``known``; ties at random."""
-    groups = _group_people(_check_people(people), known)
+    groups = _group_people(_checked_people(people), known)
     diagnosis_counts = {key: Counter(person.diagnosis for person in rows) for key, rows in groups.items()}
-    return [_most_common(diagnosis_counts[known(person)]) for person in people]
+    return [_most_common_diagnosis(diagnosis_counts[known(person)]) for person in people]
 
 
 def linkage(
@@ -88,7 +88,7 @@ def linkage(
     The private counts are of every diagnosis in every group of the k-anonymous table, released by a real curator for ε
     in all. The ceiling is ``guess_ceiling`` for diagnoses drawn independently from one distribution.
     """
-    all_people = _check_people(linkage_people() if people is None else people)
+    all_people = _checked_people(linkage_people() if people is None else people)
     price = exact(epsilon, "epsilon", POSITIVE)
     k = anonymity_level(all_people)
     homogeneous_people = homogeneous(all_people)
@@ -119,7 +119,7 @@ def linkage(
 
 def resample_diagnoses(people: Sequence[Person]) -> tuple[Person, ...]:
     """Resample all diagnoses with replacement, so that they depend on no other column."""
-    checked = _check_people(people)
+    checked = _checked_people(people)
     sources = bits.random_array_below(len(checked), len(checked))
     return tuple(
         replace(person, diagnosis=checked[int(source)].diagnosis)
@@ -144,7 +144,7 @@ def _private_finding(people: Sequence[Person], price: Fraction, neighbours: Neig
     diagnosis_counts: dict[int, Counter[str]] = {area: Counter() for area in area_of.values()}
     for area_number, diagnosis, count in rows:
         diagnosis_counts[area_number][diagnosis] = count
-    guesses = [_most_common(diagnosis_counts[area_of[person.coarse]]) for person in people]
+    guesses = [_most_common_diagnosis(diagnosis_counts[area_of[person.coarse]]) for person in people]
     promise = replacement_guarantee(Guarantee(price), neighbours)
     chance = _most_common_diagnosis_share(people)
     ceiling = guess_ceiling(promise, chance, max(2, len(diagnoses)))
@@ -168,7 +168,7 @@ def _most_common_diagnosis_share(people: Sequence[Person]) -> Fraction:
     return Fraction(max(Counter(person.diagnosis for person in people).values()), len(people))
 
 
-def _most_common(diagnosis_counts: Counter[str]) -> str:
+def _most_common_diagnosis(diagnosis_counts: Counter[str]) -> str:
     largest = max(diagnosis_counts.values())
     tied = sorted(name for name, count in diagnosis_counts.items() if count == largest)
     return tied[bits.random_below(len(tied))]
@@ -181,7 +181,7 @@ def _group_people(people: Sequence[Person], key: Callable[[Person], Hashable]) -
     return groups
 
 
-def _check_people(people: Sequence[Person]) -> Sequence[Person]:
+def _checked_people(people: Sequence[Person]) -> Sequence[Person]:
     if not isinstance(people, Sequence) or not people or not all(isinstance(person, Person) for person in people):
         raise InvalidParameter("people", ValueWords(f"a {type(people).__name__}"), "a list of one or more Persons")
     return people

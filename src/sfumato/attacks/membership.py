@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from sfumato.attacks.ceilings import guess_ceiling
 from sfumato.attacks.findings import ALARM, TABLE, Finding, Findings, simulated_policy, temporary_curator
-from sfumato.attacks.scores import Scores, TracingResult, power_words
+from sfumato.attacks.scores import Scores, TracingResult, power_notes
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits
 from sfumato.policy import Domain, Type
@@ -73,12 +73,13 @@ def membership(
     }
     tests = tuple((kind, trace_targets(drawn_runs, counts)) for kind, counts in published.items())
     results = tuple(
-        _finding(kind, scores, drawn_runs, promise if kind.startswith("private") else None) for kind, scores in tests
+        _membership_finding(kind, scores, drawn_runs, promise if kind.startswith("private") else None)
+        for kind, scores in tests
     )
     words = (
         f"{attributes} counts of a table of {people} people reveal who is in the table.",
         "Rounding them or withholding small ones changes little.",
-        *power_words(runs, promise, float(ALARM)),
+        *power_notes(runs, promise, float(ALARM)),
     )
     return TracingResult(Findings(_NAME, results, words), tests, promise)
 
@@ -91,7 +92,7 @@ def _suppress_counts(counts: Floats) -> Floats:
     return np.where(counts < _BASE, np.nan, counts)
 
 
-def _finding(kind: str, scores: Scores, runs: MembershipRuns, promise: Guarantee | None) -> Finding:
+def _membership_finding(kind: str, scores: Scores, runs: MembershipRuns, promise: Guarantee | None) -> Finding:
     """Count correct guesses at a threshold fixed beforehand: half of a member's expected score.
 
     Given the people, all guesses are independent, and the two of one run are correct with a mean probability of at most

@@ -81,9 +81,9 @@ def policy_page(
     undeclared: Sequence[str] = (),
 ) -> HtmlPage:
     """Return the report page."""
-    notes = (*_describe_untried(untried, account_guess_ceiling(promise, neighbours)), *undeclared_words(undeclared))
+    notes = (*_untried_notes(untried, account_guess_ceiling(promise, neighbours)), *undeclared_words(undeclared))
     sections = [
-        f"<h1>{_TITLE}</h1>{_summary(promise, neighbours, attempts)}{_overview(promise, neighbours)}",
+        f"<h1>{_TITLE}</h1>{_summary_section(promise, neighbours, attempts)}{_overview_section(promise, neighbours)}",
         f"<h2>Who is protected</h2>{render_protection(unit, neighbours.value)}",
         f"<h2>What was tried</h2>{''.join(_attempts_section(attempts, findings, notes))}",
         f"<h2>What anybody could gain at most</h2>{_ceiling_section(promise, neighbours)}",
@@ -94,7 +94,7 @@ def policy_page(
     return HtmlPage(_TITLE, "\n".join(sections))
 
 
-def _summary(promise: Guarantee, neighbours: Neighbours, attempts: Sequence[Attempt]) -> str:
+def _summary_section(promise: Guarantee, neighbours: Neighbours, attempts: Sequence[Attempt]) -> str:
     sides = zip(*map(_exact_and_private, attempts), strict=True)
     exact, private = (max(findings, key=lambda finding: finding.success) for findings in sides)
     delta = f", δ = {format_probability(promise.delta)}" if promise.delta else ""
@@ -103,7 +103,10 @@ def _summary(promise: Guarantee, neighbours: Neighbours, attempts: Sequence[Atte
             (f"ε = {format_exact(promise.epsilon)}{delta}", "is the most that is ever spent"),
             (f"{_share_of_hundred(exact)} of 100", "guesses were right from exact answers"),
             (f"{_share_of_hundred(private)} of 100", "were right from the answers of this policy"),
-            (f"{_format_up(account_guess_ceiling(promise, neighbours))} of 100", "is the proven limit of every method"),
+            (
+                f"{_percent_up(account_guess_ceiling(promise, neighbours))} of 100",
+                "is the proven limit of every method",
+            ),
         ]
     )
 
@@ -112,7 +115,7 @@ def _exact_and_private(attempt: Attempt) -> tuple[Finding, Finding]:
     return attempt.exact, attempt.private
 
 
-def _overview(promise: Guarantee, neighbours: Neighbours) -> str:
+def _overview_section(promise: Guarantee, neighbours: Neighbours) -> str:
     worst = account_guess_ceiling(promise, neighbours)
     return (
         paragraph(
@@ -122,7 +125,7 @@ def _overview(promise: Guarantee, neighbours: Neighbours) -> str:
             "give the fact away."
         )
         + paragraph(
-            f"With the answers of this policy, no method whatever is right more than {_format_up(worst)} times of 100 "
+            f"With the answers of this policy, no method whatever is right more than {_percent_up(worst)} times of 100 "
             "in the long run. It makes no difference how the budget is divided into questions: asking again is paid "
             f"for again, and when the budget is spent nothing more is answered. {_describe_promise(worst)}"
         )
@@ -133,11 +136,11 @@ def _overview(promise: Guarantee, neighbours: Neighbours) -> str:
     )
 
 
-def _describe_promise(worst: float) -> str:
+def _describe_promise(worst_success: float) -> str:
     """Return in words how strong the promise is against the whole budget on one victim."""
-    if worst <= 0.75:
+    if worst_success <= 0.75:
         return "That is a strong promise: even this analyst stays in doubt."
-    if worst <= 0.95:
+    if worst_success <= 0.95:
         return "That is a fair promise: even this analyst is wrong now and then."
     return (
         "That is a weak promise against such an analyst, who is rarely wrong. To promise more, write a smaller ε "
@@ -145,12 +148,12 @@ def _describe_promise(worst: float) -> str:
     )
 
 
-def _describe_untried(untried: Sequence[str], worst: float) -> Iterator[str]:
+def _untried_notes(untried: Sequence[str], worst_success: float) -> Iterator[str]:
     """Name what there was no time for, with its ceiling."""
     if untried:
         yield (
             f"There was no time to try: {', '.join(untried)}. That no method is right more than "
-            f"{_format_up(worst)} times of 100 holds for these too: it is the ceiling of everything that this "
+            f"{_percent_up(worst_success)} times of 100 holds for these too: it is the ceiling of everything that this "
             "policy allows."
         )
 
@@ -162,7 +165,7 @@ def _attempts_section(attempts: Sequence[Attempt], findings: Findings, notes: Se
             _guess_words(attempt),
             attempt.price,
             *map(_share_of_hundred, _exact_and_private(attempt)),
-            _format_up(attempt.ceiling),
+            _percent_up(attempt.ceiling),
         )
         for attempt in attempts
     ]
@@ -233,6 +236,6 @@ def _share_of_hundred(finding: Finding) -> str:
     return f"{min(tenths, 999 if finding.right < finding.trials else 1000) / 10:g}"
 
 
-def _format_up(share: float) -> str:
+def _percent_up(share: float) -> str:
     """Format a share out of 100, rounded up."""
     return format_percent_up(share).removesuffix(" %")

@@ -65,13 +65,13 @@ def least_squares(groups: NDArray[np.bool_], answers: Reals) -> Reals:
     centred = answers - (single.sum(axis=1, dtype=np.float64) / 2).reshape(-1, *(1,) * (answers.ndim - 1))
     target = _transposed_product(single, centred)
     ridge = np.eye(people)
-    unpenalised = _solve(normal + 1e-6 * ridge, target)
+    unpenalised = _solve_linear_system(normal + 1e-6 * ridge, target)
     degrees_of_freedom = len(groups) - people
     if degrees_of_freedom <= 0:
         return unpenalised + 0.5
     residual = centred - single @ unpenalised.astype(np.float32)
     variance = float(np.square(residual).sum()) / (degrees_of_freedom * (answers.size // len(answers)))
-    return _solve(normal + max(1e-6, 4 * variance) * ridge, target) + 0.5
+    return _solve_linear_system(normal + max(1e-6, 4 * variance) * ridge, target) + 0.5
 
 
 def _transposed_product(groups: NDArray[np.float32], centred: Reals) -> Reals:
@@ -82,7 +82,7 @@ def _transposed_product(groups: NDArray[np.float32], centred: Reals) -> Reals:
     return total
 
 
-def _solve(matrix: Reals, target: Reals) -> Reals:
+def _solve_linear_system(matrix: Reals, target: Reals) -> Reals:
     return np.asarray(np.linalg.solve(matrix, target), np.float64)
 
 
@@ -95,9 +95,9 @@ def least_deviations(matrix: Reals, answers: Reals, upper_bound: float = 1.0, co
     bounds = np.full(matrix.shape[1], float(upper_bound))
     point = _starting_point(matrix, answers, bounds, cost)
     for _ in range(_MAX_ITERATIONS):
-        if point.gap() <= _RELATIVE_GAP * (1 + float(point.p.sum() + point.q.sum())):
+        if point.duality_products() <= _RELATIVE_GAP * (1 + float(point.p.sum() + point.q.sum())):
             break
-        point = _iterate(matrix, answers, bounds, cost, point)
+        point = _predictor_corrector_step(matrix, answers, bounds, cost, point)
     return np.clip(point.x, 0.0, bounds)
 
 
@@ -116,10 +116,10 @@ class _InteriorPoint:
     zp: Reals
     zq: Reals
 
-    def gap(self) -> float:
+    def duality_products(self) -> float:
         return float(self.x @ self.zx + self.s @ self.zs + self.p @ self.zp + self.q @ self.zq)
 
-    def size(self) -> int:
+    def pair_count(self) -> int:
         return 2 * len(self.x) + 2 * len(self.p)
 
     def moved(self, step: _InteriorPoint, primal: float, dual: float) -> _InteriorPoint:
@@ -142,21 +142,23 @@ def _starting_point(matrix: Reals, answers: Reals, bounds: Reals, cost: float) -
     )
 
 
-def _iterate(matrix: Reals, answers: Reals, bounds: Reals, cost: float, point: _InteriorPoint) -> _InteriorPoint:
+def _predictor_corrector_step(
+    matrix: Reals, answers: Reals, bounds: Reals, cost: float, point: _InteriorPoint
+) -> _InteriorPoint:
     """Take one predictor-corrector step; the predictor's gap determines the centring."""
     spread = point.p / point.zp + point.q / point.zq
     diagonal = point.zx / point.x + point.zs / point.s
     normal = matrix.T @ (matrix / spread[:, None])
     diagonal += _REGULARIZATION * float(normal.max())
     normal[np.diag_indices_from(normal)] += diagonal
-    mean = point.gap() / point.size()
+    mean = point.duality_products() / point.pair_count()
     predictor = _newton_step(
         matrix, answers, bounds, cost, point, normal, spread, _complementarity_targets(point, None, 0.0)
     )
     predicted = point.moved(
         predictor, _max_step(point, predictor, primal=True), _max_step(point, predictor, primal=False)
     )
-    centring = (predicted.gap() / point.size() / mean) ** 3 * mean
+    centring = (predicted.duality_products() / point.pair_count() / mean) ** 3 * mean
     step = _newton_step(
         matrix, answers, bounds, cost, point, normal, spread, _complementarity_targets(point, predictor, centring)
     )
@@ -201,7 +203,7 @@ def _newton_step(
     rp, rq = 1 - point.y - point.zp, 1 + point.y - point.zq
     g = (cp - point.p * rp) / point.zp - (cq - point.q * rq) / point.zq
     slack = (bound_slack - (cs - point.s * rs) / point.zs) * point.zs / point.s
-    dx = _solve(normal, cx / point.x - rx + matrix.T @ ((residual - g) / spread) + slack)
+    dx = _solve_linear_system(normal, cx / point.x - rx + matrix.T @ ((residual - g) / spread) + slack)
     dy = (residual - g - matrix @ dx) / spread
     dw = slack - dx * point.zs / point.s
     dzx, dzs, dzp, dzq = rx - matrix.T @ dy - dw, rs - dw, rp - dy, rq + dy

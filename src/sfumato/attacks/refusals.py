@@ -20,7 +20,7 @@ from sfumato.attacks.answerers import (
     private_answers,
 )
 from sfumato.attacks.ceilings import guess_ceiling
-from sfumato.attacks.differencing import check_target, round_to_bits
+from sfumato.attacks.differencing import checked_target, round_to_bits
 from sfumato.attacks.findings import Finding, Findings
 from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import Number, exact_integer
@@ -37,7 +37,7 @@ def read_refusal(answerer: Answerer, target: int, accomplices: int) -> Values:
 
 
 def _sums_with_accomplices(answerer: Answerer, target: int, accomplices: int) -> Sums:
-    row_index = check_target(target, answerer.people)
+    row_index = checked_target(target, answerer.people)
     known = exact_integer(accomplices, "accomplices", at_least=1)
     if known >= answerer.people:
         raise InvalidParameter("accomplices", accomplices, f"fewer than the {answerer.people} people")
@@ -56,17 +56,23 @@ def refusals(towns: int = 400, epsilon: Number = 1) -> Findings:
     secret = invented_bits(_MIN_COUNT, exact_integer(towns, "towns", at_least=1))
     secret[1:] = 1  # the attacker's own people
     withheld = SuppressedAnswers(secret, _MIN_COUNT)
-    results = [_finding(f"{withheld.kind}: refused or not", read_refusal(withheld, 0, accomplices), secret, None)]
+    results = [
+        _refusal_finding(f"{withheld.kind}: refused or not", read_refusal(withheld, 0, accomplices), secret, None)
+    ]
     with private_answers(secret, epsilon, 1, towns=True) as private:
         assert private.promise is not None
         sums = _sums_with_accomplices(private, 0, accomplices)
         ceiling = guess_ceiling(private.promise)
-        results.append(_finding(f"{private.kind}: refused or not", (~np.isnan(sums)).astype(np.int64), secret, ceiling))
-        results.append(_finding(f"{private.kind}: its answer", round_to_bits(sums - accomplices), secret, ceiling))
+        results.append(
+            _refusal_finding(f"{private.kind}: refused or not", (~np.isnan(sums)).astype(np.int64), secret, ceiling)
+        )
+        results.append(
+            _refusal_finding(f"{private.kind}: its answer", round_to_bits(sums - accomplices), secret, ceiling)
+        )
     words = "One person and four known smokers are counted, in each town; whether that person smokes is secret."
     return Findings(NAME, tuple(results), (words,))
 
 
-def _finding(answers: str, guesses: Values, secret: Values, ceiling: float | None) -> Finding:
+def _refusal_finding(answers: str, guesses: Values, secret: Values, ceiling: float | None) -> Finding:
     is_correct = guesses == secret[0]
     return Finding(NAME, answers, int(is_correct.sum()), is_correct.size, 0.5, ceiling, 1)

@@ -121,7 +121,7 @@ def closeness_weights(published: Codes, candidates: Codes) -> Floats:
     return np.asarray(_WEIGHT_PER_DIFFERENCE**differences)
 
 
-def trace_rows(rows: Codes, candidates: CandidateRows) -> tuple[Floats, NDArray[np.bool_]]:
+def scores_and_guesses(rows: Codes, candidates: CandidateRows) -> tuple[Floats, NDArray[np.bool_]]:
     """Return the scores of all candidates and the guesses of who is present.
 
     Under add-remove, the half with the higher scores is guessed present; under replace, those who are closer to the
@@ -144,7 +144,7 @@ def _mean_closeness(published: Codes, candidates: Codes) -> Floats:
     )
 
 
-def infer_secrets(rows: Codes, candidates: CandidateRows) -> NDArray[np.bool_]:
+def is_secret_guessed(rows: Codes, candidates: CandidateRows) -> NDArray[np.bool_]:
     """Guess the secret of all candidates by a vote of the rows; return which guesses are correct. A tie is not."""
     vote = np.where(rows[:, -1] < 0, 0, 2 * rows[:, -1] - 1)
     vote_sum = closeness_weights(rows[:, :-1], candidates.values[:, :-1]) @ vote.astype(np.float64)
@@ -196,10 +196,10 @@ def membership_of_rows(
     results, tests = [], []
     inside = np.concatenate([release.candidates.inside for release in published])
     for kind in published[0].rows:
-        scores_and_guesses = [trace_rows(release.rows[kind], release.candidates) for release in published]
-        scores, is_guessed = (np.concatenate(arrays) for arrays in zip(*scores_and_guesses, strict=True))
+        traced_runs = [scores_and_guesses(release.rows[kind], release.candidates) for release in published]
+        scores, is_guessed = (np.concatenate(arrays) for arrays in zip(*traced_runs, strict=True))
         tests.append((kind, Scores(scores[inside], scores[~inside])))
-        results.append(_finding(_MEMBERSHIP, kind, int((is_guessed == inside).sum()), len(inside), promise))
+        results.append(_row_finding(_MEMBERSHIP, kind, int((is_guessed == inside).sum()), len(inside), promise))
     others = ", others in place of the rest" if relation is Neighbours.REPLACE else ""
     words = (
         f"Of {candidates} candidates about half are in each table of {columns} columns{others}, and all are guessed.",
@@ -227,12 +227,14 @@ def attribute_of_rows(
     inside = np.concatenate([release.candidates.inside for release in published])
     results = []
     for kind in published[0].rows:
-        is_correct = np.concatenate([infer_secrets(release.rows[kind], release.candidates) for release in published])
+        is_correct = np.concatenate(
+            [is_secret_guessed(release.rows[kind], release.candidates) for release in published]
+        )
         for presence, members in (("without them", ~inside), ("with them", inside)):
             count = int(is_correct[members].sum())
             results.append(Finding(_ATTRIBUTE, f"{kind}, {presence}", count, int(members.sum()), 0.5, None, 1))
         presence_correct = int((is_correct == inside).sum())
-        results.append(_finding(_ATTRIBUTE, f"{kind}, of the person", presence_correct, len(inside), promise))
+        results.append(_row_finding(_ATTRIBUTE, f"{kind}, of the person", presence_correct, len(inside), promise))
     words = (
         "Right guesses without the person's data are about the population: smokers are likelier to have cancer.",
         "About the person: how often a right guess coincides with their being in the table. One half is chance.",
@@ -240,6 +242,6 @@ def attribute_of_rows(
     return Findings(_ATTRIBUTE, tuple(results), words)
 
 
-def _finding(attack: str, kind: str, right: int, trials: int, promise: Guarantee) -> Finding:
+def _row_finding(attack: str, kind: str, right: int, trials: int, promise: Guarantee) -> Finding:
     ceiling = guess_ceiling(promise) if kind.startswith("private") else None
     return Finding(attack, kind, right, trials, 0.5, ceiling, 1)

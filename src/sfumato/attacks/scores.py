@@ -141,7 +141,7 @@ def min_runs(theory: Guarantee, miss: float) -> int | None:
     return None
 
 
-def power_words(runs: int, theory: Guarantee, miss: float) -> tuple[str, ...]:
+def power_notes(runs: int, theory: Guarantee, miss: float) -> tuple[str, ...]:
     """Return a note if this many runs could not have refuted the promise, whatever they showed."""
     required = min_runs(theory, miss)
     if required is not None and runs >= required:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from sfumato.attacks.answerers import Groups, Sums, Values, even_share, group_sums, invented_bits, temporary_curator
 from sfumato.attacks.ceilings import guess_ceiling, replacement_guarantee
-from sfumato.attacks.differencing import CrossTable, check_target, combine_totals, lay_out_table, round_to_bits
+from sfumato.attacks.differencing import CrossTable, checked_target, combine_totals, lay_out_table, round_to_bits
 from sfumato.attacks.findings import Finding, Findings
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.privacy import Budget, Guarantee, Neighbours
@@ -55,7 +55,7 @@ def suppression(
     private_counts = release_tables(tables, secret, Budget(price, neighbours=relation))
     groups = np.concatenate([_cell_groups(table) for table in tables])
     name = f"private, ε = {format_exact(price)}, {len(tables)} tables"
-    results.append(_finding(name, combine_totals(private_counts, groups, 0), secret, len(groups), ceiling))
+    results.append(_suppression_finding(name, combine_totals(private_counts, groups, 0), secret, len(groups), ceiling))
     words = (
         "Bob is alone in a cell of a table by street and age; whether he smokes is secret. Cells below 5 are withheld, "
         "and with each of them three others that are the corners of a rectangle.",
@@ -120,7 +120,7 @@ def cell_bounds(told: Sums, groups: Groups, target: int) -> tuple[int, int]:
 
     The interval is the fixed point of bounding the parts of every total by the bounds of the other parts.
     """
-    row_index = check_target(target, groups.shape[1])
+    row_index = checked_target(target, groups.shape[1])
     cell_membership, cell_of_person, sizes = np.unique(groups, axis=1, return_inverse=True, return_counts=True)
     is_published = ~np.isnan(told)
     low, high = np.zeros(len(sizes)), sizes.astype(np.float64)
@@ -166,9 +166,9 @@ def _cell_groups(table: CrossTable) -> Groups:
 def _suppressed_finding(name: str, tables: Sequence[CrossTable], secret: Values, *, second: bool) -> Finding:
     published = np.concatenate([suppressed_table(table, secret, second=second) for table in tables])
     groups = np.concatenate([table.groups() for table in tables])
-    return _finding(name, combine_totals(published, groups, 0), secret, len(groups), None)
+    return _suppression_finding(name, combine_totals(published, groups, 0), secret, len(groups), None)
 
 
-def _finding(name: str, estimates: Sums, secret: Values, questions: int, ceiling: float | None) -> Finding:
+def _suppression_finding(name: str, estimates: Sums, secret: Values, questions: int, ceiling: float | None) -> Finding:
     is_correct = round_to_bits(estimates) == secret[0]
     return Finding(NAME, name, int(is_correct.sum()), is_correct.size, 0.5, ceiling, questions)

@@ -173,16 +173,16 @@ def one_run(
         raise InvalidParameter("canaries", canaries, f"at most {_MAX_CANARIES:,}")
     guess_counts = _guess_counts(guesses, canary_count)
     error_share = float(1 - level) / len(guess_counts)
-    _check_power(canary_count, max(guess_counts), promise, error_share)
+    _require_power(canary_count, max(guess_counts), promise, error_share)
     present = bits.random_array_below(2, canary_count).astype(bool)
-    scores = _check_scores(release(present.copy()), canary_count)
+    scores = _checked_scores(release(present.copy()), canary_count)
     outcomes = [
         (
             epsilon_lower_bound(canary_count, guess_count, correct, float(promise.delta), error_share),
             guess_count,
             correct,
         )
-        for guess_count, correct in _count_correct(scores, present, guess_counts)
+        for guess_count, correct in _count_correct_guesses(scores, present, guess_counts)
     ]
     bound, made_guesses, correct = max(outcomes)
     return OneRun(
@@ -193,7 +193,7 @@ def one_run(
         made_guesses,
         correct,
         len(guess_counts),
-        _score_laws(scores, present),
+        _binned_scores(scores, present),
     )
 
 
@@ -210,13 +210,14 @@ def _guess_counts(guesses: int | Sequence[int] | None, canaries: int) -> list[in
     return counts
 
 
-def _check_power(canaries: int, guesses: int, promise: Guarantee, error_share: float) -> None:
+def _require_power(canaries: int, guesses: int, promise: Guarantee, error_share: float) -> None:
     """Refuse an audit that could refute nothing even with every guess correct, and state how many canaries could."""
     epsilon, delta = float(promise.epsilon), float(promise.delta)
     if guessing_tail_bound(canaries, guesses, guesses, epsilon, delta) <= error_share:
         return
     enough = next(
-        (n for n in _growing_sizes(canaries) if guessing_tail_bound(n, n, n, epsilon, delta) <= error_share), None
+        (n for n in _growing_canary_counts(canaries) if guessing_tail_bound(n, n, n, epsilon, delta) <= error_share),
+        None,
     )
     if enough is None:
         rule = f"a guarantee that an audit with {_MAX_CANARIES:,} canaries could refute"
@@ -225,7 +226,7 @@ def _check_power(canaries: int, guesses: int, promise: Guarantee, error_share: f
     raise InvalidParameter("canaries", canaries, rule, fix=f"set canaries to {enough:,}, and guess all of them")
 
 
-def _growing_sizes(start: int) -> list[int]:
+def _growing_canary_counts(start: int) -> list[int]:
     """Return numbers of canaries from ``start``, each half as large again as the last."""
     sizes = [start]
     while (next_size := sizes[-1] + max(1, sizes[-1] // 2)) <= _MAX_CANARIES:
@@ -233,7 +234,7 @@ def _growing_sizes(start: int) -> list[int]:
     return sizes
 
 
-def _check_scores(returned: Any, canaries: int) -> NDArray[np.float64]:
+def _checked_scores(returned: Any, canaries: int) -> NDArray[np.float64]:
     try:
         scores = np.asarray(returned, np.float64)
     except (TypeError, ValueError):
@@ -247,7 +248,9 @@ def _check_scores(returned: Any, canaries: int) -> NDArray[np.float64]:
     return scores
 
 
-def _count_correct(scores: NDArray[np.float64], present: Present, guess_counts: Sequence[int]) -> list[tuple[int, int]]:
+def _count_correct_guesses(
+    scores: NDArray[np.float64], present: Present, guess_counts: Sequence[int]
+) -> list[tuple[int, int]]:
     """Return (guesses, correct guesses) for each number, guessing first where scores are furthest from the midpoint.
 
     Ties are broken by position, which is independent of the coins.
@@ -274,7 +277,7 @@ def guessing_tail_bound(canaries: int, guesses: int, right: int, epsilon: float,
     """Bound the probability of ``right`` correct guesses about an (ε, δ)-DP release, by the theorem above."""
     if right == 0:
         return 1.0
-    probabilities = np.exp(_log_binomial(guesses, epsilon))
+    probabilities = np.exp(_log_binomial_probabilities(guesses, epsilon))
     tail = float(probabilities[right:].sum())
     if delta == 0:
         return min(1.0, tail * _ROUNDING_MARGIN)
@@ -284,7 +287,7 @@ def guessing_tail_bound(canaries: int, guesses: int, right: int, epsilon: float,
     return min(1.0, float((np.maximum(1.0, shares) * tail + shares * below).max()) * _ROUNDING_MARGIN)
 
 
-def _log_binomial(trials: int, epsilon: float) -> NDArray[np.float64]:
+def _log_binomial_probabilities(trials: int, epsilon: float) -> NDArray[np.float64]:
     """Return ln P(W = k) for all k, where each trial succeeds with odds e^ε."""
     k, factorials = np.arange(trials + 1), _log_factorials(trials)
     log_total = epsilon + math.log1p(math.exp(-epsilon))  # −ln(1 − e^ε/(1 + e^ε))
@@ -311,7 +314,7 @@ def epsilon_lower_bound(canaries: int, guesses: int, right: int, delta: float, e
     return low
 
 
-def _score_laws(scores: NDArray[np.float64], present: Present) -> OutputShares | None:
+def _binned_scores(scores: NDArray[np.float64], present: Present) -> OutputShares | None:
     """Bin the scores of absent and present canaries; cells above the midpoint are guessed present."""
     finite = np.clip(scores, -1e15, 1e15)
     low, high = float(finite.min()), float(finite.max())
@@ -391,12 +394,12 @@ class Planted:
         gram, target = _RIDGE * np.eye(self.count), np.full(self.count, _RIDGE / 2)
         for columns in combinations(scored_columns, min(2, len(scored_columns))):
             released_counts = _released_counts(released, self.table, columns)
-            membership, excess = self._equations(released_counts, columns)
+            membership, excess = self._membership_and_excess_by_cell(released_counts, columns)
             gram += membership.T @ membership
             target += membership.T @ excess
         return np.linalg.solve(gram, target)
 
-    def _equations(
+    def _membership_and_excess_by_cell(
         self, released_counts: _ReleasedCounts, columns: Sequence[str]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return, per cell, which canaries are counted in it and its excess over the known rows."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.audit.mechanism_laws import frequent_law, key_law, rank_law, report_pairs, stream_law
+from sfumato.audit.mechanism_laws import frequent_values_law, kept_keys_law, quantiles_law, report_pairs, stream_law
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Quantiles, RandomizedResponse, bits, grids
@@ -64,8 +64,8 @@ class Enumeration:
         scaled_exp = int(exp_epsilon * _SCALE)
         value = Fraction(
             max(
-                sum(max(0, p * _SCALE - scaled_exp * q) for p, q in self._scaled),
-                sum(max(0, q * _SCALE - scaled_exp * p) for p, q in self._scaled),
+                sum(max(0, p * _SCALE - scaled_exp * q) for p, q in self._scaled_probabilities),
+                sum(max(0, q * _SCALE - scaled_exp * p) for p, q in self._scaled_probabilities),
             ),
             _SCALE**2,
         )
@@ -73,7 +73,7 @@ class Enumeration:
         return max(Fraction(0), value - error), value + error
 
     @cached_property
-    def _scaled(self) -> list[tuple[int, int]]:
+    def _scaled_probabilities(self) -> list[tuple[int, int]]:
         """Return all probabilities as integer multiples of 10⁻⁶⁰, far finer than their error."""
         return [(int(p * _SCALE), int(q * _SCALE)) for p, q in self.outcomes]
 
@@ -114,7 +114,7 @@ def enumerate(mechanism: Any, neighbours: tuple[Any, Any], sensitivity: Sensitiv
         return _enumerate_pairs(
             _stream_pairs(mechanism, neighbours), mechanism.curve(), min_probability=_MIN_STREAM_PROBABILITY
         )
-    first, second = (_law_of(mechanism)(world) for world in neighbours)
+    first, second = (_law_function(mechanism)(world) for world in neighbours)
     if first.keys() != second.keys():
         raise InvalidParameter("neighbours", neighbours, "a pair of inputs of the same shape")
     pairs = [(Fraction(first[key]), Fraction(second[key])) for key in first]
@@ -122,16 +122,16 @@ def enumerate(mechanism: Any, neighbours: tuple[Any, Any], sensitivity: Sensitiv
     return _enumerate_pairs(pairs, mechanism.curve(), min_probability=min_probability)
 
 
-def _law_of(mechanism: Any) -> Callable[[Any], Law]:
+def _law_function(mechanism: Any) -> Callable[[Any], Law]:
     """Return the function from an input to the distribution of the output."""
     if isinstance(mechanism, ScoreSelection):
         return mechanism.law
     if isinstance(mechanism, FrequentValues):
-        return lambda table: frequent_law(mechanism, table)
+        return lambda table: frequent_values_law(mechanism, table)
     if isinstance(mechanism, KeyThreshold):
-        return lambda counts: key_law(mechanism, counts)
+        return lambda counts: kept_keys_law(mechanism, counts)
     if isinstance(mechanism, Quantiles):
-        return lambda values: rank_law(mechanism, values)
+        return lambda values: quantiles_law(mechanism, values)
     raise InvalidParameter(
         "mechanism", mechanism, "one of the built-in mechanisms", fix="pass an object, such as sf.Laplace(2)"
     )
@@ -161,7 +161,7 @@ def _stream_pairs(mechanism: AboveThreshold, neighbours: tuple[Any, Any]) -> lis
             _NoisyCoordinate(1, mechanism.scales[2], neighbours[0][i], neighbours[1][i], len(valued) + 1)
             for i in valued
         ]
-        if len(pairs) + math.prod(column.width for column in columns) > MAX_OUTCOMES:
+        if len(pairs) + math.prod(column.outcome_count for column in columns) > MAX_OUTCOMES:
             raise InvalidParameter(
                 "neighbours",
                 neighbours,
@@ -169,7 +169,7 @@ def _stream_pairs(mechanism: AboveThreshold, neighbours: tuple[Any, Any]) -> lis
             )
         pairs += [
             _multiply_pairs(stream_pair, value_pairs)
-            for value_pairs in product(*(column.outcomes() for column in columns))
+            for value_pairs in product(*(column.outcome_pairs() for column in columns))
         ]
     return pairs
 
@@ -203,12 +203,13 @@ def _enumerate_additive(
         )
         for i in range(len(rows[0]))
     ]
-    if math.prod(column.width for column in columns) > MAX_OUTCOMES:
+    if math.prod(column.outcome_count for column in columns) > MAX_OUTCOMES:
         raise InvalidParameter(
             "neighbours", neighbours, "inputs with fewer possible outcomes: fewer numbers, or less noise"
         )
     certain = Fraction(1), Fraction(1)
-    outcomes = tuple(_multiply_pairs(certain, pairs) for pairs in product(*(column.outcomes() for column in columns)))
+    pairs_by_column = (column.outcome_pairs() for column in columns)
+    outcomes = tuple(_multiply_pairs(certain, pairs) for pairs in product(*pairs_by_column))
     min_probability = (
         Fraction(0) if mechanism.order == 1 else _PROBABILITY_ERROR
     )  # Laplace ratios are exact however rare
@@ -239,31 +240,33 @@ class _NoisyCoordinate:
         return math.ceil(float(self.size) * (self.order * nats) ** (1 / self.order)) + 2
 
     @property
-    def width(self) -> int:
+    def outcome_count(self) -> int:
         return 2 * self.reach + abs(self.b - self.a) + 3
 
-    def outcomes(self) -> list[Pair]:
+    def outcome_pairs(self) -> list[Pair]:
         context = bits.decimal_context(_DIGITS)
         low, high = min(self.a, self.b) - self.reach, max(self.a, self.b) + self.reach
-        weights = [_weight(x, self.size, self.order, context) for x in range(high - low + 2)]
-        mass, tail = _laplace_law(weights) if self.order == 1 else _gaussian_law(weights)
+        weights = [_noise_weight(x, self.size, self.order, context) for x in range(high - low + 2)]
+        mass, tail = (
+            _laplace_probability_and_tail(weights) if self.order == 1 else _gaussian_probability_and_tail(weights)
+        )
         window_pairs = [(mass(x - self.a), mass(x - self.b)) for x in range(low, high + 1)]
         left, right = (self.a - low + 1, self.b - low + 1), (high - self.a + 1, high - self.b + 1)
         return [(tail(left[0]), tail(left[1])), *window_pairs, (tail(right[0]), tail(right[1]))]
 
 
-def _weight(x: int, size: Fraction, order: int, context: Context) -> Decimal:
+def _noise_weight(x: int, size: Fraction, order: int, context: Context) -> Decimal:
     return bits.to_decimal(-((x / size) ** order) / order, context).exp(context)
 
 
-def _laplace_law(weights: list[Decimal]) -> tuple[Any, Any]:
+def _laplace_probability_and_tail(weights: list[Decimal]) -> tuple[Any, Any]:
     """Return P(x) = (1−q)/(1+q)·q^|x| and P(X ≥ t) = q^t/(1+q) for t ≥ 1."""
     q = Fraction(weights[1]) if len(weights) > 1 else Fraction(0)
     powers = [Fraction(weight) for weight in weights]
     return lambda x: (1 - q) / (1 + q) * powers[abs(x)], lambda t: powers[t] / (1 + q)
 
 
-def _gaussian_law(weights: list[Decimal]) -> tuple[Any, Any]:
+def _gaussian_probability_and_tail(weights: list[Decimal]) -> tuple[Any, Any]:
     """Return P(x) and a tail of zero: the normalising sum is truncated where its tail is below 10⁻⁴⁶."""
     powers = [Fraction(weight) for weight in weights]
     total = powers[0] + 2 * sum(powers[1:], Fraction(0))

@@ -163,7 +163,7 @@ def _storable(value: Any) -> Any:
     return value
 
 
-def as_text(cell: Any) -> Any:
+def as_text_file_cell(cell: Any) -> Any:
     """Return a cell as a text file stores it."""
     if cell is None or isinstance(cell, list):
         return cell
@@ -246,15 +246,15 @@ class NeighbouringTables:
 def neighbours_of(policy: Policy, *, texts: bool = False) -> NeighbouringTables:
     """Generate the tables that a policy is audited on; with ``texts`` every cell is stored as text, as in CSV."""
     generator = _TableGenerator(policy, texts)
-    others = generator.population("", _merge_units([generator.plain_unit(number) for number in _ORDINARY_UNITS]))
+    others = generator.build_population("", _merge_units([generator.plain_unit(number) for number in _ORDINARY_UNITS]))
     populations: dict[str, GeneratedPopulation] = {}
-    for name, unit in generator.units():
-        population = generator.population(
+    for name, unit in generator.extra_units():
+        population = generator.build_population(
             name, _merge_units([generator.plain_unit(number) for number in _ORDINARY_UNITS] + [unit])
         )
         if not any(population.tables == earlier.tables for earlier in populations.values()):
             populations[name] = population
-    return NeighbouringTables(policy, others, tuple(populations.values()), generator.capped)
+    return NeighbouringTables(policy, others, tuple(populations.values()), generator.tables_with_unreached_limit)
 
 
 def _id_type(policy: Policy) -> Type | None:
@@ -278,7 +278,7 @@ class _UnitShape:
     rows: int
     groups: int = 1
     ends: RangeEnds = RangeEnds.HIGH
-    first: int = 0
+    first_group: int = 0
 
 
 @dataclass(frozen=True)
@@ -287,21 +287,23 @@ class _TableGenerator:
     texts: bool
 
     @property
-    def _private(self) -> dict[str, Table]:
+    def _private_tables(self) -> dict[str, Table]:
         return {name: table for name, table in self.policy.tables.items() if not table.public}
 
     @property
-    def capped(self) -> tuple[str, ...]:
+    def tables_with_unreached_limit(self) -> tuple[str, ...]:
         return tuple(
-            name for name, table in self._private.items() if (table.max_rows or 1) >= min(MAX_ROWS, _free_rows(table))
+            name
+            for name, table in self._private_tables.items()
+            if (table.max_rows or 1) >= min(MAX_ROWS, _max_rows_of_one_unit(table))
         )
 
-    def population(self, name: str, rows: Mapping[str, Rows]) -> GeneratedPopulation:
+    def build_population(self, name: str, rows: Mapping[str, Rows]) -> GeneratedPopulation:
         return GeneratedPopulation(
             name,
             {
                 table_name: self._arrow_table(table, rows.get(table_name, []))
-                for table_name, table in self._private.items()
+                for table_name, table in self._private_tables.items()
             },
         )
 
@@ -313,7 +315,7 @@ class _TableGenerator:
             cells = [row.get(name) for row, _ in rows]
             as_strings = self.texts and not pyarrow.types.is_list(column_type)
             column = (
-                pyarrow.array(list(map(as_text, cells)), pyarrow.string())
+                pyarrow.array(list(map(as_text_file_cell, cells)), pyarrow.string())
                 if as_strings
                 else pyarrow.array(cells, column_type)
             )
@@ -332,7 +334,7 @@ class _TableGenerator:
         return list(dict.fromkeys([*own_id, *self._join_keys(table)]))
 
     def _join_keys(self, table: Table) -> list[str]:
-        paths = [other.id for other in self._private.values() if isinstance(other.id, Via)]
+        paths = [other.id for other in self._private_tables.values() if isinstance(other.id, Via)]
         return [path.key for path in paths if path.via == table.name]
 
     def _id_cells(self, table: Table, number: int) -> Row:
@@ -346,22 +348,22 @@ class _TableGenerator:
     def plain_unit(self, number: int) -> Unit:
         """Return an ordinary unit, well within every limit."""
         shape = _UnitShape("", 1, 1, RangeEnds.SPREAD, number - 1)
-        return {name: self._make_rows(table, number, shape) for name, table in self._private.items()}
+        return {name: self._make_rows(table, number, shape) for name, table in self._private_tables.items()}
 
-    def units(self) -> Iterator[tuple[str, Unit]]:
+    def extra_units(self) -> Iterator[tuple[str, Unit]]:
         """Yield the named units that test a limit or a range."""
         if self.policy.unit.every_row:
-            yield from self._single_rows()
+            yield from self._single_row_units()
             return
         shapes: dict[str, dict[str, _UnitShape]] = {}
-        for table in self._private.values():
+        for table in self._private_tables.values():
             for shape in _unit_shapes(table):
                 shapes.setdefault(shape.name, {})[table.name] = shape
         for name, table_shapes in shapes.items():
             yield (
                 name,
                 {
-                    table: self._make_rows(self._private[table], _EXTRA_UNIT, shape)
+                    table: self._make_rows(self._private_tables[table], _EXTRA_UNIT, shape)
                     for table, shape in table_shapes.items()
                 },
             )
@@ -370,15 +372,15 @@ class _TableGenerator:
                 f"{name} cells",
                 {
                     private_table.name: self._bad_rows(private_table, _EXTRA_UNIT, name)
-                    for private_table in self._private.values()
+                    for private_table in self._private_tables.values()
                 },
             )
         yield from self._cross_linked_units()
 
-    def _single_rows(self) -> Iterator[tuple[str, Unit]]:
+    def _single_row_units(self) -> Iterator[tuple[str, Unit]]:
         """Yield single rows: at both ends, in another group, and one per bad cell."""
-        for name, table in self._private.items():
-            suffix = f" in {name}" if len(self._private) > 1 else ""
+        for name, table in self._private_tables.items():
+            suffix = f" in {name}" if len(self._private_tables) > 1 else ""
             for shape in (
                 _UnitShape("a row at the high end", 1),
                 _UnitShape("a row at the low end", 1, 1, RangeEnds.LOW, 1),
@@ -390,27 +392,28 @@ class _TableGenerator:
 
     def _cross_linked_units(self) -> Iterator[tuple[str, Unit]]:
         """Yield a unit whose join key is shared with another unit, and a unit that is in a single table."""
-        if len(self._private) < 2:
+        if len(self._private_tables) < 2:
             return
         shared = {}
-        for name, table in self._private.items():
+        for name, table in self._private_tables.items():
             keys = [key for key in self._join_keys(table) if key != table.id]
             other_ids = self._id_cells(table, _ORDINARY_UNITS[0])
             rows = self._make_rows(table, _EXTRA_UNIT, _UnitShape("", 1))
             shared[name] = [({**row, **{key: other_ids[key] for key in keys}}, times) for row, times in rows]
-        if any(self._join_keys(table) for table in self._private.values()):
+        if any(self._join_keys(table) for table in self._private_tables.values()):
             yield "a key that another unit has too", shared
-        first = next(iter(self._private.values()))
+        first = next(iter(self._private_tables.values()))
         yield (
             f"rows in {first.name} alone",
-            {first.name: self._make_rows(first, _EXTRA_UNIT, _UnitShape("", _row_limit(first) + 1))},
+            {first.name: self._make_rows(first, _EXTRA_UNIT, _UnitShape("", _tested_row_limit(first) + 1))},
         )
 
     def _make_rows(self, table: Table, number: int, shape: _UnitShape) -> Rows:
         """Return the rows of a unit: row n is in group n modulo the number of groups."""
         id_cells, groups = self._id_cells(table, number), max(1, min(shape.groups, shape.rows))
         distinct_rows = [
-            {**self._ordinary_cells(table, shape.first + group, shape.ends), **id_cells} for group in range(groups)
+            {**self._ordinary_cells(table, shape.first_group + group, shape.ends), **id_cells}
+            for group in range(groups)
         ]
         return _cycle_rows(distinct_rows, shape.rows)
 
@@ -432,7 +435,8 @@ class _TableGenerator:
             for index in range(count)
         ]
         return _cycle_rows(
-            rows, count if table.every_row else min(max(count, _row_limit(table) + 1), _free_rows(table))
+            rows,
+            count if table.every_row else min(max(count, _tested_row_limit(table) + 1), _max_rows_of_one_unit(table)),
         )
 
 
@@ -455,18 +459,18 @@ def _bad_cells(cells: GeneratedCells | ListCells, kind: str) -> tuple[Any, ...]:
     return (None,) if kind == "missing" else cells.outside if kind == "outside" else cells.malformed
 
 
-def _free_rows(table: Table) -> int:
+def _max_rows_of_one_unit(table: Table) -> int:
     """Return how many rows one unit may have beside the ordinary units, which have one each."""
     return table.row_ceiling - len(_ORDINARY_UNITS)
 
 
-def _row_limit(table: Table) -> int:
-    return min(table.max_rows or 1, MAX_ROWS - 1, max(1, _free_rows(table) - 1))
+def _tested_row_limit(table: Table) -> int:
+    return min(table.max_rows or 1, MAX_ROWS - 1, max(1, _max_rows_of_one_unit(table) - 1))
 
 
 def _unit_shapes(table: Table) -> Iterator[_UnitShape]:
     """Yield unit shapes around the limits of a table: at each limit, one below and one above."""
-    rows = _row_limit(table)
+    rows = _tested_row_limit(table)
     groups, rows_per_group = min(table.max_groups or rows, rows), min(table.max_rows_per_group or rows, rows)
     yield _UnitShape("one row", 1)
     yield _UnitShape("one row less than the limit", max(1, rows - 1))
@@ -481,7 +485,7 @@ def _unit_shapes(table: Table) -> Iterator[_UnitShape]:
     yield _UnitShape("rows in other groups", rows + 1, groups, RangeEnds.HIGH, groups + 1)
     yield _UnitShape(
         "rows far beyond the limit, each of its own",
-        min(MAX_ROWS, _free_rows(table), 4 * rows + 3),
+        min(MAX_ROWS, _max_rows_of_one_unit(table), 4 * rows + 3),
         400,
         RangeEnds.SPREAD,
     )

@@ -51,7 +51,7 @@ from sfumato.privacy.threshold_losses import laplace_tail
 from sfumato.quick_dataclass import dataclass
 
 
-def frequent_law(mechanism: FrequentValues, table: Any) -> Law:
+def frequent_values_law(mechanism: FrequentValues, table: Any) -> Law:
     """Return the law of the most frequent values of all groups; groups select independently."""
     if math.prod(math.perm(len(row), mechanism.k) for row in table) > MAX_OUTCOMES:
         raise InvalidParameter(
@@ -74,7 +74,7 @@ Rows = tuple[tuple[int, Fraction], ...]
 class _QuantilePart:
     """The rows between two selected numbers, and the probabilities still to be selected among them."""
 
-    chances: tuple[Fraction, ...]
+    probabilities: tuple[Fraction, ...]
     below: Fraction
     above: Fraction
     low: int
@@ -83,18 +83,18 @@ class _QuantilePart:
     level: int
 
     @property
-    def middle(self) -> int:
+    def middle_index(self) -> int:
         """Return the index of the probability that is selected first."""
-        count = len(self.chances)
+        count = len(self.probabilities)
         centre = (self.below + self.above) / 2
-        return min((count - 1) // 2, count // 2, key=lambda index: abs(self.chances[index] - centre))
+        return min((count - 1) // 2, count // 2, key=lambda index: abs(self.probabilities[index] - centre))
 
     @property
     def share(self) -> Fraction:
-        return (self.chances[self.middle] - self.below) / (self.above - self.below)
+        return (self.probabilities[self.middle_index] - self.below) / (self.above - self.below)
 
 
-def rank_law(mechanism: Quantiles, values: Any) -> Law:
+def quantiles_law(mechanism: Quantiles, values: Any) -> Law:
     """Return the law of all quantiles of one group of values, as tuples in the order of the probabilities."""
     low, high = mechanism.bounds
     if not isinstance(values, (list, tuple)) or not all(type(value) is int for value in values):
@@ -107,7 +107,7 @@ def rank_law(mechanism: Quantiles, values: Any) -> Law:
 
 
 def _part_law(mechanism: Quantiles, part: _QuantilePart, per_level: Fraction) -> Law:
-    if not part.chances:
+    if not part.probabilities:
         return {(): Decimal(1)}
     context = law_context()
     law: Law = {}
@@ -146,12 +146,12 @@ def _rank_distance(mechanism: Quantiles, part: _QuantilePart, y: int) -> Fractio
 
 def _split_part(mechanism: Quantiles, part: _QuantilePart, number: int) -> tuple[_QuantilePart, _QuantilePart]:
     tied_share = part.share if mechanism.offset == 0 else Fraction(int(mechanism.offset > 0))
-    probability, index = part.chances[part.middle], part.middle
+    probability, index = part.probabilities[part.middle_index], part.middle_index
     tied = sum((weight for value, weight in part.rows if value == number), Fraction(0))
     rows_below = tuple(row for row in part.rows if row[0] < number)
     rows_above = tuple(row for row in part.rows if row[0] > number)
     lower = _QuantilePart(
-        part.chances[:index],
+        part.probabilities[:index],
         part.below,
         probability,
         part.low,
@@ -160,7 +160,7 @@ def _split_part(mechanism: Quantiles, part: _QuantilePart, number: int) -> tuple
         part.level + 1,
     )
     upper = _QuantilePart(
-        part.chances[index + 1 :],
+        part.probabilities[index + 1 :],
         probability,
         part.above,
         number,
@@ -173,12 +173,12 @@ def _split_part(mechanism: Quantiles, part: _QuantilePart, number: int) -> tuple
 
 def _count_levels(part: _QuantilePart) -> int:
     """Return the depth of the recursion, which depends on the probabilities alone."""
-    if not part.chances:
+    if not part.probabilities:
         return 0
-    index = part.middle
-    probability = part.chances[index]
-    lower = _QuantilePart(part.chances[:index], part.below, probability, 0, 0, (), 0)
-    upper = _QuantilePart(part.chances[index + 1 :], probability, part.above, 0, 0, (), 0)
+    index = part.middle_index
+    probability = part.probabilities[index]
+    lower = _QuantilePart(part.probabilities[:index], part.below, probability, 0, 0, (), 0)
+    upper = _QuantilePart(part.probabilities[index + 1 :], probability, part.above, 0, 0, (), 0)
     return 1 + max(_count_levels(lower), _count_levels(upper))
 
 
@@ -250,7 +250,7 @@ def _exp_epsilon(epsilon: Fraction) -> Fraction:
     return Fraction(bits.to_decimal(epsilon, context).exp(context))
 
 
-def key_law(mechanism: KeyThreshold, counts: Any) -> Law:
+def kept_keys_law(mechanism: KeyThreshold, counts: Any) -> Law:
     """Return the law of which keys are kept; keys are kept independently."""
     unit_counts = list(counts) if isinstance(counts, (list, tuple)) else [counts]
     if len(unit_counts) > _MAX_KEYS or not all(
@@ -305,7 +305,7 @@ Stream = tuple[int, ...]
 
 def stream_law(mechanism: AboveThreshold, values: Any) -> Law:
     """Return the law of the answers to these queries, without released values."""
-    query_values = _check_values(mechanism, values)
+    query_values = _checked_values(mechanism, values)
     sums = _ThresholdSum.of(mechanism, query_values)
     law = dict(_enumerate_streams((), sums, query_values, mechanism.positives))
     if len(law) > MAX_OUTCOMES:
@@ -317,7 +317,7 @@ def stream_law(mechanism: AboveThreshold, values: Any) -> Law:
     return law
 
 
-def _check_values(mechanism: AboveThreshold, values: Any) -> tuple[int, ...]:
+def _checked_values(mechanism: AboveThreshold, values: Any) -> tuple[int, ...]:
     query_values = tuple(values) if isinstance(values, (list, tuple)) else ()
     if not 0 < len(query_values) <= _MAX_QUERIES or not all(type(value) is int for value in query_values):
         raise InvalidParameter("neighbours", values, f"lists of 1 to {_MAX_QUERIES} integers, one for each query")
@@ -334,7 +334,7 @@ def _enumerate_streams(
         return
     for answer in (0, 1):
         yield from _enumerate_streams(
-            (*answers, answer), sums.after(query_values[len(answers)], bool(answer)), query_values, positives
+            (*answers, answer), sums.after_answer(query_values[len(answers)], bool(answer)), query_values, positives
         )
 
 
@@ -371,17 +371,17 @@ class _ThresholdSum:
         context = law_context()
         first, second, _ = mechanism.scales
         centre, one = mechanism.threshold, Decimal(1)
-        ratio = _power(first, 1, context)
+        ratio = _exp_of_minus(first, 1, context)
         peak = context.divide(context.subtract(one, ratio), context.add(one, ratio))
         low, high = min(*query_values, centre), max(*query_values, centre) + 1
 
         def weight(t: int) -> Decimal:
-            return context.multiply(peak, _power(first, abs(t - centre), context))
+            return context.multiply(peak, _exp_of_minus(first, abs(t - centre), context))
 
         tails = _ThresholdTail(low, False, weight(low), (one,)), _ThresholdTail(high, True, weight(high), (one,))
         return cls((first, second), tuple((t, weight(t)) for t in range(low + 1, high)), tails)
 
-    def after(self, value: int, above: bool) -> _ThresholdSum:
+    def after_answer(self, value: int, above: bool) -> _ThresholdSum:
         """Multiply by the probability of one more answer: "above" means noise ≥ t − value."""
         context = law_context()
         window = tuple(
@@ -400,7 +400,8 @@ class _ThresholdSum:
     def _noise_tail(self, t: int, context: Context) -> Decimal:
         """Return P(Y ≥ t) = q^t/(1 + q) for t ≥ 1."""
         return context.divide(
-            _power(self.scales[1], t, context), context.add(Decimal(1), _power(self.scales[1], 1, context))
+            _exp_of_minus(self.scales[1], t, context),
+            context.add(Decimal(1), _exp_of_minus(self.scales[1], 1, context)),
         )
 
     def _extend_tail(self, tail: _ThresholdTail, value: int, above: bool, context: Context) -> _ThresholdTail:
@@ -414,7 +415,7 @@ class _ThresholdSum:
 
     def total(self) -> Decimal:
         context = law_context()
-        ratio, power = (_power(scale, 1, context) for scale in self.scales)
+        ratio, power = (_exp_of_minus(scale, 1, context) for scale in self.scales)
         total = Decimal(0)
         for _, weight in self.window:
             total = context.add(total, weight)
@@ -423,6 +424,6 @@ class _ThresholdSum:
         return total
 
 
-def _power(scale: Fraction, times: int, context: Context) -> Decimal:
+def _exp_of_minus(scale: Fraction, times: int, context: Context) -> Decimal:
     """Return e^{−times/scale}."""
     return bits.to_decimal(-times / scale, context).exp(context)

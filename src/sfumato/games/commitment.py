@@ -84,7 +84,7 @@ class Mixture:
 
     @cached_property
     def gap(self) -> Gap:
-        return _gap(self.environment)
+        return _nonzero_gap(self.environment)
 
     @property
     def threshold(self) -> Fraction:
@@ -141,7 +141,7 @@ class Mixture:
     @property
     def loss(self) -> float:
         """The theorem's bound on the expected welfare lost per player."""
-        return _loss(self.environment, _uniform_loss(self.environment), float(self.epsilon), float(self.q))
+        return _loss_bound(self.environment, _uniform_loss(self.environment), float(self.epsilon), float(self.q))
 
     def release(self, reports: Any) -> Decision:
         """Draw the branch, the outcome and, in the commitment branch, everybody's reaction."""
@@ -185,7 +185,7 @@ def exactly_truthful(environment: Environment, *, epsilon: Number | None = None,
     """
     if not isinstance(environment, Environment):
         raise InvalidParameter("environment", environment, "an Environment", fix=NEW_ENVIRONMENT)
-    penalty = _gap(environment).penalty
+    penalty = _nonzero_gap(environment).penalty
     if q is not None:
         mixing = exact(q, "q", INSIDE_UNIT)
         if epsilon is None:
@@ -215,7 +215,7 @@ def _exponential_mechanism(epsilon: Number) -> Exponential:
     return Exponential(epsilon, sensitivity=1, neighbours=Neighbours.REPLACE)
 
 
-def _gap(environment: Environment) -> Gap:
+def _nonzero_gap(environment: Environment) -> Gap:
     """Return the environment's gap; refuse γ = 0, where imposing a reaction cannot punish a misreport."""
     gap = environment.gap
     if gap is None or not gap.gamma:
@@ -256,20 +256,20 @@ def _uniform_loss(environment: Environment) -> float:
     return max(max(row) - sum(row) / len(row) for row in rows) / environment.scale
 
 
-def _loss(environment: Environment, uniform: float, epsilon: float, q: float) -> float:
+def _loss_bound(environment: Environment, uniform: float, epsilon: float, q: float) -> float:
     free = 2 * math.log(len(environment.outcomes)) / (epsilon * environment.players)
     return (1 - q) * min(1.0, free) + q * uniform
 
 
 def _best_epsilon(environment: Environment) -> Fraction:
     """Return the ε with the least bound on the loss, searching two decades on either side of the asymptotic optimum."""
-    penalty, uniform = float(_gap(environment).penalty), _uniform_loss(environment)
+    penalty, uniform = float(_nonzero_gap(environment).penalty), _uniform_loss(environment)
     log_outcomes = math.log(max(2, len(environment.outcomes)))
     centre = math.sqrt(8 * penalty * log_outcomes / (max(uniform, 1e-9) * environment.players))
 
     def bound(epsilon: float) -> float:
         tau = math.tanh(epsilon / 4)
-        return _loss(environment, uniform, epsilon, tau / (tau + penalty))
+        return _loss_bound(environment, uniform, epsilon, tau / (tau + penalty))
 
     best = min((min(40.0, max(1e-8, centre * 10 ** (i / 200))) for i in range(-400, 401)), key=bound)
     return Fraction(f"{best:.4g}")

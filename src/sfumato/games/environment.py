@@ -135,15 +135,15 @@ class Environment:
         return self.tables[0 if self.symmetric else player]
 
     @cached_property
-    def _best(self) -> tuple[Matrix, ...]:
+    def _best_utilities(self) -> tuple[Matrix, ...]:
         return tuple(tuple(tuple(max(row) for row in rows) for rows in table) for table in self.tables)
 
     def best_utilities(self, player: int) -> Matrix:
         """Return the utilities [type, outcome] of a player under the best reaction, in units of 1/scale."""
-        return self._best[0 if self.symmetric else player]
+        return self._best_utilities[0 if self.symmetric else player]
 
     @cached_property
-    def _imposed(self) -> tuple[NDArray[np.int64], ...]:
+    def _imposed_utilities(self) -> tuple[NDArray[np.int64], ...]:
         """Utilities [true type, report, outcome] when the reaction that is best for the report is imposed: the first of
         the best in a tie, a rule fixed in advance.
         """
@@ -155,12 +155,12 @@ class Environment:
         return tuple(imposed)
 
     @cached_property
-    def _committed(self) -> tuple[Matrix, ...]:
-        return tuple(tuple(tuple(row) for row in array.sum(axis=2).tolist()) for array in self._imposed)
+    def _summed_imposed_utilities(self) -> tuple[Matrix, ...]:
+        return tuple(tuple(tuple(row) for row in array.sum(axis=2).tolist()) for array in self._imposed_utilities)
 
     def imposed_utilities(self, player: int) -> Matrix:
         """Return the utilities [true type, report] summed over outcomes, with the report's best reaction imposed."""
-        return self._committed[0 if self.symmetric else player]
+        return self._summed_imposed_utilities[0 if self.symmetric else player]
 
     @cached_property
     def gap(self) -> Gap | None:
@@ -170,7 +170,10 @@ class Environment:
         if len(self.types) < 2:
             return None
         is_misreport = ~np.eye(len(self.types), dtype=bool)
-        losses = [np.array(best)[:, None, :] - imposed for best, imposed in zip(self._best, self._imposed, strict=True)]
+        losses = [
+            np.array(best)[:, None, :] - imposed
+            for best, imposed in zip(self._best_utilities, self._imposed_utilities, strict=True)
+        ]
         largest_losses = [np.where(is_misreport, loss.max(axis=2), np.iinfo(np.int64).max) for loss in losses]
         player = min(range(len(largest_losses)), key=lambda i: int(largest_losses[i].min()))
         truth, report = (int(t) for t in np.unravel_index(int(largest_losses[player].argmin()), is_misreport.shape))
@@ -182,7 +185,7 @@ class Environment:
     @cached_property
     def welfare_sensitivity(self) -> Fraction:
         """The most that one player's misreport changes the welfare of an outcome."""
-        columns = (column for best in self._best for column in zip(*best, strict=True))
+        columns = (column for best in self._best_utilities for column in zip(*best, strict=True))
         return Fraction(max(max(column) - min(column) for column in columns), self.scale)
 
     def welfare(self, reports: Sequence[int]) -> tuple[Fraction, ...]:

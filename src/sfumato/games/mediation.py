@@ -72,7 +72,7 @@ class Mediation:
     @property
     def sensitivity(self) -> Sensitivity:
         """The sensitivity of a round's totals to replacing one player's type."""
-        return _sensitivity(self.game.actions)
+        return _load_sensitivity(self.game.actions)
 
     @cached_property
     def curve(self) -> Curve:
@@ -101,7 +101,7 @@ class Mediation:
 
     def release(self) -> MediatorAdvice:
         """Run the rounds and draw every player's advice."""
-        strategies, board = _run_rounds(self, self.game.population)
+        strategies, board = _strategies_and_board(self, self.game.population)
         actions = _draw_advice(strategies, self.game.types)
         for array in (strategies, board, actions):
             array.flags.writeable = False
@@ -194,16 +194,16 @@ def equilibrium(game: Crowd, epsilon: Number, delta: Number = 0, *, rounds: int 
         count = exact_integer(rounds, "rounds", at_least=2)
         if count > _MAX_ROUNDS:
             raise InvalidParameter("rounds", rounds, f"at most {_MAX_ROUNDS}")
-        return _mediation(game, guarantee, count)
-    candidates = (_mediation(game, guarantee, count) for count in _DEFAULT_ROUNDS)
+        return _calibrated_mediation(game, guarantee, count)
+    candidates = (_calibrated_mediation(game, guarantee, count) for count in _DEFAULT_ROUNDS)
     return next(
         (mediation for mediation in candidates if mediation.error() <= game.players),
-        _mediation(game, guarantee, _DEFAULT_ROUNDS[-1]),
+        _calibrated_mediation(game, guarantee, _DEFAULT_ROUNDS[-1]),
     )
 
 
-def _mediation(game: Crowd, guarantee: Guarantee, rounds: int) -> Mediation:
-    sensitivity = _sensitivity(game.actions)
+def _calibrated_mediation(game: Crowd, guarantee: Guarantee, rounds: int) -> Mediation:
+    sensitivity = _load_sensitivity(game.actions)
     try:
         if not guarantee.delta:
             return Mediation(game, guarantee, rounds, Laplace(sensitivity.l1 * rounds / guarantee.epsilon))
@@ -214,11 +214,11 @@ def _mediation(game: Crowd, guarantee: Guarantee, rounds: int) -> Mediation:
         raise InvalidParameter("epsilon", float(guarantee.epsilon), rule) from None
 
 
-def _sensitivity(actions: int) -> Sensitivity:
+def _load_sensitivity(actions: int) -> Sensitivity:
     return Sensitivity(actions, _UNITS, 2 * _UNITS, 2 * _UNITS**2, Neighbours.REPLACE)
 
 
-def _run_rounds(mediation: Mediation, population: Integers) -> tuple[Floats, Floats]:
+def _strategies_and_board(mediation: Mediation, population: Integers) -> tuple[Floats, Floats]:
     """Run the rounds; return strategies [type, action] and the board [round, action]. Only ``population`` is private,
     and it enters only through the noisy totals.
     """
@@ -330,7 +330,7 @@ def _measure_deviations(mediation: Mediation, runs: int) -> Deviation:
 def _simulate_boards(mediation: Mediation, reported_population: Integers, runs: int) -> list[tuple[Floats, Floats]]:
     """Simulate fresh boards for a reported population; return strategies and the expected payoffs in the true one."""
     game = mediation.game
-    strategies_per_board = [_run_rounds(mediation, reported_population)[0] for _ in range(runs)]
+    strategies_per_board = [_strategies_and_board(mediation, reported_population)[0] for _ in range(runs)]
     return [(strategies, expected_payoffs(game, game.population, strategies)) for strategies in strategies_per_board]
 
 

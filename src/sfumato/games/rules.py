@@ -211,18 +211,18 @@ def graph(edges: Iterable[tuple[Hashable, Hashable]], players: int, facilities: 
 
 
 def _facility_location(
-    places: tuple[Hashable, ...], distances: list[list[int]], players: int, facilities: int
+    locations: tuple[Hashable, ...], distances: list[list[int]], players: int, facilities: int
 ) -> Environment:
     facility_count = exact_integer(facilities, "facilities", at_least=1)
-    if facility_count > len(places):
-        raise InvalidParameter("facilities", facilities, f"at most the number of places, {len(places)}")
-    if math.comb(len(places), facility_count) > _MAX_OUTCOMES:
+    if facility_count > len(locations):
+        raise InvalidParameter("facilities", facilities, f"at most the number of places, {len(locations)}")
+    if math.comb(len(locations), facility_count) > _MAX_OUTCOMES:
         raise InvalidParameter("facilities", facilities, f"a number with at most {_MAX_OUTCOMES:,} possible placements")
     diameter = max(max(row) for row in distances)
-    outcomes = list(combinations(range(len(places)), facility_count))
+    outcomes = list(combinations(range(len(locations)), facility_count))
     table = [
         [[1 - Fraction(distances[home][place], diameter) for place in placement] for placement in outcomes]
-        for home in range(len(places))
+        for home in range(len(locations))
     ]
-    outcome_names = [tuple(places[place] for place in placement) for placement in outcomes]
-    return Environment(table, players, places, outcome_names, tuple(range(facility_count)))
+    outcome_names = [tuple(locations[place] for place in placement) for placement in outcomes]
+    return Environment(table, players, locations, outcome_names, tuple(range(facility_count)))

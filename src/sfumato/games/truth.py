@@ -132,16 +132,16 @@ def truthfulness(mechanism: Any, game: Environment, *, coalition: int = 1, sampl
         raise InvalidParameter("coalition", coalition, f"at most {game.players}, the number of players")
     if len(game.types) < 2:
         raise InvalidParameter("game", game, "an environment with at least two types")
-    exact = _case_count(rule, k) <= _MAX_CASES
-    cases = _enumerate_misreports(rule, k) if exact else _sample_cases(game, k, sample_count)
-    gain, cost, witness = _find_extremes(rule, cases)
+    exact = _count_misreports(rule, k) <= _MAX_CASES
+    cases = _enumerate_misreports(rule, k) if exact else _sample_misreports(game, k, sample_count)
+    gain, cost, witness = _largest_gain_and_cost(rule, cases)
     proven = rule.proven_bounds(k)
     if not exact:
         gain, cost = (gain[0], max(gain[1], proven[0])), (cost[0], max(cost[1], proven[1]))
     return Truthfulness(gain, cost, proven, witness, k, rule.curve, exact)
 
 
-def _find_extremes(rule: TruthRule, cases: Iterator[Case]) -> tuple[Interval, Interval, Misreport]:
+def _largest_gain_and_cost(rule: TruthRule, cases: Iterator[Case]) -> tuple[Interval, Interval, Misreport]:
     laws: dict[tuple[int, ...], Law] = {}
 
     def law(reports: tuple[int, ...]) -> Law:
@@ -171,15 +171,15 @@ def _find_extremes(rule: TruthRule, cases: Iterator[Case]) -> tuple[Interval, In
     return (largest_gain - error, largest_gain + error), (worst - error, worst + error), Misreport(*witness)
 
 
-def _case_count(rule: TruthRule, k: int) -> int:
+def _count_misreports(rule: TruthRule, coalition_size: int) -> int:
     game, types = rule.environment, len(rule.environment.types)
-    lies = types**k * (types**k - 1) * k
+    lies = types**coalition_size * (types**coalition_size - 1) * coalition_size
     if rule.anonymous:
-        return lies * math.comb(game.players - k + types - 1, types - 1)
-    return lies * types ** (game.players - k) * math.comb(game.players, k)
+        return lies * math.comb(game.players - coalition_size + types - 1, types - 1)
+    return lies * types ** (game.players - coalition_size) * math.comb(game.players, coalition_size)
 
 
-def _enumerate_misreports(rule: TruthRule, k: int) -> Iterator[Case]:
+def _enumerate_misreports(rule: TruthRule, coalition_size: int) -> Iterator[Case]:
     """Enumerate coalitions, true types and joint misreports.
 
     Where players are interchangeable, the first k stand for every coalition, and the others matter only by how many
@@ -188,33 +188,35 @@ def _enumerate_misreports(rule: TruthRule, k: int) -> Iterator[Case]:
     game = rule.environment
     type_indices = range(len(game.types))
     if rule.anonymous:
-        for others in combinations_with_replacement(type_indices, game.players - k):
-            for true_types in product(type_indices, repeat=k):
+        for others in combinations_with_replacement(type_indices, game.players - coalition_size):
+            for true_types in product(type_indices, repeat=coalition_size):
                 yield from (
-                    (tuple(range(k)), true_types + others, false_reports)
-                    for false_reports in product(type_indices, repeat=k)
+                    (tuple(range(coalition_size)), true_types + others, false_reports)
+                    for false_reports in product(type_indices, repeat=coalition_size)
                     if false_reports != true_types
                 )
         return
-    for players in combinations(range(game.players), k):
+    for players in combinations(range(game.players), coalition_size):
         for types in product(type_indices, repeat=game.players):
             true_types = tuple(types[i] for i in players)
             yield from (
                 (players, types, false_reports)
-                for false_reports in product(type_indices, repeat=k)
+                for false_reports in product(type_indices, repeat=coalition_size)
                 if false_reports != true_types
             )
 
 
-def _sample_cases(game: Environment, k: int, count: int) -> Iterator[Case]:
+def _sample_misreports(game: Environment, coalition_size: int, count: int) -> Iterator[Case]:
     """Draw uniform types, a coalition, and a joint misreport with at least one false report."""
     type_count = len(game.types)
     for _ in range(count):
         types = tuple(int(t) for t in bits.random_array_below(type_count, game.players))
         remaining_players = list(range(game.players))
-        players = tuple(sorted(remaining_players.pop(bits.random_below(len(remaining_players))) for _ in range(k)))
+        players = tuple(
+            sorted(remaining_players.pop(bits.random_below(len(remaining_players))) for _ in range(coalition_size))
+        )
         true_types = tuple(types[i] for i in players)
         false_reports = true_types
         while false_reports == true_types:
-            false_reports = tuple(int(t) for t in bits.random_array_below(type_count, k))
+            false_reports = tuple(int(t) for t in bits.random_array_below(type_count, coalition_size))
         yield players, types, false_reports

@@ -22,7 +22,7 @@ def assumed_moments(design: Design, rows: int) -> Floats:
     coordinates = assumed_coordinates(design)
     gram = coordinates.T @ coordinates * (rows / _ROWS)
     index = design.gram_index
-    moments = np.zeros(len(design.entries))
+    moments = np.zeros(len(design.gram_entries_by_moment))
     moments[index[index >= 0]] = gram[index >= 0]
     return moments
 

@@ -64,17 +64,17 @@ class ScoreGrid:
     """m: the most rows of one unit that count."""
 
     @property
-    def steps(self) -> int:
+    def max_score_steps(self) -> int:
         """G: the steps of a unit's largest score; products of two are measured exactly."""
         return math.isqrt(MAX_STEPS // len(self.design.blocks))
 
     @property
     def divisor(self) -> int:
         """d: the product steps of one step; even, so that its half is whole."""
-        return 2 * -(-self.rows * RESIDUAL_STEPS * self.design.scale // (2 * self.steps))
+        return 2 * -(-self.rows * RESIDUAL_STEPS * self.design.scale // (2 * self.max_score_steps))
 
     @cached_property
-    def pairs(self) -> tuple[tuple[int, int], ...]:
+    def coordinate_pairs(self) -> tuple[tuple[int, int], ...]:
         """The pairs of coordinates j ≤ k whose products are measured: all."""
         size = len(self.design.coordinates)
         return tuple((j, k) for j in range(size) for k in range(j, size))
@@ -84,43 +84,43 @@ class ScoreGrid:
         """The index of each Gram entry's pair."""
         size = len(self.design.coordinates)
         index = np.zeros((size, size), np.intp)
-        for number, (j, k) in enumerate(self.pairs):
+        for number, (j, k) in enumerate(self.coordinate_pairs):
             index[j, k] = index[k, j] = number
         return index
 
     @property
     def weights(self) -> tuple[int, ...]:
         """The whole weight of each product in the measured vector."""
-        return tuple(moment_weight(1 if j == k else 2) for j, k in self.pairs)
+        return tuple(moment_weight(1 if j == k else 2) for j, k in self.coordinate_pairs)
 
     @property
     def max_unit_norm(self) -> int:
         """N: the largest ‖τ‖² of a unit."""
         rounded_up = min(self.rows, len(self.design.coordinates)) // 2
-        return len(self.design.blocks) * (self.steps + rounded_up) ** 2
+        return len(self.design.blocks) * (self.max_score_steps + rounded_up) ** 2
 
     @cached_property
     def constraints(self) -> Floats:
         """Rows c with c·M = 0: the score of a coordinate is the sum of those over the values of a category."""
         order = {coordinate: index for index, coordinate in enumerate(self.design.coordinates)}
         rows = []
-        for whole, parts in _sums_over_values(self.design):
+        for whole, parts in _coordinates_with_summands(self.design):
             for other in range(len(order)):
-                row = np.zeros(len(self.pairs))
+                row = np.zeros(len(self.coordinate_pairs))
                 row[self.gram_index[order[whole], other]] -= 1
                 for part in parts:
                     row[self.gram_index[order[part], other]] += 1
                 rows.append(row)
-        return np.array(rows).reshape(-1, len(self.pairs))
+        return np.array(rows).reshape(-1, len(self.coordinate_pairs))
 
-    def totals(self, bounded: BoundedPlan) -> WeightedTotals:
+    def weighted_products(self, bounded: BoundedPlan) -> WeightedTotals:
         """Return the products of a plan with one row per unit as one vector: see the module's theorems."""
         totals = WeightedTotals(bounded, self.weights, (WEIGHT * self.max_unit_norm) ** 2, NOT_OPPOSED)
         if totals.rows_per_unit != 1 or len(bounded.measures) != len(self.weights) + 1:
             raise InvalidParameter("bounded", ValueWords("other rows"), "a plan that counts units, then has every sum")
         return totals
 
-    def estimates(self, noisy: NoisyMeat) -> MomentEstimates:
+    def meat_estimates(self, noisy: NoisyMeat) -> MomentEstimates:
         """Return the released meat with the covariance of its noise, where regressors and the target are in [−1, 1]."""
         step = float(noisy.clamp) * self.divisor / (RESIDUAL_STEPS * self.design.scale)
         units = np.array(self.weights, float) / step**2
@@ -131,14 +131,14 @@ class ScoreGrid:
 def score_grid(design: Design, rows: int) -> ScoreGrid:
     """Return the grid of a design's regressors; one with too many products is refused."""
     grid = ScoreGrid(design, rows)
-    if len(grid.pairs) > MAX_MOMENTS:
+    if len(grid.coordinate_pairs) > MAX_MOMENTS:
         rule = f"at most {MAX_MOMENTS:,} products of a unit's scores can be measured at once, and this formula has "
         fix = "give rows=1 (--rows 1), name fewer columns, or leave out robust"
-        raise Unsupported("too-many-moments", f"{rule}{len(grid.pairs):,}", fix=fix)
+        raise Unsupported("too-many-moments", f"{rule}{len(grid.coordinate_pairs):,}", fix=fix)
     return grid
 
 
-def _sums_over_values(design: Design) -> list[tuple[Coordinate, list[Coordinate]]]:
+def _coordinates_with_summands(design: Design) -> list[tuple[Coordinate, list[Coordinate]]]:
     """List the coordinates that are sums of others: over the values of a category that they lack."""
     sums, coordinates = [], set(design.coordinates)
     for coordinate in design.coordinates:
@@ -153,7 +153,7 @@ def _sums_over_values(design: Design) -> list[tuple[Coordinate, list[Coordinate]
 
 
 @dataclass(frozen=True)
-class ScoreTerms:
+class ClusteredMeatTerms:
     """The plan of a clustered meat at some coefficients: every unit's scores, and their products."""
 
     design: MeatDesign
@@ -164,14 +164,14 @@ class ScoreTerms:
     grid: ScoreGrid
 
     @cached_property
-    def _score(self) -> RowScore:
+    def _row_score(self) -> RowScore:
         coefficients = (*self.coefficients, -COEFFICIENT_STEPS)
         return RowScore(self.design.residual, self.factors.residual_columns, self.factors.levels, coefficients)
 
     @cached_property
     def residual(self) -> Expression:
         """−e in steps, within the clamp."""
-        steps = call("*", self._score.value, real_literal(RESIDUAL_STEPS / self.clamp))
+        steps = call("*", self._row_score.value, real_literal(RESIDUAL_STEPS / self.clamp))
         within = call("LEAST", call("GREATEST", steps, real_literal(-RESIDUAL_STEPS)), real_literal(RESIDUAL_STEPS))
         return call("CAST", call("FLOOR", call("+", within, real_literal(0.5))), literal(Type.TEXT, Type.INTEGER.value))
 
@@ -179,12 +179,12 @@ class ScoreTerms:
         """Return the score of one coordinate over a unit's rows."""
         products = self.factors.product_columns
         factor = integer_literal(self.grid.design.scale) if coordinate.column is None else products[coordinate.column]
-        where = self._score.level_condition(coordinate.levels) if coordinate.levels else None
+        where = self._row_score.level_condition(coordinate.levels) if coordinate.levels else None
         return UnitSum(call("*", self.residual, factor), where, self.grid.rows)
 
-    def _rounded(self, score: Expression) -> Expression:
+    def _score_in_steps(self, score: Expression) -> Expression:
         """τ: the nearest step of a score; units without a row of this value have 0."""
-        steps, divisor = self.grid.steps, self.grid.divisor
+        steps, divisor = self.grid.max_score_steps, self.grid.divisor
         present = call("COALESCE", score, integer_literal(0))
         above_zero = call("+", present, integer_literal(steps * divisor + divisor // 2))
         return call("-", call("//", above_zero, integer_literal(divisor)), integer_literal(steps))
@@ -201,9 +201,9 @@ class ScoreTerms:
             (f"score {index:03}", self._unit_score(coordinate))
             for index, coordinate in enumerate(self.grid.design.coordinates)
         )
-        scores = [self._rounded(Column(Field(source, "", name), measure.domain)) for name, measure in results]
-        return replace(plan, source=PerUnit(rows, source, (), results), measures=self._products(scores))
+        scores = [self._score_in_steps(Column(Field(source, "", name), measure.domain)) for name, measure in results]
+        return replace(plan, source=PerUnit(rows, source, (), results), measures=self._count_and_products(scores))
 
-    def _products(self, scores: Sequence[Expression]) -> tuple[Measure, ...]:
+    def _count_and_products(self, scores: Sequence[Expression]) -> tuple[Measure, ...]:
         """The number of units, which only bounds a unit and is not released, then every product."""
-        return Count(), *(Sum(call("*", scores[j], scores[k])) for j, k in self.grid.pairs)
+        return Count(), *(Sum(call("*", scores[j], scores[k])) for j, k in self.grid.coordinate_pairs)

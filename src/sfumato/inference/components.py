@@ -56,7 +56,7 @@ class ComponentsFit:
         return gram[1:, 1:] - np.outer(gram[0, 1:], gram[0, 1:])
 
     @cached_property
-    def _eigen(self) -> tuple[Floats, Floats]:
+    def _variances_and_loadings(self) -> tuple[Floats, Floats]:
         values, vectors = np.linalg.eigh(self.covariance)
         order = np.argsort(-values)
         vectors = vectors[:, order]
@@ -66,12 +66,12 @@ class ComponentsFit:
     @property
     def variances(self) -> Floats:
         """The released variances along the components, falling; noise may have made some negative."""
-        return self._eigen[0]
+        return self._variances_and_loadings[0]
 
     @property
     def loadings(self) -> Floats:
         """One column for each component, of length 1, its largest number positive."""
-        return self._eigen[1]
+        return self._variances_and_loadings[1]
 
     def covariance_error(self, confidence: float) -> float:
         """Return h, which bounds the noise of C in Frobenius norm with this confidence, to first order."""
@@ -130,7 +130,7 @@ class ComponentsAnswer(Answer):
         return f"{value:.1f}" if name == "angle" else f"{value:.3f}"
 
 
-def components_columns(columns: Sequence[str]) -> Columns:
+def components_answer_columns(columns: Sequence[str]) -> Columns:
     """Return the columns of an answer about these columns."""
     real = ("variance", "share", "angle", *(f"loading {name}" for name in columns))
     return AnswerColumn("component", Type.INTEGER), *(AnswerColumn(name, Type.REAL) for name in real)
@@ -140,7 +140,7 @@ def components_answer(
     fit: ComponentsFit, receipt: Receipt, confidence: float, warnings: tuple[str, ...]
 ) -> ComponentsAnswer:
     """Build the table of components at a confidence."""
-    columns = components_columns([column.factors[0] for column in fit.design.columns])
+    columns = components_answer_columns([column.factors[0] for column in fit.design.columns])
     error, angles, values = fit.covariance_error(confidence), fit.angles(confidence), fit.variances.tolist()
     total = max(sum(max(0.0, value) for value in values), 1e-300)
     rows = tuple(

@@ -9,7 +9,7 @@ statement, from every moment.
 
 A *moment* is a sum of products of two coordinates over all rows that count. What the policy implies is measured once:
 an indicator is its own square, indicators of one category never meet, and all entries of the Gram matrix that are the
-same sum share one moment. ``entries`` counts them.
+same sum share one moment. ``gram_entries_by_moment`` counts them.
 
 The coordinates fall into *blocks*, one for the intercept, one for the target and one for each term, of which a row has
 at most one coordinate that is not 0: the values of a category exclude each other.
@@ -133,7 +133,7 @@ class Design:
         return moments
 
     @cached_property
-    def entries(self) -> dict[Moment, int]:
+    def gram_entries_by_moment(self) -> dict[Moment, int]:
         """Each moment with the number of entries of the Gram matrix that it stands for: 2 for a pair j < k."""
         entries: dict[Moment, int] = {}
         for (j, k), moment in self.moments_by_pair.items():
@@ -143,7 +143,7 @@ class Design:
     @cached_property
     def gram_index(self) -> NDArray[np.intp]:
         """The index of each Gram entry's moment; −1 where the entry is 0."""
-        size, order = len(self.coordinates), {moment: index for index, moment in enumerate(self.entries)}
+        size, order = len(self.coordinates), {moment: index for index, moment in enumerate(self.gram_entries_by_moment)}
         index = np.full((size, size), -1, np.intp)
         for (j, k), moment in self.moments_by_pair.items():
             index[j, k] = index[k, j] = order[moment]
@@ -152,7 +152,7 @@ class Design:
     @cached_property
     def constraints(self) -> Floats:
         """Rows c with c·t = 0: the total of a moment is the sum over the values of a category."""
-        order = {moment: index for index, moment in enumerate(self.entries)}
+        order = {moment: index for index, moment in enumerate(self.gram_entries_by_moment)}
         rows = []
         for moment, (index, category) in product(order, enumerate(self.categories)):
             if any(other == index for other, _ in moment.levels):
@@ -212,7 +212,7 @@ class DesignBuilder:
         self.blocks: list[int | None] = [None]
         self.names: dict[str, None] = {}
 
-    def domain(self, column: str) -> tuple[str, Domain]:
+    def spelling_and_domain(self, column: str) -> tuple[str, Domain]:
         """Return a column's own spelling and its domain."""
         if column.lower() not in self.domains:
             known = ", ".join(name for name, _ in self.domains.values())
@@ -222,12 +222,12 @@ class DesignBuilder:
         return self.domains[column.lower()]
 
     def is_category(self, factor: Factor) -> bool:
-        domain = self.domain(factor.column)[1]
+        domain = self.spelling_and_domain(factor.column)[1]
         return factor.is_category or domain.type in (Type.TEXT, Type.BOOLEAN)
 
     def scaled_column_index(self, column: str) -> int:
         """Return the index of a scaled column, added on first use."""
-        name, domain = self.domain(column)
+        name, domain = self.spelling_and_domain(column)
         self.names[name] = None
         key = (name,)
         if key not in self.column_index:
@@ -238,7 +238,7 @@ class DesignBuilder:
     def product_column_index(self, first: str, second: str) -> int:
         """Return the index of the product of two scaled columns, rounded to the nearest step."""
         indices = self.scaled_column_index(first), self.scaled_column_index(second)
-        key = tuple(sorted((self.domain(first)[0], self.domain(second)[0])))
+        key = tuple(sorted((self.spelling_and_domain(first)[0], self.spelling_and_domain(second)[0])))
         if key not in self.column_index:
             a, b = (self.columns[index] for index in indices)
             self.column_index[key] = len(self.columns)
@@ -246,17 +246,17 @@ class DesignBuilder:
             self.columns.append(ScaledColumn(key, sql, Fraction(0), Fraction(1)))
         return self.column_index[key]
 
-    def category(self, factor: Factor) -> int:
+    def category_index(self, factor: Factor) -> int:
         """Return the index of a category, added on first use."""
-        name, domain = self.domain(factor.column)
+        name, domain = self.spelling_and_domain(factor.column)
         self.names[name] = None
         if name not in self.categories:
             values = category_values(name, domain)
             predicates = tuple(f"{quoted(name)} = {value_literal(value)}" for value in values)
-            _require_exclusive(name, predicates)
+            _require_distinct_predicates(name, predicates)
             self.categories[name] = Category(name, values, predicates)
         if factor.reference is not None:
-            self.categories[name] = _with_reference(self.categories[name], factor.reference)
+            self.categories[name] = _with_reference_value(self.categories[name], factor.reference)
         return list(self.categories).index(name)
 
     def add_block(self, coordinates: Sequence[Coordinate]) -> None:
@@ -279,10 +279,9 @@ class DesignBuilder:
         if len(design.coordinates) > MAX_COORDINATES:
             rule = f"at most {MAX_COORDINATES} columns and values of categories can be fitted at once"
             raise Unsupported("too-many-moments", rule, fix="name fewer columns, or categories with fewer values")
-        if len(design.entries) > max_moments:
-            rule = (
-                f"at most {max_moments:,} moments can be measured at once, and this formula has {len(design.entries):,}"
-            )
+        moment_count = len(design.gram_entries_by_moment)
+        if moment_count > max_moments:
+            rule = f"at most {max_moments:,} moments can be measured at once, and this formula has {moment_count:,}"
             raise Unsupported("too-many-moments", rule, fix="name fewer columns, or categories with fewer values")
         return design
 
@@ -310,16 +309,18 @@ def regressor_design(formula: Formula, domains: Mapping[str, Domain], scale: int
 
 def add_terms(formula: Formula, builder: DesignBuilder) -> None:
     """Add a block of coordinates for every term of a formula."""
-    _check_redundancy(formula, builder)
+    _require_no_redundancy(formula, builder)
     for term in formula.terms:
-        builder.add_block([_coordinate(combination, builder) for combination in _combinations(term, builder)])
+        builder.add_block(
+            [_coordinate(combination, builder) for combination in _factor_level_combinations(term, builder)]
+        )
 
 
 Combination = tuple[tuple[Factor, Level | None], ...]
 """For each factor of a term, the value of a category, or None for a number."""
 
 
-def _combinations(term: Term, builder: DesignBuilder) -> list[Combination]:
+def _factor_level_combinations(term: Term, builder: DesignBuilder) -> list[Combination]:
     """List the coordinates of a term: every combination of its categories' values."""
     choices: list[list[tuple[Factor, Level | None]]] = []
     for factor in term:
@@ -327,7 +328,7 @@ def _combinations(term: Term, builder: DesignBuilder) -> list[Combination]:
             builder.scaled_column_index(factor.column)
             choices.append([(factor, None)])
             continue
-        category = builder.category(factor)
+        category = builder.category_index(factor)
         values = list(builder.categories.values())[category].values
         choices.append([(factor, (category, value)) for value in range(len(values))])
     return [*product(*choices)]
@@ -346,13 +347,13 @@ def _coordinate(combination: Combination, builder: DesignBuilder) -> Coordinate:
     return Coordinate(levels, column)
 
 
-def _check_redundancy(formula: Formula, builder: DesignBuilder) -> None:
+def _require_no_redundancy(formula: Formula, builder: DesignBuilder) -> None:
     """Refuse what the formula itself shows to be redundant, and products without the columns they are made of."""
     main_effects: dict[str, Factor] = {}
     for term in formula.terms:
         for factor in term:
-            name, _ = builder.domain(factor.column)
-            if name == builder.domain(formula.target)[0]:
+            name, _ = builder.spelling_and_domain(factor.column)
+            if name == builder.spelling_and_domain(formula.target)[0]:
                 rule, fix = f"a formula without the target {name} among its terms", f"remove {name} from the right of ~"
                 raise InvalidParameter("formula", formula.text, rule, fix=fix)
             if factor.is_centred and builder.is_category(factor):
@@ -360,20 +361,22 @@ def _check_redundancy(formula: Formula, builder: DesignBuilder) -> None:
                 raise InvalidParameter("formula", formula.text, rule, fix=f"write {name} without center(…)")
         if len(term) == 1:
             (factor,) = term
-            name, _ = builder.domain(factor.column)
+            name, _ = builder.spelling_and_domain(factor.column)
             if name in main_effects:
                 first, second = main_effects[name].label, factor.label
                 rule = f"a sum of different columns: {first} and {second} determine each other"
                 raise InvalidParameter("formula", formula.text, rule, fix=f"remove {first} or {second}")
             main_effects[name] = factor
     for term in formula.terms:
-        _check_product(term, main_effects, formula, builder)
+        _require_main_effects(term, main_effects, formula, builder)
 
 
-def _check_product(term: Term, main_effects: Mapping[str, Factor], formula: Formula, builder: DesignBuilder) -> None:
+def _require_main_effects(
+    term: Term, main_effects: Mapping[str, Factor], formula: Formula, builder: DesignBuilder
+) -> None:
     if len(term) == 1:
         return
-    names = [builder.domain(factor.column)[0] for factor in term]
+    names = [builder.spelling_and_domain(factor.column)[0] for factor in term]
     if names[0] == names[1] and builder.is_category(term[0]):
         rule = f"a formula without squares of categories: indicators of {names[0]} are their own squares"
         raise InvalidParameter("formula", formula.text, rule, fix=f"remove the square of {names[0]}")
@@ -440,7 +443,7 @@ def category_values(name: str, domain: Domain) -> tuple[Value, ...]:
     return values
 
 
-def _require_exclusive(name: str, predicates: Sequence[str]) -> None:
+def _require_distinct_predicates(name: str, predicates: Sequence[str]) -> None:
     """Refuse values that SQL cannot tell apart: a row would be in two of them, and move more than is charged."""
     if len({*predicates}) < len(predicates):
         rule = f"a category whose values differ in SQL; two of {name} are equal there"
@@ -460,7 +463,7 @@ def value_literal(value: Value) -> str:
     return f"DATE '{value}'"
 
 
-def _with_reference(category: Category, reference: str) -> Category:
+def _with_reference_value(category: Category, reference: str) -> Category:
     texts = [str(value) for value in category.values]
     if reference not in texts:
         rule = f"a declared value of {category.column}: {', '.join(texts[:20])}"
@@ -477,13 +480,13 @@ def regressors(design: Design, references: Sequence[int]) -> tuple[Regressor, ..
     fitted = [Regressor("intercept", {0: 1.0}, is_intercept=True)] if formula.has_intercept else []
     keeps_reference = not formula.has_intercept
     for term in formula.terms:
-        for combination in _fitted_levels(term, design):
+        for combination in _level_combinations(term, design):
             levels = tuple(level for level in combination if level is not None)
             if any(value == references[category] for category, value in levels) and not (
                 keeps_reference and len(term) == 1
             ):
                 continue
-            parts = _term_coordinates(term, combination, design, column_index, order)
+            parts = _coefficient_by_coordinate(term, combination, design, column_index, order)
             fitted.append(Regressor(_regressor_label(term, combination, design), parts, levels))
         keeps_reference &= not any(_category_index(factor, design) is not None for factor in term)
     return tuple(fitted)
@@ -494,7 +497,7 @@ def _category_index(factor: Factor, design: Design) -> int | None:
     return names.index(factor.column.lower()) if factor.column.lower() in names else None
 
 
-def _fitted_levels(term: Term, design: Design) -> list[tuple[Level | None, ...]]:
+def _level_combinations(term: Term, design: Design) -> list[tuple[Level | None, ...]]:
     choices: list[list[Level | None]] = []
     for factor in term:
         category = _category_index(factor, design)
@@ -510,7 +513,7 @@ def _regressor_label(term: Term, combination: Sequence[Level | None], design: De
     return ":".join(factor.label if level is None else design.level_label(level) for factor, level in pairs)
 
 
-def _term_coordinates(
+def _coefficient_by_coordinate(
     term: Term,
     combination: Sequence[Level | None],
     design: Design,

@@ -81,7 +81,7 @@ def parse_formula(text: str) -> Formula:
     """Parse a formula; what the grammar does not have is refused with its position."""
     if not isinstance(text, str) or not text.strip() or len(text) > MAX_LENGTH:
         raise InvalidParameter("formula", text, "a text with a target and terms", fix=_EXAMPLE)
-    return _Parser(text).formula()
+    return _Parser(text).parse()
 
 
 class _Parser:
@@ -94,39 +94,39 @@ class _Parser:
         while text[position:].strip():
             match = _TOKEN.match(text, position)
             if match is None:
-                raise self._refuse(position)
+                raise self._syntax_refusal(position)
             kind = match.lastgroup or ""
             self.tokens.append((kind, match[kind], match.start(kind)))
             position = match.end()
         self.index = 0
 
-    def formula(self) -> Formula:
-        target = self._column()
-        self._expect("~")
+    def parse(self) -> Formula:
+        target = self._take_column()
+        self._take_required_symbol("~")
         terms: list[Term] = []
         has_intercept = True
-        sign = "-" if self._take("-") else "+"
+        sign = "-" if self._take_symbol("-") else "+"
         while True:
             kind, token, position = self._peek()
             if kind == "number" and token in ("0", "1"):
                 self.index += 1
                 has_intercept = (token == "1") == (sign == "+")
             elif sign == "-":
-                raise self._refuse(position)
+                raise self._syntax_refusal(position)
             else:
-                terms += self._product()
+                terms += self._parse_product()
             if self.index == len(self.tokens):
                 break
-            sign = "-" if self._take("-") else self._expect("+")
+            sign = "-" if self._take_symbol("-") else self._take_required_symbol("+")
         if not terms and not has_intercept:
             raise InvalidParameter("formula", self.text, "a target and at least one term", fix=_EXAMPLE)
         return Formula(target, _drop_repeated_terms(tuple(terms), self.text), has_intercept)
 
-    def _product(self) -> list[Term]:
-        first = self._power()
+    def _parse_product(self) -> list[Term]:
+        first = self._parse_factor_or_square()
         for symbol in (":", "*"):
-            if self._take(symbol):
-                second = self._power()
+            if self._take_symbol(symbol):
+                second = self._parse_factor_or_square()
                 if len(first) + len(second) > 2 or self._peek()[1] in (":", "*"):
                     fix = "write products of two columns, such as age * sex"
                     raise InvalidParameter("formula", self.text, "made of products of at most two columns", fix=fix)
@@ -134,59 +134,59 @@ class _Parser:
                 return [product] if symbol == ":" else [first, second, product]
         return [first]
 
-    def _power(self) -> Term:
-        factor = self._factor()
-        if self._take("^") or self._take("**"):
+    def _parse_factor_or_square(self) -> Term:
+        factor = self._parse_factor()
+        if self._take_symbol("^") or self._take_symbol("**"):
             kind, token, position = self._peek()
             if kind != "number" or token != "2":
-                raise self._refuse(position)
+                raise self._syntax_refusal(position)
             self.index += 1
             return factor, factor
         return (factor,)
 
-    def _factor(self) -> Factor:
-        column = self._column()
+    def _parse_factor(self) -> Factor:
+        column = self._take_column()
         if column not in ("C", "center") or self._peek()[1] != "(":
             return Factor(column)
-        self._expect("(")
-        inner, argument = self._column(), None
-        if self._take(","):
-            argument = self._literal(is_number=column == "center")
-        self._expect(")")
+        self._take_required_symbol("(")
+        inner, argument = self._take_column(), None
+        if self._take_symbol(","):
+            argument = self._take_literal(is_number=column == "center")
+        self._take_required_symbol(")")
         if column == "C":
             return Factor(inner, is_category=True, reference=argument)
         return Factor(inner, is_centred=True, centre=None if argument is None else exact(argument, "center"))
 
-    def _literal(self, *, is_number: bool) -> str:
-        sign = "-" if self._take("-") else ""
+    def _take_literal(self, *, is_number: bool) -> str:
+        sign = "-" if self._take_symbol("-") else ""
         kind, token, position = self._peek()
         if kind not in (("number",) if is_number else ("number", "text", "quoted", "name")):
-            raise self._refuse(position)
+            raise self._syntax_refusal(position)
         self.index += 1
         return sign + (token[1:-1].replace("''", "'") if kind in ("text", "quoted") else token)
 
-    def _column(self) -> str:
+    def _take_column(self) -> str:
         kind, token, position = self._peek()
         if kind not in ("name", "quoted"):
-            raise self._refuse(position)
+            raise self._syntax_refusal(position)
         self.index += 1
         return token[1:-1] if kind == "quoted" else token
 
     def _peek(self) -> tuple[str, str, int]:
         return self.tokens[self.index] if self.index < len(self.tokens) else ("end", "", len(self.text))
 
-    def _take(self, symbol: str) -> bool:
+    def _take_symbol(self, symbol: str) -> bool:
         kind, token, _ = self._peek()
         is_taken = kind == "symbol" and token == symbol
         self.index += is_taken
         return is_taken
 
-    def _expect(self, symbol: str) -> str:
-        if not self._take(symbol):
-            raise self._refuse(self._peek()[2])
+    def _take_required_symbol(self, symbol: str) -> str:
+        if not self._take_symbol(symbol):
+            raise self._syntax_refusal(self._peek()[2])
         return symbol
 
-    def _refuse(self, position: int) -> InvalidParameter:
+    def _syntax_refusal(self, position: int) -> InvalidParameter:
         rest = self.text[position : position + 30]
         place = f"at {rest!r}" if rest else "at its end"
         rule = (

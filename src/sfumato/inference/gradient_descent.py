@@ -26,7 +26,7 @@ SPREAD_FLOOR = 120.0
 
 
 @dataclass(frozen=True)
-class Descent:
+class LikelihoodDescent:
     """Coefficients of centred coordinates on their way to the largest likelihood."""
 
     means: Floats
@@ -39,7 +39,7 @@ class Descent:
     velocity: Floats
 
     @classmethod
-    def of(cls, sums: Floats, squares: Floats, deviation: float) -> Descent:
+    def of(cls, sums: Floats, squares: Floats, deviation: float) -> LikelihoodDescent:
         """Start at 0, with the released spread and the deviation of a gradient bought with the whole price."""
         rows = max(float(sums[0]), 1.0)
         means = np.clip(sums / rows, -1.0, 1.0)
@@ -62,7 +62,7 @@ class Descent:
         coefficients[0] -= float(self.means @ centred)
         return coefficients
 
-    def step(self, gradient: Floats) -> Descent:
+    def step(self, gradient: Floats) -> LikelihoodDescent:
         """Take one step along a released gradient."""
         centred_gradient = gradient - self.means * gradient[0]
         velocity = MOMENTUM * self.velocity + centred_gradient / self.squares

@@ -24,7 +24,7 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.inference.design import Moment
 from sfumato.inference.logistic_design import LogisticDesign
-from sfumato.inference.logistic_scans import RowTerms, ScanFactors
+from sfumato.inference.logistic_scans import ScanFactors, ScanRowTerms
 from sfumato.inference.row_expressions import Floats, RowScore, integer_literal
 from sfumato.inference.weighted_totals import OPPOSED, WeightedTotals
 from sfumato.plan.aggregates.measures import Count, Measure, Sum
@@ -41,7 +41,7 @@ Bound = Callable[[tuple[Measure, ...]], BoundedPlan]
 
 
 @dataclass(frozen=True)
-class WideScans:
+class GradientScans:
     """The scans of a design with many columns."""
 
     logistic: LogisticDesign
@@ -49,7 +49,7 @@ class WideScans:
     mean_steps: int
 
     @cached_property
-    def spread_moments(self) -> tuple[Moment, ...]:
+    def sum_and_square_moments(self) -> tuple[Moment, ...]:
         """The sum and the sum of squares of every regressor's coordinate, each different one once."""
         design = self.logistic.design
         pairs = ((first, index) for index in range(len(design.coordinates) - 1) for first in (0, index))
@@ -62,38 +62,43 @@ class WideScans:
         last = len(design.coordinates) - 1
         return tuple(design.moments_by_pair[index, last] for index in range(last))
 
-    def spread_totals(self, bound: Bound) -> WeightedTotals:
-        """Return the first scan; ``bound`` bounds measures by the limits of a unit."""
+    def sum_and_square_totals(self, bound_measures: Bound) -> WeightedTotals:
+        """Return the first scan; ``bound_measures`` bounds measures by the limits of a unit."""
         scale, blocks = self.logistic.design.scale, self.logistic.design.blocks[:-1]
-        weights = tuple(scale ** (2 - len(moment.columns)) for moment in self.spread_moments)
+        weights = tuple(scale ** (2 - len(moment.columns)) for moment in self.sum_and_square_moments)
         length = sum(1 if column is None else 2 for column in blocks)
         return WeightedTotals(
-            bound((Count(), *map(self._spread_measure, self.spread_moments))), weights, length * scale**4, OPPOSED
+            bound_measures((Count(), *map(self._moment_measure, self.sum_and_square_moments))),
+            weights,
+            length * scale**4,
+            OPPOSED,
         )
 
-    def gradient_totals(self, coefficients: tuple[int, ...], bound: Bound) -> WeightedTotals:
+    def gradient_totals(self, coefficients: tuple[int, ...], bound_measures: Bound) -> WeightedTotals:
         """Return the gradient at these coefficients."""
         scale, blocks = self.logistic.design.scale, self.logistic.design.blocks[:-1]
-        terms = RowTerms(self.logistic, self.factors, coefficients, self.mean_steps)
+        terms = ScanRowTerms(self.logistic, self.factors, coefficients, self.mean_steps)
         weights = tuple(scale ** (2 - len(moment.columns)) for moment in self.gradient_moments)
         length = len(blocks) * (self.mean_steps * scale) ** 2
-        return WeightedTotals(bound((Count(), *map(terms.measure, self.gradient_moments))), weights, length, OPPOSED)
+        return WeightedTotals(
+            bound_measures((Count(), *map(terms.measure, self.gradient_moments))), weights, length, OPPOSED
+        )
 
-    def _spread_measure(self, moment: Moment) -> Measure:
+    def _moment_measure(self, moment: Moment) -> Measure:
         columns = [self.factors.columns[column] for column in moment.columns]
         value = reduce(lambda first, second: call("*", first, second), columns) if columns else integer_literal(1)
         score = RowScore(self.logistic.design, self.factors.columns, self.factors.levels, ())
         return Sum(value, score.level_condition(moment.levels) if moment.levels else None)
 
-    def spread_values(self, totals: Sequence[int]) -> tuple[Floats, Floats]:
+    def sums_and_squares_from(self, totals: Sequence[int]) -> tuple[Floats, Floats]:
         """Return the sum and the sum of squares of every coordinate, where one is within [−1, 1]."""
         design, unit = self.logistic.design, float(self.logistic.design.scale) ** 2
-        by_moment = dict(zip(self.spread_moments, totals, strict=True))
+        by_moment = dict(zip(self.sum_and_square_moments, totals, strict=True))
         indices = range(len(design.coordinates) - 1)
         sums = np.array([by_moment[design.moments_by_pair[0, index]] for index in indices], float)
         squares = np.array([by_moment[design.moments_by_pair[index, index]] for index in indices], float)
         return sums / unit, squares / unit
 
-    def gradient_values(self, totals: Sequence[int]) -> Floats:
+    def gradient_from(self, totals: Sequence[int]) -> Floats:
         """Return the gradient where a coordinate and a residual are within [−1, 1]."""
         return np.array(totals, float) / (self.mean_steps * self.logistic.design.scale)

@@ -166,15 +166,15 @@ def _build_result(name: str, hypothesis: str, test: ScoreTest, **more: Any) -> H
 
 
 def _test_independence(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
-    numbers.require_keys(2, "independence", "counts by two keys")
-    cells, law = numbers.counts(options.column)
-    _require_several_values(numbers, cells)
+    numbers.require_key_count(2, "independence", "counts by two keys")
+    cells, law = numbers.counts_and_noise_law(options.column)
+    _require_two_values_per_key(numbers, cells)
     return _build_result(
         "independence", " and ".join(numbers.key_names) + " are independent", score_tests.independence(cells, law)
     )
 
 
-def _require_several_values(numbers: ReleasedNumbers, cells: Floats) -> None:
+def _require_two_values_per_key(numbers: ReleasedNumbers, cells: Floats) -> None:
     _require_few_groups(cells.size)
     for name, count in zip(numbers.key_names, cells.shape, strict=True):
         if count < 2:
@@ -189,25 +189,29 @@ def _require_few_groups(groups: int) -> None:
 
 
 def _test_fit(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
-    numbers.require_keys(1, "fit", "counts by one key")
-    cells, law = numbers.counts(options.column)
-    _require_several_values(numbers, cells)
-    shares = parse_shares(options.shares, group_labels(numbers.values(0)))
+    numbers.require_key_count(1, "fit", "counts by one key")
+    cells, law = numbers.counts_and_noise_law(options.column)
+    _require_two_values_per_key(numbers, cells)
+    shares = parse_shares(options.shares, group_labels(numbers.key_values(0)))
     words = "equal shares" if options.shares is None else "the given shares"
     return _build_result("fit", f"{numbers.key_names[0]} has {words}", score_tests.goodness_of_fit(cells, shares, law))
 
 
-def parse_shares(given: Mapping[Any, Number] | Sequence[Number] | None, names: Sequence[str]) -> Floats:
-    if given is None:
-        return np.full(len(names), 1 / len(names))
-    listed = [given.get(name) for name in names] if isinstance(given, Mapping) else list(given)
-    rule = f"a positive share for each of {', '.join(names)}, which add up to 1"
-    extra = isinstance(given, Mapping) and set(map(str, given)) - set(names)
-    if extra or len(listed) != len(names) or any(share is None for share in listed):
-        raise InvalidParameter("shares", given, rule)
+def parse_shares(shares_by_group: Mapping[Any, Number] | Sequence[Number] | None, group_names: Sequence[str]) -> Floats:
+    if shares_by_group is None:
+        return np.full(len(group_names), 1 / len(group_names))
+    listed = (
+        [shares_by_group.get(name) for name in group_names]
+        if isinstance(shares_by_group, Mapping)
+        else list(shares_by_group)
+    )
+    rule = f"a positive share for each of {', '.join(group_names)}, which add up to 1"
+    extra = isinstance(shares_by_group, Mapping) and set(map(str, shares_by_group)) - set(group_names)
+    if extra or len(listed) != len(group_names) or any(share is None for share in listed):
+        raise InvalidParameter("shares", shares_by_group, rule)
     shares = [exact(share, "shares") for share in listed if share is not None]
     if min(shares) <= 0 or sum(shares) != 1:
-        raise InvalidParameter("shares", given, rule)
+        raise InvalidParameter("shares", shares_by_group, rule)
     return np.array([float(share) for share in shares])
 
 
@@ -217,8 +221,8 @@ def group_sums(
     """Return the sums of each group, the groups' names, what is compared, and notes."""
     _require_few_groups(len(numbers.groups))
     if len(numbers.key_names) == 2:
-        cells, law = numbers.counts(options.column)
-        outcomes = group_labels(numbers.values(1))
+        cells, law = numbers.counts_and_noise_law(options.column)
+        outcomes = group_labels(numbers.key_values(1))
         outcome = outcomes[-1] if options.outcome is None else str(options.outcome)
         if len(outcomes) < 2 or outcome not in outcomes:
             raise InvalidParameter(
@@ -230,12 +234,12 @@ def group_sums(
             fix = f"group by {numbers.key_names[1]} = '{outcome}' instead, or test independence"
             raise InvalidParameter("outcome", outcome, rule, fix=fix)
         sums = GroupSums(cells[:, chosen], cells[:, 1 - chosen], law)
-        return sums, group_labels(numbers.values(0)), f"the share of {numbers.key_names[1]} = {outcome}", []
-    numbers.require_keys(1, test, "means by one key, or counts by two keys of which the second is the outcome")
-    sums, estimator = numbers.means(options.column)
+        return sums, group_labels(numbers.key_values(0)), f"the share of {numbers.key_names[1]} = {outcome}", []
+    numbers.require_key_count(1, test, "means by one key, or counts by two keys of which the second is the outcome")
+    sums, estimator = numbers.group_sums_and_estimate(options.column)
     name = numbers.column_to_test(options.column, type(estimator), "AVG(…)")
     notes = [] if sums.variances is not None else [_LARGEST_VARIANCE]
-    return sums, group_labels(numbers.values(0)), f"the mean {name}", notes
+    return sums, group_labels(numbers.key_values(0)), f"the mean {name}", notes
 
 
 def _test_difference(numbers: ReleasedNumbers, options: TestOptions, receipt: Receipt | None) -> HypothesisTest:
@@ -255,7 +259,7 @@ def _difference_with_interval(sums: GroupSums, confidence: float) -> tuple[float
         return None
     positions = np.clip(sums.above / (sizes * sums.width), 0.0, 1.0)
     noise = sums.law.variance * ((1 - positions) ** 2 + positions**2)
-    variance = (sizes * sums.spread(positions) + noise) / sizes**2
+    variance = (sizes * sums.value_variances(positions) + noise) / sizes**2
     estimate = float(positions[1] - positions[0]) * sums.width
     half = NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(float(variance.sum()))
     return estimate, estimate - half, estimate + half
@@ -276,23 +280,23 @@ def _test_trend(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | Non
     return _build_result("trend", hypothesis, score_tests.equal_means(sums, contrast), notes=notes)
 
 
-def trend_contrast(given: Sequence[Number] | None, names: Sequence[str]) -> Floats:
+def trend_contrast(group_scores: Sequence[Number] | None, group_names: Sequence[str]) -> Floats:
     """Return the scores of ordered groups about their mean: 0, 1, 2 … if none are given."""
-    scores = [exact(score, "scores") for score in (range(len(names)) if given is None else given)]
-    if len(scores) != len(names) or len(set(scores)) < 2:
-        raise InvalidParameter("scores", given, f"a number for each of {', '.join(names)}, not all equal")
+    scores = [exact(score, "scores") for score in (range(len(group_names)) if group_scores is None else group_scores)]
+    if len(scores) != len(group_names) or len(set(scores)) < 2:
+        raise InvalidParameter("scores", group_scores, f"a number for each of {', '.join(group_names)}, not all equal")
     contrast = np.array([float(score) for score in scores])
     return np.asarray(contrast - contrast.mean())
 
 
 def _test_correlation(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
-    numbers.require_keys(0, "correlation", "CORR(y, x) without groups")
+    numbers.require_key_count(0, "correlation", "CORR(y, x) without groups")
     name = options.column or "the correlation"
-    return _build_result("correlation", f"{name} is 0", score_tests.correlation(numbers.pairs(options.column)))
+    return _build_result("correlation", f"{name} is 0", score_tests.correlation(numbers.pair_sums(options.column)))
 
 
 def _test_share(numbers: ReleasedNumbers, options: TestOptions, receipt: Receipt | None) -> HypothesisTest:
-    numbers.require_keys(0, "share", "one count without groups")
+    numbers.require_key_count(0, "share", "one count without groups")
     if options.of is None:
         rule = "the public number of all units"
         fix = 'give of=1000; where it is not public, group by the condition and use test("fit")'
@@ -300,7 +304,7 @@ def _test_share(numbers: ReleasedNumbers, options: TestOptions, receipt: Receipt
     of, equals = exact_integer(options.of, "of", at_least=1), exact(options.equals, "equals")
     if not 0 < equals < 1:
         raise InvalidParameter("equals", options.equals, "a share between 0 and 1")
-    count, law = numbers.counts(options.column)
+    count, law = numbers.counts_and_noise_law(options.column)
     if law.noises > 1:
         rule = (
             f"a test of a share needs a count with a single noise; this count is the sum of {law.noises} noisy numbers"

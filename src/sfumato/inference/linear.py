@@ -68,10 +68,12 @@ class LinearFit:
     @cached_property
     def references(self) -> tuple[int, ...]:
         """The reference value of each category: the named one, or the commonest by the released counts."""
-        order = [moment.levels for moment in self.design.entries if not moment.columns]
+        order = [moment.levels for moment in self.design.gram_entries_by_moment if not moment.columns]
         counts = {next(iter(levels)): index for index, levels in enumerate(order) if len(levels) == 1}
         values = [
-            value for value, moment in zip(self.moments.values, self.design.entries, strict=True) if not moment.columns
+            value
+            for value, moment in zip(self.moments.values, self.design.gram_entries_by_moment, strict=True)
+            if not moment.columns
         ]
         return tuple(
             category.reference
@@ -98,7 +100,7 @@ class LinearFit:
         return np.array([math.hypot(*each.parts.values()) for each in self.regressors])
 
     @cached_property
-    def target_scale(self) -> tuple[float, float]:
+    def target_middle_and_slope(self) -> tuple[float, float]:
         """The middle and the slope of the target: y = middle + slope·z."""
         column = self.design.columns[self.design.coordinates[-1].column or 0]
         return float(column.middle), float(column.slope)
@@ -106,7 +108,7 @@ class LinearFit:
     @cached_property
     def _coordinate_matrix(self) -> Floats:
         """The matrix with (β_z, −1) = matrix·(θ, 1): coefficients of all coordinates, given those of the regressors."""
-        middle, slope = self.target_scale
+        middle, slope = self.target_middle_and_slope
         matrix = np.zeros((len(self.design.coordinates), len(self.regressors) + 1))
         matrix[:-1, :-1] = self.coordinate_basis
         matrix[0, -1] = -middle / slope
@@ -147,12 +149,12 @@ class LinearFit:
         return self.coordinate_basis.T @ self.moments.gram(self.design)[:-1, :-1] @ self.coordinate_basis
 
     @cached_property
-    def residual_squares(self) -> tuple[float, float]:
+    def residual_squares_and_noise(self) -> tuple[float, float]:
         """The released residual sum of squares in units of the scaled target, and the deviation of its noise."""
         weights = self._coordinate_matrix @ np.append(self.estimate, 1.0)
-        return self._quadratic_form(np.outer(weights, weights))
+        return self._quadratic_form_and_noise(np.outer(weights, weights))
 
-    def _quadratic_form(self, weights: Floats) -> tuple[float, float]:
+    def _quadratic_form_and_noise(self, weights: Floats) -> tuple[float, float]:
         """Return Σ weights·Gram of all coordinates, and the deviation of its noise."""
         index = self.design.gram_index
         by_moment = np.zeros(len(self.moments.values))
@@ -162,7 +164,7 @@ class LinearFit:
     @cached_property
     def error_variance(self) -> float:
         """τ²: an upper estimate of the errors' variance, in units of the scaled target."""
-        squares, deviation = self.residual_squares
+        squares, deviation = self.residual_squares_and_noise
         freedom = max(1.0, self.rows - len(self.regressors))
         return max(squares + deviation, deviation) / freedom
 
@@ -179,9 +181,11 @@ class LinearFit:
     def coefficients(self, confidence: float) -> tuple[Coefficient, ...]:
         """Return every coefficient with its intervals at this confidence."""
         quantile = NormalDist().inv_cdf((1 + confidence) / 2)
-        units = self.target_scale[1] / self._regressor_lengths
-        noise_test = ScoreTest(self._score_matrix, self._score_noise_matrices, lambda _: 0.0, self.estimate)
-        both_test = ScoreTest(self._score_matrix, self._score_noise_matrices, self.sampling_variance, self.estimate)
+        units = self.target_middle_and_slope[1] / self._regressor_lengths
+        noise_test = CoefficientTest(self._score_matrix, self._score_noise_matrices, lambda _: 0.0, self.estimate)
+        both_test = CoefficientTest(
+            self._score_matrix, self._score_noise_matrices, self.sampling_variance, self.estimate
+        )
         table = []
         for index, regressor in enumerate(self.regressors):
             unit = float(units[index])
@@ -190,18 +194,18 @@ class LinearFit:
             if self.shows_sampling_errors:
                 sampling = quantile * math.sqrt(self.sampling_variance(both_test.inverse[index])) * unit
                 combined = _scale_interval(self.interval(both_test, index, quantile), unit)
-                z = self.zero_score(both_test, index)
+                z = self.z_of_zero(both_test, index)
                 p = math.erfc(abs(z) / math.sqrt(2))
             table.append(
                 Coefficient(regressor.label, float(self.estimate[index]) * unit, noise, sampling, combined, z, p)
             )
         return tuple(table)
 
-    def interval(self, test: ScoreTest, index: int, quantile: float) -> tuple[float, float]:
+    def interval(self, test: CoefficientTest, index: int, quantile: float) -> tuple[float, float]:
         """Return the values of one scaled coefficient that a test does not reject."""
         return test.interval(index, quantile)
 
-    def zero_score(self, test: ScoreTest, index: int) -> float:
+    def z_of_zero(self, test: CoefficientTest, index: int) -> float:
         """Return z, the score of a coefficient of 0 in units of its deviation."""
         return test.z(index, 0.0)
 
@@ -211,7 +215,9 @@ class LinearFit:
         noise = (
             np.linalg.pinv(self._score_matrix[:, :-1]) @ (self._score_noise_matrices @ np.append(self.estimate, 1.0)).T
         )
-        widths: Floats = quantile * np.linalg.norm(noise, axis=1) * self.target_scale[1] / self._regressor_lengths
+        widths: Floats = (
+            quantile * np.linalg.norm(noise, axis=1) * self.target_middle_and_slope[1] / self._regressor_lengths
+        )
         return widths
 
     def r_squared(self, confidence: float) -> tuple[float, float, float]:
@@ -219,23 +225,27 @@ class LinearFit:
         is not four standard deviations above its noise.
         """
         target = len(self.design.coordinates) - 1
-        gram, (residual, _) = self.moments.gram(self.design), self.residual_squares
+        gram, (residual, _) = self.moments.gram(self.design), self.residual_squares_and_noise
         mean = gram[0, target] / max(gram[0, 0], 1.0)
         centre = np.zeros(target + 1)
         centre[target], centre[0] = 1.0, -mean
-        total, total_deviation = self._quadratic_form(np.outer(centre, centre))
+        total, total_deviation = self._quadratic_form_and_noise(np.outer(centre, centre))
         if total <= 0:
             return 0.0, 0.0, 1.0
         value = 1 - residual / total
         if total < _TOTAL_DEVIATIONS * total_deviation:
-            return _clip_to_unit(value), 0.0, 1.0
+            return _clip_to_unit_interval(value), 0.0, 1.0
         combination = self._coordinate_matrix @ np.append(self.estimate, 1.0)
         weights = (np.outer(combination, combination) - (1 - value) * np.outer(centre, centre)) / total
-        width = NormalDist().inv_cdf((1 + confidence) / 2) * self._quadratic_form(weights)[1]
-        return _clip_to_unit(value), _clip_to_unit(value - width), _clip_to_unit(value + width)
+        width = NormalDist().inv_cdf((1 + confidence) / 2) * self._quadratic_form_and_noise(weights)[1]
+        return (
+            _clip_to_unit_interval(value),
+            _clip_to_unit_interval(value - width),
+            _clip_to_unit_interval(value + width),
+        )
 
     @cached_property
-    def weakest_direction(self) -> tuple[float, tuple[str, ...]]:
+    def weakest_direction_and_terms(self) -> tuple[float, tuple[str, ...]]:
         """The smallest eigenvalue of the correlation-scaled Gram matrix over its noise's norm, and who shares it."""
         scale = 1 / np.sqrt(np.maximum(np.diag(self._regressor_gram), 1e-12))
         values, vectors = np.linalg.eigh(self._regressor_gram * np.outer(scale, scale))
@@ -247,7 +257,7 @@ class LinearFit:
         return float(values[0]) / max(deviation, 1e-300), names
 
 
-def _clip_to_unit(value: float) -> float:
+def _clip_to_unit_interval(value: float) -> float:
     return min(1.0, max(0.0, float(value)))
 
 
@@ -256,7 +266,7 @@ def _scale_interval(interval: tuple[float, float], unit: float) -> tuple[float, 
 
 
 @dataclass(frozen=True)
-class ScoreTest:
+class CoefficientTest:
     """The test of single coefficients by a score whose covariance is known for every θ."""
 
     score: Floats

@@ -31,8 +31,8 @@ import numpy as np
 
 from sfumato.caching import cached_property
 from sfumato.inference.design import Design
-from sfumato.inference.linear import Floats, LinearFit, ScoreTest
-from sfumato.inference.logistic_scans import NoisyScan, ScanWeights, scan_estimates
+from sfumato.inference.linear import CoefficientTest, Floats, LinearFit
+from sfumato.inference.logistic_scans import NoisyScan, ScanWeights, row_count_and_estimates
 from sfumato.inference.row_expressions import COEFFICIENT_STEPS, rounded_coefficients
 from sfumato.quick_dataclass import dataclass
 
@@ -55,7 +55,7 @@ class LogisticFit(LinearFit):
     @classmethod
     def of(cls, noisy: NoisyScan, weights: ScanWeights, design: Design, *, one_row_per_unit: bool) -> LogisticFit:
         """Return the step from a released scan; ``design`` may name reference values."""
-        count, moments = scan_estimates(noisy, weights)
+        count, moments = row_count_and_estimates(noisy, weights)
         offset = np.array(noisy.coefficients) / COEFFICIENT_STEPS
         return cls(design, moments, one_row_per_unit, offset, count)
 
@@ -64,7 +64,7 @@ class LogisticFit(LinearFit):
         return self.count
 
     @cached_property
-    def target_scale(self) -> tuple[float, float]:
+    def target_middle_and_slope(self) -> tuple[float, float]:
         return 0.0, 1.0
 
     @cached_property
@@ -92,13 +92,13 @@ class LogisticFit(LinearFit):
         reaches = np.abs(self.coordinate_basis[1:]).max(axis=0, initial=0.0)
         return np.where(reaches > 0, reaches, np.abs(self.coordinate_basis[0]))
 
-    def interval(self, test: ScoreTest, index: int, quantile: float) -> tuple[float, float]:
+    def interval(self, test: CoefficientTest, index: int, quantile: float) -> tuple[float, float]:
         """Return the values that the test does not reject, with their ends as far as the curvature may have changed."""
         start, reach = float(self._start_coefficients[index]), float(self._max_regressor_sizes[index])
         low, high = ((end - start) * reach for end in super().interval(test, index, quantile))
         return start + _log_of_one_plus(low) / reach, start - _log_of_one_plus(-high) / reach
 
-    def zero_score(self, test: ScoreTest, index: int) -> float:
+    def z_of_zero(self, test: CoefficientTest, index: int) -> float:
         """Return z at the step nearest to the estimate that a coefficient of 0 may be."""
         start, reach = float(self._start_coefficients[index]), float(self._max_regressor_sizes[index])
         step = min(max(-start * reach, -_FARTHEST), _FARTHEST)

@@ -42,7 +42,7 @@ class LogisticDesign:
     @property
     def is_wide(self) -> bool:
         """Whether the curvature has too many sums to be measured: gradients alone then lead to the coefficients."""
-        return len(self.design.entries) > MAX_MOMENTS
+        return len(self.design.gram_entries_by_moment) > MAX_MOMENTS
 
     @property
     def residual(self) -> int:
@@ -52,7 +52,7 @@ class LogisticDesign:
     @cached_property
     def moments(self) -> tuple[Moment, ...]:
         """The sums of a scan: gradients and weighted products, without the square of the residual."""
-        return tuple(moment for moment in self.design.entries if moment.columns.count(self.residual) < 2)
+        return tuple(moment for moment in self.design.gram_entries_by_moment if moment.columns.count(self.residual) < 2)
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
@@ -74,7 +74,7 @@ def logistic_design(
     """Return the design of a formula whose target has an event; what nothing could measure is refused."""
     builder = DesignBuilder(scale, domains)
     add_terms(formula, builder)
-    name, domain = builder.domain(formula.target)
+    name, domain = builder.spelling_and_domain(formula.target)
     value = _event_value(name, domain, event)
     builder.names[name] = None
     builder.columns.append(ScaledColumn((name,), "0", Fraction(0), Fraction(1)))

@@ -97,7 +97,7 @@ class ScanFactors:
 
 
 @dataclass(frozen=True)
-class RowTerms:
+class ScanRowTerms:
     """The expressions of one row at some coefficients: μ, r and w in whole steps."""
 
     logistic: LogisticDesign
@@ -208,7 +208,8 @@ class ScanWeights:
             missing = design.scale ** (2 - len(moment.columns))
             is_gradient = self.logistic.residual in moment.columns
             weights.append(
-                (self.gradient_weight if is_gradient else curvature_weight(design.entries[moment])) * missing
+                (self.gradient_weight if is_gradient else curvature_weight(design.gram_entries_by_moment[moment]))
+                * missing
             )
         return tuple(weights)
 
@@ -226,7 +227,11 @@ class ScanWeights:
     @property
     def deviation_units(self) -> Floats:
         """The value of each sum's unit noise, where a regressor is in [−1, 1], r in [−1, 1] and w in [0, 1/4]."""
-        scale, residual, entries = self.logistic.design.scale, self.logistic.residual, self.logistic.design.entries
+        scale, residual, entries = (
+            self.logistic.design.scale,
+            self.logistic.residual,
+            self.logistic.design.gram_entries_by_moment,
+        )
         gradient = self.gradient_weight * self.mean_steps * scale
         curvature = 4 * CURVATURE_STEPS * scale**2
         units = [
@@ -279,13 +284,13 @@ class ScanRelease(GroupTotalsRelease[NoisyScan]):
         return NoisyScan(self.coefficients, tuple(noisy.tolist()), measurement.mechanism)
 
 
-def scan_estimates(noisy: NoisyScan, weights: ScanWeights) -> tuple[float, MomentEstimates]:
+def row_count_and_estimates(noisy: NoisyScan, weights: ScanWeights) -> tuple[float, MomentEstimates]:
     """Return the released number of rows, and the gradient and curvature as moments with their noise."""
-    values, deviations = scan_values(noisy, weights)
+    values, deviations = scan_values_and_deviations(noisy, weights)
     return float(values[0]), design_moments(values[1:], deviations[1:], weights.logistic)
 
 
-def scan_values(noisy: NoisyScan, weights: ScanWeights) -> tuple[Floats, Floats]:
+def scan_values_and_deviations(noisy: NoisyScan, weights: ScanWeights) -> tuple[Floats, Floats]:
     """Return the released sums and the deviations of their noise."""
     units = weights.deviation_units
     return np.array(noisy.totals, float) * units, float(noisy.mechanism.sizes[0]) * units
@@ -293,7 +298,7 @@ def scan_values(noisy: NoisyScan, weights: ScanWeights) -> tuple[Floats, Floats]
 
 def design_moments(values: Floats, deviations: Floats, logistic: LogisticDesign) -> MomentEstimates:
     """Return the sums of a scan as moments of the design; the square of the residual, which nothing reads, stays 0."""
-    order = {moment: index for index, moment in enumerate(logistic.design.entries)}
+    order = {moment: index for index, moment in enumerate(logistic.design.gram_entries_by_moment)}
     places = [order[moment] for moment in logistic.moments]
     all_values, all_deviations = np.zeros(len(order)), np.ones(len(order))
     all_values[places], all_deviations[places] = values, deviations

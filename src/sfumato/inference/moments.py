@@ -55,7 +55,8 @@ def moment_totals(bounded: BoundedPlan, design: Design) -> WeightedTotals:
 def gram_weights(design: Design) -> tuple[int, ...]:
     """Return the whole weight of each moment in the measured vector."""
     return tuple(
-        moment_weight(entries) * design.scale ** (2 - len(moment.columns)) for moment, entries in design.entries.items()
+        moment_weight(entries) * design.scale ** (2 - len(moment.columns))
+        for moment, entries in design.gram_entries_by_moment.items()
     )
 
 
@@ -63,7 +64,7 @@ def max_row_norm(bounded: BoundedPlan, design: Design) -> int:
     """Return N: the largest ‖z‖² of a row, in squared steps."""
     squares = {
         moment.columns[0]: scaled.size
-        for moment, scaled in zip(design.entries, bounded.measures, strict=True)
+        for moment, scaled in zip(design.gram_entries_by_moment, bounded.measures, strict=True)
         if not moment.levels and len(moment.columns) == 2 and moment.columns[0] == moment.columns[1]
     }
     return sum(design.scale**2 if column is None else squares[column] for column in design.blocks)
@@ -106,7 +107,10 @@ class MomentEstimates:
         """Estimate the moments by weighted least squares under what the policy implies: totals are sums over the
         values of a category.
         """
-        units = np.array([moment_weight(entries) for entries in design.entries.values()]) * float(design.scale) ** 2
+        units = (
+            np.array([moment_weight(entries) for entries in design.gram_entries_by_moment.values()])
+            * float(design.scale) ** 2
+        )
         deviations = float(noisy.mechanism.sizes[0]) / units
         return cls.projected(np.array(noisy.totals) / units, deviations, design.constraints)
 

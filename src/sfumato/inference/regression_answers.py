@@ -13,7 +13,7 @@ from sfumato.inference.design import Design
 from sfumato.inference.linear import Coefficient, LinearFit
 from sfumato.inference.predictions import predicted_probability
 from sfumato.inference.robust import RobustFit
-from sfumato.plots.answers import draw
+from sfumato.plots.answers import draw_answer
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.policy import Type
 from sfumato.privacy import codec
@@ -122,7 +122,7 @@ class CoefficientTable(Answer):
         charts = [slopes.chart_data("coefficient")]
         marks = [*mark_notes(charts, self.above), *wrap_notes([*self.summary_lines(), *self.note_lines()])]
         keys = slopes._chart_keys()  # noqa: SLF001 - the same class
-        return save_if_path(draw(charts, keys, caption_lines(self.receipt), marks), path)
+        return save_if_path(draw_answer(charts, keys, caption_lines(self.receipt), marks), path)
 
     def _without_intercept(self) -> Self:
         """Leave out the intercept, beside which slopes could not be seen, unless it is alone."""
@@ -226,8 +226,8 @@ def logistic_answer(fit: LinearFit, event: str, receipt: Receipt, warnings: tupl
     return LogisticAnswer(
         ODDS_COLUMNS,
         (Type.TEXT, *(Type.REAL,) * 8),
-        tuple((*_table_row(each), *_odds_ratio_with_ends(each)) for each in table),
-        **_table_parts(fit, table, receipt, warnings),
+        tuple((*_coefficient_row(each), *_odds_ratio_with_ends(each)) for each in table),
+        **_fields_beside_rows(fit, table, receipt, warnings),
         event=event,
     )
 
@@ -237,7 +237,9 @@ def prediction_answer(
 ) -> LogisticAnswer:
     """Build the table of coefficients without intervals; ``parts`` are the rows used, the receipt and the warnings."""
     missing = (None,) * 4
-    rows = tuple((name, value, *missing, _exponential(value), None, None) for name, value in coefficients.items())
+    rows = tuple(
+        (name, value, *missing, _exponential_or_infinity(value), None, None) for name, value in coefficients.items()
+    )
     labels = (design.level_label(level) for level in enumerate(references))
     return LogisticAnswer(
         ODDS_COLUMNS,
@@ -255,10 +257,10 @@ def prediction_answer(
 
 def _odds_ratio_with_ends(coefficient: Coefficient) -> tuple[float, float, float]:
     low, high = coefficient.noise if coefficient.combined is None else coefficient.combined
-    return _exponential(coefficient.value), _exponential(low), _exponential(high)
+    return _exponential_or_infinity(coefficient.value), _exponential_or_infinity(low), _exponential_or_infinity(high)
 
 
-def _exponential(value: float) -> float:
+def _exponential_or_infinity(value: float) -> float:
     """Return e to the power of a value, ∞ where that is no number."""
     return math.exp(value) if value < 700 else math.inf
 
@@ -270,8 +272,8 @@ def regression_answer(fit: LinearFit, receipt: Receipt, warnings: tuple[str, ...
     return RegressionAnswer(
         COLUMNS,
         TYPES,
-        tuple(_table_row(coefficient) for coefficient in table),
-        **_table_parts(fit, table, receipt, warnings),
+        tuple(_coefficient_row(coefficient) for coefficient in table),
+        **_fields_beside_rows(fit, table, receipt, warnings),
         r_squared=fit.r_squared(confidence),
     )
 
@@ -280,12 +282,12 @@ def robust_answer(fit: RobustFit, receipt: Receipt, warnings: tuple[str, ...]) -
     """Build the table of a fit with robust errors at the receipt's confidence."""
     return replace(
         regression_answer(fit, receipt, warnings),
-        residual_clamp=fit.clamp * fit.target_scale[1],
+        residual_clamp=fit.clamp * fit.target_middle_and_slope[1],
         is_clustered=fit.rows_per_unit > 1,
     )
 
 
-def _table_parts(
+def _fields_beside_rows(
     fit: LinearFit, table: tuple[Coefficient, ...], receipt: Receipt, warnings: tuple[str, ...]
 ) -> dict[str, Any]:
     """Return what every table of coefficients holds beside its rows."""
@@ -304,7 +306,7 @@ def _table_parts(
     }
 
 
-def _table_row(
+def _coefficient_row(
     coefficient: Coefficient,
 ) -> tuple[str, float | None, float | None, float | None, float | None, float | None]:
     low, high = (None, None) if coefficient.combined is None else coefficient.combined
@@ -317,7 +319,7 @@ def fit_warnings(fit: LinearFit, table: tuple[Coefficient, ...]) -> tuple[str, .
     unbounded = [each.name for each in table if not all(map(math.isfinite, each.noise))]
     if unbounded:
         warnings.append(f"{', '.join(unbounded[:5])}{', …' * (len(unbounded) > 5)} cannot be determined at this price")
-    ratio, names = fit.weakest_direction
+    ratio, names = fit.weakest_direction_and_terms
     if ratio < WEAK and not unbounded:
         pair = (
             f"{names[0]} and {names[1]} can hardly be distinguished" if len(names) > 1 else f"{names[0]} hardly varies"

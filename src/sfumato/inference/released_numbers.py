@@ -32,7 +32,7 @@ class ReleasedNumbers:
     measured: NoisyMeasurements
     results: dict[str, ResultEstimator]
     """The estimator of each column that is an aggregate and nothing else;"""
-    counted: frozenset[str]
+    count_columns: frozenset[str]
     """of these, the columns that count rows."""
 
     @classmethod
@@ -60,13 +60,13 @@ class ReleasedNumbers:
         keys = tuple(names.get(index, f"key {index + 1}") for index in range(len(query.plan.keys)))
         return cls(keys, measured.keys.groups, measured, results, frozenset(counted))
 
-    def values(self, key: int) -> tuple[Any, ...]:
+    def key_values(self, key: int) -> tuple[Any, ...]:
         """Return the values of one key, in order, without NULL."""
         return tuple(dict.fromkeys(group[key] for group in self.groups if group[key] is not None))
 
-    def column_to_test(self, name: str | None, wanted: type, words: str) -> str:
+    def column_to_test(self, name: str | None, estimator_type: type, words: str) -> str:
         """Return the column to test: the named one, or the only one with such an estimator."""
-        found = [column for column, result in self.results.items() if isinstance(result.estimator, wanted)]
+        found = [column for column, result in self.results.items() if isinstance(result.estimator, estimator_type)]
         return self._only_column(name, found, words)
 
     def _only_column(self, name: str | None, candidates: Sequence[str], words: str) -> str:
@@ -77,30 +77,30 @@ class ReleasedNumbers:
         fix = f"ask for {words}; columns of this answer: {', '.join(self.results) or 'none'}"
         raise InvalidParameter("column", name, rule, fix=f"give one of {', '.join(chosen)}" if chosen else fix)
 
-    def _noisy_totals(self, scale_index: int) -> tuple[list[Floats], NoiseLaw]:
+    def _noisy_totals_and_law(self, scale_index: int) -> tuple[list[Floats], NoiseLaw]:
         """Return the noisy columns of one scale, in the unit of the measure, and the law of their noise."""
         start = sum(scale.columns for scale in self.measured.scales[:scale_index])
         scale = self.measured.scales[scale_index]
         columns = self.measured.columns[start : start + scale.columns]
         return [np.array(column, dtype=np.float64) * float(scale.unit_value) for column in columns], NoiseLaw.of(scale)
 
-    def counts(self, column: str | None) -> tuple[Floats, NoiseLaw]:
+    def counts_and_noise_law(self, column: str | None) -> tuple[Floats, NoiseLaw]:
         """Return a table of noisy counts, a dimension for each key, and their law.
 
         A count that is taken together with other measures is a sum of totals of one measurement: independent noises of
         one law, each in units of rows.
         """
         result = self.results[
-            self._only_column(column, [name for name in self.results if name in self.counted], "COUNT(*)")
+            self._only_column(column, [name for name in self.results if name in self.count_columns], "COUNT(*)")
         ]
         factors = linear_factors(result.estimator)
-        columns = [(index, total) for index in result.scales for total in self._noisy_totals(index)[0]]
+        columns = [(index, total) for index in result.scales for total in self._noisy_totals_and_law(index)[0]]
         totals = sum(float(factor) * total for factor, (_, total) in zip(factors, columns, strict=True))
         scales = self.measured.scales
         laws = {NoiseLaw.of(scales[index], factor) for factor, (index, _) in zip(factors, columns, strict=True)}
         (law,) = (replace(law, noises=len(factors)) for law in laws)
         positions = [
-            {value: index for index, value in enumerate(self.values(key))} for key in range(len(self.key_names))
+            {value: index for index, value in enumerate(self.key_values(key))} for key in range(len(self.key_names))
         ]
         cells = np.zeros([len(values) for values in positions])
         for group, total in zip(self.groups, np.asarray(totals), strict=True):
@@ -108,40 +108,40 @@ class ReleasedNumbers:
                 cells[tuple(values[value] for values, value in zip(positions, group, strict=True))] = total
         return cells, law
 
-    def means(self, column: str | None) -> tuple[GroupSums, MeanEstimate]:
+    def group_sums_and_estimate(self, column: str | None) -> tuple[GroupSums, MeanEstimate]:
         """Return the two sums of each group's mean, with its variance if the answer has it, and the mean's range."""
         result = self.results[self.column_to_test(column, MeanEstimate, "AVG(…)")]
         estimator = result.estimator
         assert isinstance(estimator, MeanEstimate)
-        (above, below), law = self._noisy_totals(result.scales[0])
+        (above, below), law = self._noisy_totals_and_law(result.scales[0])
         kept = np.array([None not in group for group in self.groups])
         width = float(estimator.high - estimator.low)
-        variances = self._variances(result.scales[0], kept)
+        variances = self._released_variances(result.scales[0], kept)
         sums = GroupSums(above[kept], below[kept], law, width, variances, float(estimator.low))
         return sums, estimator
 
-    def _variances(self, mean_scale: int, kept: Any) -> Floats | None:
+    def _released_variances(self, mean_scale: int, kept: Any) -> Floats | None:
         """Return each group's variance from released squares, one standard deviation of their noise above it."""
         for result in self.results.values():
             if isinstance(result.estimator, SpreadEstimate) and result.scales[0] == mean_scale:
                 axis = result.estimator.axis
-                (above, below), _ = self._noisy_totals(mean_scale)
-                (squares,), law = self._noisy_totals(result.scales[1])
+                (above, below), _ = self._noisy_totals_and_law(mean_scale)
+                (squares,), law = self._noisy_totals_and_law(result.scales[1])
                 rows = np.maximum((above + below) / axis.width, 1.0)
                 centre = above / rows + float(axis.low - axis.middle)
                 return np.asarray((squares + np.sqrt(law.variance)) / rows - centre**2)[kept]
         return None
 
-    def pairs(self, column: str | None) -> PairSums:
+    def pair_sums(self, column: str | None) -> PairSums:
         """Return the sums of two columns that their correlation was computed from."""
         result = self.results[self.column_to_test(column, CorrelationEstimate, "CORR(y, x)")]
         estimator = result.estimator
         assert isinstance(estimator, CorrelationEstimate)
-        (above_x, below_x), law_x = self._noisy_totals(result.scales[0])
-        (above_y, below_y), law_y = self._noisy_totals(result.scales[1])
-        (squares_x,), _ = self._noisy_totals(result.scales[2])
-        (squares_y,), _ = self._noisy_totals(result.scales[3])
-        (products,), product_law = self._noisy_totals(result.scales[4])
+        (above_x, below_x), law_x = self._noisy_totals_and_law(result.scales[0])
+        (above_y, below_y), law_y = self._noisy_totals_and_law(result.scales[1])
+        (squares_x,), _ = self._noisy_totals_and_law(result.scales[2])
+        (squares_y,), _ = self._noisy_totals_and_law(result.scales[3])
+        (products,), product_law = self._noisy_totals_and_law(result.scales[4])
         rows = float((above_x[0] + below_x[0]) / estimator.x.width + (above_y[0] + below_y[0]) / estimator.y.width) / 2
         sums = _centred_sum(above_x[0], below_x[0], estimator.x), _centred_sum(above_y[0], below_y[0], estimator.y)
         return PairSums(
@@ -154,7 +154,7 @@ class ReleasedNumbers:
             (estimator.x.largest_distance, estimator.y.largest_distance),
         )
 
-    def require_keys(self, count: int, test: str, words: str) -> None:
+    def require_key_count(self, count: int, test: str, words: str) -> None:
         """Refuse an answer with another number of keys."""
         if len(self.key_names) != count:
             given = ", ".join(self.key_names) or "no key"

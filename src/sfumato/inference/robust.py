@@ -27,7 +27,7 @@ from sfumato.quick_dataclass import dataclass
 
 def residual_coefficients(fit: LinearFit) -> tuple[int, ...]:
     """Return the coefficient of every regressor's coordinate, at which residuals are measured."""
-    middle, slope = fit.target_scale
+    middle, slope = fit.target_middle_and_slope
     coefficients = fit.coordinate_basis @ fit.estimate
     coefficients[0] -= middle / slope
     return rounded_coefficients(coefficients)
@@ -73,7 +73,7 @@ class RobustFit(LinearFit):
     @classmethod
     def clustered(cls, fit: LinearFit, noisy: NoisyMeat, grid: ScoreGrid) -> RobustFit:
         """Return the fit with the errors of a released meat that is clustered by unit."""
-        meat, ratios = grid.estimates(noisy), coordinate_ratios(fit.design, grid.design)
+        meat, ratios = grid.meat_estimates(noisy), coordinate_ratios(fit.design, grid.design)
         clamp = float(noisy.clamp)
         return cls(fit.design, fit.moments, fit.one_row_per_unit, meat, grid.gram_index, ratios, clamp, grid.rows)
 

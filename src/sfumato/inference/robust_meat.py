@@ -78,14 +78,14 @@ class MeatDesign:
         return tuple((index, value) for index, category in categories for value in range(len(category.values)))
 
     @property
-    def column_names_by_level(self) -> tuple[str, ...]:
+    def distinct_column_sql(self) -> tuple[str, ...]:
         """The SQL of all columns on both scales, each text once: a statement has no sum twice."""
         return tuple(dict.fromkeys(column.sql for column in (*self.residual.columns, *self.products.columns)))
 
     @property
     def factor_sums(self) -> list[str]:
         """The SQL sums whose arguments are the factors of a row: columns on both scales, and values of categories."""
-        columns = [f"SUM({text})" for text in self.column_names_by_level]
+        columns = [f"SUM({text})" for text in self.distinct_column_sql]
         predicates = [self.residual.categories[category].predicates[value] for category, value in self.levels]
         return ["COUNT(*)", *columns, *(f"COUNT(*) FILTER (WHERE {test})" for test in predicates)]
 
@@ -101,7 +101,7 @@ class MeatFactors:
     @classmethod
     def of(cls, measures: Sequence[AggregateRequest], design: MeatDesign) -> MeatFactors:
         """Take them from the lowered sums of ``MeatDesign.factor_sums``."""
-        texts = design.column_names_by_level
+        texts = design.distinct_column_sql
         values = dict(zip(texts, (measure.value for measure in measures[1:]), strict=False))
         tests = [measure.where for measure in measures[1 + len(texts) :]]
         if len(tests) != len(design.levels) or None in tests:
@@ -144,7 +144,7 @@ class MeatTerms:
     @property
     def measures(self) -> tuple[Measure, ...]:
         """The number of rows, which only bounds a unit and is not released, then every sum."""
-        return Count(), *map(self.measure, self.design.products.entries)
+        return Count(), *map(self.measure, self.design.products.gram_entries_by_moment)
 
 
 def meat_totals(bounded: BoundedPlan, design: Design) -> WeightedTotals:
@@ -208,7 +208,7 @@ class MeatRelease(GroupTotalsRelease[NoisyMeat]):
 
 def meat_estimates(noisy: NoisyMeat, design: Design) -> MomentEstimates:
     """Return the meat with the covariance of its noise, where regressors and the target are in [−1, 1]."""
-    weights = np.array([moment_weight(entries) for entries in design.entries.values()], float)
+    weights = np.array([moment_weight(entries) for entries in design.gram_entries_by_moment.values()], float)
     units = weights * float(design.scale) ** 2 * SQUARE_STEPS / float(noisy.clamp) ** 2
     deviations = float(noisy.mechanism.sizes[0]) / units
     return MomentEstimates.projected(np.array(noisy.totals, float) / units, deviations, design.constraints)

@@ -72,7 +72,7 @@ def independence(cells: Floats, law: NoiseLaw, draws: int = NULL_DRAWS) -> Score
     covariance = np.asarray(sampling + noise, dtype=np.float64)
     seeded = SeededDraws("independence", cells.tolist(), law)
     simulated = seeded.poisson(expected, draws) + law.draw(seeded, draws, *cells.shape)
-    score, null_scores = _interactions(cells[None])[0], _interactions(simulated)
+    score, null_scores = _observed_minus_expected(cells[None])[0], _observed_minus_expected(simulated)
     return _test_score(score, null_scores, covariance, int((expected < SMALL_COUNT).sum()))
 
 
@@ -87,7 +87,7 @@ def _centring_covariance(share: Floats) -> Floats:
     return np.asarray((centred @ centred.T)[:-1, :-1])
 
 
-def _interactions(tables: Floats) -> Floats:
+def _observed_minus_expected(tables: Floats) -> Floats:
     """Return observed minus expected counts of each table, without the last row and column."""
     rows, columns = tables.sum(axis=2, keepdims=True), tables.sum(axis=1, keepdims=True)
     totals = np.maximum(rows.sum(axis=1, keepdims=True), 1.0)
@@ -139,7 +139,7 @@ class GroupSums:
         total = float((self.above + self.below).sum())
         return min(1.0, max(0.0, float(self.above.sum()) / total)) if total > 0 else 0.5
 
-    def spread(self, position: float | Floats) -> Floats:
+    def value_variances(self, position: float | Floats) -> Floats:
         """Return the variance of each group's values: what was released, or the most that a mean at this position of
         the range allows (Bhatia & Davis 2000).
         """
@@ -164,7 +164,7 @@ def equal_means(groups: GroupSums, contrast: Floats | None = None, draws: int = 
     total = float(sizes.sum())
     if total <= 0:
         return UNTESTABLE
-    variance = groups.spread(position)
+    variance = groups.value_variances(position)
     noise = groups.law.variance * ((1 - position) ** 2 + position**2)
     centred = np.eye(len(sizes)) - (sizes / total)[:, None]
     covariance = centred @ np.diag(sizes * variance + noise) @ centred.T
@@ -190,32 +190,35 @@ def _simulate_scores(groups: GroupSums, sizes: Floats, variance: Floats, draws: 
     return np.asarray((1 - pooled) * above - pooled * below)
 
 
-def share_tails(count: float, of: int, share: float, law: NoiseLaw) -> tuple[float, float]:
+def share_tails(count: float, unit_count: int, share: float, law: NoiseLaw) -> tuple[float, float]:
     """Return P(X + noise ≥ count) and P(X + noise ≤ count) for X binomial of a known number and a share: exact up to
     floating point. Noise has whole steps.
     """
-    deviation = math.sqrt(of * share * (1 - share))
-    low, high = max(0, math.floor(of * share - 40 * deviation) - 1), min(of, math.ceil(of * share + 40 * deviation) + 1)
+    deviation = math.sqrt(unit_count * share * (1 - share))
+    low, high = (
+        max(0, math.floor(unit_count * share - 40 * deviation) - 1),
+        min(unit_count, math.ceil(unit_count * share + 40 * deviation) + 1),
+    )
     numbers = np.arange(low, high + 1, dtype=np.float64)
-    weights = _binomial_weights(numbers, of, share)
+    weights = _binomial_weights(numbers, unit_count, share)
     distance = (count - numbers) / law.unit
     return float(weights @ _noise_tail(distance, law)), float(weights @ _noise_tail(-distance, law))
 
 
-def share_p_values(count: float, of: int, share: float, law: NoiseLaw, uniform: float) -> tuple[float, float]:
+def share_p_values(count: float, unit_count: int, share: float, law: NoiseLaw, uniform: float) -> tuple[float, float]:
     """Return the p-values against a larger and against a smaller share, randomised between the whole numbers that the
     noisy count can be: P(Y > count) + U·P(Y = count). They are exactly uniform under the null.
     """
-    above, below = share_tails(count, of, share, law)
+    above, below = share_tails(count, unit_count, share, law)
     atom = max(0.0, above + below - 1)
     return above - (1 - uniform) * atom, below - uniform * atom
 
 
-def _binomial_weights(numbers: Floats, of: int, share: float) -> Floats:
+def _binomial_weights(numbers: Floats, unit_count: int, share: float) -> Floats:
     if share in (0.0, 1.0):
-        return np.asarray((numbers == of * share).astype(np.float64))
+        return np.asarray((numbers == unit_count * share).astype(np.float64))
     ratio = math.log(share) - math.log1p(-share)
-    steps = np.log((of - numbers[1:] + 1) / numbers[1:]) + ratio
+    steps = np.log((unit_count - numbers[1:] + 1) / numbers[1:]) + ratio
     logs = np.concatenate([[0.0], np.cumsum(steps)])
     weights = np.exp(logs - logs.max())
     return np.asarray(weights / weights.sum())

@@ -47,7 +47,9 @@ class StepNoise:
 
 
 @lru_cache(maxsize=64)
-def step_noise(sensitivities: tuple[Sensitivity, ...], shares: tuple[Fraction, ...], price: Price) -> StepNoise:
+def calibrated_step_noise(
+    sensitivities: tuple[Sensitivity, ...], shares: tuple[Fraction, ...], price: Price
+) -> StepNoise:
     """Return the least noise of all steps whose composition is within the price, which needs a δ or is a ρ."""
     if not price.allows_gaussian:
         rule = (

@@ -104,7 +104,7 @@ class SurvivalCurves:
         return self.receipt is not None and self.receipt.is_preview
 
     @cached_property
-    def law(self) -> NoiseLaw:
+    def count_noise_law(self) -> NoiseLaw:
         """The noise of each number of events, and of censored units."""
         return NoiseLaw.of(self.scale)
 
@@ -113,7 +113,7 @@ class SurvivalCurves:
         """The estimates of each group, in the order of ``groups``."""
         pairs = zip(self.events, self.censored, strict=True)
         return tuple(
-            LifeTable(np.array(events), np.array(censored), self.law, float(self.confidence))
+            LifeTable(np.array(events), np.array(censored), self.count_noise_law, float(self.confidence))
             for events, censored in pairs
         )
 
@@ -127,7 +127,7 @@ class SurvivalCurves:
 
     def median(self, group: str | None = None) -> MedianSurvival:
         """Return the median survival time of a group, with its range."""
-        middle, low, high = self.life_table(group).median_index()
+        middle, low, high = self.life_table(group).median_period_with_ends()
         return MedianSurvival(*(None if index is None else self.times[index] for index in (middle, low, high)))
 
     @cached_property
@@ -135,14 +135,14 @@ class SurvivalCurves:
         """The log-rank test of equal hazards; None for one group, or where too few units are at risk to compare."""
         if len(self.groups) < 2:
             return None
-        return log_rank(np.array(self.events), np.array(self.censored), self.law)
+        return log_rank(np.array(self.events), np.array(self.censored), self.count_noise_law)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row for each group and period of its curve, with all estimates and ranges."""
         return [
             self._row(group, life_table, period)
             for group, life_table in zip(self.groups, self.life_tables, strict=True)
-            for period in range(life_table.length)
+            for period in range(life_table.period_count)
         ]
 
     def _row(self, group: str, life_table: LifeTable, period: int) -> dict[str, Any]:
@@ -151,11 +151,16 @@ class SurvivalCurves:
         numbers |= {"events": float(life_table.events[period]), "censored": float(life_table.censored[period])}
         numbers["survival"] = float(life_table.survival[period])
         ranges = {
-            ("low", "high"): life_table.limits(life_table.width),
-            ("noise_low", "noise_high"): life_table.limits(life_table.noise_width, sampling=False),
+            ("low", "high"): life_table.survival_limits(life_table.log_survival_half_width),
+            ("noise_low", "noise_high"): life_table.survival_limits(
+                life_table.log_survival_noise_half_width, with_sampling=False
+            ),
             ("band_low", "band_high"): life_table.band,
         }
-        at_risk, noise = life_table.at_risk[: life_table.length], life_table.at_risk_noise[: life_table.length]
+        at_risk, noise = (
+            life_table.at_risk[: life_table.period_count],
+            life_table.at_risk_noise[: life_table.period_count],
+        )
         ranges["at_risk_low", "at_risk_high"] = np.maximum(at_risk - noise, 0.0), at_risk + noise
         for names, ends in ranges.items():
             numbers |= {name: float(end[period]) for name, end in zip(names, ends, strict=True)}
@@ -193,11 +198,11 @@ class SurvivalCurves:
         lines = [
             SurvivalLine(
                 escape_unprintable(group) or "all",
-                tuple(self.times[: life_table.length]),
+                tuple(self.times[: life_table.period_count]),
                 tuple(life_table.survival.tolist()),
                 tuple(zip(life_table.band[0].tolist(), life_table.band[1].tolist(), strict=True)),
                 self.starts,
-                tuple(life_table.at_risk[: max(1, life_table.length)].tolist()),
+                tuple(life_table.at_risk[: max(1, life_table.period_count)].tolist()),
             )
             for group, life_table in zip(self.groups, self.life_tables, strict=True)
         ]
@@ -217,11 +222,11 @@ class SurvivalCurves:
             f"{format_number(self.starts[0])}…{format_number(self.times[-1])} count in the first or last period",
         ]
         ended = [
-            f"{escape_unprintable(group) or 'all'} after {_time_text(self.times[life_table.length - 1])}"
-            if life_table.length
+            f"{escape_unprintable(group) or 'all'} after {_time_text(self.times[life_table.period_count - 1])}"
+            if life_table.period_count
             else f"{escape_unprintable(group) or 'all'} from the start"
             for group, life_table in zip(self.groups, self.life_tables, strict=True)
-            if life_table.length < len(self.times)
+            if life_table.period_count < len(self.times)
         ]
         if ended:
             notes.append(f"too few at risk for the noise, so not shown: {', '.join(ended)}")
@@ -238,11 +243,11 @@ class SurvivalCurves:
             lines.append(_log_rank_words(self.log_rank))
         return lines
 
-    def _table_cells(self) -> tuple[list[str], list[list[str]]]:
+    def _table_columns_and_rows(self) -> tuple[list[str], list[list[str]]]:
         columns = [*([self.by] if self.by else []), self.time, "at risk", "events", "survival", "band"]
         lines = []
         for group, life_table in zip(self.groups, self.life_tables, strict=True):
-            for period in _evenly_spaced_indices(life_table.length, _MAX_SHOWN_PERIODS):
+            for period in _evenly_spaced_indices(life_table.period_count, _MAX_SHOWN_PERIODS):
                 low, high = (float(end[period]) for end in life_table.band)
                 at_risk, events = (f"{float(cells[period]):,.0f}" for cells in (life_table.at_risk, life_table.events))
                 at_risk += f" ± {float(life_table.at_risk_noise[period]):,.0f}"
@@ -251,7 +256,7 @@ class SurvivalCurves:
         return [escape_unprintable(name) for name in columns], [list(map(escape_unprintable, line)) for line in lines]
 
     def __str__(self) -> str:
-        columns, lines = self._table_cells()
+        columns, lines = self._table_columns_and_rows()
         widths = [max(len(line[index]) for line in [columns, *lines]) for index in range(len(columns))]
         left = bool(self.by)
         text = [
@@ -266,7 +271,7 @@ class SurvivalCurves:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        columns, lines = self._table_cells()
+        columns, lines = self._table_columns_and_rows()
         receipt = "" if self.receipt is None else preformatted(self.receipt.short())
         numeric = columns[1:] if self.by else columns
         text = paragraphs([*self.conclusions(), *self.notes()])

@@ -71,7 +71,7 @@ class LifeTable:
         return np.asarray(np.sqrt(2 * remaining * self.law.variance))
 
     @cached_property
-    def length(self) -> int:
+    def period_count(self) -> int:
         """How many periods the curve has."""
         is_enough = self.at_risk >= np.maximum(_NOISE_DEVIATIONS * self.at_risk_deviation, _LEAST_AT_RISK)
         return int(np.argmin(is_enough)) if not is_enough.all() else len(is_enough)
@@ -79,7 +79,7 @@ class LifeTable:
     @cached_property
     def hazard(self) -> Floats:
         """The noisy hazard of each period; noise may make one negative."""
-        return self.events[: self.length] / self.at_risk[: self.length]
+        return self.events[: self.period_count] / self.at_risk[: self.period_count]
 
     @cached_property
     def log_survival(self) -> Floats:
@@ -97,83 +97,86 @@ class LifeTable:
         return np.asarray(np.cumsum(self.hazard))
 
     @cached_property
-    def noise_weights(self) -> Floats:
+    def log_survival_derivatives(self) -> Floats:
         """The derivatives A of log S: a row per period of the curve; a column per event cell, then censored cell."""
         hazard = np.clip(self.hazard, 0.0, _MAX_HAZARD)[:, None]
-        factor = -1 / ((1 - hazard) * self.at_risk[: self.length, None])
-        period, cell = np.arange(self.length)[:, None], np.arange(len(self.events))[None, :]
+        factor = -1 / ((1 - hazard) * self.at_risk[: self.period_count, None])
+        period, cell = np.arange(self.period_count)[:, None], np.arange(len(self.events))[None, :]
         at_risk_part = -hazard * (cell >= period)
         event_part = (cell == period) + at_risk_part
         return np.asarray(np.cumsum(factor * np.hstack([event_part, at_risk_part]), axis=0))
 
     @cached_property
-    def greenwood(self) -> Floats:
+    def greenwood_variances(self) -> Floats:
         """The sampling variance of each period's term of log S, at one event more than was counted: a period
         without events does not prove that its hazard is 0.
         """
-        hazard = np.minimum(np.maximum(self.hazard, 0.0) + 1 / self.at_risk[: self.length], _MAX_HAZARD)
-        return np.asarray(hazard / ((1 - hazard) * self.at_risk[: self.length]))
+        hazard = np.minimum(np.maximum(self.hazard, 0.0) + 1 / self.at_risk[: self.period_count], _MAX_HAZARD)
+        return np.asarray(hazard / ((1 - hazard) * self.at_risk[: self.period_count]))
 
     @cached_property
-    def exhausted(self) -> int:
+    def first_exhausted_period(self) -> int:
         """The first period whose hazard may be above the largest of a derivative; the curve's length if there is none.
 
         The noise of D/N is ((1 − h)·dD − h·dR)/N, with R the 2r − 1 cells that are left of r periods.
         """
-        at_risk, hazard = self.at_risk[: self.length], np.clip(self.hazard, 0.0, 1.0)
-        left_cells = 2 * (len(self.events) - np.arange(self.length)) - 1
+        at_risk, hazard = self.at_risk[: self.period_count], np.clip(self.hazard, 0.0, 1.0)
+        left_cells = 2 * (len(self.events) - np.arange(self.period_count)) - 1
         noise = self.law.variance * ((1 - hazard) ** 2 + hazard**2 * left_cells) / at_risk**2
         deviation = np.sqrt(hazard * (1 - hazard) / at_risk + noise)
         first = _first_true(hazard > _MAX_HAZARD - _HAZARD_DEVIATIONS * deviation)
-        return self.length if first is None else first
+        return self.period_count if first is None else first
 
     @cached_property
-    def noise_error(self) -> Floats:
+    def log_survival_noise_error(self) -> Floats:
         """The standard error of log S by noise."""
-        return np.asarray(np.sqrt((self.noise_weights**2).sum(axis=1) * self.law.variance))
+        return np.asarray(np.sqrt((self.log_survival_derivatives**2).sum(axis=1) * self.law.variance))
 
     @cached_property
-    def error(self) -> Floats:
+    def log_survival_error(self) -> Floats:
         """The standard error of log S by noise and sampling."""
-        return np.asarray(np.sqrt(self.noise_error**2 + np.cumsum(self.greenwood)))
+        return np.asarray(np.sqrt(self.log_survival_noise_error**2 + np.cumsum(self.greenwood_variances)))
 
     @cached_property
     def _simulated_errors(self) -> tuple[Floats, Floats]:
         """Simulated errors of log S: by noise alone, and by noise and sampling."""
         draws = SeededDraws("survival", self.events.tolist(), self.censored.tolist(), self.law)
-        noise = self.law.draw(draws, DRAWS, self.noise_weights.shape[1]) @ self.noise_weights.T
-        sampling = np.cumsum(draws.normals(DRAWS, self.length) * np.sqrt(self.greenwood), axis=1)
+        noise = self.law.draw(draws, DRAWS, self.log_survival_derivatives.shape[1]) @ self.log_survival_derivatives.T
+        sampling = np.cumsum(draws.normals(DRAWS, self.period_count) * np.sqrt(self.greenwood_variances), axis=1)
         return noise, noise + sampling
 
     @cached_property
-    def noise_width(self) -> Floats:
+    def log_survival_noise_half_width(self) -> Floats:
         """The half-width of log S at each time, by noise alone."""
         return upper_quantiles(np.abs(self._simulated_errors[0]), self.confidence)
 
     @cached_property
-    def width(self) -> Floats:
+    def log_survival_half_width(self) -> Floats:
         """The half-width of log S at each time, by noise and sampling."""
         return upper_quantiles(np.abs(self._simulated_errors[1]), self.confidence)
 
     @cached_property
-    def band_width(self) -> Floats:
+    def log_survival_band_half_width(self) -> Floats:
         """The half-width of log S with which a band holds at all times together."""
-        if not self.length:
+        if not self.period_count:
             return np.zeros(0)
-        kept = slice(None, self.exhausted or None)
-        largest = (np.abs(self._simulated_errors[1]) / self.error)[:, kept].max(axis=1)
-        confidence = self.confidence if self.exhausted == self.length else (1 + self.confidence) / 2
-        return self.error * upper_quantiles(largest[:, None], confidence)[0]
+        kept = slice(None, self.first_exhausted_period or None)
+        largest = (np.abs(self._simulated_errors[1]) / self.log_survival_error)[:, kept].max(axis=1)
+        confidence = self.confidence if self.first_exhausted_period == self.period_count else (1 + self.confidence) / 2
+        return self.log_survival_error * upper_quantiles(largest[:, None], confidence)[0]
 
-    def limits(self, width: Floats, *, sampling: bool = True) -> tuple[Floats, Floats]:
+    def survival_limits(self, log_survival_half_width: Floats, *, with_sampling: bool = True) -> tuple[Floats, Floats]:
         """Return the ends of S for a half-width of log S, of noise alone or of noise and sampling; they hold the curve
         wherever noise made it rise and it was pooled.
         """
-        lower, upper = np.exp(self.log_survival - width), np.exp(self.log_survival + width)
-        first = self.exhausted
-        if first < self.length:
+        lower, upper = (
+            np.exp(self.log_survival - log_survival_half_width),
+            np.exp(self.log_survival + log_survival_half_width),
+        )
+        first = self.first_exhausted_period
+        if first < self.period_count:
             before = min(1.0, float(upper[first - 1])) if first else 1.0
-            lower[first:], upper[first:] = 0.0, before * self._max_survival_step(first, sampling=sampling)
+            lower[first:], upper[first:] = 0.0, before * self._max_survival_step(first, sampling=with_sampling)
         ends = np.minimum(lower, self.survival), np.maximum(upper, self.survival)
         return np.clip(ends[0], 0.0, 1.0), np.clip(ends[1], 0.0, 1.0)
 
@@ -202,15 +205,15 @@ class LifeTable:
     @cached_property
     def band(self) -> tuple[Floats, Floats]:
         """The band at all times together; no curve that rises lies in it, so its ends are nonincreasing, too."""
-        lower, upper = self.limits(self.band_width)
+        lower, upper = self.survival_limits(self.log_survival_band_half_width)
         falling = np.maximum.accumulate(lower[::-1])[::-1], np.minimum.accumulate(upper)
         return np.minimum(falling[0], self.survival), np.maximum(falling[1], self.survival)
 
-    def median_index(self) -> tuple[int | None, int | None, int | None]:
+    def median_period_with_ends(self) -> tuple[int | None, int | None, int | None]:
         """Return the period in which half are left, and the first and last that it may be (Brookmeyer & Crowley 1982:
         where the interval at one time holds one half); None where the curve does not reach it.
         """
-        lower, upper = self.limits(self.width)
+        lower, upper = self.survival_limits(self.log_survival_half_width)
         return _first_true(self.survival <= 0.5), _first_true(lower <= 0.5), _first_true(upper < 0.5)
 
 
@@ -280,25 +283,27 @@ def _at_risk(events: Floats, censored: Floats) -> Floats:
 
 def _compared_periods(events: Floats, censored: Floats, law: NoiseLaw) -> NDArray[np.bool_]:
     """Return which periods have enough units at risk in every group, or in all but one."""
-    lengths = sorted((LifeTable(*cells, law).length for cells in zip(events, censored, strict=True)), reverse=True)
+    lengths = sorted(
+        (LifeTable(*cells, law).period_count for cells in zip(events, censored, strict=True)), reverse=True
+    )
     return np.arange(events.shape[1]) < (lengths[1] if len(lengths) > 1 else 0)
 
 
 def _null_cells(events: Floats, censored: Floats) -> tuple[Floats, Floats]:
     """Return the mean of each cell where all groups have the pooled hazard of the event, and their own of censoring."""
     at_risk = _at_risk(events, censored)
-    pooled = _ratio(events.sum(axis=0), at_risk.sum(axis=0))
+    pooled = _clipped_ratio(events.sum(axis=0), at_risk.sum(axis=0))
     remaining, null_events, null_censored = at_risk[:, 0].copy(), np.zeros_like(events), np.zeros_like(events)
     for period, hazard in enumerate(pooled):
         null_events[:, period] = remaining * hazard
         survivors = remaining - null_events[:, period]
-        share = _ratio(censored[:, period], at_risk[:, period] - events[:, period])
+        share = _clipped_ratio(censored[:, period], at_risk[:, period] - events[:, period])
         null_censored[:, period] = survivors * share
         remaining = survivors - null_censored[:, period]
     return null_events, null_censored
 
 
-def _ratio(part: Floats, whole: Floats) -> Floats:
+def _clipped_ratio(part: Floats, whole: Floats) -> Floats:
     return np.asarray(np.clip(np.divide(part, whole, out=np.zeros_like(part), where=whole > 0), 0.0, 1.0))
 
 

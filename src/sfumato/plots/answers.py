@@ -62,7 +62,7 @@ class Buckets:
     high: float
     count: int
 
-    def bin(self, number: int) -> tuple[float, float]:
+    def bucket_ends(self, number: int) -> tuple[float, float]:
         """Return the ends of a bucket; infinite for one below or above."""
         edges = [self.low + (self.high - self.low) * (step / self.count) for step in (number - 1, number)]
         return (
@@ -78,7 +78,7 @@ class Buckets:
 
     def words(self, number: int) -> str:
         """Describe a bucket."""
-        low, high = (f"{edge:.9g}" for edge in self.bin(number))
+        low, high = (f"{edge:.9g}" for edge in self.bucket_ends(number))
         return f"< {high}" if number < 1 else f"≥ {low}" if number > self.count else f"[{low}, {high})"
 
 
@@ -93,15 +93,15 @@ class GroupColumn:
     """The equal buckets that integer values number; None for any other key."""
 
     @property
-    def ordered(self) -> bool:
+    def has_axis_values(self) -> bool:
         """Whether all values but NULL can be placed on an axis: dates, times or numbers."""
         kinds = set(map(type, self.values)) - {type(None)}
         return bool(kinds) and (kinds <= {int, float} or kinds <= {dt.date} or kinds <= {dt.datetime})
 
     @property
-    def scale(self) -> type[LinearScale]:
+    def scale_class(self) -> type[LinearScale]:
         kinds = set(map(type, self.values))
-        if self.ordered and all(map(_is_month_start, self.values)):
+        if self.has_axis_values and all(map(_is_month_start, self.values)):
             return MonthScale
         return TimeScale if dt.datetime in kinds else DayScale if dt.date in kinds else KeyScale
 
@@ -118,13 +118,13 @@ def _is_month_start(value: Any) -> bool:
     return value is None or (isinstance(value, dt.date) and value.day == 1)
 
 
-def draw(
+def draw_answer(
     columns: Sequence[ChartData], keys: Sequence[GroupColumn], foot: Sequence[str] = (), notes: Sequence[str] = ()
 ) -> Picture:
     """Draw the columns of an answer as the chart that suits its keys, with ``notes`` on how to read it."""
     require_numbers(columns)
     drawing, omissions = _choose_chart(columns, keys)
-    return framed_picture(drawing, title(columns, keys), foot, [*omissions, *notes])
+    return framed_picture(drawing, chart_title(columns, keys), foot, [*omissions, *notes])
 
 
 def require_numbers(columns: Sequence[ChartData]) -> None:
@@ -133,7 +133,7 @@ def require_numbers(columns: Sequence[ChartData]) -> None:
         raise InvalidParameter("answer", "no numbers", "a table with at least one column of numbers and one row")
 
 
-def title(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -> str:
+def chart_title(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -> str:
     """Return the title of a chart: its columns and keys."""
     by = " and ".join(each.name for each in keys)
     return ", ".join(each.name for each in columns) + (f" by {by}" if by else "")
@@ -160,7 +160,7 @@ def draw_lines(
     """Draw a line along this key for each combination of the other keys."""
     require_numbers(columns)
     drawing, omissions = _draw_line_panels(columns, along, others)
-    return framed_picture(drawing, title(columns, [along, *others]), foot, [*omissions, *notes])
+    return framed_picture(drawing, chart_title(columns, [along, *others]), foot, [*omissions, *notes])
 
 
 def _choose_chart(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -> tuple[Drawing, list[str]]:
@@ -178,7 +178,7 @@ def _choose_chart(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -> 
     if len(keys) == 2 and _has_unique_pairs(keys):
         for along, other in (keys, keys[::-1]):
             if (
-                issubclass(along.scale, TimeScale)
+                issubclass(along.scale_class, TimeScale)
                 and len(set(other.labels)) <= _MAX_DISTINCT_LINES
                 and _distinct_count(along) >= _MIN_POINTS
             ):
@@ -192,7 +192,9 @@ def _draw_bucket_histograms(
 ) -> tuple[Drawing, list[str]]:
     """Draw a histogram for each column over numbered buckets, in their order."""
     rows = sorted((row for row, value in enumerate(key.values) if value is not None), key=key.values.__getitem__)
-    bins, texts = zip(*((buckets.bin(key.values[row]), buckets.words(key.values[row])) for row in rows), strict=True)
+    bins, texts = zip(
+        *((buckets.bucket_ends(key.values[row]), buckets.words(key.values[row])) for row in rows), strict=True
+    )
     drawn = [replace(_select_rows(column, rows), labels=texts) for column in columns[: max(_PANEL_HEIGHTS)]]
     panels = [histogram(column, bins, _PANEL_HEIGHTS[len(drawn)]) for column in _without_single_name(drawn)]
     return stacked(panels), [*_note_omitted_columns(columns), *_note_nulls(columns, key)]
@@ -222,7 +224,7 @@ def _without_single_name(columns: Sequence[ChartData]) -> Sequence[ChartData]:
 
 
 def _distinct_count(key: GroupColumn) -> int:
-    return len(set(key.values) - {None}) if key.ordered else 0
+    return len(set(key.values) - {None}) if key.has_axis_values else 0
 
 
 def _is_monotone(key: GroupColumn) -> bool:
@@ -254,7 +256,7 @@ def _draw_line_panels(
     line_names = [" · ".join(key.labels[row] for key in others) for row in range(len(along.values))]
     lines_by_column = [_build_lines(data, along, line_names) for data in drawn]
     panels = [
-        LineAxes(data.name, along.name if data is drawn[-1] else "", along.scale, zero=_starts_at_zero(data))
+        LineAxes(data.name, along.name if data is drawn[-1] else "", along.scale_class, zero=_starts_at_zero(data))
         for data in drawn
     ]
     axis_width = max(line_axis_width(lines, axes, high) for lines, axes in zip(lines_by_column, panels, strict=True))

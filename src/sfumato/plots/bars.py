@@ -50,16 +50,16 @@ class ErrorBarPositions:
 
 
 def draw_error_bars(
-    data: ChartData, rows: range, scale: LinearScale, places: ErrorBarPositions, *, vertical: bool = False
+    data: ChartData, rows: range, scale: LinearScale, positions: ErrorBarPositions, *, vertical: bool = False
 ) -> list[str]:
     """Draw the error bars of these rows, horizontal or ``vertical``, with those of the sampling error beside them."""
-    cap = places.cap
+    cap = positions.cap
     stroke_width = min(1.6, max(0.8, cap / 3))
     ranges = data.intervals[rows.start : rows.stop]
     if not data.sampling:
-        return [path(_error_bar_steps(ranges, scale, places, vertical), ERROR_BAR, stroke_width)]
+        return [path(_error_bar_steps(ranges, scale, positions, vertical), ERROR_BAR, stroke_width)]
     sampling_ranges = [sampling_range(data, row) for row in rows]
-    noise_places, sampling_places = places.shifted(-0.45 * cap, cap), places.shifted(0.45 * cap, cap * 0.7)
+    noise_places, sampling_places = positions.shifted(-0.45 * cap, cap), positions.shifted(0.45 * cap, cap * 0.7)
     return [
         path(_error_bar_steps(ranges, scale, noise_places, vertical), ERROR_BAR, stroke_width),
         path(_error_bar_steps(sampling_ranges, scale, sampling_places, vertical), SAMPLE, stroke_width),
@@ -79,12 +79,12 @@ def sampling_range(data: ChartData, row: int) -> Interval:
 
 
 def _error_bar_steps(
-    ranges: Sequence[Interval], scale: LinearScale, places: ErrorBarPositions, vertical: bool
+    ranges: Sequence[Interval], scale: LinearScale, positions: ErrorBarPositions, vertical: bool
 ) -> Iterator[str]:
     """Yield SVG path steps of error bars; an end beyond the scale has no cap."""
     bars = [
         (position, interval)
-        for position, interval in zip(places.formatted, ranges, strict=False)
+        for position, interval in zip(positions.formatted, ranges, strict=False)
         if interval is not None and interval[0] != interval[1]
     ]
     lows, highs = (
@@ -129,7 +129,7 @@ def omission_notes(columns: Sequence[ChartData]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Column:
+class _ScaledColumn:
     """A column with its scale, which is the same in every block."""
 
     data: ChartData
@@ -179,7 +179,7 @@ def _label_width(data: ChartData, rows: int, block_width: float, generous: bool)
     return min(longest, block_width * (0.48 if generous else 0.26)) + 8
 
 
-def _scaled_column(data: ChartData, rows: int, panel_width: float, *, texts: bool) -> _Column:
+def _scaled_column(data: ChartData, rows: int, panel_width: float, *, texts: bool) -> _ScaledColumn:
     """Choose the scale of a column, leaving room for its numbers on the right if they fit."""
     numbers_width = (
         max((text_width(each, SMALL_FONT) for each in data.printed[:rows]), default=0.0) + 10
@@ -189,7 +189,7 @@ def _scaled_column(data: ChartData, rows: int, panel_width: float, *, texts: boo
     if numbers_width > panel_width * 0.55:
         numbers_width = 0.0
     scale = LinearScale(*value_range(data, rows), 2.0, panel_width - numbers_width - 4)
-    return _Column(data, scale, fitting_ticks(scale, SMALL_FONT, wide=True), panel_width, numbers_width > 0)
+    return _ScaledColumn(data, scale, fitting_ticks(scale, SMALL_FONT, wide=True), panel_width, numbers_width > 0)
 
 
 def _row_positions(rows: int, step: float) -> _RowPositions:
@@ -201,7 +201,7 @@ def _row_positions(rows: int, step: float) -> _RowPositions:
 
 
 def _draw_block(
-    columns: Sequence[_Column], rows: range, heights: _RowPositions, label_width: float, block_width: float
+    columns: Sequence[_ScaledColumn], rows: range, heights: _RowPositions, label_width: float, block_width: float
 ) -> Drawing:
     """Draw a block of rows: their labels once, on the left, and a panel for each column."""
     row_labels, by = columns[0].data.labels[rows.start : rows.stop], columns[0].data.key_names
@@ -212,7 +212,7 @@ def _draw_block(
     return Drawing(labelled.parts, block_width, panels.height)
 
 
-def _draw_panel(column: _Column, rows: range, heights: _RowPositions) -> Drawing:
+def _draw_panel(column: _ScaledColumn, rows: range, heights: _RowPositions) -> Drawing:
     """Draw one column of these rows: bars from zero, error bars, and the numbers on the right if they fit."""
     data, scale, step = column.data, column.scale, heights.step
     foot = _HEAD + len(rows) * step + 2
@@ -226,7 +226,7 @@ def _draw_panel(column: _Column, rows: range, heights: _RowPositions) -> Drawing
     return Drawing(tuple(parts), column.wide, foot + X_AXIS_HEIGHT)
 
 
-def _draw_bars(column: _Column, rows: range, heights: _RowPositions) -> Iterator[str]:
+def _draw_bars(column: _ScaledColumn, rows: range, heights: _RowPositions) -> Iterator[str]:
     """Yield the bar of each row with its tooltip, or a text for a missing number."""
     data, scale = column.data, column.scale
     values = data.values[rows.start : rows.stop]

@@ -11,12 +11,12 @@ from sfumato.plots.picture import (
     box,
     escape,
     horizontal_step,
+    join_and_wrap,
     label,
     path,
     text_width,
     translated,
     vertical_step,
-    wrap,
 )
 from sfumato.plots.scales import LinearScale, Tick, fitting_ticks, label_extent
 from sfumato.quick_dataclass import dataclass
@@ -59,7 +59,7 @@ def framed_picture(
     )
     parts.append(translated(MARGIN, top, drawing.parts))
     y = top + drawing.height + 10
-    for line in [*notes, *wrap(list(foot), inner_width, _SMALL)]:
+    for line in [*notes, *join_and_wrap(list(foot), inner_width, _SMALL)]:
         y += 15
         parts.append(label(MARGIN, y, line, size=_SMALL, fill=QUIET, max_width=inner_width))
     return svg_picture(parts, inner_width + 2 * MARGIN, y + (MARGIN - 4), title)

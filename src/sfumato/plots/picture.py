@@ -81,7 +81,7 @@ def truncate(text: str, room: float, size: float = SIZE) -> str:
     return visible[:length].rstrip() + "…"
 
 
-def wrap(pieces: list[str], room: float, size: float) -> list[str]:
+def join_and_wrap(pieces: list[str], room: float, size: float) -> list[str]:
     """Join pieces with " · " into lines of at most this width; truncate a piece that is wider than a line."""
     lines: list[str] = []
     for piece in (truncate(each, room, size) for each in pieces if each):

@@ -27,7 +27,7 @@ from sfumato.quality.distances import (
     nearest_rows,
     summarise_marginals,
 )
-from sfumato.quality.learning import learning, propensity
+from sfumato.quality.learning import prediction_scores, propensity
 from sfumato.quality.page import (
     HEADING,
     ComparedColumn,
@@ -126,7 +126,7 @@ def compare(
     coded = (
         _code_by_values(paired) if policy_table is None else _code_by_policy(policy_table, (real, synthetic), compared)
     )
-    return _compute(both_tables, paired, coded, _describe_cells(policy_table, bin_count), target)
+    return _compute_comparison(both_tables, paired, coded, _describe_cells(policy_table, bin_count), target)
 
 
 def _open_source(source: Any, policy_table: Table | None) -> Any:
@@ -207,14 +207,14 @@ def _code_by_policy(table: Table, sources: tuple[Any, Any], compared: PairedTabl
         CodedTable(rows.sizes, tuple(map(_as_int64, rows.codes)), rows.totals.astype(np.float64)) for rows in candidates
     ]
     attributes = [coded_attribute(name, table.columns[name], table.codings.get(name)) for name in names]
-    return tuple(names), tuple(map(_labels, attributes)), coded[0], coded[1]
+    return tuple(names), tuple(map(_cell_labels, attributes)), coded[0], coded[1]
 
 
 def _as_int64(codes: Any) -> Any:
     return codes.astype(np.int64)
 
 
-def _labels(attribute: Attribute) -> tuple[str, ...]:
+def _cell_labels(attribute: Attribute) -> tuple[str, ...]:
     return tuple("missing or not listed" if key is None else str(key) for (key,) in cell_keys([attribute]))
 
 
@@ -224,11 +224,13 @@ def _describe_cells(table: Table | None, bins: int) -> str:
     return f"those that the policy declares for {table.name}"
 
 
-def _compute(
+def _compute_comparison(
     tables: PairedTables, paired: tuple[PairedColumn, ...], cells: Cells, cell_source: str, target: str | None
 ) -> Comparison:
     names, labels, real, synthetic = cells
-    learned = None if target is None else learning(paired, target)  # first: a missing extra is reported at once
+    learned = (
+        None if target is None else prediction_scores(paired, target)
+    )  # first: a missing extra is reported at once
     distances_by_ways = {ways: distances(real, synthetic, ways) for ways in range(1, min(3, len(names)) + 1)}
     numeric_columns = [each for each in paired if each.numbers is not None]
     types = [each.kind for each in paired]

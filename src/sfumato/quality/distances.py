@@ -46,7 +46,7 @@ class CodedTable:
     def rows(self) -> float:
         return float(len(self.codes[0]) if self.totals is None else self.totals.sum())
 
-    def index(self, columns: ColumnSet) -> Codes:
+    def marginal_cell_index(self, columns: ColumnSet) -> Codes:
         """Return for each row the index of its cell in the marginal of these columns."""
         cell_index = self.codes[columns[0]].astype(np.int64)
         for column in columns[1:]:
@@ -103,10 +103,10 @@ def _distances_by_prefix(
 ) -> Iterator[tuple[ColumnSet, float]]:
     """Compute the cell index of all columns but the last once for all sets with the same prefix."""
     for prefix, same_prefix in itertools.groupby(sets, key=lambda columns: columns[:-1]):
-        prefix_indices = [table.index(prefix) if prefix else None for table in (real, synthetic)]
+        prefix_indices = [table.marginal_cell_index(prefix) if prefix else None for table in (real, synthetic)]
         for columns in same_prefix:
             indexed = [
-                (table.index(columns) if index is None else table.extend_index(index, columns[-1]), table)
+                (table.marginal_cell_index(columns) if index is None else table.extend_index(index, columns[-1]), table)
                 for index, table in zip(prefix_indices, (real, synthetic), strict=True)
             ]
             yield columns, total_variation(indexed[0], indexed[1], math.prod(real.sizes[column] for column in columns))
@@ -151,7 +151,9 @@ def associations(table: CodedTable) -> Floats:
     matrix = np.eye(len(table.sizes))
     for first, second in itertools.combinations(range(len(table.sizes)), 2):
         shape = table.sizes[first], table.sizes[second]
-        counts = np.bincount(table.index((first, second)), table.totals, shape[0] * shape[1]).reshape(shape)
+        counts = np.bincount(table.marginal_cell_index((first, second)), table.totals, shape[0] * shape[1]).reshape(
+            shape
+        )
         matrix[first, second] = matrix[second, first] = cramers_v(np.asarray(counts, np.float64))
     return matrix
 

@@ -131,7 +131,7 @@ class PredictionScores:
     """The number of held-out real rows."""
 
 
-def learning(columns: Sequence[PairedColumn], target: str) -> PredictionScores:
+def prediction_scores(columns: Sequence[PairedColumn], target: str) -> PredictionScores:
     """Train a model on each table and test both on held-out real rows."""
     target_index = _column_index(columns, target)
     new_model = _import_model()
@@ -143,7 +143,7 @@ def learning(columns: Sequence[PairedColumn], target: str) -> PredictionScores:
             "one of at least two shared columns: it is predicted from the others",
             fix="compare tables that share at least two columns",
         )
-    labels, classes = _classes(columns[target_index])
+    labels, classes = _classes_and_count(columns[target_index])
     rows = [evenly_spaced(len(classes_of_rows), _MAX_LEARNING_ROWS) for classes_of_rows in labels]
     is_test = np.arange(len(rows[0])) % _TEST_EVERY == 0
     real, test, synthetic = rows[0][~is_test], rows[0][is_test], rows[1]
@@ -178,7 +178,7 @@ def _column_index(columns: Sequence[PairedColumn], target: str) -> int:
     return names.index(target.lower())
 
 
-def _classes(column: PairedColumn) -> tuple[tuple[Codes, Codes], int]:
+def _classes_and_count(column: PairedColumn) -> tuple[tuple[Codes, Codes], int]:
     """Return the classes of both tables: the cells where they are few, otherwise above or not above the real median."""
     if column.numbers is None and column.size > MAX_CLASSES:
         rule = f"a numeric column, or a column with at most {MAX_CLASSES} different values"

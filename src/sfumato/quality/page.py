@@ -178,27 +178,27 @@ def quality_body(figures: QualityFigures) -> str:
 
 def _plot_sections(figures: QualityFigures) -> Iterator[str]:
     by_distance = sorted(figures.columns, key=lambda column: -column.variation)[:_MAX_NAMES]
-    yield _section(
+    yield _figure_section(
         "Distance of each column",
         _distance_bars(by_distance),
         "Total variation of each single column: the share of rows that would have to move to another cell.",
     )
     yield f'<div class="beside">{"".join(_overlay_figures(by_distance[:_MAX_OVERLAYS]))}</div>'
     if len(figures.columns) > 1:
-        yield _section(
+        yield _figure_section(
             "Distance of each pair of columns",
             _pair_heat_map(figures.names, figures.pairs),
             "Total variation of every pair of columns; single columns on the diagonal. Hover for the numbers.",
         )
-        yield _section(
+        yield _figure_section(
             "Association of columns",
-            _pair_heat_map(figures.names, _difference(figures.associations), signed=True),
+            _pair_heat_map(figures.names, _synthetic_minus_real(figures.associations), signed=True),
             "Cramér's V in the synthetic table minus that in the real one: brown where an association was lost.",
         )
     if len(figures.numbers) > 1:
-        yield _section(
+        yield _figure_section(
             "Correlations of numbers",
-            _pair_heat_map(figures.numbers, _difference(figures.correlations), signed=True),
+            _pair_heat_map(figures.numbers, _synthetic_minus_real(figures.correlations), signed=True),
             "Correlation in the synthetic table minus that in the real one.",
         )
     nearest = figures.nearest
@@ -208,7 +208,7 @@ def _plot_sections(figures: QualityFigures) -> Iterator[str]:
             for name, values in (("synthetic rows", nearest.synthetic), ("real rows, to another", nearest.real))
         ]
         words = f"Quantiles of the distance to the nearest real row. Note: {CAVEAT}."
-        yield _section("Nearest real row", line_chart(lines, LineAxes("", "% of the rows"), 260.0, 600.0), words)
+        yield _figure_section("Nearest real row", line_chart(lines, LineAxes("", "% of the rows"), 260.0, 600.0), words)
 
 
 def _overlay_figures(columns: Sequence[ComparedColumn]) -> Iterator[str]:
@@ -244,13 +244,13 @@ def _pair_heat_map(names: Sequence[str], cells: Matrix, *, signed: bool = False)
     return heat_map(HeatMapGrid("", tuple(names), tuple(names), values, texts, signed=signed))
 
 
-def _difference(matrices: tuple[Matrix, Matrix]) -> Matrix:
+def _synthetic_minus_real(matrices: tuple[Matrix, Matrix]) -> Matrix:
     return tuple(
         tuple(synthetic - real for real, synthetic in zip(real_row, synthetic_row, strict=True))
         for real_row, synthetic_row in zip(*matrices, strict=True)
     )
 
 
-def _section(title: str, drawing: Drawing, words: str) -> str:
+def _figure_section(title: str, drawing: Drawing, words: str) -> str:
     picture = unframed_picture(drawing, title).svg
     return f"<h2>{html.escape(title)}</h2><figure>{picture}<figcaption>{html.escape(words)}</figcaption></figure>"

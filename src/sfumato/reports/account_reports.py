@@ -102,12 +102,12 @@ class Rebuilder:
         """
         measured = self._read_result(line, NoisyMeasurements)
         if measured is not None:
-            proposal = self._asked(question, line.plan, measured.value.purchase, lambda parsed: parsed)
+            proposal = self._rebuild_proposal(question, line.plan, measured.value.purchase, lambda parsed: parsed)
             return None if proposal is None else proposal.build_answer(measured, DEFAULT_CONFIDENCE, joint=False)
         running = self._read_result(line, NoisyRunningTotals)
         if running is None:
             return None
-        totals = self._asked(
+        totals = self._rebuild_proposal(
             question, line.plan, running.value.purchase, lambda parsed: propose_running_totals(self.context, parsed)
         )
         return None if totals is None else totals.build_answer(running, DEFAULT_CONFIDENCE, joint=False)
@@ -128,7 +128,7 @@ class Rebuilder:
         )
         return Synopsis(published.value, its_receipt)
 
-    def note(self, line: Line) -> str:
+    def describe_line(self, line: Line) -> str:
         """Describe what a line holds that is neither an answer nor a synopsis, or why its answer cannot be rebuilt."""
         bounds = self._read_result(line, Bounds)
         if bounds is not None:
@@ -145,7 +145,9 @@ class Rebuilder:
         value = codec.loads_as(kind, body, longest=len(body))
         return StoredResult(value, line.number, line.time, line.hash, free=False)
 
-    def _asked(self, text: str, plan: str, purchase: PurchaseTerms, propose: Callable[[Question], P]) -> P | None:
+    def _rebuild_proposal(
+        self, text: str, plan: str, purchase: PurchaseTerms, propose: Callable[[Question], P]
+    ) -> P | None:
         """Parse the question with the limits it was bought under; return the proposal whose plan hash is the line's."""
         try:
             query = parse(text, self.catalog)
@@ -338,7 +340,7 @@ def _collect_report(
 ) -> AccountReport:
     lines = tuple(line for line in account_lines(ledger, policy, None) if until is None or line.number <= until)
     budgets = [terms.budget for terms in _account_terms(lines, account.name)]
-    reported = tuple(_asked(policy, ledger, account, lines, questions))
+    reported = tuple(_reported_questions(policy, ledger, account, lines, questions))
     lifetime = Guarantee(max(budget.epsilon for budget in budgets), max(budget.delta for budget in budgets))
     newest = next(line for line in reversed(lines) if line.account == account.name)
     return AccountReport(
@@ -362,7 +364,7 @@ def _account_terms(lines: Collection[Line], account: str) -> list[Terms]:
     return [codec.loads_as(Terms, line.detail) for line in stating]
 
 
-def _asked(
+def _reported_questions(
     policy: Policy, ledger: Ledger, account: Account, lines: Collection[Line], questions: Questions
 ) -> Iterator[ReportedQuestion]:
     charges = [line for line in lines if line.kind in QUESTION_KINDS]
@@ -391,7 +393,7 @@ def _asked(
                 rebuilding.answer(line.question, answer_line),
                 rebuilding.synopsis(line.question, answer_line),
             )
-            note = rebuilding.note(answer_line) if answer is None and synopsis is None else ""
+            note = rebuilding.describe_line(answer_line) if answer is None and synopsis is None else ""
             yield replace(visible_question, answer=answer, synopsis=synopsis, note=note)
 
 

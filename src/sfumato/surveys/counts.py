@@ -173,7 +173,7 @@ class SurveyEstimate:
 def support_counts(mechanism: Response, parts: list[Any]) -> Floats:
     """Count for each cell the randomised answers that support it."""
     support = np.zeros(mechanism.choices)
-    for rows in _slices(len(parts), mechanism.choices):
+    for rows in _row_slices(len(parts), mechanism.choices):
         support += support_matrix(mechanism, parts[rows]).sum(0)
     return support
 
@@ -181,12 +181,12 @@ def support_counts(mechanism: Response, parts: list[Any]) -> Floats:
 def pair_support_counts(first: Response, second: Response, parts: Sequence[list[Any]]) -> Floats:
     """Count for each pair of cells the reports that support both."""
     support = np.zeros((first.choices, second.choices))
-    for rows in _slices(len(parts[0]), max(first.choices, second.choices)):
+    for rows in _row_slices(len(parts[0]), max(first.choices, second.choices)):
         support += support_matrix(first, parts[0][rows]).T @ support_matrix(second, parts[1][rows])
     return support
 
 
-def _slices(count: int, cells: int) -> list[slice]:
+def _row_slices(count: int, cells: int) -> list[slice]:
     step = max(1, _BLOCK_ENTRIES // cells)
     return [slice(start, start + step) for start in range(0, count, step)]
 

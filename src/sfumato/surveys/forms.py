@@ -67,10 +67,10 @@ def parse_questions(given: object) -> tuple[Attribute, ...]:
         raise InvalidParameter(
             "questions", given, f"a mapping with 1 to {MAX_QUESTIONS} names, each with a list of answers"
         )
-    return tuple(_question(name, answers) for name, answers in given.items())
+    return tuple(_parse_question(name, answers) for name, answers in given.items())
 
 
-def check_questions(questions: object) -> tuple[Attribute, ...]:
+def checked_questions(questions: object) -> tuple[Attribute, ...]:
     """Check attributes as questions of one form: their number, their sizes, and distinct names."""
     if not isinstance(questions, (tuple, list)) or not 1 <= len(questions) <= MAX_QUESTIONS:
         raise InvalidParameter("questions", questions, f"a list of 1 to {MAX_QUESTIONS} attributes")
@@ -84,7 +84,7 @@ def check_questions(questions: object) -> tuple[Attribute, ...]:
     return tuple(questions)
 
 
-def _question(name: object, answers: Any) -> Attribute:
+def _parse_question(name: object, answers: Any) -> Attribute:
     if type(name) is not str or not name:
         raise InvalidParameter("questions", name, "a mapping whose keys are non-empty strings")
     if type(answers) is Attribute:
@@ -122,11 +122,11 @@ def code_answer(question: Attribute, answer: object) -> int:
         value = parse_value(question.type, answer, question.name)
     except InvalidParameter:
         return last
-    matches = (index for index, cell in enumerate(question.cells[:-1]) if _holds(cell, value))
+    matches = (index for index, cell in enumerate(question.cells[:-1]) if _cell_holds(cell, value))
     return next(matches, last)
 
 
-def _holds(cell: Cell, value: Any) -> bool:
+def _cell_holds(cell: Cell, value: Any) -> bool:
     if isinstance(cell, ListedCell):
         return bool(cell.value == value)
     if isinstance(cell, RangeCell):
@@ -164,7 +164,7 @@ class Form:
     encodings: tuple[Encoding, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "questions", check_questions(self.questions))
+        object.__setattr__(self, "questions", checked_questions(self.questions))
         object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon", POSITIVE))
         if type(self.sampled) is not bool:
             raise InvalidParameter("sampled", self.sampled, "True or False")
@@ -264,7 +264,7 @@ class Form:
         pair_indices = [self._pair_indices(pair) for pair in pairs]
         miss = self._miss_probability(confidence, pair_indices, together=together)
         accepted, refused = self._accept_reports(reports)
-        tables = [self._counts(question, accepted, miss) for question in range(len(self.questions))]
+        tables = [self._question_counts(question, accepted, miss) for question in range(len(self.questions))]
         tables += [self._pair_counts(pair, accepted, miss) for pair in pair_indices]
         return SurveyEstimate(
             len(accepted), tuple(tables), refused, format_exact(exact(confidence, "confidence", CONFIDENCE)), together
@@ -287,9 +287,9 @@ class Form:
             return [each.answers[0] for each in reports if each.question == question]
         return [each.answers[question] for each in reports]
 
-    def _counts(self, question: int, reports: list[Report], miss: float) -> Counts:
+    def _question_counts(self, question: int, reports: list[Report], miss: float) -> Counts:
         parts, respondents = self._answers_to(question, reports), len(reports)
-        chance = self._chances[question]
+        chance = self._support_probabilities[question]
         support = counts.support_counts(self.mechanisms[question], parts)
         ranges = tuple(counts.count_interval(int(count), len(parts), respondents, chance, miss) for count in support)
         estimates = counts.unbiased_counts(support, len(parts), respondents, chance)
@@ -305,7 +305,7 @@ class Form:
             counts.support_counts(second, parts[1]),
             counts.pair_support_counts(first, second, parts),
             len(reports),
-            (self._chances[pair[0]], self._chances[pair[1]]),
+            (self._support_probabilities[pair[0]], self._support_probabilities[pair[1]]),
         )
         estimates, half_widths, respondents = (
             pair_counts.estimates().ravel(),
@@ -324,7 +324,7 @@ class Form:
         )
 
     @cached_property
-    def _chances(self) -> tuple[SupportProbabilities, ...]:
+    def _support_probabilities(self) -> tuple[SupportProbabilities, ...]:
         return counts.support_probabilities_of(self.mechanisms)
 
     def _pair_indices(self, names: object) -> tuple[int, int]:
@@ -374,7 +374,7 @@ class Form:
         miss = self._miss_probability(confidence, pair_indices, together=together)
         asked_count = max(1, round(respondent_count / len(self.questions))) if self.sampled else respondent_count
         widths: dict[str | tuple[str, str], float] = {}
-        for question, chance in zip(self.questions, self._chances, strict=True):
+        for question, chance in zip(self.questions, self._support_probabilities, strict=True):
             expected_support = round(asked_count * (chance.q + chance.gap / question.size))
             low, high = counts.frequency_limits(expected_support, asked_count, miss / 2)
             widths[question.name] = min(float(respondent_count), respondent_count * (high - low) / (2 * chance.gap))
@@ -386,7 +386,7 @@ class Form:
 
     def _pair_error(self, first: int, second: int, respondent_count: int, miss: float) -> float:
         """Return the half-width of a pair of answers, all answers being equally frequent."""
-        chances = self._chances[first], self._chances[second]
+        chances = self._support_probabilities[first], self._support_probabilities[second]
         sizes = self.questions[first].size, self.questions[second].size
         first_support, second_support = (
             np.array([float(round(respondent_count * (chance.q + chance.gap / size)))])
@@ -398,7 +398,7 @@ class Form:
     def explain(self, respondents: int = 1000) -> str:
         """Describe the form, and compare the standard errors of its counts with those of the alternatives."""
         respondent_count = exact_integer(respondents, "respondents", at_least=1)
-        this_form = self._design()
+        this_form = self._own_design()
         alternatives = [counts.best_design(self.questions, self.epsilon, sampled=sampled) for sampled in (False, True)]
         width = max(8, *(len(each.name) for each in self.questions))
         lines = [
@@ -426,7 +426,7 @@ class Form:
             f"Standard errors of a count among {respondents:,} respondents, averaged over equally frequent answers:"
         )
 
-    def _design(self) -> counts.SurveyDesign:
+    def _own_design(self) -> counts.SurveyDesign:
         question_epsilon = counts.epsilon_per_question(self.epsilon, len(self.questions), sampled=self.sampled)
         one_of = len(self.questions) if self.sampled else 1
         variances = (
@@ -467,7 +467,7 @@ def collect(questions: Mapping[str, Any], epsilon: Number, *, split: bool | None
     >>> collect({"smokes": ["yes", "no"], "age": {"bins": [0, 30, 60, 110]}}, epsilon=1).sampled
     True
     """
-    attributes = check_questions(parse_questions(questions))
+    attributes = checked_questions(parse_questions(questions))
     budget = exact(epsilon, "epsilon", POSITIVE)
     if split is not None and type(split) is not bool:
         raise InvalidParameter("split", split, "True, False or None")

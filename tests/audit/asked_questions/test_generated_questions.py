@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from audit.test_neighbouring_tables import NOWHERE
-from sfumato.audit.asked_questions.generated_questions import RandomQuestion, random_questions, templates
+from sfumato.audit.asked_questions.generated_questions import RandomQuestion, query_templates, random_questions
 from sfumato.audit.asked_questions.release_sampling import temporary_curator
 from sfumato.audit.generated_tables import neighbours_of
 from sfumato.engine.opening import open_engine
@@ -83,7 +83,7 @@ def _refusal(asked: sf.Curator, each: str | RandomQuestion) -> str | None:
 def test_names_that_are_words_of_sql_are_asked_about(curator: tuple[sf.Curator, Any], long: bool) -> None:
     """Nothing that is drawn fails to be read; most of it is answered, and what is refused has a rule."""
     asked, catalog = curator
-    tried = [*templates(catalog)[: None if long else 3], *drawn(catalog, 2, 400 if long else 5)]
+    tried = [*query_templates(catalog)[: None if long else 3], *drawn(catalog, 2, 400 if long else 5)]
     refusals = {str(each): _refusal(asked, each) for each in tried}
     assert [each for each, code in refusals.items() if code in _UNREAD and "nobody_declared_this" not in each] == []
     assert sum(code is None for code in refusals.values()) > len(tried) / 2

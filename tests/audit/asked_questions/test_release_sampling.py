@@ -18,7 +18,11 @@ import pytest
 
 import sfumato as sf
 from audit.test_neighbouring_tables import NOWHERE, policy
-from sfumato.audit.asked_questions.neighbouring_outcomes import ReleaseFeatures, compare_replays, flatten_release
+from sfumato.audit.asked_questions.neighbouring_outcomes import (
+    ReleaseFeatures,
+    compare_recorded_totals,
+    flatten_release,
+)
 from sfumato.audit.asked_questions.release_sampling import (
     SamplingJob,
     SamplingWorkers,
@@ -128,18 +132,18 @@ QUESTIONS = (
 def test_exact_changes_keep_the_claim_and_half_of_it_is_exceeded(stage: AuditStage, text: str) -> None:
     question = stage.question(text)
     recorded = stage.record_totals(question, stage.price_for(question))
-    reached = compare_replays(recorded, stage.tables.pairs)
+    reached = compare_recorded_totals(recorded, stage.tables.pairs)
     assert reached.holds, reached
     assert reached.comparisons == len(recorded) * len(stage.tables.pairs)
     assert reached.share > 0.5
     halved = [replace(each, claim=_half(each.claim)) for each in recorded]
-    assert not compare_replays(halved, stage.tables.pairs).holds
+    assert not compare_recorded_totals(halved, stage.tables.pairs).holds
 
 
 def test_noise_that_is_drawn_again_tells_what_is_claimed_too_low(stage: AuditStage) -> None:
     question = stage.question(QUESTIONS[1])
     recorded = stage.record_totals(question, stage.price_for(question))
-    pair = compare_replays(recorded, stage.tables.pairs).most_distinguishable_pair
+    pair = compare_recorded_totals(recorded, stage.tables.pairs).most_distinguishable_pair
     assert pair is not None
     verdicts = [refute_by_draws(recorded, pair, Guarantee(claim), 8_000, Fraction(CONFIDENCE)) for claim in (1, "0.1")]
     (sound, many), (broken, _) = [each for each in verdicts if each is not None]
@@ -165,7 +169,7 @@ def test_found_keys_are_put_side_by_side(stage: AuditStage) -> None:
     """A key that only one of the tables has counts as zeros in the other."""
     question = stage.question("SELECT note, COUNT(*) AS n FROM visits GROUP BY note")
     recorded = stage.record_totals(question, stage.price_for(question))
-    reached = compare_replays(recorded, stage.tables.pairs)
+    reached = compare_recorded_totals(recorded, stage.tables.pairs)
     assert 0.3 < reached.share <= 1
 
 

@@ -17,8 +17,8 @@ import pytest
 from scipy.stats import chi2
 
 import sfumato as sf
-from sfumato.audit.lower_bounds.falsifying import samplers
-from sfumato.audit.mechanism_laws import frequent_law, key_law, rank_law, stream_law
+from sfumato.audit.lower_bounds.falsifying import samplers_of_both_inputs
+from sfumato.audit.mechanism_laws import frequent_values_law, kept_keys_law, quantiles_law, stream_law
 
 DRAWS, LONG_DRAWS = 700, 20_000
 _MISS = 1e-8
@@ -42,21 +42,21 @@ DRAWN: list[tuple[Any, Any, Any]] = [
     (_score_law, sf.NoisyMax(2, noise="exponential"), [0.25, 1.5, 0]),
     (_score_law, sf.NoisyMax(2, noise="gumbel", monotone=True), [0, 1, 2]),
     (_score_law, sf.TopK(4, k=2), [0, 1, 2, 3]),
-    (frequent_law, sf.FrequentValues(2, 2, k=2), ((3, 1, 0), (0, 0, 2))),
-    (frequent_law, sf.FrequentValues(2, 1, neighbours="replace"), ((3, 1, 0),)),
-    (key_law, sf.KeyThreshold(1, "0.05"), (0, 1, 2, 3)),
-    (key_law, sf.KeyThreshold(1, "0.05", neighbours="replace"), (1, 4)),
-    (key_law, sf.KeyThreshold(1, "0.05", 2), (0, 1, 5)),
-    (key_law, sf.KeyThreshold(1, "0.05", 3, weighted=True), (1, 7)),
-    (key_law, sf.KeyThreshold.gaussian(2, "0.1", 2), (1, 4)),
-    (rank_law, sf.Quantiles(["0.5"], 2, (0, 6)), [1, 1, 4, 9]),
-    (rank_law, sf.Quantiles(["0.2", "0.6"], 6, (0, 5)), [1, 1, 3, 3, 5]),
-    (rank_law, sf.Quantiles(["0.25", "0.5", "0.75"], 9, (0, 3), neighbours="replace", grouped=True), [0, 1, 1, 2]),
-    (rank_law, sf.Quantiles(["0.3"], 3, (0, 3), neighbours="replace"), [0, 1, 1, 2]),
-    (rank_law, sf.Quantiles(["0.5"], 2, (0, 6), grouped=True, neighbours="replace"), [1, 1, 4]),
-    (rank_law, sf.Quantiles(["0.3", "0.6"], 6, (0, 5), offset=1), [1, 2, 2, 4]),
-    (rank_law, sf.Quantiles.minimum(40, (0, 5)), [2, 2, 3, 4]),
-    (rank_law, sf.Quantiles.maximum(40, (0, 5)), [2, 2, 3, 4]),
+    (frequent_values_law, sf.FrequentValues(2, 2, k=2), ((3, 1, 0), (0, 0, 2))),
+    (frequent_values_law, sf.FrequentValues(2, 1, neighbours="replace"), ((3, 1, 0),)),
+    (kept_keys_law, sf.KeyThreshold(1, "0.05"), (0, 1, 2, 3)),
+    (kept_keys_law, sf.KeyThreshold(1, "0.05", neighbours="replace"), (1, 4)),
+    (kept_keys_law, sf.KeyThreshold(1, "0.05", 2), (0, 1, 5)),
+    (kept_keys_law, sf.KeyThreshold(1, "0.05", 3, weighted=True), (1, 7)),
+    (kept_keys_law, sf.KeyThreshold.gaussian(2, "0.1", 2), (1, 4)),
+    (quantiles_law, sf.Quantiles(["0.5"], 2, (0, 6)), [1, 1, 4, 9]),
+    (quantiles_law, sf.Quantiles(["0.2", "0.6"], 6, (0, 5)), [1, 1, 3, 3, 5]),
+    (quantiles_law, sf.Quantiles(["0.25", "0.5", "0.75"], 9, (0, 3), neighbours="replace", grouped=True), [0, 1, 1, 2]),
+    (quantiles_law, sf.Quantiles(["0.3"], 3, (0, 3), neighbours="replace"), [0, 1, 1, 2]),
+    (quantiles_law, sf.Quantiles(["0.5"], 2, (0, 6), grouped=True, neighbours="replace"), [1, 1, 4]),
+    (quantiles_law, sf.Quantiles(["0.3", "0.6"], 6, (0, 5), offset=1), [1, 2, 2, 4]),
+    (quantiles_law, sf.Quantiles.minimum(40, (0, 5)), [2, 2, 3, 4]),
+    (quantiles_law, sf.Quantiles.maximum(40, (0, 5)), [2, 2, 3, 4]),
     (stream_law, sf.AboveThreshold(2, 2), (1, 2, 5)),
     (stream_law, sf.AboveThreshold(4, 0, positives=2, monotone=True), (-3, 1, 0, 2)),
 ]
@@ -68,7 +68,7 @@ DRAWN: list[tuple[Any, Any, Any]] = [
 def test_the_law_is_the_one_that_is_drawn(law: Any, mechanism: Any, given: Any, long: bool) -> None:
     chances = {_stream(outcome, mechanism, given): float(p) for outcome, p in law(mechanism, given).items()}
     assert math.isclose(math.fsum(chances.values()), 1, rel_tol=1e-12)
-    drawn = np.asarray(samplers(mechanism, (given, given))[0](LONG_DRAWS if long else DRAWS)).tolist()
+    drawn = np.asarray(samplers_of_both_inputs(mechanism, (given, given))[0](LONG_DRAWS if long else DRAWS)).tolist()
     seen = Counter(_flat(each) for each in drawn)
     assert set(seen) <= set(chances)
     assert not _refuted(seen, chances)

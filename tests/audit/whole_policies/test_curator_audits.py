@@ -22,7 +22,7 @@ import pytest
 
 import sfumato as sf
 from audit.test_neighbouring_tables import NOWHERE
-from sfumato.audit.asked_questions.generated_questions import RandomQuestion, read_questions, templates
+from sfumato.audit.asked_questions.generated_questions import RandomQuestion, query_templates, read_questions
 from sfumato.audit.asked_questions.neighbouring_outcomes import compare_outcomes, record_forecast, release_and_record
 from sfumato.audit.whole_policies import curator_audits
 from sfumato.audit.whole_policies.audit_stages import AuditStage, open_stage, price_release
@@ -34,8 +34,8 @@ from sfumato.audit.whole_policies.curator_findings import (
     CuratorAudit,
     QuestionResult,
     SamplingResult,
-    describe_sampling,
     result_row,
+    sampling_phrase,
 )
 from sfumato.audit.whole_policies.planted_faults import FaultResult, planted_faults
 from sfumato.audit.whole_policies.shared_noise import compare_noise
@@ -71,7 +71,7 @@ def stage(request: pytest.FixtureRequest) -> Iterator[AuditStage]:
 
 def test_every_planted_fault_is_caught(stage: AuditStage, long: bool) -> None:
     """Those that are told by what is drawn, by default."""
-    planted = planted_faults(stage, templates(stage.catalog), Fraction(CONFIDENCE))
+    planted = planted_faults(stage, query_templates(stage.catalog), Fraction(CONFIDENCE))
     plants = list(planted.values())
     found = [each for plant in (plants if long else plants[:4]) for each in plant()]
     assert [each.name for each in found] == [name for name in planted if name in {each.name for each in found}]
@@ -105,7 +105,7 @@ def _compared(stage: AuditStage, text: str) -> QuestionResult:
     few = replace(
         stage, tables=replace(stage.tables, populations_with_extra_unit=stage.tables.populations_with_extra_unit[:1])
     )
-    (tried,), _ = _AuditRun(few, math.inf, Fraction(CONFIDENCE), ignore_progress).questions(
+    (tried,), _ = _AuditRun(few, math.inf, Fraction(CONFIDENCE), ignore_progress).test_questions(
         [_AuditQuery(text, TEMPLATE, gaussian=False)]
     )
     return tried
@@ -163,7 +163,7 @@ def test_opposite_noises_are_found_and_too_narrow_ones_are_not_judged(stage: Aud
 
 
 def test_outcomes_are_alike_whoever_is_in_the_table(stage: AuditStage, long: bool) -> None:
-    for text in templates(stage.catalog)[:: 1 if long else 6]:
+    for text in query_templates(stage.catalog)[:: 1 if long else 6]:
         try:
             paid = stage.price_for(stage.question(text))
         except sf.SfumatoError:
@@ -197,7 +197,7 @@ def test_what_is_seen_holds_the_charge_and_the_groups(stage: AuditStage) -> None
 
 
 def test_templates_cover_what_can_be_asked(stage: AuditStage) -> None:
-    asked = templates(stage.catalog)
+    asked = query_templates(stage.catalog)
     measured, found, refused = set(), 0, 0
     for text in asked:
         try:
@@ -264,8 +264,8 @@ def test_a_difference_a_change_and_a_verdict_are_doubts(stage: AuditStage) -> No
     assert "DIFFERS" in result_row(replace(sound, differences=(found,)))
     verdict = sf.audit.Verdict(2.0, Guarantee(1), 0.99, "a ray", 300, 1)
     assert replace(sound, releases=SamplingResult(verdict, 300, 1.5)).doubts == (str(verdict),)
-    assert describe_sampling(SamplingResult(verdict, 300, 1.5)).startswith("REFUTED")
-    assert describe_sampling(SamplingResult(replace(verdict, lower_bound=0.1), 100, math.inf)) == "100 are too few"
+    assert sampling_phrase(SamplingResult(verdict, 300, 1.5)).startswith("REFUTED")
+    assert sampling_phrase(SamplingResult(replace(verdict, lower_bound=0.1), 100, math.inf)) == "100 are too few"
 
 
 def test_an_audit_is_written_for_programs(audited: CuratorAudit) -> None:
@@ -307,7 +307,7 @@ def test_without_a_policy_there_is_no_audit(tmp_path: Path) -> None:
 
 def test_an_audit_says_of_what_too_few_releases_were_bought(stage: AuditStage) -> None:
     """Where the time is up, nothing is bought, and nothing is said to have been."""
-    tried = tuple(QuestionResult(text, TEMPLATE, "ε = 1", True, ()) for text in templates(stage.catalog)[:1])
+    tried = tuple(QuestionResult(text, TEMPLATE, "ε = 1", True, ()) for text in query_templates(stage.catalog)[:1])
     kept, unbought = _AuditRun(stage, 0.0, Fraction(CONFIDENCE), ignore_progress).with_sampled_releases(tried, 300)
     assert kept == tried
     assert unbought == ("SELECT COUNT(*) AS n FROM visits",)
@@ -320,10 +320,10 @@ def test_faults_take_until_then_and_those_that_are_left_are_named(stage: AuditSt
     caught = [FaultResult(name, "SELECT 1", True, "it was seen") for name in ("first", "second", "third")]
     planned = {each.name: partial(iter, [each]) for each in caught}
     run = _AuditRun(stage, 0.0, Fraction(CONFIDENCE), ignore_progress)
-    found, left = run.faults({"no place": partial(iter, []), **planned}, 0.0)
+    found, left = run.inject_faults({"no place": partial(iter, []), **planned}, 0.0)
     assert (found, list(left)) == ((caught[0],), ["second", "third"])
-    assert run.faults(left, 0.0, found) == (found, left)
-    assert run.faults(left, math.inf, found) == (tuple(caught), {})
+    assert run.inject_faults(left, 0.0, found) == (found, left)
+    assert run.inject_faults(left, math.inf, found) == (tuple(caught), {})
     late = replace(audited, faults=found, untested_faults=tuple(left))
     assert "1 of 3 planted faults were caught, and there was no time for second, third" in str(late)
     assert json.loads(late.to_json())["unplanted"] == ["second", "third"]
@@ -383,7 +383,7 @@ def test_a_drawn_question_is_asked_with_its_limits_and_compared(stage: AuditStag
     limits = {} if stage.policy.unit.every_row else {"rows": 1}
     texts = ["SELECT SUM(age + 1) AS a0 FROM visits WHERE age > 3", "SELECT SUM(note) AS a0 FROM visits"]
     run = _AuditRun(few, math.inf, Fraction(CONFIDENCE), ignore_progress)
-    tried, _ = run.questions([_AuditQuery(RandomQuestion(each, limits), RANDOM, gaussian=False) for each in texts])
+    tried, _ = run.test_questions([_AuditQuery(RandomQuestion(each, limits), RANDOM, gaussian=False) for each in texts])
     assert [each.doubts for each in tried] == [(), ()]
     assert [each.answered for each in tried] == [True, False]
     assert tried[0].replay is not None
@@ -399,9 +399,9 @@ def test_a_question_whose_conditions_leave_no_group_is_tried_and_not_with_gaussi
     )
     run = _AuditRun(few, math.inf, Fraction(CONFIDENCE), ignore_progress)
     asked = [_AuditQuery(RandomQuestion(text, {}), RANDOM, gaussian=True)]
-    (tried,), _ = run.questions(asked)
+    (tried,), _ = run.test_questions(asked)
     assert (tried.answered, tried.doubts) == (False, ())
-    assert list(run.gaussian(asked)) == []
+    assert list(run.test_with_gaussian_noise(asked)) == []
 
 
 def test_gaussian_noise_on_some_tables_changes_no_outcome_of_others(stage: AuditStage, long: bool) -> None:
@@ -414,9 +414,9 @@ def test_gaussian_noise_on_some_tables_changes_no_outcome_of_others(stage: Audit
         stage, tables=replace(stage.tables, populations_with_extra_unit=stage.tables.populations_with_extra_unit[::6])
     )
     run = _AuditRun(few, math.inf, Fraction(CONFIDENCE), ignore_progress)
-    tried, untried = run.questions(asked)
+    tried, untried = run.test_questions(asked)
     assert untried == ()
-    tried = (*tried, *run.gaussian(asked))
+    tried = (*tried, *run.test_with_gaussian_noise(asked))
     assert [each.doubts for each in tried] == [()] * 2 * len(asked)
     assert ["Gaussian" in each.price for each in tried] == [False] * len(asked) + [True] * len(asked)
     assert all(each.answered and each.replay is not None and each.noise_draws is not None for each in tried)

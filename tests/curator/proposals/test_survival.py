@@ -82,7 +82,7 @@ def test_a_unit_is_in_one_cell_whatever_the_number_of_periods(tmp_path: Path, ne
     with open_clinic(tmp_path, neighbours=neighbours) as clinic:
         proposal = clinic.survival("patients", time="months", event="died", by="arm")
         curves = proposal.release(epsilon="0.5")
-        assert curves.law.size * curves.law.unit == pytest.approx(2 * change)
+        assert curves.count_noise_law.size * curves.count_noise_law.unit == pytest.approx(2 * change)
         assert clinic.budget.largest_pure() == Fraction(199, 2)
 
 

@@ -29,7 +29,7 @@ _MAX_TEMPLATE_GROUPS = 400
 """The most groups of a template."""
 
 
-def templates(catalog: Catalog) -> tuple[str, ...]:
+def query_templates(catalog: Catalog) -> tuple[str, ...]:
     """Return queries about every private table, simple ones first."""
     private = [table for table in catalog.tables.values() if not table.public]
     queries = [text for table in private for text in _table_templates(table)]
@@ -67,7 +67,7 @@ def _table_templates(table: CatalogTable) -> Iterator[str]:
         yield f"SELECT item, COUNT(*) AS n FROM {table_name}, UNNEST({quoted(name)}) AS t(item) GROUP BY item"
 
 
-def literal(value: Any, kind: Type) -> str:
+def typed_literal_sql(value: Any, kind: Type) -> str:
     """Return a value as a SQL literal, with its type keyword for dates and timestamps."""
     text = literal_sql(value, kind)
     return f"{kind.value.upper()} {text}" if kind.temporal else text
@@ -109,7 +109,7 @@ def _filter_templates(
     """Yield queries with WHERE and FILTER conditions, NULL tests and correlations."""
     for name, domain in columns.items():
         if domain.values is not None:
-            value = literal(domain.values[0], domain.type)
+            value = typed_literal_sql(domain.values[0], domain.type)
             yield f"SELECT COUNT(*) AS n FROM {table_name} WHERE {quoted(name)} = {value}"
             yield f"SELECT COUNT(*) FILTER (WHERE {quoted(name)} = {value}) AS some, COUNT(*) AS n FROM {table_name}"
             break
@@ -211,7 +211,7 @@ def random_questions(catalog: Catalog, seed: int) -> Iterator[RandomQuestion]:
     choices, drawn_before, repeats = _SeededChoices(seed), set[str](), 0
     private = [table for table in catalog.tables.values() if not table.public]
     while private and repeats < 1000:
-        question = _QueryGrammar(choices, choices.one(private), catalog.tables).question()
+        question = _RandomQueryWriter(choices, choices.choose_one(private), catalog.tables).draw_question()
         repeats = repeats + 1 if str(question) in drawn_before else 0
         if not repeats:
             drawn_before.add(str(question))
@@ -224,27 +224,27 @@ class _SeededChoices:
     def __init__(self, seed: int) -> None:
         self._seed, self._counter = seed, count()
 
-    def below(self, end: int) -> int:
+    def integer_below(self, end: int) -> int:
         digest = hashlib.blake2b(f"{self._seed} {next(self._counter)}".encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big") % end
 
-    def one(self, options: Sequence[T]) -> T:
-        return options[self.below(len(options))]
+    def choose_one(self, options: Sequence[T]) -> T:
+        return options[self.integer_below(len(options))]
 
     def happens(self, one_in: int) -> bool:
         """Return True with probability 1/``one_in``."""
-        return self.below(one_in) == 0
+        return self.integer_below(one_in) == 0
 
 
 @dataclass(frozen=True)
-class _QueryGrammar:
+class _RandomQueryWriter:
     """Writes random queries about one table."""
 
     dice: _SeededChoices
     table: CatalogTable
     tables: Mapping[str, CatalogTable]
 
-    def question(self) -> RandomQuestion:
+    def draw_question(self) -> RandomQuestion:
         text = self._per_unit_query() if self._has_unit_id and self.dice.happens(6) else self._row_query()
         return RandomQuestion(text, self._draw_limits(), self.dice.happens(4))
 
@@ -261,33 +261,38 @@ class _QueryGrammar:
         keys += [self._key_expression()] if keys and self.dice.happens(4) else []
         keys = list(dict.fromkeys(keys))
         select_list = [f"{key} AS k{index}" for index, key in enumerate(keys)]
-        select_list += [f"{self._aggregate_expression()} AS a{index}" for index in range(1 + self.dice.below(3))]
+        aggregate_count = 1 + self.dice.integer_below(3)
+        select_list += [f"{self._aggregate_expression()} AS a{index}" for index in range(aggregate_count)]
         where = f" WHERE {self._condition(2)}" if self.dice.happens(2) else ""
-        return f"SELECT {', '.join(select_list)} FROM {self._source()}{where}{self._group_by_clause(keys)}"
+        return f"SELECT {', '.join(select_list)} FROM {self._table_with_joins()}{where}{self._group_by_clause(keys)}"
 
     def _per_unit_query(self) -> str:
         """Return a query over one aggregate per unit."""
         table_name, unit = quoted(self.table.name), quoted(str(self.table.id))
         numbers = self._columns_of("numbers")
-        inner = f"{self.dice.one(('SUM', 'MAX', 'MIN'))}({quoted(self.dice.one(numbers))})" if numbers else "COUNT(*)"
+        inner = (
+            f"{self.dice.choose_one(('SUM', 'MAX', 'MIN'))}({quoted(self.dice.choose_one(numbers))})"
+            if numbers
+            else "COUNT(*)"
+        )
         inner = "COUNT(*)" if self.dice.happens(2) else inner
         inner_where = f" WHERE {self._condition(1)}" if self.dice.happens(3) else ""
-        where = f" WHERE m > {self.dice.below(3)}" if self.dice.happens(2) else ""
-        outer = self.dice.one(("COUNT(*)", "SUM(m)", "AVG(m)"))
+        where = f" WHERE m > {self.dice.integer_below(3)}" if self.dice.happens(2) else ""
+        outer = self.dice.choose_one(("COUNT(*)", "SUM(m)", "AVG(m)"))
         per_unit = f"SELECT {unit}, {inner} AS m FROM {table_name}{inner_where} GROUP BY {unit}"
         return f"SELECT {outer} AS a0 FROM ({per_unit}) AS t{where}"
 
-    def _source(self) -> str:
+    def _table_with_joins(self) -> str:
         table_name = quoted(self.table.name)
         clauses = [self._join_clause(other) for other in self.tables.values()] if self.dice.happens(4) else []
         joins = [clause for clause in clauses if clause]
-        return f"{table_name} {self.dice.one(joins)}" if joins else table_name
+        return f"{table_name} {self.dice.choose_one(joins)}" if joins else table_name
 
     def _join_clause(self, other: CatalogTable) -> str:
         """Join a public table by a shared column, or a private one by the unit's id; empty if neither is possible."""
         shared = [column for column in self.table.columns if column in other.columns]
         if other.public and shared:
-            return f"JOIN {quoted(other.name)} USING ({quoted(self.dice.one(shared))})"
+            return f"JOIN {quoted(other.name)} USING ({quoted(self.dice.choose_one(shared))})"
         same_unit = self.table.via is None and other.via is None and self._has_unit_id and other.id == self.table.id
         if same_unit and other.name != self.table.name:
             return f"JOIN {quoted(other.name)} USING ({quoted(str(self.table.id))})"
@@ -298,17 +303,17 @@ class _QueryGrammar:
             return ""
         key_list = ", ".join(f"k{index}" for index in range(len(keys)))
         group_by = f" GROUP BY ROLLUP ({key_list})" if self.dice.happens(8) else f" GROUP BY {key_list}"
-        having = f" HAVING COUNT(*) > {self.dice.below(3)}" if self.dice.happens(6) else ""
+        having = f" HAVING COUNT(*) > {self.dice.integer_below(3)}" if self.dice.happens(6) else ""
         return f"{group_by}{having}{' ORDER BY a0 DESC LIMIT 2' if self.dice.happens(6) else ''}"
 
     def _key_expression(self) -> str:
         """Return a key: a column of few values, a condition, or the month of a date."""
         dates = self._columns_of("dates")
         if dates and self.dice.happens(5):
-            return f"DATE_TRUNC('month', {quoted(self.dice.one(dates))})"
+            return f"DATE_TRUNC('month', {quoted(self.dice.choose_one(dates))})"
         if self.dice.happens(5):
             return f"CASE WHEN {self._condition(1)} THEN 'yes' ELSE 'no' END"
-        return quoted(self.dice.one(self._columns_of("keys")))
+        return quoted(self.dice.choose_one(self._columns_of("keys")))
 
     def _aggregate_expression(self) -> str:
         filter_clause = f" FILTER (WHERE {self._condition(1)})" if self.dice.happens(5) else ""
@@ -316,56 +321,59 @@ class _QueryGrammar:
         if self._has_unit_id:
             choices.append(f"COUNT(DISTINCT {quoted(str(self.table.id))})")
         if self._columns_of("keys"):
-            key = quoted(self.dice.one(self._columns_of("keys")))
+            key = quoted(self.dice.choose_one(self._columns_of("keys")))
             choices += [f"COUNT(DISTINCT {key})", f"MODE({key})"]
         if numbers := self._columns_of("numbers"):
-            value, column = self._number_expression(2), quoted(self.dice.one(numbers))
+            value, column = self._number_expression(2), quoted(self.dice.choose_one(numbers))
             choices += [f"{function}({value})" for function in ("SUM", "SUM", "AVG", "AVG", "COUNT", "STDDEV", "MAX")]
             choices += [f"MEDIAN({column})", f"QUANTILE_CONT({column}, 0.9)"]
-        return f"{self.dice.one(choices)}{filter_clause}"
+        return f"{self.dice.choose_one(choices)}{filter_clause}"
 
     def _number_expression(self, depth: int) -> str:
         """Return an expression of bounded columns: its range follows from theirs."""
-        column = quoted(self.dice.one(self._columns_of("numbers")))
+        column = quoted(self.dice.choose_one(self._columns_of("numbers")))
         if not depth or self.dice.happens(2):
             return column
         inner, constants = self._number_expression(depth - 1), (0, 1, 2, 10)
         forms: tuple[Callable[[], str], ...] = (
             lambda: f"({inner} + {self._number_expression(depth - 1)})",
-            lambda: f"({inner} - {self.dice.one(constants)})",
-            lambda: f"({inner} * {self.dice.one((2, 3))})",
+            lambda: f"({inner} - {self.dice.choose_one(constants)})",
+            lambda: f"({inner} * {self.dice.choose_one((2, 3))})",
             lambda: f"ABS({inner})",
-            lambda: f"COALESCE({inner}, {self.dice.one(constants)})",
-            lambda: f"LEAST(GREATEST({inner}, {self.dice.one(constants)}), 10)",
-            lambda: f"CASE WHEN {self._condition(0)} THEN {inner} ELSE {self.dice.one(constants)} END",
+            lambda: f"COALESCE({inner}, {self.dice.choose_one(constants)})",
+            lambda: f"LEAST(GREATEST({inner}, {self.dice.choose_one(constants)}), 10)",
+            lambda: f"CASE WHEN {self._condition(0)} THEN {inner} ELSE {self.dice.choose_one(constants)} END",
             lambda: f"LEAST(GREATEST(1 / NULLIF({inner}, 0), -9), 9)",
         )
-        return self.dice.one(forms)()
+        return self.dice.choose_one(forms)()
 
     def _condition(self, depth: int) -> str:
         if depth and self.dice.happens(3):
             first, second = self._condition(depth - 1), self._condition(depth - 1)
-            return self.dice.one((f"({first} AND {second})", f"({first} OR {second})", f"NOT ({first})"))
+            return self.dice.choose_one((f"({first} AND {second})", f"({first} OR {second})", f"NOT ({first})"))
         tests = [self._column_test(name, domain) for name, domain in self.table.columns.items()]
-        return self.dice.one(tests) if tests else "1 = 1"
+        return self.dice.choose_one(tests) if tests else "1 = 1"
 
     def _column_test(self, name: str, domain: Domain) -> str:
         """Return a test of one column."""
         column = quoted(name)
         if self.dice.happens(4):
-            return f"{column} IS {self.dice.one(('NULL', 'NOT NULL'))}"
+            return f"{column} IS {self.dice.choose_one(('NULL', 'NOT NULL'))}"
         if domain.values is not None:
-            return f"{column} {self.dice.one(('=', '<>'))} {literal(self.dice.one(domain.values), domain.type)}"
+            operator = self.dice.choose_one(("=", "<>"))
+            return f"{column} {operator} {typed_literal_sql(self.dice.choose_one(domain.values), domain.type)}"
         if domain.bounds is not None:
-            end = literal(self.dice.one(domain.bounds), domain.type)
-            return f"{column} {self.dice.one(('<', '<=', '=', '>=', '>'))} {end}"
+            end = typed_literal_sql(self.dice.choose_one(domain.bounds), domain.type)
+            return f"{column} {self.dice.choose_one(('<', '<=', '=', '>=', '>'))} {end}"
         return f"{column} = 'a'" if domain.type is Type.TEXT else f"{column} IS NOT NULL"
 
     def _draw_limits(self) -> dict[str, Any]:
         """Draw limits per unit and a bounding strategy; mostly the policy's own."""
         if self.table.every_row or not self.dice.happens(3):
             return {}
-        limits: dict[str, Any] = {"rows": 1 + self.dice.below(self.table.limits.rows)}
+        limits: dict[str, Any] = {"rows": 1 + self.dice.integer_below(self.table.limits.rows)}
         if self.dice.happens(2):
-            limits["strategy"] = self.dice.one([strategy.value for strategy in Strategy if strategy.is_selectable])
+            limits["strategy"] = self.dice.choose_one(
+                [strategy.value for strategy in Strategy if strategy.is_selectable]
+            )
         return limits

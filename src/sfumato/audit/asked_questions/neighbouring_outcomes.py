@@ -69,7 +69,7 @@ def release_and_record(curator: Curator, proposal: str | Ask, price: Mapping[str
     visible: Outcome = {}
     try:
         question: Any = make_proposal(proposal, curator)
-        visible |= _noiseless_part(question, question.release(**price))
+        visible |= _visible_without_noise(question, question.release(**price))
     except SfumatoError as refusal:
         visible["refusal"] = f"{type(refusal).__name__} {getattr(refusal, 'code', '')} {refusal}"
     remaining_after = curator.budget.remaining
@@ -100,7 +100,7 @@ def make_proposal(proposal: str | Ask, curator: Curator) -> Any:
     return curator.sql(proposal) if isinstance(proposal, str) else proposal(curator)
 
 
-def _noiseless_part(question: Any, answer: Any) -> Outcome:
+def _visible_without_noise(question: Any, answer: Any) -> Outcome:
     receipt = {entry.name: getattr(answer.receipt, entry.name) for entry in fields(answer.receipt)}
     visible = {
         "columns": repr((answer.columns, answer.types, answer.keys)),
@@ -158,11 +158,11 @@ def _answer_cells(answer: Answer) -> Iterator[tuple[str, Any]]:
         key = repr(tuple(row[index] for index in key_positions)) if key_positions else str(number)
         for name, cell in zip(answer.columns, row, strict=True):
             if name not in answer.keys:
-                yield f"{key} {name}", _comparable(cell)
+                yield f"{key} {name}", _comparable_cell(cell)
         yield f"{key} shown", 1
 
 
-def _comparable(cell: Any) -> Any:
+def _comparable_cell(cell: Any) -> Any:
     return float(cell) if isinstance(cell, (int, float)) else None if cell is None else str(cell)
 
 
@@ -178,7 +178,7 @@ def _flatten_json(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
     elif (integers := _unpack_integers(tree)) is not None:
         yield from ((f"{path}/{index}", float(number)) for index, number in enumerate(integers))
     else:
-        yield path, _comparable(tree)
+        yield path, _comparable_cell(tree)
 
 
 def _unpack_integers(text: Any) -> NDArray[np.int64] | None:
@@ -303,7 +303,7 @@ class RecordedTotals:
     """The sensitivity that the noise is calibrated to."""
 
 
-def compare_replays(recorded: Sequence[RecordedTotals], pairs: Sequence[Pair]) -> ReplayResult:
+def compare_recorded_totals(recorded: Sequence[RecordedTotals], pairs: Sequence[Pair]) -> ReplayResult:
     """Compare the recorded totals of all pairs of neighbours."""
     worst, largest_distance = ReplayResult(0.0, "", None, None, 0), 0.0
     for pair in pairs:

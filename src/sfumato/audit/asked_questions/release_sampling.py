@@ -34,7 +34,7 @@ from sfumato.audit.asked_questions.neighbouring_outcomes import (
     ReleaseCells,
     ReleaseFeatures,
     ReplayResult,
-    compare_replays,
+    compare_recorded_totals,
     flatten_release,
     record_totals,
 )
@@ -230,7 +230,7 @@ def replay_question(question: Question, claim: Guarantee, tables: NeighbouringTa
             stack.callback(engines[population.name].close)
         curator = stack.enter_context(temporary_curator(tables.policy_over(tables.ordinary_population)))
         same_question = curator.rebind(question)
-        return compare_replays(
+        return compare_recorded_totals(
             record_totals(
                 same_question, same_question.price_release(PriceRequest(claim.epsilon, claim.delta)), engines
             ),
@@ -243,7 +243,7 @@ def _sample_releases(
 ) -> list[list[ReleaseCells]]:
     """Release in both worlds: in two workers if the query is fully given by its SQL text."""
     policies = [tables.policy_over(population) for population in pair]
-    text = _as_sql(question, policies[0]) if count >= _MIN_PARALLEL_SAMPLES else None
+    text = _as_sql_question(question, policies[0]) if count >= _MIN_PARALLEL_SAMPLES else None
     if text is not None:
         with SamplingWorkers() as processes:
             return processes.sample([SamplingJob(policy, text, price, count, math.inf) for policy in policies])
@@ -268,7 +268,7 @@ class _Reproposal:
         return curator.rebind(self.proposal)
 
 
-def _as_sql(question: Any, policy: Policy) -> SqlQuestion | None:
+def _as_sql_question(question: Any, policy: Policy) -> SqlQuestion | None:
     """Return the SQL of a query if it determines the whole query, else None."""
     if type(question) is not Question:
         return None

@@ -81,12 +81,12 @@ def candidate_events(views: Iterable[LabelView], first: Outputs, second: Outputs
             yield Event(f"a set of {view.name}", view, _best_prefix(a, b, by_ratio, delta)[1], swapped)
 
 
-def best_events(events: Sequence[Event], first: Outputs, second: Outputs, delta: float, most: int) -> list[Event]:
-    """Return the ``most`` events with the largest rough bound on samples they were not found on.
+def best_events(events: Sequence[Event], first: Outputs, second: Outputs, delta: float, max_events: int) -> list[Event]:
+    """Return the ``max_events`` events with the largest rough bound on samples they were not found on.
 
     Fewer events share the error probability.
     """
-    if len(events) <= most:
+    if len(events) <= max_events:
         return list(events)
     view_counts: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
     scores = []
@@ -97,7 +97,7 @@ def best_events(events: Sequence[Event], first: Outputs, second: Outputs, delta:
         a, b = (event.count(q), event.count(p)) if event.swapped else (event.count(p), event.count(q))
         scores.append(float(_epsilon_estimates(np.array([a]), np.array([b]), len(first), delta)[0]))
     ranking = sorted(range(len(events)), key=lambda index: -scores[index])
-    return [events[index] for index in ranking[:most]]
+    return [events[index] for index in ranking[:max_events]]
 
 
 def _best_prefix(
@@ -129,7 +129,7 @@ def plain_views(first: Outputs, second: Outputs) -> Iterator[LabelView]:
         yield value_view(name, partial(select_column, i), first, second)
         if first.dtype.kind == "f":
             suffix = f" in column {i}" if columns > 1 else ""
-            yield LabelView(f"the last bit a float uses{suffix}", partial(_lowest_set_bit, i), _BIT_LABELS)
+            yield LabelView(f"the last bit a float uses{suffix}", partial(_lowest_set_bit_exponents, i), _BIT_LABELS)
     if columns > 1:
         yield row_view(first, second)
         for name, column in distinguishing_pairs(first, second, _MAX_PAIRS):
@@ -146,8 +146,8 @@ def _combine_columns(i: int, j: int, sign: int, outputs: Outputs) -> NDArray[Any
         return outputs[:, j] + outputs[:, i] if sign > 0 else outputs[:, j] - outputs[:, i]
 
 
-def distinguishing_pairs(first: Outputs, second: Outputs, most: int) -> list[tuple[str, Column]]:
-    """Return the ``most`` named sums and differences of two columns, by distance over 2,000 samples."""
+def distinguishing_pairs(first: Outputs, second: Outputs, max_pairs: int) -> list[tuple[str, Column]]:
+    """Return the ``max_pairs`` named sums and differences of two columns, by distance over 2,000 samples."""
     subsamples = [side[:2000] for side in (first, second)]
     scored_pairs: list[tuple[float, str, Column]] = []
     for i, j in combinations(range(first.shape[1]), 2):
@@ -157,7 +157,7 @@ def distinguishing_pairs(first: Outputs, second: Outputs, most: int) -> list[tup
                 (_histogram_distance(*map(column, subsamples)), f"column {j} {word} column {i}", column)
             )
     scored_pairs.sort(key=lambda pair: -pair[0])
-    return [(name, column) for _, name, column in scored_pairs[:most]]
+    return [(name, column) for _, name, column in scored_pairs[:max_pairs]]
 
 
 def _histogram_distance(first: NDArray[Any], second: NDArray[Any]) -> float:
@@ -220,7 +220,7 @@ def _hash_rows(outputs: Outputs) -> NDArray[np.uint64]:
     return hashes
 
 
-def _lowest_set_bit(column: int, outputs: Outputs) -> Labels:
+def _lowest_set_bit_exponents(column: int, outputs: Outputs) -> Labels:
     """Return the exponent of the lowest set bit of each float: coarse sums have no fine bits."""
     values = outputs[:, column].astype(np.float64)
     finite = np.isfinite(values)
@@ -232,7 +232,7 @@ def _lowest_set_bit(column: int, outputs: Outputs) -> Labels:
     return np.where(finite, np.clip(trailing_zeros + exponent + _BIT_OFFSET, 0, _BIT_LABELS - 2), _BIT_LABELS - 1)
 
 
-def is_ordered(view: LabelView) -> bool:
+def has_plottable_intervals(view: LabelView) -> bool:
     """Return whether the labels are ordered intervals that fit on one plot axis."""
     return len(view.edges) > 0 and all(abs(edge) < _MAX_PLOTTED_EDGE for edge in view.edges)
 
@@ -268,7 +268,7 @@ def merge_labels_to_cells(event: Event, counts: tuple[NDArray[np.int64], NDArray
     """Merge the counts per label into few cells, each entirely inside or outside the event."""
     shares = [side / max(1, int(side.sum())) for side in counts]
     name = event.view.name
-    if is_ordered(event.view):
+    if has_plottable_intervals(event.view):
         edges = np.array(event.view.edges)
         cell_bounds = np.concatenate([[edges[0] - _median_gap(edges)], edges, [edges[-1] + _median_gap(edges)]])
         cell_starts = _run_starts(event.chosen, max(1, len(event.chosen) // _MAX_CELLS))
@@ -322,15 +322,15 @@ _MIN_LEAF_WEIGHT = 5.0
 """The least Hessian weight of a leaf: that of twenty rows at probability 1/2."""
 
 
-def trained_views(training: tuple[Outputs, Outputs], picking: tuple[Outputs, Outputs]) -> Iterator[LabelView]:
+def trained_views(training: tuple[Outputs, Outputs], selection: tuple[Outputs, Outputs]) -> Iterator[LabelView]:
     """Train both classifiers on one set of samples and yield views that bin their scores on another."""
     rows = [side[:MAX_ROWS] for side in training]
     linear = fit_discriminant(rows[0], rows[1])
-    yield value_view("a trained line through the columns", linear.scores, *picking)
+    yield value_view("a trained line through the columns", linear.scores, *selection)
     features = [partial(select_column, i) for i in range(rows[0].shape[1])][:_MAX_FEATURES]
     pairs = [column for _, column in distinguishing_pairs(rows[0], rows[1], _MAX_FEATURES)]
     trees = fit_trees([linear.scores, *features, *pairs], rows[0], rows[1])
-    yield value_view("trained trees over the columns", trees.scores, *picking)
+    yield value_view("trained trees over the columns", trees.scores, *selection)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from sfumato.audit.lower_bounds.events import (
     plain_views,
     trained_views,
 )
-from sfumato.audit.lower_bounds.verdicts import CONFIDENCES, Verdict, missed
+from sfumato.audit.lower_bounds.verdicts import CONFIDENCES, Verdict, error_probability_per_limit
 from sfumato.errors import InvalidParameter, SessionClosed, ValueWords
 from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Quantiles
 from sfumato.mechanisms.confidence_limits import lower_limit, upper_limit
@@ -64,7 +64,7 @@ def default_samples(mechanism: Any) -> int:
     )
 
 
-def samplers(mechanism: Any, inputs: tuple[Any, Any]) -> tuple[Sampler, Sampler]:
+def samplers_of_both_inputs(mechanism: Any, inputs: tuple[Any, Any]) -> tuple[Sampler, Sampler]:
     """Return a sampler of the mechanism for each of the two inputs."""
     sampler = _sampler_for(mechanism, inputs)
     return partial(sampler, inputs[0]), partial(sampler, inputs[1])
@@ -72,13 +72,13 @@ def samplers(mechanism: Any, inputs: tuple[Any, Any]) -> tuple[Sampler, Sampler]
 
 def _sampler_for(mechanism: Any, inputs: tuple[Any, Any]) -> Callable[[Any, int], Any]:
     if isinstance(mechanism, Additive):
-        return lambda value, count: mechanism.apply(_repeat(value, count))
+        return lambda value, count: mechanism.apply(_repeat_rows(value, count))
     if isinstance(mechanism, RandomizedResponse):
-        return lambda value, count: mechanism.choose(_repeat(value, count))
+        return lambda value, count: mechanism.choose(_repeat_rows(value, count))
     if isinstance(mechanism, OptimizedUnaryEncoding):
-        return lambda value, count: _relevant_bits(mechanism.choose(_repeat(value, count)), inputs)
+        return lambda value, count: _relevant_bits(mechanism.choose(_repeat_rows(value, count)), inputs)
     if isinstance(mechanism, OptimalLocalHashing):
-        return lambda value, count: _support_columns(mechanism, mechanism.choose(_repeat(value, count)), inputs)
+        return lambda value, count: _support_columns(mechanism, mechanism.choose(_repeat_rows(value, count)), inputs)
     if isinstance(mechanism, KeyThreshold):
         return partial(_sample_keys, mechanism)
     if isinstance(mechanism, FrequentValues):
@@ -94,7 +94,7 @@ def _sampler_for(mechanism: Any, inputs: tuple[Any, Any]) -> Callable[[Any, int]
     raise InvalidParameter("mechanism", mechanism, rule, fix=fix)
 
 
-def _repeat(value: Any, count: int) -> NDArray[Any]:
+def _repeat_rows(value: Any, count: int) -> NDArray[Any]:
     row = np.asarray(value)
     return np.broadcast_to(row, (count, *row.shape)).copy()
 
@@ -204,11 +204,11 @@ def falsify(
             sample_proposal,
         )  # imports an engine, which mechanisms do not need
 
-        sample_count = _check_sample_count(_DEFAULT_RELEASES if samples is None else samples, promise, level)
+        sample_count = _checked_sample_count(_DEFAULT_RELEASES if samples is None else samples, promise, level)
         worlds = sample_proposal(mechanism, promise, sample_count)
     else:
         worlds = _samplers_of(mechanism, inputs)
-        sample_count = _check_sample_count(default_samples(mechanism) if samples is None else samples, promise, level)
+        sample_count = _checked_sample_count(default_samples(mechanism) if samples is None else samples, promise, level)
     first, second = (_draw_outputs(world, sample_count) for world in worlds)
     if first.shape != second.shape:
         raise InvalidParameter(
@@ -216,7 +216,7 @@ def falsify(
             ValueWords(f"the shapes {first.shape} and {second.shape}"),
             "a pair of functions whose outputs have the same shape",
         )
-    return _verdict_of(_split_samples(first, second), promise, level)
+    return _verdict_from_samples(_split_samples(first, second), promise, level)
 
 
 @dataclass(frozen=True)
@@ -240,11 +240,11 @@ def _split_samples(first: Outputs, second: Outputs) -> SplitSamples:
     )
 
 
-def _verdict_of(samples: SplitSamples, promise: Guarantee, level: Fraction) -> Verdict:
+def _verdict_from_samples(samples: SplitSamples, promise: Guarantee, level: Fraction) -> Verdict:
     """Measure the selected events, each in its own direction, and report the largest bound."""
     delta = float(promise.delta)
     events = _select_events(samples.training, samples.selection, delta)
-    error_per_limit = missed(level, max(1, len(events)))
+    error_per_limit = error_probability_per_limit(level, max(1, len(events)))
     view_counts: dict[int, Counts] = {}
     for event in events:
         if id(event.view) not in view_counts:
@@ -259,19 +259,19 @@ def _verdict_of(samples: SplitSamples, promise: Guarantee, level: Fraction) -> V
     return Verdict(bounds[best_index], promise, float(level), events[best_index].name, measured, len(events), laws)
 
 
-def _select_events(training: tuple[Outputs, Outputs], picking: tuple[Outputs, Outputs], delta: float) -> list[Event]:
+def _select_events(training: tuple[Outputs, Outputs], selection: tuple[Outputs, Outputs], delta: float) -> list[Event]:
     """Select a few events; if there are many, one half of the samples finds them and the other ranks them."""
-    if picking[0].shape[1] == 1:
-        events = list(candidate_events(plain_views(*picking), picking[0], picking[1], delta))
+    if selection[0].shape[1] == 1:
+        events = list(candidate_events(plain_views(*selection), selection[0], selection[1], delta))
         if len(events) <= _MAX_EVENTS:
             return events
-    half = (len(picking[0]) + 1) // 2
-    first, second = (side[:half] for side in picking)
+    half = (len(selection[0]) + 1) // 2
+    first, second = (side[:half] for side in selection)
     views = list(plain_views(first, second))
     if len(training[0]):
         views += trained_views(training, (first, second))
     events = list(candidate_events(views, first, second, delta))
-    return best_events(events, picking[0][half:], picking[1][half:], delta, _MAX_EVENTS)
+    return best_events(events, selection[0][half:], selection[1][half:], delta, _MAX_EVENTS)
 
 
 def _epsilon_bound(event: Event, counts: Counts, delta: float, miss: float) -> float:
@@ -291,7 +291,7 @@ def _samplers_of(mechanism: Any, inputs: tuple[Any, Any]) -> tuple[Sampler, Samp
         return mechanism[0], mechanism[1]
     if not isinstance(inputs, tuple) or len(inputs) != 2:
         raise InvalidParameter("inputs", inputs, "a pair of neighbours", fix="pass a pair, such as inputs=(10, 11)")
-    return samplers(mechanism, inputs)
+    return samplers_of_both_inputs(mechanism, inputs)
 
 
 def required_samples(promise: Guarantee, level: Fraction) -> int:
@@ -301,7 +301,7 @@ def required_samples(promise: Guarantee, level: Fraction) -> int:
     Clopper–Pearson limit x = β^{1/m}. So m must exceed ln(1/β)/−ln(1 − (1 − δ)/(1 + e^ε)). β and m are those of
     multi-column outputs, which have fewer samples to measure and more events.
     """
-    error_per_limit = missed(level, _MAX_EVENTS)
+    error_per_limit = error_probability_per_limit(level, _MAX_EVENTS)
     pure_share = max(1e-100, float(1 - promise.delta))  # 1 − δ, kept above 0 so that the logarithm below is finite
     flip_probability = pure_share / (1 + math.exp(min(400.0, float(promise.epsilon))))
     return max(
@@ -311,7 +311,7 @@ def required_samples(promise: Guarantee, level: Fraction) -> int:
     )
 
 
-def _check_sample_count(samples: int, promise: Guarantee, level: Fraction) -> int:
+def _checked_sample_count(samples: int, promise: Guarantee, level: Fraction) -> int:
     """Return the number of samples; refuse too few to refute the claim, and state how many could."""
     sample_count, min_samples = exact_integer(samples, "samples", at_least=1), required_samples(promise, level)
     if sample_count > _MAX_SAMPLES:

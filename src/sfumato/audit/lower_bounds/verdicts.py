@@ -64,7 +64,7 @@ def _step_plot(laws: OutputShares, names: Names) -> Drawing:
     median_width = sorted(widths)[len(widths) // 2] or 1.0
     heights = [
         [share * median_width / (width or median_width) for share, width in zip(side, widths, strict=True)]
-        for side in _shares(laws)
+        for side in _shares_of_both_worlds(laws)
     ]
     peak = max(max(side) for side in heights) or 1.0
     top, baseline = 46.0, _PLOT_HEIGHT - X_AXIS_HEIGHT - 16
@@ -83,7 +83,7 @@ def _step_plot(laws: OutputShares, names: Names) -> Drawing:
     return Drawing(tuple(elements), INNER_WIDTH, _PLOT_HEIGHT)
 
 
-def _shares(laws: OutputShares) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _shares_of_both_worlds(laws: OutputShares) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return laws.first, laws.second
 
 
@@ -190,7 +190,7 @@ class Verdict:
         """Return the bound that randomised response with this ε reaches in nine runs of ten."""
         delta = float(self.claim.delta)
         flip_probability = (1 - delta) / (1 + math.exp(epsilon))
-        miss = missed(self.confidence, max(1, self.events))
+        miss = error_probability_per_limit(self.confidence, max(1, self.events))
         p = lower_limit(_typical_count(self.measured, 1 - flip_probability), self.measured, miss) - delta
         q = upper_limit(self.measured - _typical_count(self.measured, 1 - flip_probability), self.measured, miss)
         return math.log(p / q) if p > 0 and q > 0 else -math.inf
@@ -253,7 +253,7 @@ def format_confidence(confidence: float) -> str:
     return f"{confidence:.{digits}f}".rstrip("0")
 
 
-def missed(confidence: Fraction | float, events: int) -> float:
+def error_probability_per_limit(confidence: Fraction | float, events: int) -> float:
     """Return the error probability per confidence limit: a union bound over all events and both limits of each.
 
     A ``Fraction`` near 1 is subtracted exactly, where a float would lose most digits.

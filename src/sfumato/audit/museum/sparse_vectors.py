@@ -34,7 +34,7 @@ def _correct_sparse_vector(max_above: int, share: float = 0.5) -> Mechanism:
     return _sparse_vector(1 / (share * _EPSILON), 2 * max_above / ((1 - share) * _EPSILON), max_above)
 
 
-def _with_value(noise: Noise, answers: Sequence[int], runs: int, fresh: bool) -> Outputs:
+def _value_of_last_above(noise: Noise, answers: Sequence[int], runs: int, fresh: bool) -> Outputs:
     """Return the noisy value of the last query if it alone is above."""
     noisy_threshold = noise.laplace(2 if fresh else 1, runs, 1)
     noisy = np.array(answers) + noise.laplace(4 if fresh else 1, runs, len(answers))
@@ -69,8 +69,8 @@ ROOM = Room(
             worlds="five counts, of which four rise by 1",
             claim=Guarantee(2),
             samples=60_000,
-            broken=lambda noise, answers, runs: _with_value(noise, answers, runs, fresh=False),
-            correct=lambda noise, answers, runs: _with_value(noise, answers, runs, fresh=True),
+            broken=lambda noise, answers, runs: _value_of_last_above(noise, answers, runs, fresh=False),
+            correct=lambda noise, answers, runs: _value_of_last_above(noise, answers, runs, fresh=True),
         ),
         Exhibit(
             "Noise that does not grow with the answers above",

@@ -25,14 +25,14 @@ from typing import Any
 
 from sfumato.audit.asked_questions.generated_questions import (
     RandomQuestion,
+    query_templates,
     random_questions,
     read_questions,
-    templates,
 )
 from sfumato.audit.asked_questions.neighbouring_outcomes import (
     ReleaseFeatures,
     compare_outcomes,
-    compare_replays,
+    compare_recorded_totals,
     record_forecast,
     release_and_record,
 )
@@ -112,7 +112,7 @@ def curator(
     declared, allowed_minutes = read_policy(policy), float(exact(minutes, "minutes", POSITIVE))
     if allowed_minutes > 24 * 60:
         raise InvalidParameter("minutes", minutes, "at most 1,440, which is one day")
-    _require_price(declared)
+    _require_positive_epsilon(declared)
     own_questions = read_questions(questions)
     level, started = exact(confidence, "confidence", _CONFIDENCES), time.time()
     used_seed = bits.random_below(_SEEDS) if seed is None else exact_integer(seed, "seed")
@@ -123,15 +123,17 @@ def curator(
         run = _AuditRun(stage, started + 60 * allowed_minutes, _verdict_confidence(level, len(queries)), progress)
         fixed_texts = tuple(query.text for query in queries if query.origin != RANDOM)
         planned_faults = planted_faults(stage, fixed_texts, run.level)
-        first_results, first_untested, slowest = run.timed_questions(queries[:_TIMED_QUERIES])
-        announce(_describe_coverage(len(queries), len(planned_faults), slowest, run.until - time.time()))
-        faults, unplanted = run.faults(planned_faults, (time.time() + run.until) / 2)
-        results, untested = run.questions(queries[_TIMED_QUERIES:], _TIMED_QUERIES + 1, len(queries))
+        first_results, first_untested, slowest = run.test_and_time_questions(queries[:_TIMED_QUERIES])
+        announce(_describe_coverage(len(queries), len(planned_faults), slowest, run.deadline - time.time()))
+        faults, unplanted = run.inject_faults(planned_faults, (time.time() + run.deadline) / 2)
+        results, untested = run.test_questions(queries[_TIMED_QUERIES:], _TIMED_QUERIES + 1, len(queries))
         results, untested = (*first_results, *results), (*first_untested, *untested)
-        faults, unplanted = run.faults(unplanted, run.until, faults)
+        faults, unplanted = run.inject_faults(unplanted, run.deadline, faults)
         release_count = max(_MIN_RELEASES, round(_RELEASES_PER_MINUTE * allowed_minutes))
-        results, unsampled = run.with_sampled_releases((*results, *run.gaussian(queries)), release_count)
-        notes = (*_time_notes(untested, unsampled, tuple(unplanted)), *_cap_notes(stage))
+        results, unsampled = run.with_sampled_releases(
+            (*results, *run.test_with_gaussian_noise(queries)), release_count
+        )
+        notes = (*_time_notes(untested, unsampled, tuple(unplanted)), *_unreached_limit_notes(stage))
     return CuratorAudit(
         declared.account_name,
         str(declared.unit),
@@ -165,7 +167,7 @@ def _describe_coverage(questions: int, faults: int, question_seconds: float, rem
     )
 
 
-def _require_price(policy: Policy) -> None:
+def _require_positive_epsilon(policy: Policy) -> None:
     """Refuse a budget of ε = 0: every query would be refused and nothing could be tested."""
     if not policy.budget.epsilon:
         raise InvalidPolicy(
@@ -194,7 +196,7 @@ def _audit_queries(
 ) -> Iterator[_AuditQuery]:
     """Yield the queries to test: the owner's own, then templates, then random ones."""
     origins = {**dict.fromkeys(own_questions, OWNER)}
-    origins = {**origins, **{text: TEMPLATE for text in templates(stage.catalog) if text not in origins}}
+    origins = {**origins, **{text: TEMPLATE for text in query_templates(stage.catalog) if text not in origins}}
     delta = bool(stage.policy.budget.delta)
     for index, (text, origin) in enumerate(origins.items()):
         yield _AuditQuery(text, origin, delta and index < _GAUSSIAN_QUERIES)
@@ -226,7 +228,7 @@ def _time_notes(
         )
 
 
-def _cap_notes(stage: AuditStage) -> Iterator[str]:
+def _unreached_limit_notes(stage: AuditStage) -> Iterator[str]:
     for name in stage.tables.tables_with_unreached_limit:
         yield f"the limit of rows of {name} is too large for a generated unit to reach, so it was not tested"
 
@@ -234,15 +236,15 @@ def _cap_notes(stage: AuditStage) -> Iterator[str]:
 @dataclass(frozen=True)
 class _AuditRun:
     stage: AuditStage
-    until: float
+    deadline: float
     level: Fraction
     progress: Progress
 
     @property
     def _is_late(self) -> bool:
-        return time.time() >= self.until
+        return time.time() >= self.deadline
 
-    def faults(
+    def inject_faults(
         self, planned: Mapping[str, FaultInjection], until: float, results: tuple[FaultResult, ...] = ()
     ) -> tuple[tuple[FaultResult, ...], Mapping[str, FaultInjection]]:
         """Inject faults until ``until``, at least one in all; return all results and the faults not yet injected.
@@ -257,7 +259,7 @@ class _AuditRun:
             results += tuple(plant())
         return results, {}
 
-    def timed_questions(
+    def test_and_time_questions(
         self, queries: Sequence[_AuditQuery]
     ) -> tuple[tuple[QuestionResult, ...], tuple[str, ...], float]:
         """Test queries without numbering them; return the results, the other texts, and the longest time of one."""
@@ -267,26 +269,26 @@ class _AuditRun:
         slowest = 0.0
         for number, query in enumerate(queries):
             begun = time.time()
-            tested, untested = silent.questions((query,))
+            tested, untested = silent.test_questions((query,))
             if untested:
                 return results, tuple(skipped.text for skipped in queries[number:]), slowest
             results, slowest = (*results, *tested), max(slowest, time.time() - begun)
         return results, (), slowest
 
-    def questions(
-        self, queries: Sequence[_AuditQuery], first: int = 1, of: int | None = None
+    def test_questions(
+        self, queries: Sequence[_AuditQuery], first_number: int = 1, question_count: int | None = None
     ) -> tuple[tuple[QuestionResult, ...], tuple[str, ...]]:
-        """Test every query there is time for, numbered from ``first``; return the results and the other texts."""
+        """Test every query there is time for, numbered from ``first_number``; return results and other texts."""
         results: list[QuestionResult] = []
         for number, query in enumerate(queries):
             if self._is_late:
                 return tuple(results), tuple(skipped.text for skipped in queries[number:])
-            self.progress(f"question {first + number} of {of or len(queries)}")
+            self.progress(f"question {first_number + number} of {question_count or len(queries)}")
             question = self._parse_query(query)
             results.append(self._test_query(query, question, self.stage.price_for(question)))
         return tuple(results), ()
 
-    def gaussian(self, queries: Sequence[_AuditQuery]) -> Iterator[QuestionResult]:
+    def test_with_gaussian_noise(self, queries: Sequence[_AuditQuery]) -> Iterator[QuestionResult]:
         """Test some queries with Gaussian noise, on a few tables only.
 
         This comes last because it changes how an account is charged.
@@ -322,7 +324,7 @@ class _AuditRun:
         if not answered or not isinstance(question, Question):
             return result
         recorded = self.stage.record_totals(question, paid)
-        replay = compare_replays(recorded, self.stage.tables.pairs)
+        replay = compare_recorded_totals(recorded, self.stage.tables.pairs)
         compared = compare_noise(question, price_release(question, paid), self.stage.engines[""], 1 - self.level)
         result = replace(result, replay=replay if recorded else None, noise=compared)
         if question.discovered_keys or replay.most_distinguishable_pair is None:
@@ -374,7 +376,7 @@ class _AuditRun:
             max(MIN_PILOT, math.ceil(count * PILOT_SHARE)),
         )
         policies = [self.stage.tables.policy_over(population) for population in pair]
-        ask, until = SqlQuestion(result.question), self.until
+        ask, until = SqlQuestion(result.question), self.deadline
         jobs = [SamplingJob(policy, ask, paid.release_arguments, count + pilot, until) for policy in policies]
         first, second = processes.sample(jobs)
         sample_count = min(len(first), len(second)) - pilot

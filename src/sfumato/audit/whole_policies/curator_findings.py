@@ -192,13 +192,13 @@ def _question_json(result: QuestionResult) -> dict[str, Any]:
         "differences": [str(difference) for difference in result.differences],
         "exact_change": None if result.replay is None else result.replay.share,
         "shared_noise": None if result.noise is None else not result.noise.holds,
-        "drawn": _bound_json(result.noise_draws),
-        "bought": _bound_json(result.releases),
+        "drawn": _sampling_json(result.noise_draws),
+        "bought": _sampling_json(result.releases),
         "doubts": result.doubts,
     }
 
 
-def _bound_json(sampled: SamplingResult | None) -> dict[str, Any] | None:
+def _sampling_json(sampled: SamplingResult | None) -> dict[str, Any] | None:
     """Return the samples' bound as JSON values; ``would_refute`` is null if infinite or unknown."""
     if sampled is None:
         return None
@@ -222,12 +222,12 @@ def result_row(result: QuestionResult) -> tuple[str, ...]:
         result.price,
         outcome,
         change,
-        describe_sampling(result.noise_draws),
-        describe_sampling(result.releases),
+        sampling_phrase(result.noise_draws),
+        sampling_phrase(result.releases),
     )
 
 
-def describe_sampling(sampled: SamplingResult | None) -> str:
+def sampling_phrase(sampled: SamplingResult | None) -> str:
     """Return the samples' bound, and in parentheses the least true ε they would have refuted."""
     if sampled is None:
         return ""

@@ -20,7 +20,7 @@ from sfumato.audit.asked_questions.neighbouring_outcomes import (
     RecordedTotals,
     ReleaseFeatures,
     compare_outcomes,
-    compare_replays,
+    compare_recorded_totals,
     record_totals,
     release_and_record,
 )
@@ -69,7 +69,7 @@ def planted_faults(stage: AuditStage, texts: tuple[str, ...], confidence: Fracti
     """Return, by name, a function that injects each fault into the first query that allows it."""
     faults: dict[str, FaultInjection] = {}
     for name, plant in _RELEASE_FAULTS.items():
-        faults[name] = partial(_inject_first, plant, stage, texts, confidence)
+        faults[name] = partial(_inject_into_first_suitable, plant, stage, texts, confidence)
     for name, misread in _MISREAD_FAULTS.items():
         faults[name] = partial(_inject_misreading, stage, texts, name, misread)
     for name, change in _OUTCOME_FAULTS.items():
@@ -80,7 +80,7 @@ def planted_faults(stage: AuditStage, texts: tuple[str, ...], confidence: Fracti
 Plant = Callable[[AuditStage, str, Question, Fraction], "FaultResult | None"]
 
 
-def _inject_first(
+def _inject_into_first_suitable(
     plant: Plant, stage: AuditStage, texts: tuple[str, ...], confidence: Fraction
 ) -> Iterator[FaultResult]:
     for text in texts:
@@ -94,15 +94,15 @@ def _inject_first(
             return
 
 
-def _recorded_totals(stage: AuditStage, question: Question, paid: AuditPrice) -> tuple[RecordedTotals, ...]:
+def _recorded_totals_if_declared(stage: AuditStage, question: Question, paid: AuditPrice) -> tuple[RecordedTotals, ...]:
     return () if question.discovered_keys else stage.record_totals(question, paid)
 
 
 def _inject_half_noise(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> FaultResult | None:
     """Halve the noise that the claim needs: pay twice what is claimed."""
     claim = stage.price_for(question).claim
-    recorded = _recorded_totals(stage, question, AuditPrice(Guarantee(2 * claim.epsilon)))
-    pair = compare_replays(recorded, stage.tables.pairs).most_distinguishable_pair
+    recorded = _recorded_totals_if_declared(stage, question, AuditPrice(Guarantee(2 * claim.epsilon)))
+    pair = compare_recorded_totals(recorded, stage.tables.pairs).most_distinguishable_pair
     outcome_and_draws = None if pair is None else refute_by_draws(recorded, pair, claim, _NOISE_DRAWS, confidence)
     return (
         None
@@ -114,8 +114,8 @@ def _inject_half_noise(stage: AuditStage, text: str, question: Question, confide
 def _inject_one_noise(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> FaultResult | None:
     """Add the first number's noise to all numbers of a measurement, so that differences are exact."""
     paid = stage.price_for(question)
-    recorded = [entry for entry in _recorded_totals(stage, question, paid) if entry.exact[""].size > 1]
-    pair = compare_replays(recorded, stage.tables.pairs).most_distinguishable_pair
+    recorded = [entry for entry in _recorded_totals_if_declared(stage, question, paid) if entry.exact[""].size > 1]
+    pair = compare_recorded_totals(recorded, stage.tables.pairs).most_distinguishable_pair
     if pair is None or all(np.ptp(entry.exact[pair[0].name] - entry.exact[pair[1].name]) == 0 for entry in recorded):
         return None
     size = recorded[0].exact[""].size
@@ -237,7 +237,7 @@ def _misread_ratio(stage: AuditStage, other: AuditStage, text: str) -> float | N
         (entry, claim, unit) for entry, (_, claim), (unit, _) in zip(recorded, claims, twin_claims, strict=True)
     ]
     rescaled = [replace(entry, claim=_scale_sensitivity(claim, 1 / unit)) for entry, claim, unit in converted]
-    return compare_replays(rescaled, stage.tables.pairs).share
+    return compare_recorded_totals(rescaled, stage.tables.pairs).share
 
 
 def _in_measure_units(measurement: Measurement) -> tuple[Fraction, Sensitivity]:

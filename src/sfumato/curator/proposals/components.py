@@ -19,7 +19,7 @@ from sfumato.inference.components import (
     ComponentsAnswer,
     ComponentsFit,
     components_answer,
-    components_columns,
+    components_answer_columns,
     components_design,
 )
 from sfumato.inference.moment_releases import MomentsRelease
@@ -38,7 +38,7 @@ class ComponentsProposal(MomentsProposal[ComponentsAnswer]):
     @property
     def columns(self) -> Columns:
         """The columns of the answer with their types."""
-        return components_columns(self.design.names)
+        return components_answer_columns(self.design.names)
 
     def explain(
         self,

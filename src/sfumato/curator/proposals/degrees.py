@@ -1,7 +1,7 @@
 """A proposal of a degree histogram, over a table whose rows are edges, each a unit of its own.
 
 The nodes are public: they are the declared values of the endpoint columns. The sensitivity to one edge is derived from
-the plan that counts edges by node (``plan.readings.GroupSizes``): 4 for undirected edges, 2 for one endpoint only.
+the plan that counts edges by node (``GroupSizeHistogram``): 4 for undirected edges, 2 for one endpoint only.
 """
 
 from __future__ import annotations

@@ -34,15 +34,15 @@ from sfumato.inference.logistic_design import LogisticDesign
 from sfumato.inference.logistic_scans import (
     SCAN_SHARES,
     NoisyScan,
-    RowTerms,
     ScanFactors,
     ScanRelease,
+    ScanRowTerms,
     ScanWeights,
     design_moments,
     mean_steps,
 )
 from sfumato.inference.regression_answers import ODDS_COLUMNS, WEAK, LogisticAnswer, logistic_answer
-from sfumato.inference.step_noise import StepNoise, step_noise
+from sfumato.inference.step_noise import StepNoise, calibrated_step_noise
 from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.plan.bounding import bound_by_whole_rows, for_neighbours
 from sfumato.plan.canonical import PlanKey, digest
@@ -94,7 +94,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
 
     def totals_at(self, coefficients: tuple[int, ...]) -> WeightedTotals:
         """Return the sums of a scan at these coefficients, with the rows of a unit sampled."""
-        measures = RowTerms(self.logistic, self._scan_factors, coefficients, self.scan_weights.mean_steps).measures
+        measures = ScanRowTerms(self.logistic, self._scan_factors, coefficients, self.scan_weights.mean_steps).measures
         bounded = bound_by_whole_rows(replace(self.question.query.plan, measures=measures), self.question.limits, 1)
         return self.scan_weights.totals(for_neighbours(bounded, self._context.policy.neighbours))
 
@@ -109,7 +109,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         return self._totals_at_zero.rows_per_unit == 1
 
     def _scan_noise(self, price: Price) -> StepNoise:
-        return step_noise((self._totals_at_zero.sensitivity,) * len(SCAN_SHARES), SCAN_SHARES, price)
+        return calibrated_step_noise((self._totals_at_zero.sensitivity,) * len(SCAN_SHARES), SCAN_SHARES, price)
 
     def explain(
         self,
@@ -198,7 +198,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         """Forecast the last scan's noise at coefficients of 0, where every row has the curvature of 1/4."""
         noise, design = self._scan_noise(price), self.logistic.design
         rows = self._context.policy.size or ASSUMED_ROWS
-        values = dict(zip(design.entries, assumed_moments(design, rows) / 4, strict=True))
+        values = dict(zip(design.gram_entries_by_moment, assumed_moments(design, rows) / 4, strict=True))
         residual = self.logistic.residual
         curvature = np.array(
             [0.0 if residual in moment.columns else values[moment] for moment in self.logistic.moments]
@@ -209,7 +209,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         # assumed counts are equal: their commonest value would be one that rounding chose
         fit = LogisticFit(design.with_first_references, moments, self.one_row_per_unit, offset, float(rows))
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
-        ratio, names = fit.weakest_direction
+        ratio, names = fit.weakest_direction_and_terms
         warning = f"{' and '.join(names)} can hardly be distinguished at this price" if ratio < WEAK else ""
         return RegressionForecast(
             tuple(regressor.label for regressor in fit.regressors),

@@ -201,7 +201,7 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         estimates = MomentEstimates.assumed(values, draw.mechanism, self.design)
         fit = LinearFit(self.design, estimates, self.one_row_per_unit)
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
-        ratio, names = fit.weakest_direction
+        ratio, names = fit.weakest_direction_and_terms
         warning = f"{' and '.join(names)} can hardly be distinguished at this price" if ratio < WEAK else ""
         return RegressionForecast(
             tuple(regressor.label for regressor in fit.regressors),

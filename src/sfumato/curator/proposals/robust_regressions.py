@@ -19,7 +19,7 @@ from sfumato.curator.proposals.regressions import RegressionForecast, Regression
 from sfumato.curator.proposals.sampled_questions import refuse_sample_of_release
 from sfumato.curator.proposals.tab_releases import OpenSteps, SteppedRelease
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.inference.clustered_meat import CLUSTER_CLAMP_DEVIATIONS, ScoreGrid, ScoreTerms, score_grid
+from sfumato.inference.clustered_meat import CLUSTER_CLAMP_DEVIATIONS, ClusteredMeatTerms, ScoreGrid, score_grid
 from sfumato.inference.design import Design, regression_design, regressor_design
 from sfumato.inference.linear import LinearFit
 from sfumato.inference.moment_releases import MomentsRelease
@@ -38,7 +38,7 @@ from sfumato.inference.robust_meat import (
     meat_totals,
     residual_clamp,
 )
-from sfumato.inference.step_noise import StepNoise, step_noise
+from sfumato.inference.step_noise import StepNoise, calibrated_step_noise
 from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.mechanisms import Gaussian
 from sfumato.plan.bounding import BoundedPlan, bound_by_whole_rows, for_neighbours
@@ -115,7 +115,9 @@ class RobustProposal(RegressionProposal):
         return CLAMP_DEVIATIONS
 
     def _step_noise(self, price: Price) -> StepNoise:
-        return step_noise((self.moments.sensitivity, self._meat_at_zero.sensitivity), self.step_shares, price)
+        return calibrated_step_noise(
+            (self.moments.sensitivity, self._meat_at_zero.sensitivity), self.step_shares, price
+        )
 
     def _strategy_at(self, price: Price) -> MomentsRelease:
         mechanism = self._step_noise(price).mechanisms[0]
@@ -229,7 +231,7 @@ class ClusteredProposal(RobustProposal):
     @property
     def plan_key(self) -> PlanKey:
         """The key of what is measured: the meat belongs to one model."""
-        terms = (repr(self.design.formula), *map(str, self.step_shares), self.grid.rows, self.grid.steps)
+        terms = (repr(self.design.formula), *map(str, self.step_shares), self.grid.rows, self.grid.max_score_steps)
         return self.question.plan_key.derive(lambda key: digest("clustered", key, *terms))
 
     @property
@@ -240,13 +242,13 @@ class ClusteredProposal(RobustProposal):
     def clamp_deviations(self) -> int:
         return CLUSTER_CLAMP_DEVIATIONS
 
-    def score_terms_at(self, coefficients: tuple[int, ...], clamp: Fraction) -> ScoreTerms:
+    def score_terms_at(self, coefficients: tuple[int, ...], clamp: Fraction) -> ClusteredMeatTerms:
         """Return the scores of a unit at these coefficients."""
-        return ScoreTerms(self.meat_design, self._meat_factors, coefficients, clamp, self.grid)
+        return ClusteredMeatTerms(self.meat_design, self._meat_factors, coefficients, clamp, self.grid)
 
     def meat_totals_at(self, coefficients: tuple[int, ...], clamp: Fraction) -> WeightedTotals:
         plan = self.score_terms_at(coefficients, clamp).aggregate(self.meat_question.query.plan)
-        return self.grid.totals(self._bounded_plan(plan))
+        return self.grid.weighted_products(self._bounded_plan(plan))
 
     @property
     def _meat_words(self) -> str:
@@ -256,7 +258,7 @@ class ClusteredProposal(RobustProposal):
         return RobustFit.clustered(fit, meat, self.grid)
 
     def _noise_words(self, mechanism: Gaussian) -> str:
-        words = mechanism.words(Fraction(1, WEIGHT * self.grid.steps**2))
+        words = mechanism.words(Fraction(1, WEIGHT * self.grid.max_score_steps**2))
         return f"{words} on sums of squares of a unit's residuals times columns, up to 1"
 
 

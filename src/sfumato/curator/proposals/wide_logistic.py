@@ -23,13 +23,13 @@ from sfumato.curator.proposals.regressions import RegressionForecast, parse_form
 from sfumato.curator.proposals.tab_releases import OpenSteps
 from sfumato.errors import Unsupported
 from sfumato.inference.design import largest_scale
-from sfumato.inference.gradient_descent import Descent, commonest_references, regressor_coefficients
-from sfumato.inference.gradient_scans import GRADIENT_SCANS, WIDE_SCAN_SHARES, WideScans
+from sfumato.inference.gradient_descent import LikelihoodDescent, commonest_references, regressor_coefficients
+from sfumato.inference.gradient_scans import GRADIENT_SCANS, WIDE_SCAN_SHARES, GradientScans
 from sfumato.inference.logistic_design import logistic_design
 from sfumato.inference.logistic_scans import NoisyScan, ScanRelease, mean_steps, scan_scale
 from sfumato.inference.regression_answers import FOR_PREDICTION, LogisticAnswer, prediction_answer
 from sfumato.inference.row_expressions import Floats
-from sfumato.inference.step_noise import StepNoise, step_noise
+from sfumato.inference.step_noise import StepNoise, calibrated_step_noise
 from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.plan.aggregates.measures import Measure
 from sfumato.plan.bounding import BoundedPlan, bound_by_whole_rows, for_neighbours
@@ -55,11 +55,11 @@ class WideLogisticProposal(LogisticProposal):
         return self.question.plan_key.derive(lambda key: digest("wide-logistic", key, shares, *terms))
 
     @cached_property
-    def scans(self) -> WideScans:
+    def scans(self) -> GradientScans:
         steps = mean_steps(
             max_rows_per_unit(self.question.query.plan, self.question.limits), self.logistic.design.scale
         )
-        return WideScans(self.logistic, self._scan_factors, steps)
+        return GradientScans(self.logistic, self._scan_factors, steps)
 
     def _bound(self, measures: tuple[Measure, ...]) -> BoundedPlan:
         plan = replace(self.question.query.plan, measures=measures)
@@ -68,7 +68,7 @@ class WideLogisticProposal(LogisticProposal):
     @cached_property
     def spread_totals(self) -> WeightedTotals:
         """The first scan."""
-        return self.scans.spread_totals(self._bound)
+        return self.scans.sum_and_square_totals(self._bound)
 
     def gradient_totals_at(self, coefficients: tuple[int, ...]) -> WeightedTotals:
         """Return the gradient at these coefficients, with the rows of a unit sampled."""
@@ -81,7 +81,7 @@ class WideLogisticProposal(LogisticProposal):
 
     def _scan_noise(self, price: Price) -> StepNoise:
         sensitivities = (self.spread_totals.sensitivity, *(self._gradient_totals_at_zero.sensitivity,) * GRADIENT_SCANS)
-        return step_noise(sensitivities, WIDE_SCAN_SHARES, price)
+        return calibrated_step_noise(sensitivities, WIDE_SCAN_SHARES, price)
 
     def _gradient_deviations(self, noise: StepNoise) -> list[float]:
         unit = 1 / (self.scans.mean_steps * self.logistic.design.scale)
@@ -166,20 +166,20 @@ class WideLogisticProposal(LogisticProposal):
         for mechanism in self._scan_noise(price).mechanisms[1:]:
             coefficients = descent.next_coefficients
             scan = ScanRelease.of(self.gradient_totals_at(coefficients), mechanism, coefficients)
-            descent = descent.step(self.scans.gradient_values(steps.run(scan, "a scan").totals))
+            descent = descent.step(self.scans.gradient_from(steps.run(scan, "a scan").totals))
         return self._prediction_answer(descent, steps.with_opening_line(None), price, confidence)
 
     def _rebuild_from_steps(self, stored_answer: LogisticAnswer, step_values: Sequence[Any]) -> LogisticAnswer:  # noqa: ARG002
         """Return the table as it is: it has no intervals."""
         return stored_answer
 
-    def _start_descent(self, scan: NoisyScan, price: Price) -> Descent:
+    def _start_descent(self, scan: NoisyScan, price: Price) -> LikelihoodDescent:
         share = float(WIDE_SCAN_SHARES[1]) ** 0.5
         deviation = self._gradient_deviations(self._scan_noise(price))[0] * share
-        return Descent.of(*self.scans.spread_values(scan.totals), deviation)
+        return LikelihoodDescent.of(*self.scans.sums_and_squares_from(scan.totals), deviation)
 
     def _prediction_answer(
-        self, descent: Descent, result: StoredResult[Any], price: Price, confidence: Number
+        self, descent: LikelihoodDescent, result: StoredResult[Any], price: Price, confidence: Number
     ) -> LogisticAnswer:
         design = self.logistic.design
         references = commonest_references(design, descent.counts)

@@ -27,7 +27,7 @@ from sfumato.notebook_html import collapsed, paragraphs, preformatted, table
 from sfumato.plan.caveats import contains_warning, without_coverage_note
 from sfumato.plan.nodes import Query
 from sfumato.plan.values.expressions import Column, Reference, Result
-from sfumato.plots.answers import Buckets, GroupColumn, draw
+from sfumato.plots.answers import Buckets, GroupColumn, draw_answer
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.plots.scales import ChartData, Interval
 from sfumato.policy import Type
@@ -445,7 +445,7 @@ class Answer:
         """
         charts = self._chart_data_of_numeric_columns()
         return save_if_path(
-            draw(
+            draw_answer(
                 charts,
                 self._chart_keys(),
                 caption_lines(self.receipt),
