@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "a rank of noisy numbers has a range",
         Kind.RANGES,
-        "release.answers.answer:answer",
+        "release.answers.answer:build_answer",
         "isinstance(column, NumberColumn) and column.is_noisy_rank",
         "False",
         (f"{_RANKS}::test_ranks_of_noisy_numbers_are_points_with_a_note",),
@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "ranks of rows that noise selected seem exact",
         Kind.RANGES,
-        "release.noisy_rows.window_functions:window",
+        "release.noisy_rows.window_functions:evaluate_window",
         "bool(statements) or not present.sure.all() or _has_key_chosen_by_noise(keys)",
         "any(noise_count(order.expression) for order in over.order)",
         (f"{_RANKS}::test_ranks_of_noisy_numbers_are_points_with_a_note",),
@@ -102,7 +102,7 @@ MUTANTS = (
     Mutant(
         "a rank of keys is forecast with the rounding of counts",
         Kind.RANGES,
-        "curator.previews.forecasts:_widths",
+        "curator.previews.forecasts:_widths_at_size",
         "width and width +",
         "width +",
         (f"{_RANKS}::test_a_rank_of_keys_is_exact_and_what_is_computed_from_ranks_keeps_its_range",),

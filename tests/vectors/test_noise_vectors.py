@@ -517,7 +517,7 @@ def _lengths() -> Iterator[Vector]:
         yield exact(wanted, lambda f=again: f.decoder_row_norms)
 
 
-@REGISTRY.formula("privacy.calibration.least_parameter_by")
+@REGISTRY.formula("privacy.calibration.least_parameter_by_shortfall")
 def _calibrated() -> Iterator[Vector]:
     """The σ at which the sum over the discrete law is δ, searched for; Laplace noise is Δ/ε, a round number."""
     for epsilon, delta, low, high in (("1", "1e-6", 4, 5), ("0.5", "0.01", 2, 4), ("3", "1e-3", "0.5", 2)):

@@ -27,7 +27,7 @@ from sfumato.privacy.numbers import (
     exact_integer,
     format_exact,
     format_number,
-    least_whole,
+    least_integer_where,
 )
 from sfumato.quick_dataclass import dataclass
 
@@ -449,7 +449,7 @@ def _gaussian_half_width(sigma: float, beta: float) -> int:
         beyond = (width + (0.5 if width > sigma else 0.0)) / (sigma * math.sqrt(2))
         return math.erfc(beyond) * (1 + 1e-12) <= beta
 
-    return least_whole(fits, 0)
+    return least_integer_where(fits, 0)
 
 
 FAMILIES: tuple[type[Additive], ...] = (Laplace, Gaussian)

@@ -26,7 +26,7 @@ from sfumato.privacy.numbers import (
     exact_integer,
     format_exact,
     format_number,
-    least_whole,
+    least_integer_where,
 )
 from sfumato.privacy.threshold_losses import laplace_tail
 from sfumato.quick_dataclass import dataclass
@@ -226,7 +226,7 @@ class KeyThreshold:
     def error(self, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Return the least number of units with which a key is kept with at least this confidence."""
         level = float(exact(confidence, "confidence", CONFIDENCE))
-        return float(least_whole(lambda units: self.chance(units) >= level, 1))
+        return float(least_integer_where(lambda units: self.chance(units) >= level, 1))
 
     def words(self) -> str:
         promise = f"ε {format_number(float(self.epsilon), 6)}, δ {format_number(float(self.delta), 6)}"
@@ -321,13 +321,13 @@ def _gaussian_threshold(sigma: Fraction, delta: Fraction, groups: int) -> int:
             1 - 1e-12
         )
 
-    return least_whole(fits, math.ceil(sigma) + 2)
+    return least_integer_where(fits, math.ceil(sigma) + 2)
 
 
 @lru_cache(maxsize=256)
 def _threshold(scale: Fraction, delta: Fraction, groups: int, weighted: bool) -> int:
     """Return the least τ with δ(τ) ≤ δ."""
-    return least_whole(lambda threshold: leak_probability(threshold, scale, groups, weighted) <= delta, 1)
+    return least_integer_where(lambda threshold: leak_probability(threshold, scale, groups, weighted) <= delta, 1)
 
 
 def leak_probability(threshold: int, scale: Fraction, groups: int, weighted: bool) -> Fraction:

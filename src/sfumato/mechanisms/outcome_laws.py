@@ -87,7 +87,7 @@ class OutcomeDistribution(Mapping[Any, Fraction]):
         ln P[M(x) = outcome]/P[M(y) = outcome].
         """
         from sfumato.plots.picture import save_if_path
-        from sfumato.privacy.pictures import draw_outcomes  # most laws are never drawn
+        from sfumato.privacy.pictures import draw_outcome_laws  # most laws are never drawn
 
         if not isinstance(other, OutcomeDistribution):
             raise InvalidParameter(
@@ -97,7 +97,7 @@ class OutcomeDistribution(Mapping[Any, Fraction]):
         positions = _axis_positions(outcomes)
         masses = [(float(self.get(outcome, 0)), float(other.get(outcome, 0))) for outcome in outcomes]
         rows = sorted(zip(positions, masses, map(self._loss_against(other), outcomes), strict=True))
-        return save_if_path(draw_outcomes(rows), path)
+        return save_if_path(draw_outcome_laws(rows), path)
 
     def _loss_against(self, other: OutcomeDistribution) -> Callable[[Any], float | None]:
         def loss(outcome: Any) -> float | None:

@@ -152,7 +152,7 @@ class Verdict:
         for name in ("lower_bound", "confidence"):
             object.__setattr__(self, name, codec.parse_float(getattr(self, name), name))
         Guarantee.of(self.claim, "claim")
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         laws_valid = self.laws is None or isinstance(self.laws, OutputShares)
         if not (
             laws_valid and 0 < self.confidence < 1 and self.lower_bound >= 0 and self.measured > 0 and self.events >= 0
