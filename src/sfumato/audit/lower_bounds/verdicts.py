@@ -14,7 +14,7 @@ from sfumato import notebook_html
 from sfumato.audit.lower_bounds.events import OutputShares
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms.confidence_limits import binomial_upper_tail, lower_limit, upper_limit
+from sfumato.mechanisms.confidence_limits import binomial_upper_tail, lower_confidence_limit, upper_confidence_limit
 from sfumato.plots.bars import paired_bars
 from sfumato.plots.colours import LINES, QUIET, SAMPLE
 from sfumato.plots.frame import (
@@ -191,8 +191,10 @@ class Verdict:
         delta = float(self.claim.delta)
         flip_probability = (1 - delta) / (1 + math.exp(epsilon))
         miss = missed(self.confidence, max(1, self.events))
-        p = lower_limit(_typical_count(self.measured, 1 - flip_probability), self.measured, miss) - delta
-        q = upper_limit(self.measured - _typical_count(self.measured, 1 - flip_probability), self.measured, miss)
+        p = lower_confidence_limit(_typical_count(self.measured, 1 - flip_probability), self.measured, miss) - delta
+        q = upper_confidence_limit(
+            self.measured - _typical_count(self.measured, 1 - flip_probability), self.measured, miss
+        )
         return math.log(p / q) if p > 0 and q > 0 else -math.inf
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
