@@ -25,7 +25,7 @@ from sfumato.attacks.policy_attacks import (
 from sfumato.attacks.policy_pages import Attempt
 from sfumato.policy import read
 from sfumato.privacy import Budget, Curve
-from sfumato.privacy.numbers import from_units
+from sfumato.privacy.numbers import amount_from_units
 from sfumato.release.answers.web_pages import loads_nothing
 
 VISITS = """
@@ -480,7 +480,7 @@ def test_an_account_pays_as_often_as_it_is_asked_however_large_delta_is(
     own = staged(VISITS, tmp_path)
     budget = Budget(epsilon, delta)
     spent = list(account_spendings(budget))[1]
-    assert from_units(budget.allowances.renyi or 0) > budget.epsilon
+    assert amount_from_units(budget.allowances.renyi or 0) > budget.epsilon
     for account, times in ((budget, 1), (spent.account(5), 5)):
         with own.curator(own.others(), account) as curator:
             asked: Any = curator.sql("SELECT COUNT(*) AS n FROM visits")

@@ -60,10 +60,10 @@ def test_bits() -> None:
         claims["each_below"] = numbers(
             bits.random_below_limits(np.array([0, 1, 2, 3, 4, 5, 1000, 1 << 40, (1 << 62) + 1] * 3))
         )
-        claims["masks"] = numbers(bits._covering_masks(np.array([1, 2, 3, 4, 5, 1000, 1 << 40, (1 << 62) + 1])))
+        claims["masks"] = numbers(bits._masks_covering_limits(np.array([1, 2, 3, 4, 5, 1000, 1 << 40, (1 << 62) + 1])))
         claims["large words"] = numbers(bits.random_uint64(300_000)[[0, 1, 131_071, 131_072, 262_144, -1]])
         claims["pool"] = tuple(
-            bits._take_bytes(count)[:8].hex() for count in (2048, 2049, 1, 8191, 2047, 2048, 2048, 9)
+            bits._next_private_bytes(count)[:8].hex() for count in (2048, 2049, 1, 8191, 2047, 2048, 2048, 9)
         )
     halves = np.array([0, 1, 3, 4, 5, 1 << 31, (1 << 32) - 1], np.uint32).tobytes()
     for limit in (3, 5, 6, (1 << 31) - 1):
@@ -101,7 +101,7 @@ def test_laplace_noise(scale: Fraction) -> None:
     long += _laplace_cuts(scale, True, range(1, 4), 127) if direct and scale < 10**4 else []
     single = laplace.LaplaceSampler(scale)
     with keyed(f"single {scale}"):
-        claims["magnitude"] = tuple(single._magnitude(v) for v in long)
+        claims["magnitude"] = tuple(single._magnitude_of_uniform(v) for v in long)
     claims["single"] = (single._low, single.unit, single._high_scale, single._far)
     claims["whole"] = tuple(
         single.add_parts(v, h, low, m) for v in (0, -9) for h, low, m in ((0.0, 0, 0), (5.0, 3, 0), (5.0, 3, 1))
@@ -113,10 +113,10 @@ def test_laplace_noise(scale: Fraction) -> None:
 
 def test_low_parts_of_large_laplace_noise() -> None:
     claims: dict[str, Claim] = {
-        "width": tuple(laplace._low_bits(F(s)) for s in (2**24 + 1, 2**25, 2**26 - 1, 2**39, 10**12))
+        "width": tuple(laplace._low_part_bit_count(F(s)) for s in (2**24 + 1, 2**25, 2**26 - 1, 2**39, 10**12))
     }
     for scale in (F(2**26), F(10**12)):
-        k = laplace._low_bits(scale)
+        k = laplace._low_part_bit_count(scale)
         top = 1 << (42 - k)
         chosen = [(w << k) | d for w in (0, 1, top // 2, top - 1, top, top + 1, 1 << 20) for d in (0, 1, (1 << k) - 1)]
         with bytes_then_keyed(words(*chosen)):
@@ -124,7 +124,7 @@ def test_low_parts_of_large_laplace_noise() -> None:
         with keyed(f"low part {scale}"):
             claims[f"part {scale}"] = tuple(laplace._draw_low_part(scale, k, word) for word in (*chosen, None))
             claims[f"rejected {scale}"] = tuple(
-                laplace._is_rejected(d, w, 64 - k, scale) for d in (0, 1, (1 << k) - 1) for w in (0, 1, 7, top)
+                laplace._is_low_part_rejected(d, w, 64 - k, scale) for d in (0, 1, (1 << k) - 1) for w in (0, 1, 7, top)
             )
         zero = [0 if s else 1 for s in range(6)]
         with bytes_then_keyed(words(*((2**64 - 1) - z for z in zero), *([(1 << 63)] * 6))):
@@ -154,11 +154,11 @@ def test_gaussian_noise(sigma: Fraction) -> None:
         chosen = [max(0, min((1 << 64) - 1, cut + moved)) for cut in at_cut]
         with bytes_then_keyed(words(*chosen)):
             claims[f"accepted, moved by {moved}"] = numbers(
-                gaussian._accepted_proposals(y, centre, twice, [sigma], None)
+                gaussian._are_proposals_accepted(y, centre, twice, [sigma], None)
             )
         kinds = np.zeros(y.size, int)
         with bytes_then_keyed(words(*chosen)):
-            several = gaussian._accepted_proposals(
+            several = gaussian._are_proposals_accepted(
                 y, np.full(y.size, centre), np.full(y.size, twice), [sigma, F(1)], kinds
             )
             claims[f"accepted of several, moved by {moved}"] = numbers(several)
@@ -320,7 +320,7 @@ def test_exact_decisions() -> None:
     context = bits.decimal_context(30)
     claims["contexts"] = tuple((c.prec, c.Emax, c.Emin) for c in map(bits.decimal_context, (5, 30)))
     claims["minus_log_bounds"] = tuple(
-        tuple(map(str, bits.minus_log_bounds(v, w, context))) for v, w in ((0, 8), (1, 8), (255, 8), (77, 63))
+        tuple(map(str, bits.minus_log_interval(v, w, context))) for v, w in ((0, 8), (1, 8), (255, 8), (77, 63))
     )
     decimals = [bits.to_decimal(F(n, 7), context) for n in (-9, 0, 1, 50)]
     claims["slack"] = tuple(str(bits.rounding_slack(each, context)) for each in decimals)
@@ -455,9 +455,9 @@ def test_runs_of_ranks() -> None:
     claims: dict[str, Claim] = {}
     rows = RankedValues(np.array([2, 5, 6, 40, 1, 9, 9000]), np.array([0, 3, 4, 9, 10, 12, 13, 40]))
     starts = np.array([0, 4, 4, 7])
-    parts = rank_choices.initial_parts(rows, starts, (0, 60))
-    narrow = rank_choices.initial_parts(rows, starts, (5, 9))
-    wide = rank_choices.initial_parts(rows, starts, (-(2**61), 2**61))
+    parts = rank_choices.parts_with_all_rows(rows, starts, (0, 60))
+    narrow = rank_choices.parts_with_all_rows(rows, starts, (5, 9))
+    wide = rank_choices.parts_with_all_rows(rows, starts, (-(2**61), 2**61))
     claims["places"] = tuple(
         numbers(rank_choices._first_index_at_least(rows.values, starts[:-1], starts[1:], v))
         for v in (-5, 2, 3, 6, 41, 9000, 9001)
@@ -473,8 +473,8 @@ def test_runs_of_ranks() -> None:
         ):
             label = f"{name}, {rule}".replace("log_weight_per_row", "per_row")  # as it was recorded
             claims[f"{label}: reach"] = rank_choices._negligible_distance(part, rule)
-            claims[f"{label}: target"] = numbers(rank_choices._target_rank(part, part.weight(rows), rule))
-            window = rank_choices._value_windows(rows, part, rule)
+            claims[f"{label}: target"] = numbers(rank_choices._target_rank_in_units(part, part.weight(rows), rule))
+            window = rank_choices._first_and_last_values_in_reach(rows, part, rule)
             claims[f"{label}: windows"] = numbers(window)
             for reach in (None, 3, rank_choices._negligible_distance(part, rule)):
                 runs = ValueRuns.of(rows, part, rule, window, reach)
@@ -494,17 +494,21 @@ def test_runs_of_ranks() -> None:
             with keyed(f"beyond {label}"):
                 claims[f"{label}: falls beyond"] = one.falls_outside(near)
     limits = RankedValues(np.array([5]), np.array([0, 2**36]))
-    huge = rank_choices.initial_parts(limits, np.array([0, 1]), (0, 9))
+    huge = rank_choices.parts_with_all_rows(limits, np.array([0, 1]), (0, 9))
     for denominator in (10**6, 2**24, 2**23, 2**22):
         for rate in (F(1, 100), F(1, 10**9)):
-            made = rank_choices._with_wide_integers(limits, huge, RankRule(F(1, denominator), rate))
+            made = rank_choices._with_big_integers_if_needed(limits, huge, RankRule(F(1, denominator), rate))
             claims[f"kind of 1/{denominator} at {rate}"] = str(made.low_weight.dtype)
     claims["chunks"] = tuple(
-        numbers([(c.start, c.stop) for c in rank_choices._chunk_groups(np.array(sizes))])
+        numbers([(c.start, c.stop) for c in rank_choices._slices_of_groups(np.array(sizes))])
         for sizes in ([3, 3], [1 << 20, 1], [(1 << 20) - 1, 1, 1], [1 << 21, 1 << 21, 5, 5], [])
     )
     suspects = ValueRuns.of(
-        rows, parts, RankRule(F(1, 2), F(3)), rank_choices._value_windows(rows, parts, RankRule(F(1, 2), F(3))), 1
+        rows,
+        parts,
+        RankRule(F(1, 2), F(3)),
+        rank_choices._first_and_last_values_in_reach(rows, parts, RankRule(F(1, 2), F(3))),
+        1,
     )
     with bytes_then_keyed(words(0, 0, 0)):
         claims["suspected"] = numbers(suspects.groups_to_recheck())

@@ -20,7 +20,7 @@ from sfumato.privacy.losses import (
     PairLoss,
     ResponseLoss,
     excess_power,
-    two_atoms,
+    two_atom_decay,
 )
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss, LaplaceLoss, _scaled_expm1
 from sfumato.privacy.threshold_losses import (
@@ -29,7 +29,7 @@ from sfumato.privacy.threshold_losses import (
     laplace_tail,
     max_passing_probability,
 )
-from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss, largest_shifts
+from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss, maximal_shifts
 
 F = Fraction
 
@@ -93,6 +93,8 @@ FAMILIES = {
     "vectors": VECTORS,
 }
 
+ATTRIBUTES = {"top": "largest_finite_loss", "lattice": "spacing_and_offset", "trivial": "is_trivial"}
+
 
 def facts_of(loss: Loss) -> Iterator[tuple[str, Any]]:
     for name in (
@@ -106,14 +108,14 @@ def facts_of(loss: Loss) -> Iterator[tuple[str, Any]]:
         "moments_known",
         "sort_key",
     ):
-        attribute = "is_trivial" if name == "trivial" else name
+        attribute = ATTRIBUTES.get(name, name)
         yield name, outcome(lambda attribute=attribute: getattr(loss, attribute))
     yield "renyi", outcomes(loss.renyi, ORDERS)
-    yield "delta", outcomes(loss.delta, [x for x in EPSILONS if not loss.is_trivial])
+    yield "delta", outcomes(loss.delta_and_error, [x for x in EPSILONS if not loss.is_trivial])
     yield "reversed", numbers(loss.reversed())
     yield "symmetrised", numbers(loss.symmetrised())
     yield "factors", numbers(loss.factors)
-    yield "alternatives", numbers(loss.alternatives)
+    yield "alternatives", numbers(loss.products_to_maximise)
     for k in (1, 2, 3, 9):
         yield f"group of {k}", outcome(lambda k=k: loss.group(k))
 
@@ -166,7 +168,7 @@ def test_stable_functions() -> None:
             _scaled_expm1(y, b) for y in (-3.0, 0.0, 0.4, 29.9, 30.0, 30.1, 900.0) for b in (0.1, 2.0, 40.0)
         ),
         "two_atoms": logarithms(
-            two_atoms(np.array([0.5, 0.2, 1.0]), np.array([0.5, 0.1, 0.0]), np.array([0.0, 1.0, 9.0]))
+            two_atom_decay(np.array([0.5, 0.2, 1.0]), np.array([0.5, 0.1, 0.0]), np.array([0.0, 1.0, 9.0]))
         ),
     }
     check_claims("losses/stable_functions", claims)
@@ -183,7 +185,7 @@ def test_tails_and_shifts() -> None:
     bounds += [(9, 9, 64, 729), (9, 9, 65, 729), (8, 8, 99, 99), (64, 1, 64, 64), (65, 1, 65, 65), (3, 0, 4, 4)]
     bounds += [(40, 5, 30, 60), (6, 6, 20, 64), (2, 3, 6, 17), (0, 3, 3, 9)]
     for each in bounds:
-        claims[f"largest_shifts {each}"] = numbers(largest_shifts(*each))
+        claims[f"largest_shifts {each}"] = numbers(maximal_shifts(*each))
     check_claims("losses/tails_and_shifts", claims)
 
 

@@ -144,7 +144,7 @@ def test_widths(monkeypatch: pytest.MonkeyPatch) -> None:
             for s in (0.5, 2.99, 3.0, 3.01, 100.0)
             for m in (0.3, 0.05, 1e-10, 0.9e-10)
         ),
-        "normal_width": tuple(noise_sums._normal_half_width(m) for m in (0.9, 0.05, 1e-9)),
+        "normal_width": tuple(noise_sums._normal_half_width_of_miss(m) for m in (0.9, 0.05, 1e-9)),
         "continuous_widths": tuple(
             to_digits(noise_sums.continuous_widths(decoder, m)) for m in (0.5, 0.05, 1e-6, 1e-10, 1e-11)
         ),
@@ -164,19 +164,21 @@ def test_widths(monkeypatch: pytest.MonkeyPatch) -> None:
             for x in (0.0, 0.01, 0.3)
             for m in (0.5, 0.05, 2e-3, 1e-3, 1e-5)
         ),
-        "characteristic": numbers(noise_sums._characteristic_function(decoder, np.array([[0.1, 1.0, 9.0]] * 4))),
+        "characteristic": numbers(
+            noise_sums._laplace_characteristic_function(decoder, np.array([[0.1, 1.0, 9.0]] * 4))
+        ),
         "binomial_upper_tail": tuple(
             to_digits(confidence_limits.binomial_upper_tail(s, n, p), 8)
             for s, n in ((0, 5), (1, 5), (3, 5), (5, 5), (6, 5), (40, 100), (900, 10**5), (10**5, 10**5))
             for p in (-0.1, 0.0, 0.01, 0.4, 0.6, 0.999, 1.0, 1.1)
         ),
         "at_least": tuple(
-            confidence_limits.lower_limit(s, n, m)
+            confidence_limits.lower_confidence_limit(s, n, m)
             for s, n in ((0, 9), (1, 9), (9, 9), (500, 9000))
             for m in (0.05, 1e-9)
         ),
         "at_most": tuple(
-            confidence_limits.upper_limit(s, n, m)
+            confidence_limits.upper_confidence_limit(s, n, m)
             for s, n in ((0, 9), (1, 9), (9, 9), (500, 9000))
             for m in (0.05, 1e-9)
         ),
@@ -280,7 +282,7 @@ def test_limits_of_key_thresholds() -> None:
         for g in (1, 6)
     )
     claims["threshold"] = tuple(
-        key_thresholds._threshold(F(s), F(d), g, w)
+        key_thresholds._laplace_threshold(F(s), F(d), g, w)
         for s in ("0.3", "4", "50")
         for d in ("0.4", "1e-9")
         for g, w in ((1, False), (6, False), (1, True), (6, True))
@@ -415,10 +417,12 @@ def test_scores_and_steps() -> None:
         [-0.75, -0.5, -0.25, 0.0, 0.125, 0.25, 0.5, 0.75, 1.5, 1e16, -1e16, np.nan, np.inf, -np.inf, 1e308]
     )
     for grid in (None, F(1), F(1, 4), F(4), F(2**30), F(1, 2**50)):
-        claims[f"whole numbers on {grid}"] = numbers(grids.to_steps(values, grid))
-        claims[f"large ones on {grid}"] = numbers(grids.to_steps(np.array([2**64 - 1, 2**63, 7], np.uint64), grid))
+        claims[f"whole numbers on {grid}"] = numbers(grids.round_to_steps(values, grid))
+        claims[f"large ones on {grid}"] = numbers(
+            grids.round_to_steps(np.array([2**64 - 1, 2**63, 7], np.uint64), grid)
+        )
         if grid is not None:
-            claims[f"floats on {grid}"] = numbers(grids.to_steps(floats, grid))
+            claims[f"floats on {grid}"] = numbers(grids.round_to_steps(floats, grid))
             claims[f"nearest on {grid}"] = tuple(
                 grids._round_and_clamp(F(v, 8) / grid) for v in (-13, -12, -4, 0, 3, 4, 2**60)
             )
@@ -427,7 +431,8 @@ def test_scores_and_steps() -> None:
             )
     ends = np.array([2**63 - 1, -(2**63), 2**63 - 5, -(2**63) + 5, 0, 100])
     claims["added"] = tuple(
-        numbers(grids._add_saturating(ends.copy(), np.full(6, noise))) for noise in (0, 1, -1, 10, -10, 2**62, -(2**62))
+        numbers(grids._add_clamped_to_int64(ends.copy(), np.full(6, noise)))
+        for noise in (0, 1, -1, 10, -10, 2**62, -(2**62))
     )
     claims["held"] = tuple(grids._clamp_steps(n) for n in (0, 2**53, 2**53 + 1, -(2**53) - 1)) + tuple(
         grids._clamp_steps(n, 5) for n in (33, -33, 9)
@@ -640,7 +645,7 @@ def test_sparse_vectors() -> None:
         (1, 1, 1, 1, False, "1e-12"),
     ]
     claims |= {f"{each}": outcome(lambda each=each: sf.AboveThreshold(*each)) for each in given}
-    claims["questions"] = outcomes(sparse._as_int, [3, True, np.int64(7), 2.5, "3", None])
+    claims["questions"] = outcomes(sparse._require_whole_value, [3, True, np.int64(7), 2.5, "3", None])
     check_claims("mechanisms/sparse_vectors", claims)
 
 
@@ -695,11 +700,11 @@ def test_guide_tables(kind: str) -> None:
                 numbers(undecided[::7]),
                 numbers(made.cells[::1999]),
             )
-        sums, error, first = guide_tables._cumulative_weights(kind, size)
+        sums, error, first = guide_tables._cumulative_weights_slack_and_first(kind, size)
         claims[f"{name}: sums"] = (tuple(map(str, sums[:: max(1, len(sums) // 5)])), len(sums), str(error), first)
         context = bits.decimal_context(40)
-        claims[f"{name}: weights"] = tuple(map(str, guide_tables._weights(kind, size, 4, context)))
-        claims[f"{name}: reach"] = tuple(guide_tables._truncation_point(kind, size, digits) for digits in (20, 60))
+        claims[f"{name}: weights"] = tuple(map(str, guide_tables._unnormalised_weights(kind, size, 4, context)))
+        claims[f"{name}: reach"] = tuple(guide_tables._negligible_beyond(kind, size, digits) for digits in (20, 60))
         if made is not None:
             words = (
                 0,
@@ -712,6 +717,6 @@ def test_guide_tables(kind: str) -> None:
                 2**64 - 2,
             )
             claims[f"{name}: located"] = tuple(
-                guide_tables._outcome_containing(made.law, word, 64, context) for word in words
+                guide_tables._outcome_containing_interval(made.law, word, 64, context) for word in words
             )
     check_claims(f"mechanisms/guide_of_{kind}", claims)

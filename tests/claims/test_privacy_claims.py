@@ -31,7 +31,7 @@ from sfumato.privacy import (
     theorems,
 )
 from sfumato.privacy.guarantee import PrivacyUnit
-from sfumato.privacy.losses import BoundedRangeLoss, PairLoss, ResponseLoss, sum_rounded_up
+from sfumato.privacy.losses import BoundedRangeLoss, PairLoss, ResponseLoss, sum_with_counts_rounded_up
 from sfumato.privacy.noise_losses import LaplaceLoss
 from sfumato.privacy.odometer import odometer
 from sfumato.privacy.reading import posterior, reading
@@ -79,14 +79,16 @@ def test_numbers() -> None:
         "whole": outcomes(lambda value: public_numbers.exact_integer(value, "value"), wholes),
         "whole from 2": outcomes(lambda value: public_numbers.exact_integer(value, "value", at_least=2), wholes),
         "infinite": outcomes(
-            public_numbers.is_infinite, ["inf", "Infinity ", "-inf", math.inf, -math.inf, 1, "1", None]
+            public_numbers.is_plus_infinity, ["inf", "Infinity ", "-inf", math.inf, -math.inf, 1, "1", None]
         ),
-        "infinite decimals": outcomes(public_numbers.is_infinite, [Decimal("inf"), Decimal("-inf"), Decimal(1), F(1)]),
-        "charge_units": outcomes(public_numbers.charge_units, values[:6]),
-        "allowance_units": outcomes(public_numbers.allowance_units, values[:6]),
-        "from_units": outcomes(public_numbers.from_units, [0, 1, 10**29, F(1, 3)]),
-        "raised": tuple(each.hex() for each in map(public_numbers.rounded_up, (0.0, 1.0, -1.0, 0.3))),
-        "lowered": tuple(each.hex() for each in map(public_numbers.rounded_down, (0.0, 1.0, -1.0, 0.3))),
+        "infinite decimals": outcomes(
+            public_numbers.is_plus_infinity, [Decimal("inf"), Decimal("-inf"), Decimal(1), F(1)]
+        ),
+        "charge_units": outcomes(public_numbers.units_rounded_up, values[:6]),
+        "allowance_units": outcomes(public_numbers.units_rounded_down, values[:6]),
+        "from_units": outcomes(public_numbers.amount_from_units, [0, 1, 10**29, F(1, 3)]),
+        "raised": tuple(each.hex() for each in map(public_numbers.next_float_up, (0.0, 1.0, -1.0, 0.3))),
+        "lowered": tuple(each.hex() for each in map(public_numbers.next_float_down, (0.0, 1.0, -1.0, 0.3))),
     }
     roundings = {
         "above": public_numbers.decimal_float_above,
@@ -110,8 +112,8 @@ def test_amounts() -> None:
         "charge_amount": outcomes(amounts.charge_amount, values),
         "add": tuple(outcomes(lambda b, a=a: amounts.add_rounded_up(a, b), held) for a in held),
         "subtract": tuple(outcomes(lambda b, a=a: amounts.subtract_rounded_down(a, b), held) for a in held),
-        "round_up": outcomes(amounts.round_up, held),
-        "round_down": outcomes(amounts.round_down, held),
+        "round_up": outcomes(amounts.round_up_if_long, held),
+        "round_down": outcomes(amounts.round_down_if_long, held),
         "write": outcomes(amounts.format_amount, held),
         "read": outcomes(amounts.parse_amount, written),
         "checked": outcomes(
@@ -228,7 +230,7 @@ def test_accounts(name: str) -> None:
         "spent": numbers(account.spent),
         "remaining": numbers(account.remaining),
         "largest_pure": numbers(account.largest_pure()),
-        "largest_from_pure": numbers(account._largest_from_pure()),
+        "largest_from_pure": numbers(account._largest_within_pure_currency()),
         "share": numbers(account.share("1/3").allowances),
         "share of what is spent": numbers(account.share("1/3").totals),
     }
@@ -321,10 +323,10 @@ def test_searches() -> None:
         "least roughly": outcomes(
             lambda limit: calibration.least_parameter(lambda size: size >= limit, "it", F(1, 64)), conditions
         ),
-        "least_parameter_by": numbers(calibration.least_parameter_by(short, "it")),
+        "least_parameter_by": numbers(calibration.least_parameter_by_shortfall(short, "it")),
         "looked at": tuple(map(numbers, seen)),
         "round_numbers": outcomes(
-            lambda ends: calibration._shorter_numbers_near(*ends),
+            lambda ends: calibration._rounder_numbers_near(*ends),
             [
                 *((F(1, 3) - F(1, 10**15), F(1, 3) + F(1, 10**17)), (F(1), F(1)), (F(2, 3), F(3, 4))),
                 *((F(1, 7), F(1, 7) * (1 + F(1, 2**46))), (F(10000, 10001), F(10001, 10002))),
@@ -365,7 +367,7 @@ def test_compositions_in_parts() -> None:
     assert profile is not None
     claims: dict[str, Claim] = {
         "failure_range": tuple(numbers(shape.failure_range(tuple(each))) for each in failing),
-        "sum_rounded_up": tuple(numbers(sum_rounded_up(each)) for each in many),
+        "sum_rounded_up": tuple(numbers(sum_with_counts_rounded_up(each)) for each in many),
         "max_divergence": tuple(numbers(shape.max_divergence(tuple(each))) for each in failing),
         "last": tuple(shape._bisect_floats(lambda x, k=k: x < k) for k in (0.0, 0.3, 1.0, 77.7, math.inf)),
         "invert": tuple(shape._invert_profile(profile, d) for d in (F(1, 10**9), F(1, 10), F(9, 10))),
@@ -415,7 +417,7 @@ def test_finite_pairs() -> None:
     claims: dict[str, Claim] = {}
     for index, (p, q) in enumerate(given):
         claims[f"{index} aligned"] = outcome(lambda p=p, q=q: pairs.aligned_masses(p, q))
-        claims[f"{index} normalised"] = outcome(lambda p=p, q=q: pairs.normalised(p, q))
+        claims[f"{index} normalised"] = outcome(lambda p=p, q=q: pairs.normalised_masses(p, q))
         claims[f"{index} kl"] = outcome(lambda p=p, q=q: divergences.kl(p, q))
         claims[f"{index} max"] = outcome(lambda p=p, q=q: divergences.max_divergence(p, q))
         claims[f"{index} renyi"] = outcomes(
@@ -425,7 +427,7 @@ def test_finite_pairs() -> None:
     for index in (0, 1, 2, 3, 4, 5):
         exact = pairs.aligned_masses(*given[index])
         claims[f"{index} corners"] = numbers(pairs.roc_corners(*exact))
-        claims[f"{index} symmetrised"] = numbers(pairs.symmetrised(*exact))
+        claims[f"{index} symmetrised"] = numbers(pairs.symmetrised_masses(*exact))
         claims[f"{index} chained"] = tuple(numbers(pairs.group_pair(*exact, k)) for k in (1, 2, 4))
     corners = [
         (F(0), F(0)),
@@ -583,7 +585,7 @@ def test_lines_and_least_rho() -> None:
     )
     claims: dict[str, Claim] = {
         "least_rho": tuple(to_digits(float(shape.least_rho(loss)), 6) for loss in losses),
-        "chord": tuple(shape._chord(*each) for each in ends),
+        "chord": tuple(shape._chord_maximum(*each) for each in ends),
         "below the line": shape.best_false_negative_bound(lambda _: 0.0, 1.0, 0.0) < 1,
         "peak": tuple(shape._golden_maximum(lambda x, k=k: -((x - k) ** 2), 5.0) for k in (0.0, 1.2345, 4.9, 7.0)),
         "best_false_negative_bound": tuple(

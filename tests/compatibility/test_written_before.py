@@ -54,7 +54,9 @@ def test_an_answer_of_every_kind_is_kept() -> None:
     newer = json.loads((workspace.KEPT.parent / "inference" / "answers.json").read_text())
     answered = {json.loads(text)["kind"] for text in kept("answers").values()}
     answered |= {json.loads(each["answer"])["kind"] for each in newer.values()}
-    kinds = {codec.kind(kind.answer_class()) for kind in all_kinds().values() if _is_stored(kind.answer_class())}
+    kinds = {
+        codec.kind_of_class(kind.answer_class()) for kind in all_kinds().values() if _is_stored(kind.answer_class())
+    }
     assert kinds <= answered
 
 
@@ -67,7 +69,7 @@ def test_answers_of_kinds_that_were_added_later_are_read(name: str) -> None:
 
 
 def _is_stored(answer: type) -> bool:
-    return answer in codec.values()
+    return answer in codec.kind_by_registered_class()
 
 
 def test_bodies_of_every_kind_propose_the_same_release(curators: tuple[sf.Curator, sf.Curator]) -> None:

@@ -109,7 +109,8 @@ def written_fields() -> dict[str, list[str]]:
         if not module.name.endswith("__main__"):
             import_module(module.name)
     described = {
-        kind: [_describe(field) for field in fields(cls) if field.init] for cls, kind in codec.values().items()
+        kind: [_describe(field) for field in fields(cls) if field.init]
+        for cls, kind in codec.kind_by_registered_class().items()
     }
     return {kind: described[kind] for kind in sorted(described) if not kind.startswith("test-")}
 

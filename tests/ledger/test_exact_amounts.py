@@ -22,7 +22,7 @@ from sfumato.ledger.moving import copy_ledger
 from sfumato.ledger.spending import NO_COST, Spending, read_cost, read_spending, write_cost
 from sfumato.privacy import Cost
 from sfumato.privacy.amounts import charge_amount, exact_amount
-from sfumato.privacy.numbers import UNIT, from_units
+from sfumato.privacy.numbers import UNIT, amount_from_units
 
 PRIMES = (999999937, 999999929, 999999893, 999999883, 999999797, 999999761, 999999757, 999999751, 999999739, 999999733)
 THIRD = Fraction(1, 3)
@@ -191,9 +191,9 @@ def test_whole_units_of_an_earlier_ledger_stay_and_verify(earlier: sf.Ledger, tm
     clinic = earlier.account("clinic")
     third, ninth = -(-UNIT // 3), -(-UNIT // 9)
     charged = third + -(-2 * UNIT // 7) + 2 * ninth + -(-UNIT // 11)
-    assert clinic.spent["pure"] == from_units(charged)
-    assert clinic.remaining == {"pure": 2 - from_units(charged + third - ninth)}
-    assert earlier.account("keyed").spent["failure"] == from_units(-(-(10**23) // 3))
+    assert clinic.spent["pure"] == amount_from_units(charged)
+    assert clinic.remaining == {"pure": 2 - amount_from_units(charged + third - ninth)}
+    assert earlier.account("keyed").spent["failure"] == amount_from_units(-(-(10**23) // 3))
     assert earlier.verify().holds
     assert [each.cost for each in earlier if each.kind == "charge"] == [
         earlier.account(each.account).recomputed(each) for each in earlier if each.kind == "charge"
@@ -211,7 +211,7 @@ def test_an_earlier_ledger_goes_on_with_fractions(earlier: sf.Ledger) -> None:
     assert clinic.spent["pure"] == before + THIRD
     (opened,) = clinic.open_tabs()
     clinic.abandon(opened.number, reason="its process is gone")
-    assert clinic.spent["pure"] == before + THIRD + from_units(-(-UNIT // 3) - -(-UNIT // 9))
+    assert clinic.spent["pure"] == before + THIRD + amount_from_units(-(-UNIT // 3) - -(-UNIT // 9))
     clinic.charge(pure(clinic.budget.largest_pure()))
     assert clinic.remaining["pure"] < Fraction(2, UNIT)
     assert earlier.verify().holds
@@ -252,7 +252,7 @@ def test_spent_and_held_are_never_below_the_true_sums(lines: list[tuple[str, Fra
         holding = sum((each.pure or 0 for each in tabs), Fraction(0))
         assert true <= (spending.spent.amounts["pure"] or 0) < true + Fraction(steps + 1, UNIT)
         assert holding <= spending.held_pure < holding + steps + 1
-        assert spending.total.amounts["pure"] >= true + from_units(holding)
+        assert spending.total.amounts["pure"] >= true + amount_from_units(holding)
         assert len(str(spending)) < 300
 
 

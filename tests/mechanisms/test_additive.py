@@ -57,7 +57,7 @@ def test_grids(make: type[sf.Laplace | sf.Gaussian]) -> None:
     assert make(4, grid=16).curve(16) == make("0.25").curve(1)
     assert make(4, grid=4).curve(5) == make(1).curve(2)  # rounding to the grid may cost a step
     assert make(2.0**-40, grid=2.0**-40).grid == Fraction(1, 2**40)
-    assert grids.to_steps(np.array([1, -1, 0]), Fraction(1, 2**55)).tolist() == [2**52, -(2**52), 0]
+    assert grids.round_to_steps(np.array([1, -1, 0]), Fraction(1, 2**55)).tolist() == [2**52, -(2**52), 0]
     assert make(1, grid="0.25").apply(10**400) == pytest.approx(2.0**52 / 4)
     with pytest.raises(sf.InvalidParameter, match="power of two"):
         make(1, grid="0.1")
@@ -80,8 +80,8 @@ def _steps(kind: str, value: Fraction, grid: Fraction) -> int | None:
         return grids._round_and_clamp(value / grid)
     if kind == "int":
         whole = value.denominator == 1 and abs(value) < 2**63
-        return int(grids.to_steps(np.array([int(value)]), grid)[0]) if whole else None
-    return int(grids.to_steps(np.array([float(value)]), grid)[0]) if Fraction(float(value)) == value else None
+        return int(grids.round_to_steps(np.array([int(value)]), grid)[0]) if whole else None
+    return int(grids.round_to_steps(np.array([float(value)]), grid)[0]) if Fraction(float(value)) == value else None
 
 
 def test_mechanisms_travel_between_processes_before_and_after_use() -> None:

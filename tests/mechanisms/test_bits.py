@@ -68,7 +68,7 @@ def test_a_broken_stream_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(os, "getpid", lambda: 7)
     stream = bits.RandomByteStream()
     stream.take(16)
-    monkeypatch.setattr(bits, "_take_bytes", stream.take)
+    monkeypatch.setattr(bits, "_next_private_bytes", stream.take)
     assert not _all_different(_forked(2))
 
 
@@ -103,7 +103,7 @@ def test_large_requests_cross_chunks_and_keys(monkeypatch: pytest.MonkeyPatch) -
 
 
 Interrupt = Callable[[], None]
-WHERE = ("_take_bytes", "take", "_take_from_pool", "_generate_bytes", "_rekey", "_new_key", "__init__")
+WHERE = ("_next_private_bytes", "take", "_take_from_pool", "_generate_bytes", "_rekey", "_new_distinct_key", "__init__")
 
 
 @contextmanager
@@ -166,7 +166,7 @@ def test_a_stream_shared_by_both_would_be_caught(monkeypatch: pytest.MonkeyPatch
     """The twin that draws from one stream wherever it is interrupted hands out a block twice."""
     stream = bits.RandomByteStream()
     stream.take(16)
-    monkeypatch.setattr(bits, "_take_bytes", stream.take)
+    monkeypatch.setattr(bits, "_next_private_bytes", stream.take)
     repeated = 0
     for step in range(1, _steps_of_a_draw(lambda: bits.random_bits(128)) + 1):
         inside: list[int] = []
@@ -194,7 +194,7 @@ def test_a_handler_that_forks_leaves_the_bytes_to_the_parent(long: bool) -> None
     """A child that returns into the middle of a draw draws anew; so does one that was forked while a key was made. (At
     every third step, or every eleventh where there are many; at more with --long.)
     """
-    where = ("_take_from_pool", "_generate_bytes", "_rekey", "_new_key")
+    where = ("_take_from_pool", "_generate_bytes", "_rekey", "_new_distinct_key")
     for fresh in (False, True):
         bits.random_bits(128)
 

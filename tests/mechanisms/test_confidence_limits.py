@@ -6,7 +6,7 @@ import mpmath
 import pytest
 from scipy import stats
 
-from sfumato.mechanisms.confidence_limits import binomial_upper_tail, lower_limit, upper_limit
+from sfumato.mechanisms.confidence_limits import binomial_upper_tail, lower_confidence_limit, upper_confidence_limit
 
 
 @pytest.mark.parametrize(
@@ -16,8 +16,8 @@ from sfumato.mechanisms.confidence_limits import binomial_upper_tail, lower_limi
 def test_limits_are_those_of_clopper_and_pearson(k: int, n: int, miss: float) -> None:
     low = 0.0 if k == 0 else stats.beta.ppf(miss, k, n - k + 1)
     high = 1.0 if k == n else stats.beta.isf(miss, k + 1, n - k)
-    assert lower_limit(k, n, miss) == pytest.approx(low, rel=1e-6, abs=1e-15)
-    assert 1 - upper_limit(k, n, miss) == pytest.approx(1 - high, rel=1e-6, abs=1e-15)
+    assert lower_confidence_limit(k, n, miss) == pytest.approx(low, rel=1e-6, abs=1e-15)
+    assert 1 - upper_confidence_limit(k, n, miss) == pytest.approx(1 - high, rel=1e-6, abs=1e-15)
 
 
 @pytest.mark.parametrize(

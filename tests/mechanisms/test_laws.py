@@ -80,7 +80,9 @@ def _drawn(law: object, kind: str, size: Fraction, method: str, count: int) -> N
         return np.array([law.draw_one(size) for _ in range(count)])  # type: ignore[attr-defined]
     if method == "table":
         guide = (
-            guide_tables.build_guide_table(kind, size) if size <= guide_tables.LARGEST else gaussian.block_sampler(size)
+            guide_tables.build_guide_table(kind, size)
+            if size <= guide_tables.LARGEST
+            else gaussian.block_sampler_or_none(size)
         )
         assert guide is not None
         return guide.draw(count)
@@ -113,7 +115,7 @@ def test_large_laplace_scales_by_parts(scale: Fraction) -> None:
 
 @pytest.mark.parametrize("sigma", [Fraction(10**6), Fraction(10**12)], ids=str)
 def test_large_gaussian_deviations(sigma: Fraction) -> None:
-    for draw in (gaussian.draw, lambda sigma, count: gaussian.block_sampler(sigma).draw(count)):  # type: ignore[union-attr]
+    for draw in (gaussian.draw, lambda sigma, count: gaussian.block_sampler_or_none(sigma).draw(count)):  # type: ignore[union-attr]
         _require_normal(np.concatenate([draw(sigma, 1 << 16) for _ in range(4)]), sigma)
 
 
@@ -376,7 +378,8 @@ def test_the_gaussian_s_acceptance_is_exact(sigma: Fraction) -> None:
                 assert gaussian.accepts_candidate(y, sigma, v) is expected
                 with recorded(words(v)):
                     assert (
-                        bool(gaussian._accepted_proposals(np.array([y]), centre, twice, [sigma], None)[0]) is expected
+                        bool(gaussian._are_proposals_accepted(np.array([y]), centre, twice, [sigma], None)[0])
+                        is expected
                     )
 
 
@@ -384,7 +387,7 @@ def test_the_gaussian_s_acceptance_is_exact(sigma: Fraction) -> None:
 @pytest.mark.parametrize("minus", [False, True])
 def test_a_place_in_a_block_is_kept_exactly_as_often_as_its_weight_says(sigma: Fraction, minus: bool) -> None:
     """S·h + u with weight e^{−x²/2σ²}, of which h has e^{−(Sh)²/2σ²}: kept iff V < the rest, and refined on it."""
-    blocks = gaussian.block_sampler(sigma)
+    blocks = gaussian.block_sampler_or_none(sigma)
     assert blocks is not None
     size = 1 << blocks._shift
     assert 32 < sigma / size <= 64
@@ -406,7 +409,7 @@ def test_a_place_in_a_block_is_kept_exactly_as_often_as_its_weight_says(sigma: F
 
 
 def _block_draw(
-    blocks: gaussian.GaussianBlocks, height: int, place: int, minus: bool, v: int, *more: int
+    blocks: gaussian.GaussianBlockSampler, height: int, place: int, minus: bool, v: int, *more: int
 ) -> int | None:
     """One draw from a block's height, its place and the first 64 bits of V; None if it is refused."""
     cell = int(np.flatnonzero(blocks._guide.cells == height)[0])
@@ -421,14 +424,14 @@ def _block_draw(
         return None
 
 
-def _plain_one(blocks: gaussian.GaussianBlocks) -> bytes:
+def _plain_one(blocks: gaussian.GaussianBlockSampler) -> bytes:
     """The bytes of a draw that is 1 at sight."""
     cell = int(np.flatnonzero(blocks._guide.cells == 0)[0])
     return np.array([cell], np.uint16).tobytes() + words(1)
 
 
 def test_minus_zero_of_a_block_is_drawn_anew() -> None:
-    blocks = gaussian.block_sampler(Fraction(1000))
+    blocks = gaussian.block_sampler_or_none(Fraction(1000))
     assert blocks is not None
     cell = _plain_one(blocks)[:2]
     with recorded(cell + words(0)):
@@ -446,7 +449,7 @@ def test_no_word_takes_long() -> None:
         lambda: laplace.draw(Fraction(10**12), 4),
         lambda: gaussian.draw_one(Fraction(1, 1000)),
         lambda: gaussian.draw(Fraction(10**12), 3),
-        lambda: gaussian.block_sampler(Fraction(10**12)).draw(3),  # type: ignore[union-attr]
+        lambda: gaussian.block_sampler_or_none(Fraction(10**12)).draw(3),  # type: ignore[union-attr]
     ]
     for call in calls:
         for byte in (b"\x00", b"\xff"):
@@ -458,7 +461,7 @@ def test_no_word_takes_long() -> None:
 @pytest.mark.parametrize("sigma", [Fraction(65), Fraction(1000, 3), Fraction(10**6) + Fraction(1, 3), Fraction(2**40)])
 def test_a_pair_is_kept_at_sight_only_where_its_farthest_place_would_be(sigma: Fraction) -> None:
     """The first bits of V decide where V is below e^−γ of every place of a block, and lose at most two of 2²⁴."""
-    sampler = gaussian.block_sampler(sigma)
+    sampler = gaussian.block_sampler_or_none(sigma)
     assert sampler is not None
     block = 1 << sampler._shift
     *sure, beyond = sampler._sure.tolist()

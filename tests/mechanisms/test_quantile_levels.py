@@ -178,7 +178,7 @@ def test_a_row_that_changes_its_part_reaches_the_price_and_does_not_pass_it() ->
 def test_rows_tied_with_a_released_number_are_split_by_the_share() -> None:
     """Of 30 rows 10 at 4, 20 at 7: each part has its own share of those equal to what was released."""
     rows = rank_choices.RankedValues(np.array([4, 7]), np.array([0, 10, 30]))
-    whole = rank_choices.initial_parts(rows, np.array([0, 2]), (0, 9))
+    whole = rank_choices.parts_with_all_rows(rows, np.array([0, 2]), (0, 9))
     rule = rank_choices.RankRule(Fraction(3, 5), Fraction(1000))
     numbers, lower, upper = rank_choices.choose(rows, whole, rule)
     assert numbers.tolist() == [7]  # rank 18 of 30

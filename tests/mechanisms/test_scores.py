@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 import sfumato as sf
 from sfumato.games.environment import law_of_selection
 from sfumato.mechanisms import selection
-from sfumato.mechanisms.selection import ScoreSelection, gaps_and_step_exponent
+from sfumato.mechanisms.selection import ScoreSelection, gaps_and_log_weight_per_step
 
 F = Fraction
 ALL = [sf.Exponential, sf.PermuteAndFlip, sf.NoisyMax, sf.TopK]
@@ -127,7 +127,7 @@ def test_differences_of_scores_move_by_no_more_than_is_paid_for(
     that decides by these gaps, both ways (2Δ) or one way (Δ)."""
     mechanism = sf.Exponential(epsilon, change, monotone, grid=grid)
     moved = [v + change * (abs(s) if monotone else s) for v, s in zip(values, shares, strict=False)]
-    (one, rate), (other, _) = (gaps_and_step_exponent(each, mechanism) for each in (values, moved))
+    (one, rate), (other, _) = (gaps_and_log_weight_per_step(each, mechanism) for each in (values, moved))
     moves = [int(b) - int(a) for a, b in zip(one, other, strict=True)]
     assert (max(moves) - min(moves)) * rate <= epsilon
     assert rate > 0

@@ -18,7 +18,7 @@ from mechanisms.recorded import recorded, words
 from mechanisms.test_laws import passes
 from refusals import assert_refused
 from sfumato.mechanisms import races
-from sfumato.mechanisms.selection import ScoreSelection, gaps_and_step_exponent
+from sfumato.mechanisms.selection import ScoreSelection, gaps_and_log_weight_per_step
 
 ALL = [sf.Exponential, sf.PermuteAndFlip, sf.NoisyMax, sf.TopK]
 
@@ -158,7 +158,7 @@ def test_no_underflow_with_a_million_candidates_or_huge_scores() -> None:
         assert (chosen[0] if isinstance(chosen, list) else chosen) == 123_456
         assert make(1).choose([-(10**9), 10**9, -(2**62)]) in (1, [1])
         assert make(1000).choose([10**18, 10**18 - 1]) in (0, [0])
-    assert gaps_and_step_exponent([2**63 - 1, -(2**63)], sf.Exponential(1))[0].tolist() == [0, 2**62]
+    assert gaps_and_log_weight_per_step([2**63 - 1, -(2**63)], sf.Exponential(1))[0].tolist() == [0, 2**62]
 
 
 def test_one_far_leader_does_not_slow_the_field() -> None:
@@ -179,7 +179,7 @@ def test_fractions_and_floats_are_scores() -> None:
     assert sf.Exponential(1000).choose([third, Fraction(1, 2), 0]) == 1
     assert sf.Exponential(1000).choose([third, 10**30]) == 1
     assert sf.Exponential(1000).choose([0.25, 0.5]) == 1
-    gaps, rate = gaps_and_step_exponent([Fraction(1, 4), Fraction(1, 2)], sf.Exponential(1))
+    gaps, rate = gaps_and_log_weight_per_step([Fraction(1, 4), Fraction(1, 2)], sf.Exponential(1))
     assert (gaps.tolist(), rate) == ([2**18, 0], Fraction(1, 2**21))
     fine = sf.PermuteAndFlip(50, sensitivity="0.5", grid=2**-6)
     assert fine.rate == 50

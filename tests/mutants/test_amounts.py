@@ -13,7 +13,7 @@ MUTANTS = (
         "denominators grow without end",
         Kind.LIMITS,
         "privacy.amounts:_has_short_denominator",
-        "return type(amount) is int or from_units(amount).denominator <= SUM_DENOMINATOR",
+        "return type(amount) is int or amount_from_units(amount).denominator <= SUM_DENOMINATOR",
         "return True",
         _SUMS,
     ),

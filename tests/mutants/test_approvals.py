@@ -200,7 +200,7 @@ MUTANTS = (
     Mutant(
         "an ε is shown below the one that is compared",
         Kind.CONSENT,
-        "privacy.numbers:format_up",
+        "privacy.numbers:format_rounded_up",
         "ROUND_CEILING",
         "'ROUND_FLOOR'",
         (f"{_DESK}::test_gaussian_noise_is_shown_with_the_epsilon_that_the_rule_compares",),

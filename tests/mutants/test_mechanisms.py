@@ -9,7 +9,7 @@ MUTANTS = (
     Mutant(
         "the sign of a block's draw is the first bit of V",
         Kind.REUSE,
-        "mechanisms.gaussian:GaussianBlocks.draw",
+        "mechanisms.gaussian:GaussianBlockSampler.draw",
         "glances = words << np.uint64(1)",
         "glances = words",
         (f"{_LAWS}::test_a_place_in_a_block_is_kept_exactly_as_often_as_its_weight_says",),
@@ -17,7 +17,7 @@ MUTANTS = (
     Mutant(
         "a place in a block is kept as if its block began at zero",
         Kind.SAMPLING,
-        "mechanisms.gaussian:GaussianBlocks._accepts_exactly",
+        "mechanisms.gaussian:GaussianBlockSampler._are_pairs_accepted",
         "gamma = places * ((heights << self._shift + 1) + places).astype(np.float64) / self._twice",
         "gamma = places * places.astype(np.float64) / self._twice",
         (f"{_LAWS}::test_a_place_in_a_block_is_kept_exactly_as_often_as_its_weight_says",),
@@ -25,7 +25,7 @@ MUTANTS = (
     Mutant(
         "zero is drawn twice as often, with either sign",
         Kind.SAMPLING,
-        "mechanisms.gaussian:GaussianBlocks.draw",
+        "mechanisms.gaussian:GaussianBlockSampler.draw",
         "np.concatenate([unsure[~is_kept], zeros[minus[zeros] < 0]])",
         "unsure[~is_kept]",
         (f"{_LAWS}::test_minus_zero_of_a_block_is_drawn_anew",),
@@ -33,7 +33,7 @@ MUTANTS = (
     Mutant(
         "the further bits of V are those of the place",
         Kind.REUSE,
-        "mechanisms.gaussian:GaussianBlocks._accepts_exactly",
+        "mechanisms.gaussian:GaussianBlockSampler._are_pairs_accepted",
         "words = glances >> np.uint64(_WIDTH - _GLANCE) << np.uint64(_WIDTH - _GLANCE) | more",
         "words = glances | more & np.uint64(0)",
         (f"{_LAWS}::test_a_place_in_a_block_is_kept_exactly_as_often_as_its_weight_says",),
@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant(
         "halves are rounded to even",
         Kind.ROUNDING,
-        "mechanisms.grids:to_steps",
+        "mechanisms.grids:round_to_steps",
         "(floors + (clamped - floors >= 0.5)).astype(np.int64)",
         "np.rint(clamped).astype(np.int64)",
         ("mechanisms/test_additive.py::test_rounding_to_a_grid_never_stretches_a_change",),
@@ -101,7 +101,7 @@ MUTANTS = (
     Mutant(
         "no number is read as a number",
         Kind.NAN,
-        "mechanisms.grids:to_steps",
+        "mechanisms.grids:round_to_steps",
         "np.nan_to_num(part.astype(np.float64), nan=0.0)",
         "np.nan_to_num(part.astype(np.float64), nan=np.inf)",
         ("mechanisms/test_margins.py::test_what_is_no_number_counts_as_nothing_and_what_is_infinite_as_the_largest",),
@@ -109,7 +109,7 @@ MUTANTS = (
     Mutant(
         "unsigned numbers beyond 63 bits become negative",
         Kind.WRAP,
-        "mechanisms.grids:to_steps",
+        "mechanisms.grids:round_to_steps",
         "np.minimum(part, np.uint64(_LIMITS.max)).astype(np.int64)",
         "part.astype(np.int64)",
         ("mechanisms/test_additive.py::test_sums_saturate_and_never_wrap",),
@@ -128,7 +128,7 @@ MUTANTS = (
     Mutant(
         "one noise for all questions of a session",
         Kind.REUSE,
-        "mechanisms.sparse:Session._answer",
+        "mechanisms.sparse:Session._answer_while_locked",
         "self._noise.popleft()",
         "self._noise[0]",
         ("mechanisms/test_session_noise.py",),
@@ -187,7 +187,7 @@ MUTANTS = (
     Mutant(
         "unequal deviations are priced by the largest",
         Kind.SENSITIVITY,
-        "mechanisms.additive:_unequal_gaussian",
+        "mechanisms.additive:_unequal_gaussian_curve",
         "ascending = sorted(sizes)\n",
         "ascending = sorted(sizes, reverse=True)\n",
         ("mechanisms/test_additive.py::test_curves_of_unequal_scales",),

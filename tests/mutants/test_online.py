@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant(
         "a gate compares without fresh noise",
         Kind.REUSE,
-        "mechanisms.sparse:Session._answer",
+        "mechanisms.sparse:Session._answer_while_locked",
         "if value + self._noise.popleft() < self._threshold:",
         "if value + self._noise[0] < self._threshold:",
         (f"{_TESTS}::test_gates_draw_fresh_noise_for_every_question",),

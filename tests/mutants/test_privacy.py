@@ -84,7 +84,7 @@ MUTANTS = (
         Kind.DELTA,
         "privacy.losses:PairLoss.is_zero_where_finite",
         "all((a == b for a, b in self._common_outcomes))",
-        "self.top == 0",
+        "self.largest_finite_loss == 0",
         ("privacy/test_fuzz.py::test_a_loss_that_is_never_positive_has_its_own_lattice",),
     ),
     Mutant(
@@ -98,7 +98,7 @@ MUTANTS = (
     Mutant(
         "replaced units are charged in one order of all parts",
         Kind.NEIGHBOURS,
-        "privacy.curve:Curve._worst_directions",
+        "privacy.curve:Curve._parts_in_worst_order",
         "tuple(((max(loss, loss.reversed(), key=divergence), count) for loss, count in self.parts))",
         "self.parts",
         ("privacy/test_replace.py::test_a_batch_is_charged_the_worse_order_of_every_part",),
@@ -106,7 +106,7 @@ MUTANTS = (
     Mutant(
         "the hull of both orders is that of one",
         Kind.NEIGHBOURS,
-        "privacy.pairs:symmetrised",
+        "privacy.pairs:symmetrised_masses",
         "return _pair_from_power_curve(concave_hull([*roc_corners(p, q), *roc_corners(q, p)]))",
         "return _pair_from_power_curve(concave_hull(roc_corners(p, q)))",
         ("privacy/test_replace.py::test_symmetrising_gives_the_larger_divergence_of_both_orders_and_no_more",),
@@ -123,8 +123,8 @@ MUTANTS = (
         "an account charges a millionth less than the Rényi divergence",
         Kind.ROUNDING,
         "privacy.budget:Budget.cost",
-        "charge_units(curve.renyi_above(self.order))",
-        "charge_units(curve.renyi_above(self.order) * Fraction(999_999, 1_000_000))",
+        "units_rounded_up(curve.renyi_above(self.order))",
+        "units_rounded_up(curve.renyi_above(self.order) * Fraction(999_999, 1_000_000))",
         (_CHARGES,),
     ),
     Mutant(

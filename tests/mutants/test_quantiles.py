@@ -123,7 +123,7 @@ MUTANTS = (
     Mutant(
         "a target that leans moves with the rows of others",
         Kind.SENSITIVITY,
-        "mechanisms.rank_choices:_target_rank",
+        "mechanisms.rank_choices:_target_rank_in_units",
         "return weight * rule.share.numerator + rule.offset * parts.unit * rule.share.denominator",
         "return weight * rule.share.numerator + rule.offset * weight * rule.share.denominator",
         (_LEANING,),

@@ -93,7 +93,7 @@ MUTANTS = (
     Mutant(
         "noise can be drawn from given bytes",
         Kind.REUSE,
-        "mechanisms.gaussian:_accepted_proposals",
+        "mechanisms.gaussian:_are_proposals_accepted",
         "bits.random_uint64(y.size)",
         "bits.random_uint64(y.size, None)",
         (_TESTS + "test_only_the_drawing_of_rows_can_be_given_bytes",),

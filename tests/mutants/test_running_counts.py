@@ -59,8 +59,8 @@ MUTANTS = (
     Mutant(
         "the total is rounded to what was not drawn",
         Kind.ROUNDING,
-        "mechanisms.factorisations:_decoder",
-        "    return np.linalg.solve(weights.T @ weights, _prefix_sums(factorisation.periods).T).T @ weights.T",
+        "mechanisms.factorisations:_cached_decoder",
+        "    return np.linalg.solve(weights.T @ weights, _prefix_sum_matrix(factorisation.periods).T).T @ weights.T",
         "    return np.linalg.solve(weights.T @ weights, np.eye(factorisation.periods)).T @ weights.T",
         ("mechanisms/test_factorisations.py::test_running_totals_are_made_of_what_is_measured",),
     ),

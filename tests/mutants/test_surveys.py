@@ -79,8 +79,8 @@ MUTANTS = (
         "limits may be nearer to what was found than the theorem says",
         Kind.ROUNDING,
         "surveys.counts:frequency_limits",
-        "max(upper_limit(successes, trials, miss), min(1.0, (successes + 1) / trials))",
-        "upper_limit(successes, trials, miss)",
+        "max(upper_confidence_limit(successes, trials, miss), min(1.0, (successes + 1) / trials))",
+        "upper_confidence_limit(successes, trials, miss)",
         (f"{_COUNTS}the_limits_are_never_nearer_than_one_event",),
     ),
     Mutant(

@@ -99,8 +99,8 @@ MUTANTS = (
         "what is held leaves out how charges are rounded up",
         Kind.CHARGE_ORDER,
         "curator.proposals.synthesis_series:amount_to_hold",
-        "charge_units(rounded_up)",
-        "0 * charge_units(rounded_up)",
+        "units_rounded_up(rounded_up)",
+        "0 * units_rounded_up(rounded_up)",
         ("curator/proposals/test_synthesis.py::test_at_every_order_of_the_account_what_is_held_covers_all_steps",),
     ),
     Mutant(

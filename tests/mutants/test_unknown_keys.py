@@ -12,8 +12,8 @@ MUTANTS = (
         "a threshold is one too low",
         Kind.KEYS,
         "mechanisms.key_thresholds:KeyThreshold.threshold",
-        "return _threshold(self.scale, self.delta, self.max_groups, self.weighted)",
-        "return _threshold(self.scale, self.delta, self.max_groups, self.weighted) - 1",
+        "return _laplace_threshold(self.scale, self.delta, self.max_groups, self.weighted)",
+        "return _laplace_threshold(self.scale, self.delta, self.max_groups, self.weighted) - 1",
         (_LAW,),
     ),
     Mutant(

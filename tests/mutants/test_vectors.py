@@ -9,8 +9,8 @@ MUTANTS = (
         "a probability below all floats is said to be 0",
         Kind.DELTA,
         "privacy.theorems:_upper_probability",
-        "max(5e-324, math.exp(min(0.0, log)) * _ROUND_UP)",
-        "math.exp(min(0.0, log)) * _ROUND_UP",
+        "max(5e-324, math.exp(min(0.0, log_probability)) * _ROUND_UP)",
+        "math.exp(min(0.0, log_probability)) * _ROUND_UP",
         ("vectors/test_theorem_vectors.py::test_vectors[privacy.theorems.renyi_to_delta]",),
     ),
     Mutant(
@@ -59,7 +59,7 @@ MUTANTS = (
         "privacy.noise_losses:_scaled_expm1",
         "math.exp(min(700.0, y - beta))",
         "math.exp(min(700.0, y + beta))",
-        ("vectors/test_loss_vectors.py::test_vectors[privacy.noise_losses.LaplaceLoss.delta]",),
+        ("vectors/test_loss_vectors.py::test_vectors[privacy.noise_losses.LaplaceLoss.delta_and_error]",),
     ),
     Mutant(
         "the rounding of large logarithms hides in the tail of a sum of many noises",

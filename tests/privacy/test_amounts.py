@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 import sfumato as sf
 from sfumato.privacy import amounts, codec
 from sfumato.privacy.amounts import Amount, charge_amount, exact_amount
-from sfumato.privacy.numbers import UNIT, from_units
+from sfumato.privacy.numbers import UNIT, amount_from_units
 
 PRIMES = (999999937, 999999929, 999999893, 999999883, 999999797, 999999761, 999999757, 999999751, 999999739, 999999733)
 ORDINARY = st.fractions(0, 3, max_denominator=40)
@@ -24,7 +24,7 @@ PRICES = ORDINARY | HOSTILE | LONG | st.decimals(0, 3, places=30).map(Fraction)
 
 @given(PRICES)
 def test_a_charge_is_the_price_or_the_next_unit(price: Fraction) -> None:
-    charged = from_units(charge_amount(price))
+    charged = amount_from_units(charge_amount(price))
     kept = price.denominator <= 10**9 or UNIT % price.denominator == 0
     assert charged == price if kept else price < charged < price + Fraction(1, UNIT)
     assert kept or charged.denominator <= UNIT
@@ -37,15 +37,19 @@ def test_a_total_is_the_sum_or_rounded_up_and_never_long(prices: list[Fraction])
     total: Amount = 0
     roundings = 0
     for charge in charges:
-        whole = from_units(total) + from_units(charge)
+        whole = amount_from_units(total) + amount_from_units(charge)
         total = amounts.add_rounded_up(total, charge)
-        assert (from_units(total) == whole) is (whole.denominator <= 10**60)
-        roundings += from_units(total) != whole
-        assert from_units(total).denominator <= 10**60
+        assert (amount_from_units(total) == whole) is (whole.denominator <= 10**60)
+        roundings += amount_from_units(total) != whole
+        assert amount_from_units(total).denominator <= 10**60
     true = sum(prices, Fraction(0))
-    kept = sum(map(from_units, charges), Fraction(0))
-    assert true <= kept <= from_units(total)
-    assert from_units(total) == kept if not roundings else from_units(total) < kept + Fraction(roundings, UNIT)
+    kept = sum(map(amount_from_units, charges), Fraction(0))
+    assert true <= kept <= amount_from_units(total)
+    assert (
+        amount_from_units(total) == kept
+        if not roundings
+        else amount_from_units(total) < kept + Fraction(roundings, UNIT)
+    )
     assert amounts.parse_amount(amounts.format_amount(total)) == total
 
 
@@ -53,7 +57,7 @@ def test_hostile_denominators_end_at_sixty_digits() -> None:
     """Six primes of nine digits fit, and the seventh is rounded up with all before it; then thirds are exact again."""
     charges = [charge_amount(Fraction(1, prime)) for prime in PRIMES[:7]]
     *_, six, seven = accumulate(charges, amounts.add_rounded_up)
-    assert from_units(six) == sum(Fraction(1, prime) for prime in PRIMES[:6])
+    assert amount_from_units(six) == sum(Fraction(1, prime) for prime in PRIMES[:6])
     assert seven == math.ceil(six + charges[6])
     thirds = list(accumulate([seven, *[charge_amount(Fraction(1, 3))] * 3], amounts.add_rounded_up))
     assert thirds[-1] == seven + UNIT
@@ -65,7 +69,7 @@ def test_what_is_left_is_never_more_than_was_there(held: list[Fraction], steps: 
     part, whole = sorted(reduce(amounts.add_rounded_up, map(charge_amount, each)) for each in (held, steps))
     left = amounts.subtract_rounded_down(whole, part)
     assert whole - part - 1 < left <= whole - part
-    assert from_units(left).denominator <= 10**60
+    assert amount_from_units(left).denominator <= 10**60
 
 
 @pytest.mark.parametrize("text", ["2/6", "1/0", "0/3", "-1/3", "1/-3", "+1/3", " 1/3", "1/3 ", "3/1", "1/10", "1/3/3"])

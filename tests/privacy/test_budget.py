@@ -125,7 +125,7 @@ def test_overspent_names_the_largest_pure_release() -> None:
 )
 def test_the_largest_pure_release_is_searched_to_a_billionth(account: sf.Budget) -> None:
     """Halvings of 1, or of the last power of two that is accepted, until they are below 1e-9; one more is refused."""
-    start, largest = account._largest_from_pure(), account.largest_pure()
+    start, largest = account._largest_within_pure_currency(), account.largest_pure()
     power = 0 if largest < start + 1 else math.floor(math.log2(largest / (start + 1)))
     step = Fraction(2**power) * (1 if largest < start + 1 else start + 1)
     while step > Fraction(1, 10**9):
@@ -141,7 +141,7 @@ def test_what_is_left_is_named_as_it_would_be_charged() -> None:
     account = sf.Budget(1, "1e-6", spent_pure=spent)
     left = (10**30 - spent) / 10**30
     assert account.affords(sf.Curve.pure(left))
-    assert account._largest_from_pure() == Fraction(math.floor(left * 10**30), 10**30) < left
+    assert account._largest_within_pure_currency() == Fraction(math.floor(left * 10**30), 10**30) < left
 
 
 def test_totals_without_renyi_divergence_close_that_currency_alone() -> None:

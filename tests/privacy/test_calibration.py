@@ -12,7 +12,7 @@ import pytest
 import sfumato as sf
 from privacy import exact
 from privacy.families import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
-from sfumato.privacy.calibration import least_parameter_by, log_excess
+from sfumato.privacy.calibration import least_parameter_by_shortfall, log_excess
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_what_is_found_is_enough_itself_where_rounding_is_not_monotone(place: in
         digest = hashlib.sha256(f"{place} {size}".encode()).digest()
         return 1 + place / 40 - float(size) + 1e-6 * (digest[0] - 127.5)
 
-    assert short(least_parameter_by(short, "a goal")) <= 0
+    assert short(least_parameter_by_shortfall(short, "a goal")) <= 0
 
 
 def test_how_far_a_number_is_above_another_is_known_beyond_all_floats() -> None:

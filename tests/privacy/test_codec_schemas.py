@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from sfumato.privacy import Budget, codec
-from sfumato.privacy.codec_schemas import Schemas
+from sfumato.privacy.codec_schemas import SchemaBuilder
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class Shelf(Generic[T]):
 
 
 def valid(wanted: Any, found: Any) -> bool:
-    schemas = Schemas("#/components/{name}")
+    schemas = SchemaBuilder("#/components/{name}")
     schema = schemas.schema_of(wanted)
     return jsonschema.Draft202012Validator({**schema, "components": schemas.components}).is_valid(found)
 

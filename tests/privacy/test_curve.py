@@ -60,7 +60,7 @@ def test_renyi_adds(parts: list[tuple[sf.Curve, int]], order: float) -> None:
     apart = [(curve.renyi(order), curve.failure, count) for curve, count in parts]
     together = sf.compose(parts).renyi(order)
     assert together <= math.fsum(value * count for value, _, count in apart) * (1 + 1e-13)
-    if all(len(curve._directions) == 1 for curve, _ in parts):
+    if all(len(curve._composed_directions) == 1 for curve, _ in parts):
         assert together == pytest.approx(math.fsum(value * count for value, _, count in apart), rel=1e-13)
 
 
@@ -80,7 +80,7 @@ def test_rho_bounds_every_order(curve: sf.Curve) -> None:
     assert max(ratios) <= rho * (1 + 1e-12)
     if curve.failure:
         assert rho == math.inf
-    elif len(curve._directions) == 1:
+    elif len(curve._composed_directions) == 1:
         assert rho <= max(curve.renyi(1 + 1.1**n) / (1 + 1.1**n) for n in range(-150, 100)) * (1 + 1e-3)
 
 

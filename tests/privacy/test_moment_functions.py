@@ -18,7 +18,7 @@ import pytest
 
 import sfumato as sf
 from refusals import assert_refused
-from sfumato.privacy.inversion import Inversion, Moments, _aliases_above
+from sfumato.privacy.inversion import Inversion, Moments, _alias_slope_and_log
 from sfumato.privacy.losses import (
     AtomLoss,
     BoundedRangeLoss,
@@ -27,10 +27,10 @@ from sfumato.privacy.losses import (
     PairLoss,
     ResponseLoss,
     excess_power,
-    two_atoms,
+    two_atom_decay,
 )
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss, LaplaceLoss
-from sfumato.privacy.shape import _chord, failure_range
+from sfumato.privacy.shape import _chord_maximum, failure_range
 from sfumato.privacy.stable_functions import log_exprel_minus_ratio, log_ratio, log_theta_ratio
 from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
 
@@ -153,11 +153,11 @@ def atoms(high: Real, low: Real, phase: Real) -> Real:
 
 def test_two_atoms_bound_a_characteristic_function() -> None:
     for high, low, phase in ((0.5, 0.25, 0.0), (0.5, 0.25, 1.0), (0.9, 0.3, 2.0), (1e-9, 0.0, 700.0), (0.5, 0.5, -1.5)):
-        found = float(two_atoms(np.array([high]), np.array([low]), np.array([phase]))[0])
+        found = float(two_atom_decay(np.array([high]), np.array([low]), np.array([phase]))[0])
         expected = MP.log(atoms(MP.mpf(high), MP.mpf(low), MP.mpf(phase)))
         assert abs(found - expected) <= 1e-14 * (1 + abs(expected))
     # the two are the same size, and a quarter turn apart: all that is left is the rounding
-    assert math.exp(two_atoms(np.array([0.5]), np.array([0.5]), np.array([math.pi / 2]))[0]) > 2e-15
+    assert math.exp(two_atom_decay(np.array([0.5]), np.array([0.5]), np.array([math.pi / 2]))[0]) > 2e-15
 
 
 def test_large_gaussian_noise_decays_within_its_period() -> None:
@@ -222,8 +222,10 @@ def test_the_rounding_of_a_gaussian_profile() -> None:
         near, far = MP.mpf(epsilon) / mu - mu / 2, MP.mpf(epsilon) / mu + mu / 2
         p, q = MP.ncdf(-near), MP.exp(MP.mpf(epsilon)) * MP.ncdf(-far)
         slack = (p - q) if near >= 0 else q
-        assert is_stated(GaussianLoss(squared).delta(epsilon), p - q, ROUNDING * (p + q + slack * (4 + near * near)))
-    assert GaussianLoss(F(1, 10**4)).delta(10.0) == (0.0, 5e-324)
+        assert is_stated(
+            GaussianLoss(squared).delta_and_error(epsilon), p - q, ROUNDING * (p + q + slack * (4 + near * near))
+        )
+    assert GaussianLoss(F(1, 10**4)).delta_and_error(10.0) == (0.0, 5e-324)
 
 
 def test_the_rounding_of_a_response_profile() -> None:
@@ -236,7 +238,9 @@ def test_the_rounding_of_a_response_profile() -> None:
         gap = 1 - MP.exp(min(MP.mpf(0), MP.mpf(epsilon) - MP.mpf(x)))
         told = MP.mpf(float(reveal))
         value = told + (1 - told) * gap / (1 + (k - 1) * MP.exp(-MP.mpf(x)))
-        assert is_stated(ResponseLoss(F(x), k, reveal).delta(epsilon), value, ROUNDING * (value + x * (1 - gap)))
+        assert is_stated(
+            ResponseLoss(F(x), k, reveal).delta_and_error(epsilon), value, ROUNDING * (value + x * (1 - gap))
+        )
 
 
 def test_the_rounding_of_a_range_profile() -> None:
@@ -245,15 +249,15 @@ def test_the_rounding_of_a_range_profile() -> None:
         gap, width = 1 - MP.exp(min(MP.mpf(0), MP.mpf(epsilon) - e) / 2), 1 - MP.exp(-e)
         above = gap + ROUNDING * e
         error = ROUNDING * above * (above + e * (1 - gap)) / width
-        assert is_stated(BoundedRangeLoss(F(eta)).delta(epsilon), gap * gap / width, error)
-    assert BoundedRangeLoss(F(1)).delta(1.0 + 2.0**-48) == (0.0, 0.0)
+        assert is_stated(BoundedRangeLoss(F(eta)).delta_and_error(epsilon), gap * gap / width, error)
+    assert BoundedRangeLoss(F(1)).delta_and_error(1.0 + 2.0**-48) == (0.0, 0.0)
 
 
 def test_the_rounding_of_a_laplace_profile() -> None:
     for x, epsilon in ((2.0, 0.5), (0.125, 0.0), (3.0, 3.0), (1.0, 1.0 + 2.0**-50), (5.0, 1.0)):
         value = 1 - MP.exp(min(MP.mpf(0), MP.mpf(epsilon) - x) / 2)
-        assert is_stated(LaplaceLoss(F(x)).delta(epsilon), value, ROUNDING * (value + x * (1 - value)))
-    assert LaplaceLoss(F(1)).delta(1.0 + 2.0**-48) == (0.0, 0.0)
+        assert is_stated(LaplaceLoss(F(x)).delta_and_error(epsilon), value, ROUNDING * (value + x * (1 - value)))
+    assert LaplaceLoss(F(1)).delta_and_error(1.0 + 2.0**-48) == (0.0, 0.0)
     for shift, beta, epsilon in (
         (1, 0.5, 0.25),
         (1, 2.0, 0.0),
@@ -271,18 +275,18 @@ def test_the_rounding_of_a_laplace_profile() -> None:
             if y - shift in law
         )
         error = ROUNDING * min(MP.mpf(1), value + x + beta)
-        assert is_stated(LaplaceLoss(F(shift * beta), F(beta)).delta(epsilon), value, error)
+        assert is_stated(LaplaceLoss(F(shift * beta), F(beta)).delta_and_error(epsilon), value, error)
 
 
 def test_the_rounding_of_a_pair_profile() -> None:
     loss = PairLoss((F(1, 2), F(1, 2)), (F(1, 10**4), F(9999, 10**4)))
     for epsilon in (0.0, 1.5, 8.0):
         value = MP.mpf(1) / 2 - MP.exp(MP.mpf(epsilon)) / 10**4
-        assert is_stated(loss.delta(epsilon), value, ROUNDING * (1 + MP.mpf(epsilon)))
+        assert is_stated(loss.delta_and_error(epsilon), value, ROUNDING * (1 + MP.mpf(epsilon)))
     far = PairLoss._unchecked((F(1, 2), F(1, 2)), (F(1, 2**1200), 1 - F(1, 2**1200)))
     for epsilon in (700.0, 750.0, 830.0, 900.0):  # ln(2^1199) is 831
         value = max(MP.mpf(0), MP.mpf("0.5") - MP.exp(MP.mpf(epsilon) - 1200 * MP.log(2)))
-        found = far.delta(epsilon)
+        found = far.delta_and_error(epsilon)
         assert abs(found[0] - value) <= 1e-12
         assert found[1] == pytest.approx(float(ROUNDING) * (1 + epsilon), rel=1e-9)
 
@@ -474,9 +478,9 @@ def test_failures_of_many_releases() -> None:
 def test_the_largest_ratio_on_a_chord() -> None:
     """Of the line s − 1 over s(s + 1), which is largest at 1 + √2, where it is 3 − 2√2; else at the nearer end."""
     for a, b, largest in ((1.5, 8.0, 3 - 2 * math.sqrt(2)), (4.0, 8.0, 3 / 20), (1.25, 2.0, 1 / 6)):
-        assert _chord(a, b, a - 1, b - 1) == pytest.approx(largest, rel=1e-15)
-    assert _chord(1.0, 2.0, 3.0, 6.0) == 1.5  # a line through 0 falls over s(s + 1) everywhere
-    assert _chord(1.0, 2.0, 1.0, 1.0) == 0.5
+        assert _chord_maximum(a, b, a - 1, b - 1) == pytest.approx(largest, rel=1e-15)
+    assert _chord_maximum(1.0, 2.0, 3.0, 6.0) == 1.5  # a line through 0 falls over s(s + 1) everywhere
+    assert _chord_maximum(1.0, 2.0, 1.0, 1.0) == 0.5
 
 
 def test_what_aliases_above_may_add() -> None:
@@ -497,7 +501,7 @@ def test_what_aliases_above_may_add() -> None:
             spread = -s * MP.log(1 + 1 / s) - MP.log(1 + s) - away - MP.log(1 - MP.exp(-away))
             bounds.append((log_moment + spread - s * epsilon, s, log_moment + spread))
         _, s, bound = min(bounds)
-        found = _aliases_above(moments, c, wrap, epsilon, mu)
+        found = _alias_slope_and_log(moments, c, wrap, epsilon, mu)
         assert found[0] == pytest.approx(float(s), rel=1e-14)
         raised = moments.rounding_error(np.array([float(s)]))[0]
         assert found[1] - raised == pytest.approx(float(bound), rel=1e-13)
@@ -531,8 +535,8 @@ def test_the_moments_of_a_composition() -> None:
     moments = Moments.of(parts)
     gaussian = F(3, 4) + F(1, 2) + 5 * F(8, 48)
     slack = 5 * 3 * 6e-17
-    assert (moments.known, moments.top, moments.lattice) == (False, math.inf, None)
-    assert moments.gaussian == pytest.approx(float(gaussian), rel=1e-14)
+    assert (moments.moments_known, moments.largest_finite_loss, moments.spacing_and_offset) == (False, math.inf, None)
+    assert moments.gaussian_mu_squared == pytest.approx(float(gaussian), rel=1e-14)
     assert moments.slack == pytest.approx(slack, rel=1e-12, abs=0)
     assert (moments.count, moments.magnitude) == (21.0, 4 * 0.5 + 3 + 6 * 2)
     for z in POINTS:
@@ -543,10 +547,10 @@ def test_the_moments_of_a_composition() -> None:
         )
         g = MP.mpf(gaussian.numerator) / gaussian.denominator
         expected = MP.exp(of_all + g / 2 * MP.mpc(z) * (MP.mpc(z) + 1))
-        found = MP.exp(MP.mpc(moments.log(np.array([z]))[0]))
+        found = MP.exp(MP.mpc(moments.log_moment(np.array([z]))[0]))
         assert abs(found - expected) <= 1e-12 * abs(expected) * (1 + abs(z) ** 2)
     loud = replace(moments, slack=0.25)
-    assert (loud.log(np.array(POINTS)) - moments.log(np.array(POINTS))).real == pytest.approx(
+    assert (loud.log_moment(np.array(POINTS)) - moments.log_moment(np.array(POINTS))).real == pytest.approx(
         [0.25 * (z.real + 1) for z in POINTS], rel=1e-9
     )
     for c, t in ((0.5, 0.0), (2.0, 3.0), (0.1, 0.7)):
@@ -563,7 +567,7 @@ def test_the_moments_of_a_composition() -> None:
     assert moments.rounding_error(np.array([2.5]))[0] == pytest.approx(32 * 2.0**-52 * size, rel=1e-12, abs=0)
     assert len(moments.stacks) == 2
     pairs = [(PairLoss((F(1, 2), F(1, 2)), (F(1, n), 1 - F(1, n))), n) for n in (3, 5, 3)]
-    found = Moments.of(pairs).log(np.array([0.5 + 0j]))[0].real
+    found = Moments.of(pairs).log_moment(np.array([0.5 + 0j]))[0].real
     each = [
         float(n)
         * math.log(math.fsum(float(p * p / q) ** 0.5 * float(p) ** 0.5 for p, q in zip(loss.p, loss.q, strict=True)))
@@ -571,24 +575,24 @@ def test_the_moments_of_a_composition() -> None:
     ]
     assert found == pytest.approx(math.fsum(each), rel=1e-12)
     bounded = Moments.of([(LaplaceLoss(F(1, 2), F(1, 2)), 3), (ResponseLoss(F(1, 4)), 2)])
-    assert bounded.known
-    assert bounded.lattice == (F(1, 2), F(0))  # steps of 1 from 3/2 and of 1/2 from 1/2
-    assert 2.0 <= bounded.top < 2.0 + 1e-12
+    assert bounded.moments_known
+    assert bounded.spacing_and_offset == (F(1, 2), F(0))  # steps of 1 from 3/2 and of 1/2 from 1/2
+    assert 2.0 <= bounded.largest_finite_loss < 2.0 + 1e-12
 
 
 LINE = Inversion(
     moments=Moments.of([(ResponseLoss(F(12)), 1)]),
     c=0.75,
-    wrap=9.0,
+    period=9.0,
     heights=np.array([0.0, 1.5, 3.0]),
     terms=np.array([0.4, 0.1 + 0.05j, -0.02j]),
     log_peak=0.4,
-    lost=1e-3,
-    rounding=(2e-3, 5e-4),
-    smoothing=0.0,
+    truncation_error=1e-3,
+    constant_and_growing_error=(2e-3, 5e-4),
+    smoothing_mu=0.0,
     spacing=0.0,
     offset=0.0,
-    above=(1.25, -3.0),
+    alias_slope_and_log=(1.25, -3.0),
 )
 
 
@@ -596,26 +600,35 @@ def on_line(line: Inversion, epsilon: float, side: int) -> Real:
     """The sum with all that may be wrong with it, for or against."""
     e = MP.mpf(epsilon)
     total = MP.fsum((MP.mpc(t) * MP.expj(-e * MP.mpf(h))).real for t, h in zip(line.terms, line.heights, strict=True))
-    error = side * (MP.mpf(line.lost) + MP.mpf(line.rounding[0]) + MP.mpf(line.rounding[1]) * abs(e))
+    error = side * (
+        MP.mpf(line.truncation_error)
+        + MP.mpf(line.constant_and_growing_error[0])
+        + MP.mpf(line.constant_and_growing_error[1]) * abs(e)
+    )
     aliases = MP.mpf(0)
     if side < 0:
-        below = MP.exp(-MP.mpf(line.c) * line.wrap)
+        below = MP.exp(-MP.mpf(line.c) * line.period)
         aliases = below / (1 - below)
-        if line.smoothing or epsilon + line.wrap < line.moments.top:
-            aliases += MP.exp(min(MP.mpf(600), line.above[1] - MP.mpf(line.above[0]) * e))
+        if line.smoothing_mu or epsilon + line.period < line.moments.largest_finite_loss:
+            aliases += MP.exp(min(MP.mpf(600), line.alias_slope_and_log[1] - MP.mpf(line.alias_slope_and_log[0]) * e))
     return MP.exp(MP.mpf(line.log_peak) - MP.mpf(line.c) * e) * (total + error) - aliases
 
 
 @pytest.mark.parametrize("side", [1, -1])
 def test_a_sum_along_a_line_with_all_that_may_be_wrong_with_it(side: int) -> None:
-    lines = (LINE, replace(LINE, smoothing=0.5), replace(LINE, above=(1.25, 700.0)), replace(LINE, log_peak=599.0))
+    lines = (
+        LINE,
+        replace(LINE, smoothing_mu=0.5),
+        replace(LINE, alias_slope_and_log=(1.25, 700.0)),
+        replace(LINE, log_peak=599.0),
+    )
     for line in lines:
         for epsilon in (0.0, 0.7, 2.5, 3.0, 4.0, -1.0):
-            assert abs(line.smoothed(epsilon, side) / on_line(line, epsilon, side) - 1) < 1e-13
+            assert abs(line.smoothed_delta(epsilon, side) / on_line(line, epsilon, side) - 1) < 1e-13
     nothing = 1.0 if side > 0 else 0.0
-    assert replace(LINE, log_peak=600.5).smoothed(0.0, side) == nothing
-    assert replace(LINE, terms=np.array([0.4, math.nan, 0.0])).smoothed(0.5, side) == nothing
-    assert replace(LINE, lost=math.inf).smoothed(0.5, side) == nothing
+    assert replace(LINE, log_peak=600.5).smoothed_delta(0.0, side) == nothing
+    assert replace(LINE, terms=np.array([0.4, math.nan, 0.0])).smoothed_delta(0.5, side) == nothing
+    assert replace(LINE, truncation_error=math.inf).smoothed_delta(0.5, side) == nothing
 
 
 def test_a_sum_on_a_lattice_is_read_between_its_points() -> None:
@@ -625,30 +638,34 @@ def test_a_sum_on_a_lattice_is_read_between_its_points() -> None:
         for epsilon, low in ((0.3, 0.2), (0.69, 0.2), (0.2, 0.2), (1.45, 1.2), (0.1, -0.3)):
             share = (MP.exp(MP.mpf(epsilon)) - MP.exp(MP.mpf(low))) / (MP.exp(MP.mpf(low) + 0.5) - MP.exp(MP.mpf(low)))
             expected = (1 - share) * on_line(line, low, side) + share * on_line(line, low + 0.5, side)
-            assert abs(line._interpolated(epsilon, side) / expected - 1) < 1e-12
-            assert abs(LINE._interpolated(epsilon, side) / on_line(LINE, epsilon, side) - 1) < 1e-12
+            assert abs(line._interpolated_delta(epsilon, side) / expected - 1) < 1e-12
+            assert abs(LINE._interpolated_delta(epsilon, side) / on_line(LINE, epsilon, side) - 1) < 1e-12
 
 
 def test_the_ends_of_what_a_sum_says() -> None:
-    assert LINE.upper(12.1) == 0.0
-    assert LINE.upper(0.7) == pytest.approx(float(on_line(LINE, 0.7, 1)), rel=1e-13)
-    assert replace(LINE, log_peak=5.0).upper(0.0) == 1.0
+    assert LINE.upper_delta(12.1) == 0.0
+    assert LINE.upper_delta(0.7) == pytest.approx(float(on_line(LINE, 0.7, 1)), rel=1e-13)
+    assert replace(LINE, log_peak=5.0).upper_delta(0.0) == 1.0
     negative = replace(LINE, terms=-LINE.terms)
-    assert (negative.upper(0.5), negative.lower(0.5)) == (5e-324, 0.0)
-    assert LINE.lower(0.7) == pytest.approx(float(on_line(LINE, 0.7, -1)), rel=1e-13)
+    assert (negative.upper_delta(0.5), negative.lower_delta(0.5)) == (5e-324, 0.0)
+    assert LINE.lower_delta(0.7) == pytest.approx(float(on_line(LINE, 0.7, -1)), rel=1e-13)
 
 
 def test_the_lower_bound_of_two_smoothings() -> None:
     """(1 + λ)·smooth_μ − λ·smooth_{rμ}, λ = R/(1 − R), R = erf(μ/√8)/erf(rμ/√8)."""
-    wide = replace(LINE, terms=LINE.terms * 1.001, smoothing=0.75, lost=0.0, rounding=(0.0, 0.0))
-    line = replace(LINE, smoothing=0.5, lost=0.0, rounding=(0.0, 0.0), wider=wide)
+    wide = replace(
+        LINE, terms=LINE.terms * 1.001, smoothing_mu=0.75, truncation_error=0.0, constant_and_growing_error=(0.0, 0.0)
+    )
+    line = replace(
+        LINE, smoothing_mu=0.5, truncation_error=0.0, constant_and_growing_error=(0.0, 0.0), second_smoothing=wide
+    )
     for epsilon in (0.0, 0.7):
         ratio = MP.erf(MP.mpf("0.5") / MP.sqrt(8)) / MP.erf(MP.mpf("0.75") / MP.sqrt(8))
         weight = ratio / (1 - ratio) * (1 + MP.mpf(2) ** -40)
         narrow, wider = on_line(line, epsilon, -1), on_line(wide, epsilon, 1)
         expected = ((1 + weight) * narrow - weight * wider) * (1 - MP.mpf(2) ** -50)
         assert expected > 0.05
-        assert abs(line.lower(epsilon) / expected - 1) < 1e-13
-    assert replace(line, wider=replace(wide, terms=LINE.terms * 9)).lower(0.0) == 0.0
-    assert replace(line, wider=replace(wide, smoothing=0.5)).lower(0.0) == 0.0
-    assert replace(line, wider=replace(wide, smoothing=0.25)).lower(0.0) == 0.0
+        assert abs(line.lower_delta(epsilon) / expected - 1) < 1e-13
+    assert replace(line, second_smoothing=replace(wide, terms=LINE.terms * 9)).lower_delta(0.0) == 0.0
+    assert replace(line, second_smoothing=replace(wide, smoothing_mu=0.5)).lower_delta(0.0) == 0.0
+    assert replace(line, second_smoothing=replace(wide, smoothing_mu=0.25)).lower_delta(0.0) == 0.0

@@ -11,16 +11,16 @@ from hypothesis import given, strategies as st
 from sfumato import InvalidParameter
 from sfumato.privacy.numbers import (
     POSITIVE,
-    allowance_units,
-    charge_units,
     decimal_float_above,
     decimal_float_below,
     exact,
     exact_integer,
     format_exact,
     format_percent,
-    is_infinite,
-    least_whole,
+    is_plus_infinity,
+    least_integer_where,
+    units_rounded_down,
+    units_rounded_up,
 )
 
 
@@ -87,7 +87,7 @@ def test_directed_rounding_keeps_short_decimals() -> None:
 
 @given(st.fractions(min_value=0, max_value=10))
 def test_charges_round_up_and_allowances_down(value: Fraction) -> None:
-    assert allowance_units(value) <= value * 10**30 <= charge_units(value) <= allowance_units(value) + 1
+    assert units_rounded_down(value) <= value * 10**30 <= units_rounded_up(value) <= units_rounded_down(value) + 1
 
 
 @pytest.mark.parametrize(
@@ -128,13 +128,13 @@ def test_the_least_whole_number_with_a_property(start: int) -> None:
             asked.append(number)
             return number >= least
 
-        assert least_whole(holds, start) == max(start, least)
+        assert least_integer_where(holds, start) == max(start, least)
         assert min(asked) >= start
         assert len(asked) < 100
 
 
 def test_only_infinity_is_infinite() -> None:
     """Whole numbers and fractions beyond all floats are finite; so are infinities below zero no order."""
-    assert all(map(is_infinite, (math.inf, "inf", " Infinity ", Decimal("inf"), np.float64("inf"))))
+    assert all(map(is_plus_infinity, (math.inf, "inf", " Infinity ", Decimal("inf"), np.float64("inf"))))
     finite = (10**400, Fraction(10**400), Fraction(1, 3), 1e308, Decimal(10) ** 400, "1e400", None, [])
-    assert not any(map(is_infinite, (*finite, -math.inf, "-inf", Decimal("-inf"), math.nan)))
+    assert not any(map(is_plus_infinity, (*finite, -math.inf, "-inf", Decimal("-inf"), math.nan)))

@@ -65,7 +65,7 @@ def test_no_mixture_of_orders_exceeds_the_composed_curve(parts: list[Finite]) ->
 @given(finite)
 def test_symmetrising_gives_the_larger_divergence_of_both_orders_and_no_more(pair: Finite) -> None:
     p, q = (tuple(x) for x in pair)
-    a, b = pairs.symmetrised(p, q)
+    a, b = pairs.symmetrised_masses(p, q)
     assert sum(a) == sum(b) == 1
     with mpmath.workdps(30):
         for epsilon in EPSILONS:

@@ -74,7 +74,7 @@ def test_poisson_sampling_is_exact_in_both_directions(growth: Fraction) -> None:
     with_unit, without = _poisson((1,), RATE), _poisson((), RATE)
     loss = NOISE.subsampled(RATE).parts[0][0]
     for side, p, q in ((loss, with_unit, without), (loss.reversed(), without, with_unit)):
-        low, high = side.profile(math.log(growth))
+        low, high = side.delta_range(math.log(growth))
         assert low <= high <= low + 1e-12
         assert float(_excess(p, q, growth)) == pytest.approx(high, abs=2e-12)
 
@@ -147,7 +147,7 @@ def test_gaussian_noise_on_a_sample_against_its_integral(rate: str) -> None:
         ratio = (growth - 1 + q) / q  # e^{(2x − 1)/2σ²} at the edge
         edge = sigma**2 * MP.log(ratio) + MP.mpf(1) / 2
         expected = q * (1 - phi(edge, 1)) + (1 - q) * (1 - phi(edge, 0)) - growth * (1 - phi(edge, 0))
-        low, high = forward.profile(epsilon)
+        low, high = forward.delta_range(epsilon)
         assert low <= expected <= high
         assert high - low < 1e-11 * high
         share = 1 - growth * (1 - q)
@@ -156,7 +156,7 @@ def test_gaussian_noise_on_a_sample_against_its_integral(rate: str) -> None:
             expected = phi(edge, 0) - growth * ((1 - q) * phi(edge, 0) + q * phi(edge, 1))
         else:
             expected = MP.mpf(0)
-        low, high = forward.reversed().profile(epsilon)
+        low, high = forward.reversed().delta_range(epsilon)
         assert low <= expected <= high
 
 
@@ -192,12 +192,12 @@ def test_one_pair_dominates_and_is_dominated_by_another_at_every_epsilon(curve: 
     for loss in (forward, forward.reversed()):
         outer, inner = loss.lattice_pair, loss.tangent_pair
         mass, value = (column[:, 0] for column in outer.log_moment_parameters)
-        assert math.fsum(mass) + outer.lost == pytest.approx(1, abs=1e-12)
+        assert math.fsum(mass) + outer.mass_at_infinity == pytest.approx(1, abs=1e-12)
         q_mass = math.fsum(mass * [math.exp(-each) for each in value])
-        assert q_mass + outer.lost_backward == pytest.approx(1, abs=1e-12)
+        assert q_mass + outer.reverse_mass_at_infinity == pytest.approx(1, abs=1e-12)
         for step in range(-60, 60):
             epsilon = step / 50
-            low, high = loss.profile(epsilon) if step >= 0 else loss.reversed().profile(-epsilon)
+            low, high = loss.delta_range(epsilon) if step >= 0 else loss.reversed().delta_range(-epsilon)
             if step < 0:
                 low, high = (1 - math.exp(epsilon) + math.exp(epsilon) * bound for bound in (low, high))
             assert low - 1e-15 <= _profile(outer, epsilon) <= low + 1e-4
@@ -207,7 +207,7 @@ def test_one_pair_dominates_and_is_dominated_by_another_at_every_epsilon(curve: 
 def _profile(pair: Any, epsilon: float) -> float:
     mass, value = (column[:, 0] for column in pair.log_moment_parameters)
     above = [p - math.exp(epsilon - each) * p for p, each in zip(mass, value, strict=True) if each > epsilon]
-    return pair.lost + math.fsum(above)
+    return pair.mass_at_infinity + math.fsum(above)
 
 
 def test_composed_samples_beside_dp_accounting() -> None:
@@ -251,8 +251,8 @@ def test_the_bounds_of_a_composition_are_not_those_of_one_pair() -> None:
     low, high = both.delta_range(_log(growth))
     assert low <= truth <= high
     ((loss, _),) = one.parts
-    assert both._inner_directions == (((loss.tangent_pair, 2),), ((loss.reversed().tangent_pair, 2),))
-    assert both._directions == (((loss.lattice_pair, 2),), ((loss.reversed().lattice_pair, 2),))
+    assert both._dominated_directions == (((loss.tangent_pair, 2),), ((loss.reversed().tangent_pair, 2),))
+    assert both._composed_directions == (((loss.lattice_pair, 2),), ((loss.reversed().lattice_pair, 2),))
     assert high - low < 1e-3
 
 

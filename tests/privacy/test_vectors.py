@@ -15,7 +15,7 @@ import pytest
 import sfumato as sf
 from sfumato.privacy.losses import ConcentratedLoss
 from sfumato.privacy.noise_losses import GaussianLoss
-from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss, largest_shifts
+from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss, maximal_shifts
 
 Shift = tuple[int, ...]
 _DIGITS = Context(prec=80, Emin=-(10**6), Emax=10**6)
@@ -74,7 +74,7 @@ def truth(sigma: str, shift: Shift, epsilon: str) -> float:
 @pytest.mark.parametrize("change", CHANGES, ids=str)
 def test_only_shifts_that_cannot_grow_are_looked_at(change: sf.Sensitivity) -> None:
     every = set(shifts(change))
-    kept = largest_shifts(change.groups, *map(math.floor, (change.per_group, change.total, change.squares)))
+    kept = maximal_shifts(change.groups, *map(math.floor, (change.per_group, change.total, change.squares)))
     assert set(kept) <= every
 
     def covers(large: Shift, small: Shift) -> bool:
@@ -109,7 +109,7 @@ def test_a_rounded_gaussian_covers_every_shift(sigma: str, change: sf.Sensitivit
     loss = DiscreteGaussianVectorLoss(Fraction(sigma) ** 2, change.groups, *whole)
     both = sf.Curve([(loss, 2)])
     for epsilon in ("0", "0.5", "1", "2"):
-        bound, error = loss.delta(float(epsilon)) or (0.0, 0.0)
+        bound, error = loss.delta_and_error(float(epsilon)) or (0.0, 0.0)
         assert error <= 1e-9 * bound
         for shift in shifts(change):
             assert truth(sigma, shift, epsilon) <= bound + error
@@ -161,11 +161,13 @@ def test_what_a_rounding_of_the_continuous_law_adds_to_its_delta(
     roundings come to the error.
     """
     asked: list[float] = []
-    monkeypatch.setattr(GaussianLoss, "delta", lambda _, at_epsilon: asked.append(at_epsilon) or (0.125, 0.03125))
+    monkeypatch.setattr(
+        GaussianLoss, "delta_and_error", lambda _, at_epsilon: asked.append(at_epsilon) or (0.125, 0.03125)
+    )
     for groups in (1, 10**6):
         loss = DiscreteGaussianVectorLoss(Fraction(100), groups, 1, groups, groups)
         slack = Fraction(6e-17) * groups
-        value, error = loss.delta(epsilon) or (0, 0)
+        value, error = loss.delta_and_error(epsilon) or (0, 0)
         target = Fraction(epsilon) - slack
         assert value == 0.125
         assert max(Fraction(0), target) - Fraction(1, 2**52) <= Fraction(asked[-1]) <= max(Fraction(0), target)

@@ -291,7 +291,7 @@ def test_a_seed_repeats_rows_and_needs_no_entropy(stays: Synthetic, monkeypatch:
     def refuse(count: int) -> bytes:
         raise AssertionError(count)
 
-    monkeypatch.setattr(bits, "_take_bytes", refuse)
+    monkeypatch.setattr(bits, "_next_private_bytes", refuse)
     assert stays.sample(300, seed=7, **options).equals(first)
     assert synthetic(impossible=["age < 18 AND weight > 90"]).sample(300, seed=7).num_rows == 300
     with pytest.raises(AssertionError):

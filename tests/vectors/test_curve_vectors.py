@@ -15,7 +15,7 @@ from sfumato.privacy.threshold_losses import (
     laplace_tail,
     max_passing_probability,
 )
-from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss, largest_shifts
+from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss, maximal_shifts
 from vectors.formula_words import LOSS_PARAMETERS, LOSS_WORDS
 from vectors.laws import (
     INVERTED,
@@ -168,7 +168,9 @@ def _delta_range() -> Iterator[Vector]:
         for epsilon in ("0", "0.2", "0.9"):
             truth = max(hockey_stick(pairs, epsilon), hockey_stick(back, epsilon))
             if truth:
-                yield enclosing(truth, 2e-4 if curve.parts[0][0].lattice is None else 1e-8, curve.delta_range, epsilon)
+                yield enclosing(
+                    truth, 2e-4 if curve.parts[0][0].spacing_and_offset is None else 1e-8, curve.delta_range, epsilon
+                )
     many = sf.compose([(sf.Curve.approximate("0.1", "1e-6"), 3)])
     failed = 1 - power(1 - real("1e-6"), 3)
     yield upper(failed * (1 - MP.mpf(10) ** -15), 3e-15, lambda: many.delta_range("0.3")[1])  # as the decimal it means
@@ -181,7 +183,9 @@ def _epsilon_range() -> Iterator[Vector]:
         for delta in ("0.2", "0.01"):
             truth = max(epsilon_of(pairs, delta), epsilon_of(back, delta))
             if truth:
-                yield enclosing(truth, 2e-4 if curve.parts[0][0].lattice is None else 1e-7, curve.epsilon_range, delta)
+                yield enclosing(
+                    truth, 2e-4 if curve.parts[0][0].spacing_and_offset is None else 1e-7, curve.epsilon_range, delta
+                )
         truth = max(epsilon_of(pairs, "1e-6"), epsilon_of(back, "1e-6"))
         yield upper(truth, 2e-4, lambda c=curve: c.epsilon_range("1e-6")[1])
     for scale, shift, delta in (("2", 3, "0.1"), ("5", 2, "1e-12"), ("1", 1, "0.3")):
@@ -425,7 +429,7 @@ def _divergence_of_vectors() -> Iterator[Vector]:
         yield upper(worst * (1 - MP.mpf(10) ** -15), 1e-9, loss.renyi, float(order))
 
 
-@REGISTRY.formula("privacy.vector_losses.DiscreteGaussianVectorLoss.delta")
+@REGISTRY.formula("privacy.vector_losses.DiscreteGaussianVectorLoss.delta_and_error")
 @REGISTRY.formula("privacy.vector_losses.DiscreteGaussianVectorLoss.slack")
 def _delta_of_vectors() -> Iterator[Vector]:
     """Above the worst shift's, by no more than 2/σ² of the variance costs."""
@@ -436,14 +440,16 @@ def _delta_of_vectors() -> Iterator[Vector]:
         yield between(
             max(up(MP.mpf(worst)), up(less)),
             up(less * (1 + MP.mpf("1e-10"))),
-            lambda s=loss, e=epsilon: sum(s.delta(float(e)) or ()),
+            lambda s=loss, e=epsilon: sum(s.delta_and_error(float(e)) or ()),
         )
 
 
-@REGISTRY.formula("privacy.vector_losses.DiscreteGaussianVectorLoss.mu_squared")
+@REGISTRY.formula("privacy.vector_losses.DiscreteGaussianVectorLoss.continuous_mu_squared")
 def _mu_squared() -> Iterator[Vector]:
     for sigma_squared, squares, wanted in ((F(34), 8, F(1, 4)), (F(52), 5, F(1, 10)), (F(102), 3, F(3, 100))):
-        yield exact(wanted, lambda v=sigma_squared, n=squares: DiscreteGaussianVectorLoss(v, 9, 9, 99, n).mu_squared)
+        yield exact(
+            wanted, lambda v=sigma_squared, n=squares: DiscreteGaussianVectorLoss(v, 9, 9, 99, n).continuous_mu_squared
+        )
 
 
 @REGISTRY.formula("privacy.vector_losses.DiscreteGaussianVectorLoss.group")
@@ -461,13 +467,13 @@ def _group_of_vectors() -> Iterator[Vector]:
         yield exact(wanted, lambda k=k: ((g := loss.group(k)).total, g.squares, g.per_group))
 
 
-@REGISTRY.formula("privacy.vector_losses.largest_shifts")
+@REGISTRY.formula("privacy.vector_losses.maximal_shifts")
 def _largest_shifts() -> Iterator[Vector]:
     for bounds in ((3, 2, 3, 5), (2, 3, 4, 10), (4, 1, 3, 3), (2, 3, 4, 12), (2, 3, 4, 8), (3, 4, 9, 20)):
         every = _whole_shifts(*bounds)
         grown = {s for s in every if not any(_covers(other, s) for other in every if other != s)}
         squares = sorted((sum(x * x for x in s) for s in grown), reverse=True)
-        yield exact(squares, lambda b=bounds: [sum(x * x for x in s) for s in largest_shifts.__wrapped__(*b)])
+        yield exact(squares, lambda b=bounds: [sum(x * x for x in s) for s in maximal_shifts.__wrapped__(*b)])
 
 
 def _whole_shifts(groups: int, per_group: int, total: int, squares: int) -> set[tuple[int, ...]]:

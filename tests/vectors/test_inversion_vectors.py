@@ -28,10 +28,12 @@ REGISTRY = Registry(
         ),
     ),
     exempt={
-        "privacy.inversion.chernoff": "it chooses c, and every c > 0 gives bounds",
-        "privacy.inversion._next_root": "it chooses where a bound is looked at next",
+        "privacy.inversion.chernoff_epsilon_and_log_delta": "it chooses c, and every c > 0 gives bounds",
+        "privacy.inversion.Inversion.lower_delta": "delta_range_of has vectors, of which it is the lower end",
+        "privacy.inversion.Inversion._interpolated_delta": "both ends of delta_range_of come from it",
+        "privacy.inversion.Inversion.smoothed_delta": "both ends of delta_range_of, which has vectors, come from it",
         "privacy.inversion._LossStack.log_decay": "it weighs what each family bounds, which tests compare with moments",
-        "privacy.inversion._LossStack.log_moment": "it is the sum that Moments.log has vectors for",
+        "privacy.inversion._LossStack.log_moment": "it is the sum that Moments.log_moment has vectors for",
         "privacy.inversion._LossStack.log_bound": "it is the sum that Moments.log_bound has vectors for",
     },
 )
@@ -65,17 +67,18 @@ def _log_moment(pairs: Pairs, z: complex) -> Real:
     return MP.log(MP.fsum(p * MP.exp(power * MP.log(p / q)) for p, q in pairs if p and q))
 
 
-@REGISTRY.formula("privacy.inversion.Moments.log")
+@REGISTRY.formula("privacy.inversion.Moments.log_moment")
 def _moments() -> Iterator[Vector]:
     for bag, pairs in _bags():
         for z in (0.3 + 0j, 2.5 + 0j, 1.2 + 0.8j):
             truth = _log_moment(pairs, z)
             moments = Moments.of(bag)
-            yield exact(float(truth.real), lambda m=moments, z=z: float(m.log(np.array([z]))[0].real))
+            yield exact(float(truth.real), lambda m=moments, z=z: float(m.log_moment(np.array([z]))[0].real))
     gaussian = Moments.of([(GaussianLoss(F(1, 4)), 2)])
     for c in (0.5, 3.0):
         yield exact(
-            float(2 * renyi_of_gaussian("0.5", 1 + c) * c), lambda c=c: float(gaussian.log(np.array([c + 0j]))[0].real)
+            float(2 * renyi_of_gaussian("0.5", 1 + c) * c),
+            lambda c=c: float(gaussian.log_moment(np.array([c + 0j]))[0].real),
         )
 
 
@@ -141,7 +144,7 @@ def _chernoff_bounds() -> Iterator[Vector]:
             yield between(low - 1e-13, low + 1e-11, inversion._log_chernoff_delta, Moments.of(bag), c, epsilon)
 
 
-@REGISTRY.formula("privacy.inversion._aliases_above")
+@REGISTRY.formula("privacy.inversion._alias_slope_and_log")
 def _aliases() -> Iterator[Vector]:
     """Σ_{k>0} e^{ckΛ}·δ(ε + kΛ) is at most e^{b − sε}."""
     for bag, pairs in _bags():
@@ -151,7 +154,7 @@ def _aliases() -> Iterator[Vector]:
             )
 
             def bound(bag: Bag = bag, c: float = c, wrap: float = wrap, epsilon: float = epsilon) -> float:
-                s, b = inversion._aliases_above(Moments.of(bag), c, wrap, epsilon, 0.0)
+                s, b = inversion._alias_slope_and_log(Moments.of(bag), c, wrap, epsilon, 0.0)
                 assert s > c
                 return math.exp(b - s * epsilon)
 
@@ -163,7 +166,7 @@ def _epsilon_ranges() -> Iterator[Vector]:
     for bag, pairs in _bags():
         for epsilon in ("0.2", "0.45"):
             delta = float(hockey_stick(pairs, epsilon))
-            gap = 1e-6 if bag[-1][0].lattice is None else 1e-8
+            gap = 1e-6 if bag[-1][0].spacing_and_offset is None else 1e-8
             low, high = float(epsilon) - gap, float(epsilon) + gap
             yield between(
                 (low, float(epsilon) - 1e-13),
@@ -178,7 +181,7 @@ def _epsilon_ranges() -> Iterator[Vector]:
 @REGISTRY.formula("privacy.inversion._solve_epsilon")
 def _roots() -> Iterator[Vector]:
     """A falling exponential passes δ where its logarithm does; what is returned lies on the safe side of it."""
-    contour = inversion.invert(Moments.of(_bags()[0][0]), 2.0, 0.5, -3.0)
+    contour = inversion.build_inversion(Moments.of(_bags()[0][0]), 2.0, 0.5, -3.0)
     for rate, delta in ((2.0, 1e-3), (0.7, 0.2), (9.0, 1e-9)):
         truth = -math.log(delta) / rate
 
@@ -200,12 +203,12 @@ def _above() -> Iterator[Vector]:
     yield exact(math.inf, calibration.log_excess, math.inf, F(1, 3))
 
 
-@REGISTRY.formula("privacy.calibration.least_parameter_by")
+@REGISTRY.formula("privacy.calibration.least_parameter_by_shortfall")
 def _least() -> Iterator[Vector]:
     for limit in (F(17, 10), F(1, 3), F(12345), F(1, 1000)):
-        found = calibration.least_parameter_by
+        found = calibration.least_parameter_by_shortfall
         yield between(limit, limit * (1 + F(1, 2**46)), found, lambda size, limit=limit: float(limit - size), "it")
-    yield between(F(2), F(2), calibration.least_parameter_by, lambda size: -1.0 if size >= 2 else 1.0, "it")
+    yield between(F(2), F(2), calibration.least_parameter_by_shortfall, lambda size: -1.0 if size >= 2 else 1.0, "it")
 
 
 @REGISTRY.formula("privacy.amounts.exact_amount")

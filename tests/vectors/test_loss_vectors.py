@@ -15,7 +15,7 @@ from sfumato.privacy.losses import (
     PairLoss,
     ResponseLoss,
     excess_power,
-    sum_rounded_up,
+    sum_with_counts_rounded_up,
 )
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, LaplaceLoss
 from sfumato.privacy.subsampled_losses import TangentLoss
@@ -79,16 +79,16 @@ REGISTRY = Registry(
 )
 
 
-@REGISTRY.formula("privacy.losses.sum_rounded_up")
+@REGISTRY.formula("privacy.losses.sum_with_counts_rounded_up")
 def _sum_above() -> Iterator[Vector]:
     """Exact for up to 16 kinds; above, every value on its own is the next multiple of 1e-30."""
     few = [(F(1, n), n + 1) for n in range(2, 18)]
-    yield exact(F(16) + sum(F(1, n) for n in range(2, 18)), sum_rounded_up, few)
+    yield exact(F(16) + sum(F(1, n) for n in range(2, 18)), sum_with_counts_rounded_up, few)
     many = [*few, (F(2, 7), 3)]
     units = sum(-(-(10**30) // n) * (n + 1) for n in range(2, 18)) + 3 * -(-2 * 10**30 // 7)
-    yield exact(F(units, 10**30), sum_rounded_up, many)
-    yield exact(F(10), sum_rounded_up, [(F(5, 2), 4), (F(0), 9)])
-    yield exact(None, sum_rounded_up, [(F(1), 1), (None, 1)])
+    yield exact(F(units, 10**30), sum_with_counts_rounded_up, many)
+    yield exact(F(10), sum_with_counts_rounded_up, [(F(5, 2), 4), (F(0), 9)])
+    yield exact(None, sum_with_counts_rounded_up, [(F(1), 1), (None, 1)])
 
 
 _TIGHT = 1e-13
@@ -170,7 +170,7 @@ def _mean_of_exact_pairs() -> Iterator[Vector]:
         yield exact(renyi(far, 1), loss._mean_loss)
 
 
-@REGISTRY.formula("privacy.losses.PairLoss.delta")
+@REGISTRY.formula("privacy.losses.PairLoss.delta_and_error")
 def _delta_of_pairs() -> Iterator[Vector]:
     for epsilon in ("0", "0.5", "1.5"):
         worst = max(hockey_stick(KNOWN, epsilon), hockey_stick([(q, p) for p, q in KNOWN], epsilon))
@@ -225,7 +225,7 @@ def _laplace_delta(x: Any, epsilon: Any) -> Real:
     return MP.quad(lambda z: (MP.exp(-abs(z)) - growth * MP.exp(-abs(z - real(x)))) / 2, ends)
 
 
-@REGISTRY.formula("privacy.noise_losses.LaplaceLoss.delta")
+@REGISTRY.formula("privacy.noise_losses.LaplaceLoss.delta_and_error")
 def _delta_of_laplace() -> Iterator[Vector]:
     for scale, epsilon in (("1", "0.5"), ("2", "0"), ("0.25", "3.5")):
         truth = _laplace_delta(1 / F(scale), epsilon)
@@ -241,7 +241,7 @@ def _delta_of_laplace() -> Iterator[Vector]:
     ):
         truth = hockey_stick(moved(laplace_law(F(scale)), shift), epsilon)
         yield enclosing(truth, 1e-13, sf.Curve.discrete_laplace(scale, shift).delta_range, epsilon)
-    yield exact((0.0, 0.0), LaplaceLoss(F(3, 2), F(1, 2)).delta, 1.51)
+    yield exact((0.0, 0.0), LaplaceLoss(F(3, 2), F(1, 2)).delta_and_error, 1.51)
 
 
 @REGISTRY.formula("privacy.noise_losses.LaplaceLoss.renyi")
@@ -285,7 +285,7 @@ def _group_of_laplace() -> Iterator[Vector]:
         yield enclosing(truth, 1e-13, lambda c=curve, k=k, e=epsilon: c.group(k).delta_range(e))
 
 
-@REGISTRY.formula("privacy.noise_losses.GaussianLoss.delta")
+@REGISTRY.formula("privacy.noise_losses.GaussianLoss.delta_and_error")
 def _delta_of_gaussian() -> Iterator[Vector]:
     for mu, epsilon in (("1", "4.88655411746"), ("0.25", "1"), ("2", "0"), ("3", "0.5"), ("0.1", "0.6"), ("5", "30")):
         yield enclosing(gaussian_delta(mu, epsilon), 1e-12, lambda m=mu, e=epsilon: sf.Curve.gdp(m).delta_range(e))
@@ -353,7 +353,7 @@ def _renyi_of_response() -> Iterator[Vector]:
         yield exact(truth, ResponseLoss(F(epsilon), choices).renyi, float(order))
 
 
-@REGISTRY.formula("privacy.losses.ResponseLoss.delta")
+@REGISTRY.formula("privacy.losses.ResponseLoss.delta_and_error")
 def _delta_of_response() -> Iterator[Vector]:
     for epsilon, choices, at in (("1", 2, "0"), ("1", 5, "0.5"), ("3", 4, "2.9")):
         truth = hockey_stick(response(epsilon, choices), at)
@@ -363,7 +363,7 @@ def _delta_of_response() -> Iterator[Vector]:
         yield enclosing(truth, _TIGHT, sf.Curve.approximate(epsilon, reveal).delta_range, at)
 
 
-@REGISTRY.formula("privacy.losses.BoundedRangeLoss.delta")
+@REGISTRY.formula("privacy.losses.BoundedRangeLoss.delta_and_error")
 def _delta_of_ranges() -> Iterator[Vector]:
     for eta, epsilon in (("1", "0"), ("1", "0.5"), ("0.01", "0.001"), ("6", "2")):
         truth = most_value(lambda t, e=epsilon, n=eta: hockey_stick(ranged(n, t), e), real(epsilon), real(eta))

@@ -57,7 +57,7 @@ REGISTRY = Registry(
     ),
     exempt={
         "mechanisms.additive._format_largest_scale": "it writes the largest scale that is accepted for a message",
-        "mechanisms.noise_sums._continuous_bounds": "a part of mixed_laplace_widths",
+        "mechanisms.noise_sums._continuous_laplace_widths": "a part of mixed_laplace_widths",
         "mechanisms.noise_sums._bisect_least": "it halves an interval until a property holds",
     },
 )
@@ -275,7 +275,7 @@ def _classical() -> Iterator[Vector]:
         yield upper(truth, 2e-12, lambda e=epsilon, d=delta, c=change: sf.Gaussian.classical(e, d, c).sigma)
 
 
-@REGISTRY.formula("mechanisms.additive._unequal_gaussian")
+@REGISTRY.formula("mechanisms.additive._unequal_gaussian_curve")
 def _unequal() -> Iterator[Vector]:
     """Of all placements of a change on unequal coordinates the worst."""
     for sigmas, change in (
@@ -361,8 +361,8 @@ def _upper_tail() -> Iterator[Vector]:
     )
 
 
-@REGISTRY.formula("mechanisms.confidence_limits.lower_limit")
-@REGISTRY.formula("mechanisms.confidence_limits.upper_limit")
+@REGISTRY.formula("mechanisms.confidence_limits.lower_confidence_limit")
+@REGISTRY.formula("mechanisms.confidence_limits.upper_confidence_limit")
 def _frequency_limits() -> Iterator[Vector]:
     """The p at which so many successes, or so few, have the probability of a miss."""
     for successes, trials, miss in ((3, 20, "0.025"), (19, 20, "0.001"), (5, 30, "1e-6")):
@@ -372,14 +372,14 @@ def _frequency_limits() -> Iterator[Vector]:
             (down(low * (1 - MP.mpf("1e-6"))), up(high)),
             (down(low), up(high + (1 - high) * MP.mpf("1e-6"))),
             lambda s=successes, n=trials, m=miss: (
-                confidence_limits.lower_limit(s, n, float(m)),
-                confidence_limits.upper_limit(s, n, float(m)),
+                confidence_limits.lower_confidence_limit(s, n, float(m)),
+                confidence_limits.upper_confidence_limit(s, n, float(m)),
             ),
         )
 
 
 @REGISTRY.formula("mechanisms.noise_sums.gaussian_widths")
-@REGISTRY.formula("mechanisms.noise_sums._normal_half_width")
+@REGISTRY.formula("mechanisms.noise_sums._normal_half_width_of_miss")
 def _gaussian_widths() -> Iterator[Vector]:
     """Whole weights, by convolution: a bound, above the least width by what smoothing adds."""
     for sigma, weights, miss, gap in (("6", (1, 2), 0.05, 0.9), ("12", (1, 1, 3), 0.01, 0.4), ("3", (2, 1), 1e-6, 0.4)):
@@ -400,7 +400,8 @@ def _gaussian_widths() -> Iterator[Vector]:
             truth,
             2e-9,
             lambda s=sigma, m=miss: (
-                float(noise_sums.gaussian_widths(np.array([3.0]), 2, s, m)[0]) + 0 * noise_sums._normal_half_width(m)
+                float(noise_sums.gaussian_widths(np.array([3.0]), 2, s, m)[0])
+                + 0 * noise_sums._normal_half_width_of_miss(m)
             ),
         )
     main = MP.sqrt(2) * MP.erfinv(1 - MP.mpf("0.05") * MP.mpf("0.99"))
@@ -423,7 +424,7 @@ def _mixed_tail(sizes: tuple[Real, ...], reach: Real) -> Real:
 
 
 @REGISTRY.formula("mechanisms.noise_sums.continuous_widths")
-@REGISTRY.formula("mechanisms.noise_sums._characteristic_function")
+@REGISTRY.formula("mechanisms.noise_sums._laplace_characteristic_function")
 def _continuous_widths() -> Iterator[Vector]:
     for weights, miss in (
         (("1", "0.5"), "0.05"),
@@ -517,7 +518,7 @@ def _lengths() -> Iterator[Vector]:
         yield exact(wanted, lambda f=again: f.decoder_row_norms)
 
 
-@REGISTRY.formula("privacy.calibration.least_parameter_by")
+@REGISTRY.formula("privacy.calibration.least_parameter_by_shortfall")
 def _calibrated() -> Iterator[Vector]:
     """The σ at which the sum over the discrete law is δ, searched for; Laplace noise is Δ/ε, a round number."""
     for epsilon, delta, low, high in (("1", "1e-6", 4, 5), ("0.5", "0.01", 2, 4), ("3", "1e-3", "0.5", 2)):

@@ -50,7 +50,7 @@ REGISTRY = Registry(
     exempt={
         "privacy.budget.Budget.__init__": "its allowances are those of renyi_allowance and allowance_units",
         "privacy.budget.Budget.charge": "it adds a cost, which has vectors",
-        "privacy.budget._largest_pure": "it is Budget.largest_pure, which has vectors",
+        "privacy.budget._search_largest_pure": "it is Budget.largest_pure, which has vectors",
         "privacy.reading._log_odds_bound.bound": "the whole search over it has vectors",
     },
 )
@@ -207,8 +207,8 @@ def _default_order() -> Iterator[Vector]:
         yield exact(order, lambda d=delta: sf.odometer([sf.Curve.pure(1)], d).order)
 
 
-@REGISTRY.formula("privacy.odometer._adaptive_line")
-@REGISTRY.formula("privacy.odometer._cumulative")
+@REGISTRY.formula("privacy.odometer._adaptive_epsilons_and_exceptions")
+@REGISTRY.formula("privacy.odometer._cumulative_sums_rounded_up")
 def _adaptive_line() -> Iterator[Vector]:
     """Divergences of randomised response are added up; the smaller of both lines, and what failures add to it."""
     for epsilon, delta, order, count in (("0.1", "1e-6", "30", 40), ("0.5", "0.01", "4", 3), ("0.01", "1e-3", "12", 1)):
@@ -232,22 +232,22 @@ def _adaptive_line() -> Iterator[Vector]:
     yield exact((math.inf, 1.0), lambda: ((o := sf.odometer(both, "1e-6")).adaptive, o.exceptions))
 
 
-@REGISTRY.formula("privacy.numbers.charge_units")
+@REGISTRY.formula("privacy.numbers.units_rounded_up")
 def _charge_units() -> Iterator[Vector]:
     for amount, units in ((F(1, 3), (10**30 + 2) // 3), (F(1, 10**31), 1), (F(2), 2 * 10**30), (F(0), 0)):
-        yield exact(units, numbers.charge_units, amount)
+        yield exact(units, numbers.units_rounded_up, amount)
 
 
-@REGISTRY.formula("privacy.numbers.allowance_units")
+@REGISTRY.formula("privacy.numbers.units_rounded_down")
 def _allowance_units() -> Iterator[Vector]:
     for amount, units in ((F(1, 3), (10**30 - 1) // 3), (F(9, 10**31), 0), (F(2), 2 * 10**30)):
-        yield exact(units, numbers.allowance_units, amount)
+        yield exact(units, numbers.units_rounded_down, amount)
 
 
-@REGISTRY.formula("privacy.numbers.least_whole")
+@REGISTRY.formula("privacy.numbers.least_integer_where")
 def _least_whole() -> Iterator[Vector]:
     for start, least in ((0, 0), (0, 1), (1, 2), (3, 7), (5, 5), (2, 10**9 + 7), (0, 2**60 + 1)):
-        yield exact(least, lambda s=start, n=least: numbers.least_whole(lambda number: number >= n, s))
+        yield exact(least, lambda s=start, n=least: numbers.least_integer_where(lambda number: number >= n, s))
 
 
 @REGISTRY.formula("privacy.budget.Budget.share")
@@ -259,14 +259,14 @@ def _share() -> Iterator[Vector]:
         yield exact(wanted, lambda p=part: ((s := account.share(p).allowances).pure, s.renyi, s.failure))
 
 
-@REGISTRY.formula("privacy.budget.Budget._largest_from_pure")
+@REGISTRY.formula("privacy.budget.Budget._largest_within_pure_currency")
 def _largest_from_pure() -> Iterator[Vector]:
     """All that is left where that is charged as it is; whole units where its denominator is beyond 10⁹."""
     for spent, left in (("1/3", F(2, 3)), ("0.25", F(3, 4)), ("1", F(0)), ("7/1000000000", F(999999993, 10**9))):
-        yield exact(left, sf.Budget(1).charge(sf.Curve.pure(spent))._largest_from_pure)
+        yield exact(left, sf.Budget(1).charge(sf.Curve.pure(spent))._largest_within_pure_currency)
     twice = sf.Budget(1).charge(sf.Curve.pure(F(1, 10**9 - 1))).charge(sf.Curve.pure(F(1, 10**9 - 2)))
     units = (10**30 * (1 - F(1, 10**9 - 1) - F(1, 10**9 - 2))).__floor__()
-    yield exact(F(units, 10**30), twice._largest_from_pure)
+    yield exact(F(units, 10**30), twice._largest_within_pure_currency)
 
 
 @REGISTRY.formula("privacy.budget.Budget.largest_pure")

@@ -16,7 +16,7 @@ from sfumato.mechanisms.response import (
     OptimalLocalHashing,
     OptimizedUnaryEncoding,
     RandomizedResponse,
-    _normal_half_width,
+    _union_bound_half_width,
 )
 from sfumato.mechanisms.selection import FrequentValues, NoisyMax, TopK, _largest_affordable_epsilon, best_selection
 from sfumato.mechanisms.sparse import AboveThreshold
@@ -65,7 +65,7 @@ REGISTRY = Registry(
     ),
     exempt={
         "mechanisms.key_thresholds.KeyThreshold.gaussian": "it calibrates noise, and its threshold has vectors",
-        "mechanisms.quantiles._with_inward_offset": "it multiplies rows_to_lean by a sign",
+        "mechanisms.quantiles._with_safe_inward_offset": "it multiplies rows_to_lean by a sign",
         "mechanisms.response.Estimate.interval": "it multiplies standard errors by a normal quantile",
     },
 )
@@ -100,7 +100,7 @@ def _leak() -> Iterator[Vector]:
         )
 
 
-@REGISTRY.formula("mechanisms.key_thresholds._threshold")
+@REGISTRY.formula("mechanisms.key_thresholds._laplace_threshold")
 @REGISTRY.formula("mechanisms.key_thresholds.KeyThreshold.threshold")
 @REGISTRY.formula("mechanisms.key_thresholds.KeyThreshold.scale")
 def _thresholds() -> Iterator[Vector]:
@@ -119,7 +119,7 @@ def _thresholds() -> Iterator[Vector]:
         def call(
             e: str = epsilon, d: str = delta, g: int = groups, w: bool = weighted, n: str = neighbours
         ) -> tuple[Any, ...]:
-            key_thresholds._threshold.cache_clear()
+            key_thresholds._laplace_threshold.cache_clear()
             made = KeyThreshold(e, d, g, w, neighbours=n)
             return made.threshold, made.scale
 
@@ -278,7 +278,7 @@ def _derived_grid() -> Iterator[Vector]:
 
 
 @REGISTRY.formula("mechanisms.selection.ScoreSelection.error")
-@REGISTRY.formula("mechanisms.selection.ScoreSelection._score_loss")
+@REGISTRY.formula("mechanisms.selection.ScoreSelection._shortfall_of_choice")
 def _selection_error() -> Iterator[Vector]:
     for epsilon, candidates, confidence in (("1", 10, "0.95"), ("0.1", 1000, "0.999999999999"), ("3", 2, "0.5")):
         truth = lost_within(candidates, F(epsilon) / 2, 1 - real(confidence))
@@ -293,8 +293,8 @@ def _selection_error() -> Iterator[Vector]:
     )
 
 
-@REGISTRY.formula("mechanisms.selection.NoisyMax._score_loss")
-@REGISTRY.formula("mechanisms.selection._log_union_bound")
+@REGISTRY.formula("mechanisms.selection.NoisyMax._shortfall_of_choice")
+@REGISTRY.formula("mechanisms.selection._log_candidates_over_miss")
 def _noisy_max_error() -> Iterator[Vector]:
     """Two Laplace noises of n, each within the width that all but β of each lie in."""
     for noise, times in (("laplace", 2), ("gumbel", 1), ("exponential", 1)):
@@ -302,7 +302,7 @@ def _noisy_max_error() -> Iterator[Vector]:
         yield exact(truth, lambda n=noise: NoisyMax("0.5", noise=n).error(12, "0.99", on_grid=True))
 
 
-@REGISTRY.formula("mechanisms.selection.TopK._score_loss")
+@REGISTRY.formula("mechanisms.selection.TopK._shortfall_of_choice")
 @REGISTRY.formula("mechanisms.selection.TopK.curve")
 def _top_k() -> Iterator[Vector]:
     for epsilon, k, candidates in (("1", 1, 10), ("1", 3, 10), ("2", 5, 100)):
@@ -377,11 +377,11 @@ def _two_sided(miss: Real) -> Real:
         return root(lambda w: miss - MP.erfc(w / MP.sqrt(2)), 0, 40)
 
 
-@REGISTRY.formula("mechanisms.response._normal_half_width")
+@REGISTRY.formula("mechanisms.response._union_bound_half_width")
 def _normal() -> Iterator[Vector]:
     for confidence, k in (("0.95", 1), ("0.999999999999", 1), ("0.9", 50)):
         truth = 3 * _two_sided((1 - real(confidence)) / k)
-        yield exact(truth, _normal_half_width, 3.0, confidence, k)
+        yield exact(truth, _union_bound_half_width, 3.0, confidence, k)
 
 
 @REGISTRY.formula("mechanisms.response.RandomizedResponse.error")
@@ -471,7 +471,7 @@ def _one_quantile() -> Iterator[Vector]:
 
 
 @REGISTRY.formula("mechanisms.quantiles.Quantiles.errors")
-@REGISTRY.formula("mechanisms.quantiles._Node.share")
+@REGISTRY.formula("mechanisms.quantiles._QuantileNode.share")
 def _several_quantiles() -> Iterator[Vector]:
     """The middle one first; the others lie half way between it and an end, so they add half of its error."""
     for neighbours, first, second in (("add-remove", F(1, 2), F(1, 2)), ("replace", F(1), F(1))):

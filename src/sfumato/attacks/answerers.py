@@ -25,7 +25,15 @@ from sfumato.attacks.ceilings import replacement_guarantee
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import Laplace, bits
 from sfumato.privacy import Budget, Guarantee, Neighbours, PrivacyUnit
-from sfumato.privacy.numbers import POSITIVE, Number, allowance_units, exact, exact_integer, format_exact, from_units
+from sfumato.privacy.numbers import (
+    POSITIVE,
+    Number,
+    amount_from_units,
+    exact,
+    exact_integer,
+    format_exact,
+    units_rounded_down,
+)
 from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -304,7 +312,7 @@ def temporary_curator(columns: Mapping[str, Any], declared: Mapping[str, Any], b
 
 def even_share(epsilon: Fraction, questions: int) -> Fraction:
     """Divide ε evenly over the questions, rounded down to the ledger's unit, so that the last one is paid too."""
-    return from_units(allowance_units(epsilon / questions))
+    return amount_from_units(units_rounded_down(epsilon / questions))
 
 
 def _table_columns(rows: Values, *, towns: bool) -> dict[str, Values]:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sfumato.attacks.ceilings import power_ceiling
 from sfumato.attacks.findings import HALF_ALARM, TABLE, Finding, Findings, simulated_policy, temporary_curator
 from sfumato.mechanisms import bits
-from sfumato.mechanisms.confidence_limits import lower_limit, upper_limit
+from sfumato.mechanisms.confidence_limits import lower_confidence_limit, upper_confidence_limit
 from sfumato.policy import Domain, Type
 from sfumato.privacy import Guarantee, Neighbours
 from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer, format_exact
@@ -87,7 +87,7 @@ def _findings_without_and_with_target(
     """
     ceiling = None
     if promise is not None:
-        ceiling = power_ceiling(promise, upper_limit(learnt.correct_outside, learnt.runs, float(HALF_ALARM)))
+        ceiling = power_ceiling(promise, upper_confidence_limit(learnt.correct_outside, learnt.runs, float(HALF_ALARM)))
     return (
         Finding(_NAME, f"{kind}, without them", learnt.correct_outside, learnt.runs, 0.5, None, 1, coins=False),
         Finding(_NAME, f"{kind}, with them", learnt.correct_inside, learnt.runs, 0.5, ceiling, 1, coins=False),
@@ -198,8 +198,8 @@ class AttributeGuesses:
 
         Each of the two confidence limits fails with probability at most half of ``miss`` (Clopper & Pearson).
         """
-        inside_limit = lower_limit(self.correct_inside, self.runs, miss / 2)
-        return inside_limit - power_ceiling(theory, upper_limit(self.correct_outside, self.runs, miss / 2))
+        inside_limit = lower_confidence_limit(self.correct_inside, self.runs, miss / 2)
+        return inside_limit - power_ceiling(theory, upper_confidence_limit(self.correct_outside, self.runs, miss / 2))
 
 
 def guess_attributes(tables: AttributeTables, publish: Publish) -> AttributeGuesses:

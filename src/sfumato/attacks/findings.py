@@ -109,7 +109,7 @@ class Finding:
     and only then do correct guesses prove an ε."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         if not self.trials > 0 or not 0 <= self.right <= self.trials or self.questions < 0:
             raise InvalidParameter(
                 "right", self.right, f"a number of right guesses from 0 to {self.trials}, the number of trials"
@@ -172,7 +172,7 @@ class Findings:
     """What the attack does and what follows, as sentences."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         if (
             not isinstance(self.listed, tuple)
             or not self.listed
@@ -265,7 +265,7 @@ class SuccessCurve:
     shares: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         object.__setattr__(self, "shares", _checked_numbers(self.shares, "shares"))
         if not all(0 <= share <= 1 for share in self.shares):
             raise InvalidParameter("shares", self.shares, "a tuple of numbers from 0 to 1")
@@ -292,7 +292,7 @@ class Sweep:
     words: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         object.__setattr__(self, "at", _checked_numbers(self.at, "at"))
         if not self.at or self.at[0] <= 0 or any(a >= b for a, b in zip(self.at, self.at[1:], strict=False)):
             raise InvalidParameter("at", self.at, "a tuple of increasing numbers above 0")

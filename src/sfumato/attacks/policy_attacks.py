@@ -48,7 +48,15 @@ from sfumato.plan.descriptions import literal_sql
 from sfumato.plots.picture import Picture
 from sfumato.policy import Domain, InMemory, Policy, Table, Type, Via, read
 from sfumato.privacy import Budget, Curve, Guarantee, Neighbours
-from sfumato.privacy.numbers import POSITIVE, Number, allowance_units, exact, exact_integer, format_exact, from_units
+from sfumato.privacy.numbers import (
+    POSITIVE,
+    Number,
+    amount_from_units,
+    exact,
+    exact_integer,
+    format_exact,
+    units_rounded_down,
+)
 from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -326,7 +334,7 @@ class WholeSpending:
         At one order r = ε + c, where c depends on δ (``theorems.renyi_allowance``). If δ is small, c < 0 and r grows
         faster than ε. If δ is large, r > ε, and ``times``·r is an ε that pays for it.
         """
-        budget, renyi = self.budget, from_units(self.budget.allowances.renyi or 0)
+        budget, renyi = self.budget, amount_from_units(self.budget.allowances.renyi or 0)
         epsilon = times * max(budget.epsilon, renyi)
         return Budget(epsilon, budget.delta, reserve=budget.reserve, order=budget.order, neighbours=budget.neighbours)
 
@@ -356,7 +364,9 @@ def account_spendings(budget: Budget) -> Iterator[WholeSpending]:
     """Yield the ways to spend a whole account at once."""
     yield WholeSpending(budget)
     if budget.order is not None and budget.allowances.renyi:
-        yield WholeSpending(budget, from_units(allowance_units(from_units(budget.allowances.renyi) / budget.order)))
+        yield WholeSpending(
+            budget, amount_from_units(units_rounded_down(amount_from_units(budget.allowances.renyi) / budget.order))
+        )
 
 
 GroupCounts = Mapping[tuple[Any, ...], float]

@@ -92,7 +92,7 @@ class OneRun:
         for name in ("lower_bound", "confidence"):
             object.__setattr__(self, name, codec.parse_float(getattr(self, name), name))
         Guarantee.of(self.claim, "claim")
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         counts_valid = 0 <= self.right <= self.guesses <= self.canaries and self.tried > 0
         laws_valid = self.laws is None or isinstance(self.laws, OutputShares)
         if not (counts_valid and laws_valid and self.lower_bound >= 0 and 0 < self.confidence < 1):

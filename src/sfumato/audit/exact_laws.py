@@ -218,7 +218,7 @@ def _enumerate_additive(
 
 def _coordinate_steps(rows: list[tuple[Any, ...]], i: int, grid: Fraction | None) -> tuple[int, int]:
     """Return one coordinate of both inputs in grid steps."""
-    first, second = (int(grids.to_steps(np.array([row[i]]), grid)[0]) for row in rows)
+    first, second = (int(grids.round_to_steps(np.array([row[i]]), grid)[0]) for row in rows)
     return first, second
 
 

@@ -44,7 +44,7 @@ from sfumato.mechanisms import (
     bits,
 )
 from sfumato.mechanisms.key_thresholds import keep_probability
-from sfumato.mechanisms.outcome_laws import MAX_OUTCOMES, Law, law_context, multiply_polynomials, top_k_law
+from sfumato.mechanisms.outcome_laws import MAX_OUTCOMES, Law, law_context, multiply_polynomial_coefficients, top_k_law
 from sfumato.mechanisms.response import PRIME, Response
 from sfumato.privacy import Neighbours
 from sfumato.privacy.threshold_losses import laplace_tail
@@ -410,7 +410,7 @@ class _ThresholdSum:
         u = self._noise_tail(beyond, context)
         factor = [Decimal(0), u] if above == tail.rising else [Decimal(1), u.copy_negate()]
         return _ThresholdTail(
-            tail.end, tail.rising, tail.first, tuple(multiply_polynomials(tail.terms, factor, context))
+            tail.end, tail.rising, tail.first, tuple(multiply_polynomial_coefficients(tail.terms, factor, context))
         )
 
     def total(self) -> Decimal:

@@ -75,7 +75,7 @@ def _decode_value(reply: Mapping[str, Any]) -> Any:
         return getattr(import_module(f"sfumato.{module}"), name).from_json(json.dumps(reply))
     for kind in all_kinds().values():
         answer = kind.answer_class()
-        if tag == codec.values().get(answer, "").partition("/")[0]:
+        if tag == codec.kind_by_registered_class().get(answer, "").partition("/")[0]:
             return answer.from_json(json.dumps(reply))
     raise ServerUnavailable("the reply has a kind that this version does not know", place=reply["kind"][:100])
 

@@ -31,7 +31,7 @@ class ExampleQuestion:
     """The error and the price; empty until they are computed."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         object.__setattr__(self, "delta", exact(self.delta, "delta", NONNEGATIVE))
 
 
@@ -46,7 +46,7 @@ class TableDescription:
     questions: tuple[ExampleQuestion, ...] = ()
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         if not isinstance(self.columns, Mapping) or not {*map(type, self.columns.values())} <= {str}:
             raise InvalidParameter("columns", self.columns, "a mapping from column names to descriptions")
         if type(self.questions) is not tuple or not {*map(type, self.questions)} <= {ExampleQuestion}:
@@ -155,7 +155,7 @@ class _WrittenTables:
     tables: tuple[TableDescription, ...]
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         is_typed = type(self.tables) is tuple and {*map(type, self.tables)} <= {TableDescription}
         if not is_typed or len(self.tables) != len(self.names):
             raise InvalidParameter("tables", self.tables, "a description for each name")

@@ -45,7 +45,7 @@ class Listing:
     rows: tuple[tuple[str, ...], ...]
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         if any(type(row) is not tuple or len(row) != len(self.columns) for row in self.rows):
             raise InvalidParameter("rows", self.rows, "lists with a cell for each column")
 

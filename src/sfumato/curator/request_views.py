@@ -16,7 +16,7 @@ from sfumato.ledger.approval_requests import (
 )
 from sfumato.ledger.spending import read_cost
 from sfumato.privacy import Budget, Cost, Guarantee, codec
-from sfumato.privacy.numbers import exact, format_up, from_units
+from sfumato.privacy.numbers import amount_from_units, exact, format_rounded_up
 from sfumato.privacy.reading import reading
 from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import escape_unprintable, single_line
@@ -73,7 +73,7 @@ class RequestView:
     """Each step: when, who, what, and why."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
 
     @property
     def is_share(self) -> bool:
@@ -167,13 +167,13 @@ def _release_view_fields(subject: ApprovalRequest, budget: Budget | None) -> dic
         "release_kind": subject.release_kind,
         "spec": subject.spec,
         "price": subject.price,
-        "epsilon": "" if epsilon is None else format_up(epsilon),
-        "delta": "" if subject.delta is None else format_up(subject.delta),
+        "epsilon": "" if epsilon is None else format_rounded_up(epsilon),
+        "delta": "" if subject.delta is None else format_rounded_up(subject.delta),
         "cost": _cost_words(cost, subject),
     }
     if budget is None:
         return facts
-    delta = from_units(cost.failure) if cost.pure is not None else subject.delta or exact(budget.delta, "delta")
+    delta = amount_from_units(cost.failure) if cost.pure is not None else subject.delta or exact(budget.delta, "delta")
     after = budget.with_spent(budget.totals + cost)
     left = after.remaining_words if budget.admits(cost) else "the budget can no longer afford it"
     return facts | {"left_after": left, "one_person": _reveal_words(epsilon, delta, budget)}
@@ -185,8 +185,8 @@ def _cost_words(cost: Cost, subject: ApprovalRequest) -> str:
         return cost.words
     if subject.epsilon is None:
         return f"{cost.words}, which no ε bounds"
-    at_delta = "" if subject.delta is None else f" at δ = {format_up(subject.delta)}"
-    return f"{cost.words}: ε = {format_up(subject.epsilon)}{at_delta}"
+    at_delta = "" if subject.delta is None else f" at δ = {format_rounded_up(subject.delta)}"
+    return f"{cost.words}: ε = {format_rounded_up(subject.epsilon)}{at_delta}"
 
 
 def _reveal_words(epsilon: Fraction | None, delta: Fraction, budget: Budget) -> str:
@@ -196,7 +196,7 @@ def _reveal_words(epsilon: Fraction | None, delta: Fraction, budget: Budget) -> 
 
 
 def _share_view_fields(record: RequestRecord, share: GrantedShare) -> dict[str, str]:
-    return {"epsilon": format_up(share.epsilon), "used": format_up(record.used)}
+    return {"epsilon": format_rounded_up(share.epsilon), "used": format_rounded_up(record.used)}
 
 
 _PAST = {

@@ -43,7 +43,7 @@ class Standing:
     """The remaining ε for ordinary answers in words, of a share and of its account."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         for name in ("epsilon", "delta"):
             object.__setattr__(self, name, exact(getattr(self, name), name, NONNEGATIVE))
         for name in ("allowed", "spent", "left"):
@@ -202,7 +202,7 @@ class PeriodStandings:
     standings: tuple[Standing, ...] = ()
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         all_standings = (*self.standings, self.fresh) if type(self.standings) is tuple else (None,)
         if (
             not all(isinstance(standing, Standing) for standing in all_standings)

@@ -17,7 +17,7 @@ from sfumato.errors import InvalidPolicy
 from sfumato.policy import Policy
 from sfumato.privacy import Budget, Guarantee
 from sfumato.privacy.numbers import format_exact, format_probability
-from sfumato.privacy.precedents import compare_with_deployments, describe_belief
+from sfumato.privacy.precedents import belief_sentence, deployment_comparison_sentence
 from sfumato.release.prices import ODDS_WORDS, warn_caller
 
 MAX_LIFETIME_EPSILON = 10
@@ -76,10 +76,10 @@ def weak_policy_warnings(policy: Policy) -> tuple[str, ...]:
 def _weak_epsilon_warning(policy: Policy) -> str:
     unit, promise = policy.unit, Guarantee(policy.budget.epsilon, policy.budget.delta)
     scope = "for life" if policy.per is None else f"for one {unit.name}-{unit.period}"
-    belief = describe_belief(promise, policy.neighbours)
+    belief = belief_sentence(promise, policy.neighbours)
     return (
         f"ε = {format_exact(promise.epsilon)} {scope} is weak privacy: it {ODDS_WORDS}, and {belief}. "
-        f"{compare_with_deployments(promise)}"
+        f"{deployment_comparison_sentence(promise)}"
     )
 
 

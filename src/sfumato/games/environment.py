@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import Exponential, MaxNoise, NoisyMax, PermuteAndFlip, bits
-from sfumato.mechanisms.selection import ScoreSelection, gaps_and_step_exponent
+from sfumato.mechanisms.selection import ScoreSelection, gaps_and_log_weight_per_step
 from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.numbers import PROBABILITY, Number, exact, exact_integer
 from sfumato.quick_dataclass import dataclass
@@ -312,7 +312,7 @@ def law_of_selection(selection: ScoreSelection, scores: Sequence[Fraction | int]
     noise): candidate h comes at a uniform time t and is accepted with k_h = e^{−c·gap}; those before it were not
     accepted, so P(h) = k_h·∫₀¹ Π_{j≠h}(1 − t·k_j) dt.
     """
-    gaps, rate = gaps_and_step_exponent(list(scores), selection)
+    gaps, rate = gaps_and_log_weight_per_step(list(scores), selection)
     if gaps.size > MAX_CANDIDATES:
         raise InvalidParameter(
             "outcomes", int(gaps.size), f"at most {MAX_CANDIDATES}, so that exact probabilities can be computed"

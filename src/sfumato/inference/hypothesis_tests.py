@@ -53,7 +53,7 @@ class HypothesisTest:
     receipt: Receipt | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         for name in ("statistic", "p_value", "estimate", "low", "high"):
             number = getattr(self, name)
             object.__setattr__(self, name, None if number is None else codec.parse_float(number, name))

@@ -254,7 +254,7 @@ class NoisyScan:
     def __post_init__(self) -> None:
         object.__setattr__(self, "coefficients", tuple(self.coefficients))
         object.__setattr__(self, "totals", tuple(self.totals))
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         if not self.totals or not all(type(number) is int for number in (*self.totals, *self.coefficients)):
             raise InvalidParameter("totals", ValueWords("other values"), "lists of whole numbers")
 

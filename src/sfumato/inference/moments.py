@@ -87,7 +87,7 @@ class NoisyMoments:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "totals", tuple(self.totals))
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         if not self.totals or not all(type(total) is int for total in self.totals):
             raise InvalidParameter("totals", ValueWords("other values"), "a list of whole numbers")
 

@@ -37,7 +37,7 @@ class Power:
     """The assumed sizes and effects in words."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         object.__setattr__(self, "level", codec.parse_float(self.level, "level"))
 
     def __float__(self) -> float:

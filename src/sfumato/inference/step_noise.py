@@ -9,7 +9,7 @@ from functools import lru_cache
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Gaussian
 from sfumato.privacy import Curve, Guarantee, Sensitivity, compose
-from sfumato.privacy.calibration import least_parameter_by, log_delta_excess
+from sfumato.privacy.calibration import least_parameter_by_shortfall, log_delta_excess
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.prices import GIVE_DELTA, Price
 
@@ -62,7 +62,7 @@ def calibrated_step_noise(
             assert unit_sigma is not None
             return StepNoise.of(sensitivities, shares, unit_sigma * (1 + Fraction(1, 2**40)))
         guarantee = Guarantee(price.epsilon or 0, price.delta)
-        sigma = least_parameter_by(
+        sigma = least_parameter_by_shortfall(
             lambda size: log_delta_excess(StepNoise.of(sensitivities, shares, size).curve, guarantee), f"{guarantee}"
         )
         return StepNoise.of(sensitivities, shares, sigma)

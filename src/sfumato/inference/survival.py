@@ -83,7 +83,7 @@ class SurvivalCurves:
             object.__setattr__(self, name, _parse_floats(getattr(self, name), name))
         for name in ("events", "censored"):
             object.__setattr__(self, name, tuple(_parse_floats(row, name) for row in getattr(self, name)))
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         if not isinstance(self.scale, NoisyScale):
             raise InvalidParameter("scale", self.scale, "the scale of noisy counts")
         rows = (*self.events, *self.censored, self.starts)

@@ -204,7 +204,7 @@ class Line:
     hash: str
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         if not isinstance(self.time, datetime):
             object.__setattr__(self, "time", _parse_time(self.time))
         if not all(isinstance(amount, Cost) for amount in (self.cost, self.spent, self.held)):

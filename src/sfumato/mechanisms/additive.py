@@ -27,7 +27,7 @@ from sfumato.privacy.numbers import (
     exact_integer,
     format_exact,
     format_number,
-    least_whole,
+    least_integer_where,
 )
 from sfumato.quick_dataclass import dataclass
 
@@ -112,7 +112,7 @@ class Laplace:
 
     def apply(self, values: Any) -> Any:
         """Add fresh noise to the values: an int gives an int, an array gives an array."""
-        return _apply(self, values)
+        return _add_noise_to_values(self, values)
 
     def curve(self, sensitivity: Sensitivity | Number = 1) -> Curve:
         """Return the privacy loss of the noise as drawn, for values of this sensitivity."""
@@ -121,13 +121,13 @@ class Laplace:
 
     def distribution(self, value: Number, tail: Number = "1e-12") -> OutcomeDistribution:
         """Return the exact law of one noisy value; the outcomes listed leave out at most ``tail`` of it."""
-        return _distribution(self, outcome_laws.laplace_probability, value, tail)
+        return _noisy_value_distribution(self, outcome_laws.laplace_probability, value, tail)
 
     def loss(self, outcome: Any, x: Any, y: Any) -> Fraction:
         """Return ln P[M(x) = outcome]/P[M(y) = outcome] = Σ (|outcome − y| − |outcome − x|)/scale, exactly: the
         privacy loss of one outcome for one pair of inputs, which may be lists.
         """
-        return _summed_loss(self, outcome, x, y)
+        return _total_log_ratio(self, outcome, x, y)
 
     def error(self, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1) -> Fraction:
         """Return the least half-width w with P(all of k noises within ±w) ≥ confidence, by the exact tail 2q^{t}/(1+q).
@@ -220,24 +220,24 @@ class Gaussian:
 
     def apply(self, values: Any) -> Any:
         """Add fresh noise to the values: an int gives an int, an array gives an array."""
-        return _apply(self, values)
+        return _add_noise_to_values(self, values)
 
     def curve(self, sensitivity: Sensitivity | Number = 1) -> Curve:
         """Return the privacy loss of the noise as drawn, for values of this sensitivity."""
         change = grids.sensitivity_in_steps(Sensitivity.of(sensitivity), self.grid)
         if len(self.sizes) == 1:
             return Curve.discrete_gaussian(self.sizes[0], change)
-        return _unequal_gaussian(self.sizes, change)
+        return _unequal_gaussian_curve(self.sizes, change)
 
     def distribution(self, value: Number, tail: Number = "1e-12") -> OutcomeDistribution:
         """Return the exact law of one noisy value; the outcomes listed leave out at most ``tail`` of it."""
-        return _distribution(self, outcome_laws.gaussian_probability, value, tail)
+        return _noisy_value_distribution(self, outcome_laws.gaussian_probability, value, tail)
 
     def loss(self, outcome: Any, x: Any, y: Any) -> Fraction:
         """Return ln P[M(x) = outcome]/P[M(y) = outcome] = Σ ((outcome − y)² − (outcome − x)²)/2σ², exactly: the
         privacy loss of one outcome for one pair of inputs, which may be lists.
         """
-        return _summed_loss(self, outcome, x, y)
+        return _total_log_ratio(self, outcome, x, y)
 
     def error(self, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1) -> Fraction:
         """Return the least half-width w with P(all of k noises within ±w) ≥ confidence, by the exact tail."""
@@ -270,7 +270,7 @@ class Gaussian:
         return f"Gaussian(sigma={_format_size(self.sigma)}{grid})"
 
 
-def _distribution(
+def _noisy_value_distribution(
     mechanism: Laplace | Gaussian, noise_law: Callable[[Fraction], Callable[[int], Decimal]], value: Any, tail: Number
 ) -> OutcomeDistribution:
     if len(mechanism.sizes) > 1:
@@ -281,7 +281,7 @@ def _distribution(
             rule,
             fix="ask for the distribution of each scale separately",
         )
-    grid, start = mechanism.grid or Fraction(1), _whole_steps(mechanism, value, "value", rounded=True)
+    grid, start = mechanism.grid or Fraction(1), _value_in_grid_steps(mechanism, value, "value", rounded=True)
     reach = int(mechanism.error(1 - exact(tail, "tail", _TAIL)) / grid)
     if 2 * reach + 1 > outcome_laws.MAX_OUTCOMES:
         rule = (
@@ -292,16 +292,16 @@ def _distribution(
 
     def mass(outcome: Any) -> Fraction | None:
         try:
-            steps = _whole_steps(mechanism, outcome, "outcome")
+            steps = _value_in_grid_steps(mechanism, outcome, "outcome")
         except InvalidParameter:
             return None  # no value of this mechanism
-        return outcome_laws.rounded_down(probability(steps - start))
+        return outcome_laws.probability_rounded_down(probability(steps - start))
 
     outcomes = [step if mechanism.grid is None else step * grid for step in range(start - reach, start + reach + 1)]
     return OutcomeDistribution(outcomes, mass, outcome_laws.ROUNDING)
 
 
-def _summed_loss(mechanism: Laplace | Gaussian, outcome: Any, x: Any, y: Any) -> Fraction:
+def _total_log_ratio(mechanism: Laplace | Gaussian, outcome: Any, x: Any, y: Any) -> Fraction:
     """Add the losses of all coordinates: their noises are independent."""
     rows = [list(row) if isinstance(row, (list, tuple, np.ndarray)) else [row] for row in (outcome, x, y)]
     if len({len(row) for row in rows}) > 1 or len(mechanism.sizes) not in (1, len(rows[0])):
@@ -310,14 +310,14 @@ def _summed_loss(mechanism: Laplace | Gaussian, outcome: Any, x: Any, y: Any) ->
     total = Fraction(0)
     for index, (result, first, second) in enumerate(zip(*rows, strict=True)):
         size = mechanism.sizes[index % len(mechanism.sizes)]
-        at = _whole_steps(mechanism, result, "outcome")
-        from_x = abs(at - _whole_steps(mechanism, first, "x", rounded=True)) ** mechanism.order
-        from_y = abs(at - _whole_steps(mechanism, second, "y", rounded=True)) ** mechanism.order
+        at = _value_in_grid_steps(mechanism, result, "outcome")
+        from_x = abs(at - _value_in_grid_steps(mechanism, first, "x", rounded=True)) ** mechanism.order
+        from_y = abs(at - _value_in_grid_steps(mechanism, second, "y", rounded=True)) ** mechanism.order
         total += Fraction(from_y - from_x) / (mechanism.order * size**mechanism.order)
     return total
 
 
-def _whole_steps(mechanism: Laplace | Gaussian, value: Any, name: str, *, rounded: bool = False) -> int:
+def _value_in_grid_steps(mechanism: Laplace | Gaussian, value: Any, name: str, *, rounded: bool = False) -> int:
     """Return a number in grid steps: an input is rounded to the grid as in a release, an outcome lies on it."""
     number = Fraction(value) if isinstance(value, float) and math.isfinite(value) else exact(value, name)
     steps = number / (mechanism.grid or 1)
@@ -338,7 +338,7 @@ def _divided_by_grid(size: Size, grid: Fraction | None) -> tuple[Fraction, ...]:
     return sizes if grid is None else tuple(scale / grid for scale in sizes)
 
 
-def _apply(mechanism: Laplace | Gaussian, values: Any) -> Any:
+def _add_noise_to_values(mechanism: Laplace | Gaussian, values: Any) -> Any:
     sampler = mechanism.sampler
     if type(values) is int and mechanism.grid is None and len(sampler.sizes) == 1:
         return sampler.add_noise(values)
@@ -379,10 +379,10 @@ class Sampler:
             return lambda _, length: table.draw(length)
         return lambda _, length: self._law_module.draw(size, length)
 
-    def _table_sampler(self, size: Fraction) -> guide_tables.GuideTable | gaussian.GaussianBlocks | None:
+    def _table_sampler(self, size: Fraction) -> guide_tables.GuideTable | gaussian.GaussianBlockSampler | None:
         if size <= guide_tables.LARGEST:
             return guide_tables.build_guide_table(self.kind, size)
-        return gaussian.block_sampler(size) if self.kind == "gaussian" else None
+        return gaussian.block_sampler_or_none(size) if self.kind == "gaussian" else None
 
     @cached_property
     def _index_by_scale(self) -> dict[Fraction, int]:
@@ -410,7 +410,7 @@ def _split_change_by_scale(sizes: tuple[Fraction, ...], change: Sensitivity) -> 
     return [(size, Sensitivity(1, change.per_group, neighbours=change.neighbours)) for size in smallest]
 
 
-def _unequal_gaussian(sizes: tuple[Fraction, ...], change: Sensitivity) -> Curve:
+def _unequal_gaussian_curve(sizes: tuple[Fraction, ...], change: Sensitivity) -> Curve:
     """Return the curve of ρ = max Σvᵢ²/2σᵢ²: convex in v, so attained with the largest changes on the smallest σ."""
     ascending = sorted(sizes)
     moves = [size for size, count in change.coordinates for _ in range(min(count, len(ascending)))]
@@ -449,7 +449,7 @@ def _gaussian_half_width(sigma: float, beta: float) -> int:
         beyond = (width + (0.5 if width > sigma else 0.0)) / (sigma * math.sqrt(2))
         return math.erfc(beyond) * (1 + 1e-12) <= beta
 
-    return least_whole(fits, 0)
+    return least_integer_where(fits, 0)
 
 
 FAMILIES: tuple[type[Additive], ...] = (Laplace, Gaussian)

@@ -84,7 +84,7 @@ class RandomByteStream:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
         process = os.getpid()  # before the key: a handler that forks here leaves it to the parent alone
-        cipher = Cipher(algorithms.AES(_new_key()), modes.CTR(os.urandom(16)))
+        cipher = Cipher(algorithms.AES(_new_distinct_key()), modes.CTR(os.urandom(16)))
         self._encrypt = cipher.encryptor()
         self._left = _REKEY_AFTER
         self._pool, self._next = b"", 0
@@ -95,7 +95,7 @@ _keys: dict[bytes, object] = {}
 """Fingerprints of the latest keys that this process, and those it was forked from, drew."""
 
 
-def _new_key() -> bytes:
+def _new_distinct_key() -> bytes:
     """Draw a key that was not drawn before. Two are drawn, so that a stuck source is detected at its first use in every
     process.
     """
@@ -128,7 +128,7 @@ def _drop_streams_after_fork() -> None:
 os.register_at_fork(after_in_child=_drop_streams_after_fork)
 
 
-def _take_bytes(count: int) -> bytes:
+def _next_private_bytes(count: int) -> bytes:
     """Return the next ``count`` bytes of a stream that nobody else uses meanwhile."""
     idle = _streams.idle
     try:
@@ -146,17 +146,17 @@ ByteSource = Callable[[int], bytes]
 
 def random_uint64(count: int, source: ByteSource | None = None) -> NDArray[np.uint64]:
     """Draw independent uniform 64-bit words."""
-    return np.frombuffer((source or _take_bytes)(8 * count), np.uint64)
+    return np.frombuffer((source or _next_private_bytes)(8 * count), np.uint64)
 
 
 def random_uint16(count: int, source: ByteSource | None = None) -> NDArray[np.uint16]:
     """Draw independent uniform 16-bit words."""
-    return np.frombuffer((source or _take_bytes)(2 * count), np.uint16)
+    return np.frombuffer((source or _next_private_bytes)(2 * count), np.uint16)
 
 
 def random_bits(width: int) -> int:
     """Draw one uniform integer of ``width`` bits: whole bytes are read, and surplus bits of the last are dropped."""
-    return int.from_bytes(_take_bytes(-(-width // 8)), "little") >> (-width % 8)
+    return int.from_bytes(_next_private_bytes(-(-width // 8)), "little") >> (-width % 8)
 
 
 def random_below(limit: int) -> int:
@@ -174,9 +174,9 @@ def random_array_below(limit: int, count: int, source: ByteSource | None = None)
     pending = np.arange(count)
     bias_limit = np.uint64((1 << 32) % limit)
     while pending.size:
-        products = np.frombuffer((source or _take_bytes)(4 * pending.size), np.uint32).astype(np.uint64) * np.uint64(
-            limit
-        )
+        products = np.frombuffer((source or _next_private_bytes)(4 * pending.size), np.uint32).astype(
+            np.uint64
+        ) * np.uint64(limit)
         is_unbiased = (products & np.uint64(0xFFFFFFFF)) >= bias_limit
         draws[pending[is_unbiased]] = (products[is_unbiased] >> np.uint64(32)).astype(np.int64)
         pending = pending[~is_unbiased]
@@ -187,7 +187,7 @@ def random_below_limits(limits: NDArray[np.int64], source: ByteSource | None = N
     """Draw one uniform integer in [0, limit) for each of these limits, up to 2⁶³, by rejection."""
     draws = np.zeros(limits.size, np.int64)
     pending = np.flatnonzero(limits > 1)
-    masks = _covering_masks(limits)
+    masks = _masks_covering_limits(limits)
     while pending.size:
         candidates = (random_uint64(pending.size, source) & masks[pending]).astype(np.int64)
         is_below = candidates < limits[pending]
@@ -196,7 +196,7 @@ def random_below_limits(limits: NDArray[np.int64], source: ByteSource | None = N
     return draws
 
 
-def _covering_masks(limits: NDArray[np.int64]) -> NDArray[np.uint64]:
+def _masks_covering_limits(limits: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Return for each limit the least 2ᵏ − 1 ≥ limit − 1."""
     masks = limits.astype(np.uint64) - np.uint64(1)
     for shift in (1, 2, 4, 8, 16, 32):
@@ -208,16 +208,16 @@ _T = TypeVar("_T")
 _LN2: dict[int, Decimal] = {}
 
 
-def decimal_context(count: int) -> Context:
+def decimal_context(digits: int) -> Context:
     """Return a decimal context with room for huge exponents; every elementary function is correctly rounded."""
-    return Context(prec=count, Emax=10**15, Emin=-(10**15))
+    return Context(prec=digits, Emax=10**15, Emin=-(10**15))
 
 
 def to_decimal(value: Fraction, context: Context) -> Decimal:
     return context.divide(Decimal(value.numerator), Decimal(value.denominator))
 
 
-def minus_log_bounds(v: int, width: int, context: Context) -> tuple[Decimal, Decimal]:
+def minus_log_interval(v: int, width: int, context: Context) -> tuple[Decimal, Decimal]:
     """Bound −ln V: from the upper and the lower end of V's interval, the latter infinite when v is 0."""
     if context.prec not in _LN2:
         _LN2[context.prec] = Decimal(2).ln(context)
@@ -240,14 +240,14 @@ def rounding_slack(value: Decimal, context: Context) -> Decimal:
     return context.multiply(context.add(value.copy_abs(), Decimal(1)), Decimal((0, (1,), 10 - context.prec)))
 
 
-def common_floor(value: tuple[Decimal, Decimal], size: Decimal, context: Context) -> int | None:
-    """Return the common floor of all numbers between two bounds, or None; ``size`` bounds what they are
+def common_floor(value: tuple[Decimal, Decimal], magnitude: Decimal, context: Context) -> int | None:
+    """Return the common floor of all numbers between two bounds, or None; ``magnitude`` bounds what they are
     computed from.
     """
     low, high = value
     if not high.is_finite():
         return None
-    margin = rounding_slack(context.add(high, size), context)
+    margin = rounding_slack(context.add(high, magnitude), context)
     below, above = floor(context.subtract(low, margin)), floor(context.add(high, margin))
     return below if below == above else None
 

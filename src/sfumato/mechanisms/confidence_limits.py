@@ -34,7 +34,7 @@ def binomial_upper_tail(successes: int, trials: int, chance: float) -> float:
     return min(1.0, math.exp(min(0.0, log_first)) * (1 + float(np.cumprod(ratios).sum())) * rounding)
 
 
-def lower_limit(successes: int, trials: int, miss: float) -> float:
+def lower_confidence_limit(successes: int, trials: int, miss: float) -> float:
     """Return a p that the true probability exceeds except with probability ``miss``: the p at which so many successes
     are that unlikely.
     """
@@ -47,6 +47,6 @@ def lower_limit(successes: int, trials: int, miss: float) -> float:
     return low
 
 
-def upper_limit(successes: int, trials: int, miss: float) -> float:
+def upper_confidence_limit(successes: int, trials: int, miss: float) -> float:
     """Return a p that the true probability stays below except with probability ``miss``."""
-    return 1.0 - lower_limit(trials - successes, trials, miss)
+    return 1.0 - lower_confidence_limit(trials - successes, trials, miss)

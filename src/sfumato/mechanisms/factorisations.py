@@ -83,7 +83,7 @@ class Factorisation:
     @property
     def decoder(self) -> Floats:
         """A = L·B⁺, which turns the measurements, in steps, into running totals."""
-        return _decoder(self)
+        return _cached_decoder(self)
 
     @cached_property
     def decoder_row_norms(self) -> Floats:
@@ -101,12 +101,12 @@ class Factorisation:
 
 
 @lru_cache(maxsize=16)
-def _decoder(factorisation: Factorisation) -> Floats:
+def _cached_decoder(factorisation: Factorisation) -> Floats:
     """Return A, computed once for all equal factorisations, also those that are read back."""
     if factorisation.form == "each day":
-        return _prefix_sums(factorisation.periods) / 2**factorisation.bits
+        return _prefix_sum_matrix(factorisation.periods) / 2**factorisation.bits
     weights = factorisation.weights.astype(np.float64)
-    return np.linalg.solve(weights.T @ weights, _prefix_sums(factorisation.periods).T).T @ weights.T
+    return np.linalg.solve(weights.T @ weights, _prefix_sum_matrix(factorisation.periods).T).T @ weights.T
 
 
 @lru_cache(maxsize=16)
@@ -118,10 +118,10 @@ def candidate_factorisations(periods: int, order: int, bits: int) -> tuple[Facto
     if order == 2:
         form = "optimised" if periods <= MAX_OPTIMISED else "square root"
         return Factorisation(form, periods, bits), identity
-    return *(Factorisation("tree", periods, bits, branching) for branching in _branchings(periods)), identity
+    return *(Factorisation("tree", periods, bits, branching) for branching in _branchings_to_compare(periods)), identity
 
 
-def _branchings(periods: int) -> list[int]:
+def _branchings_to_compare(periods: int) -> list[int]:
     """Return the least branching for each number of levels (a larger one would only enlarge the blocks); for long
     series that of four levels alone, which is best or within 3 % of it.
     """
@@ -136,16 +136,18 @@ def _unrounded_factor(form: str, periods: int, branching: int) -> Floats:
     if form == "each day":
         return np.eye(periods)
     if form == "tree":
-        return _tree(periods, branching)
-    square_root = _square_root(periods)
-    return square_root if form == "square root" else _triangular_root(_optimised_gram(square_root.T @ square_root))
+        return _tree_matrix(periods, branching)
+    square_root = _square_root_matrix(periods)
+    return (
+        square_root if form == "square root" else _reverse_cholesky_factor(_optimised_gram(square_root.T @ square_root))
+    )
 
 
-def _prefix_sums(periods: int) -> Floats:
+def _prefix_sum_matrix(periods: int) -> Floats:
     return np.tril(np.ones((periods, periods)))
 
 
-def _tree(periods: int, branching: int) -> Floats:
+def _tree_matrix(periods: int, branching: int) -> Floats:
     """Return a row for each block that holds more than one period and not all of them, and for each period."""
     sizes = [1]
     while sizes[-1] * branching < periods:
@@ -155,7 +157,7 @@ def _tree(periods: int, branching: int) -> Floats:
     return np.vstack(blocks).astype(np.float64)
 
 
-def _square_root(periods: int) -> Floats:
+def _square_root_matrix(periods: int) -> Floats:
     steps = np.arange(1, periods)
     coefficients = np.concatenate([[1.0], np.cumprod((2 * steps - 1) / (2 * steps))])
     lag = np.subtract.outer(np.arange(periods), np.arange(periods))
@@ -165,7 +167,7 @@ def _square_root(periods: int) -> Floats:
 
 def _optimised_gram(gram: Floats) -> Floats:
     """Return the X with ones on its diagonal whose worst day errs least, starting from a good one."""
-    sums = _prefix_sums(len(gram))
+    sums = _prefix_sum_matrix(len(gram))
     day_weights = np.ones(len(gram))
     multipliers, best, best_error = np.diag(gram).copy() * len(gram), gram, math.inf
     for _ in range(_ITERATIONS):
@@ -182,7 +184,7 @@ def _optimised_gram(gram: Floats) -> Floats:
     return best
 
 
-def _triangular_root(gram: Floats) -> Floats:
+def _reverse_cholesky_factor(gram: Floats) -> Floats:
     """Return the lower triangular B with BᵀB = X."""
     factor: Floats = np.ascontiguousarray(np.linalg.cholesky(gram[::-1, ::-1]).T[::-1, ::-1], np.float64)
     return factor

@@ -5,8 +5,8 @@ By rejection from the discrete Laplace of scale t = ⌊σ⌋ + 1: a proposal Y i
 γ for a uniform V: compared in floating point with a margin no rounding can cross, and exactly (``bits``) in the rare
 rest.
 
-Many draws of one σ beyond the guide tables are made in blocks of S = 2ᵏ integers (``GaussianBlocks``), which refuses
-one proposal in a hundred instead of one in four.
+Many draws of one σ beyond the guide tables are made in blocks of S = 2ᵏ integers (``GaussianBlockSampler``), which
+refuses one proposal in a hundred instead of one in four.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def proposal_constants(sigma: Fraction) -> tuple[Fraction, float, float]:
 def accepts_candidate(y: int, sigma: Fraction, v: int) -> bool:
     """Return whether −ln V ≥ γ(y) for V in [v, v+1)/2⁶⁴ and as many further bits as it takes."""
     t = math.floor(sigma) + 1
-    return _accepts_exactly((abs(y) - sigma**2 / t) ** 2 / (2 * sigma**2), v)
+    return _accepts_gamma_exactly((abs(y) - sigma**2 / t) ** 2 / (2 * sigma**2), v)
 
 
-def _accepts_exactly(gamma: Fraction, v: int) -> bool:
+def _accepts_gamma_exactly(gamma: Fraction, v: int) -> bool:
     """Return whether −ln V ≥ γ, exactly."""
 
     def chance(context: Context) -> Decimal:
@@ -95,7 +95,7 @@ def draw(sigma: Fraction, count: int) -> Integers:
     filled = 0
     while filled < count:
         y = laplace.draw(t, math.ceil(1.4 * (count - filled)) + 32)
-        accepted = y[_accepted_proposals(y, centre, twice, [sigma], None)]
+        accepted = y[_are_proposals_accepted(y, centre, twice, [sigma], None)]
         fresh = accepted[: count - filled]
         noise[filled : filled + fresh.size] = fresh
         filled += fresh.size
@@ -119,7 +119,7 @@ class GaussianBatch:
         while pending.size:
             sigma_index = sigma_indices[pending]
             y = self._proposals.draw(sigma_index)
-            is_accepted = _accepted_proposals(
+            is_accepted = _are_proposals_accepted(
                 y, np.take(self._centres, sigma_index), np.take(self._twices, sigma_index), self.sigmas, sigma_index
             )
             noise[pending[is_accepted]] = y[is_accepted]
@@ -127,7 +127,7 @@ class GaussianBatch:
         return noise
 
 
-def _accepted_proposals(
+def _are_proposals_accepted(
     y: Integers,
     centre: float | NDArray[np.float64],
     twice: float | NDArray[np.float64],
@@ -144,10 +144,12 @@ def _accepted_proposals(
         sigma = sigmas[0] if sigma_index is None else sigmas[sigma_index[index]]
         return accepts_candidate(int(y[index]), sigma, word)
 
-    return _accepted_words(bits.random_uint64(y.size), gamma, is_kept)
+    return _are_words_accepted(bits.random_uint64(y.size), gamma, is_kept)
 
 
-def _accepted_words(words: NDArray[np.uint64], gamma: Floats, is_kept: Callable[[int, int], bool]) -> NDArray[np.bool_]:
+def _are_words_accepted(
+    words: NDArray[np.uint64], gamma: Floats, is_kept: Callable[[int, int], bool]
+) -> NDArray[np.bool_]:
     """Return where −ln V ≥ γ, V having these first bits; ``is_kept(index, word)`` decides what is too close for
     floating point. The array γ is used up.
     """
@@ -164,7 +166,7 @@ def _accepted_words(words: NDArray[np.uint64], gamma: Floats, is_kept: Callable[
     return accepted
 
 
-class GaussianBlocks:
+class GaussianBlockSampler:
     """Draws many discrete Gaussian numbers of one large σ: a block by table, then a place in it.
 
     With S = 2ᵏ, S ≥ σ/64, |X| = S·h + u has weight e^{−(Sh)²/2σ²}·e^{−γ}, γ = u(2Sh + u)/2σ² ≥ 0. So h is drawn from
@@ -175,7 +177,7 @@ class GaussianBlocks:
 
     def __init__(self, sigma: Fraction, guide: guide_tables.GuideTable) -> None:
         self.sigma = sigma
-        self._guide, self._shift = guide, _block_shift(sigma)
+        self._guide, self._shift = guide, _log2_block_length(sigma)
         self._twice = float(2 * sigma**2)
         heights = np.arange(guide.first, guide.first + len(guide.cuts))
         chances = np.exp(-(4.0**self._shift) * (2 * heights + 1) / self._twice)
@@ -190,7 +192,7 @@ class GaussianBlocks:
         glances = words << np.uint64(1)  # V's first bits, and below them some of the place, which decide nothing
         unsure = np.flatnonzero(glances >= np.take(self._sure, heights, mode="clip"))
         places = signed & np.int64((1 << self._shift) - 1)
-        is_kept = self._accepts_exactly(heights[unsure], places[unsure], glances[unsure])
+        is_kept = self._are_pairs_accepted(heights[unsure], places[unsure], glances[unsure])
         np.left_shift(heights, self._shift, out=heights)
         numbers = np.bitwise_or(heights, places, out=heights)
         minus = np.right_shift(signed, _WIDTH - 1)  # −1 or 0
@@ -203,7 +205,9 @@ class GaussianBlocks:
             numbers[refused] = self.draw(refused.size)
         return numbers
 
-    def _accepts_exactly(self, heights: Integers, places: Integers, glances: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    def _are_pairs_accepted(
+        self, heights: Integers, places: Integers, glances: NDArray[np.uint64]
+    ) -> NDArray[np.bool_]:
         """Return which pairs are kept, by as many more bits of V as it takes."""
         more = bits.random_uint64(heights.size) >> np.uint64(_GLANCE)
         words = (glances >> np.uint64(_WIDTH - _GLANCE) << np.uint64(_WIDTH - _GLANCE)) | more
@@ -211,19 +215,19 @@ class GaussianBlocks:
 
         def is_kept(index: int, word: int) -> bool:
             place, height = int(places[index]), int(heights[index])
-            return _accepts_exactly(place * ((height << (self._shift + 1)) + place) / (2 * self.sigma**2), word)
+            return _accepts_gamma_exactly(place * ((height << (self._shift + 1)) + place) / (2 * self.sigma**2), word)
 
-        return _accepted_words(words, gamma, is_kept)
+        return _are_words_accepted(words, gamma, is_kept)
 
 
-def _block_shift(sigma: Fraction) -> int:
+def _log2_block_length(sigma: Fraction) -> int:
     """Return the least k with σ/2ᵏ ≤ 64, the largest deviation of a table."""
     return max(0, math.ceil(sigma / guide_tables.LARGEST) - 1).bit_length()
 
 
 @lru_cache(maxsize=16)
-def block_sampler(sigma: Fraction) -> GaussianBlocks | None:
+def block_sampler_or_none(sigma: Fraction) -> GaussianBlockSampler | None:
     """Build the sampler of a large σ; None where a place and V do not share a word, or where no table is built."""
-    shift = _block_shift(sigma)
+    shift = _log2_block_length(sigma)
     guide = guide_tables.build_guide_table("half gaussian", sigma / (1 << shift)) if shift <= _PLACE else None
-    return None if guide is None else GaussianBlocks(sigma, guide)
+    return None if guide is None else GaussianBlockSampler(sigma, guide)

@@ -59,7 +59,7 @@ def add_noise_on_grid(
     """
     if type(values) is int or isinstance(values, Fraction):
         if grid is None:
-            _require_integer(values)
+            _require_python_int(values)
             return add_noise(int(values))
         return _clamp_steps(add_noise(_round_and_clamp(Fraction(values) / grid))) * float(
             grid
@@ -69,7 +69,7 @@ def add_noise_on_grid(
     noisy_flat = np.empty(flat.size, np.int64 if grid is None else np.float64)
     for start in range(0, flat.size, CHUNK):
         part = flat[start : start + CHUNK]
-        summed = _add_saturating(to_steps(part, grid), draw(start, part.size))
+        summed = _add_clamped_to_int64(round_to_steps(part, grid), draw(start, part.size))
         noisy_flat[start : start + CHUNK] = summed if grid is None else _steps_to_floats(summed, grid)
     noisy_values = noisy_flat.reshape(numbers.shape)
     return noisy_values[()] if numbers.ndim == 0 else noisy_values
@@ -107,12 +107,12 @@ def describe_array(array: NDArray[Any]) -> ValueWords:
     return ValueWords(f"a {array.ndim}-dimensional array of {f'{noun}s' if noun else 'values that are not numbers'}")
 
 
-def _require_integer(value: int | Fraction) -> None:
+def _require_python_int(value: int | Fraction) -> None:
     if not isinstance(value, int):
         as_numeric_array(0.0, None, "values")  # a fraction is refused like a float
 
 
-def to_steps(part: NDArray[Any], grid: Fraction | None) -> Integers:
+def round_to_steps(part: NDArray[Any], grid: Fraction | None) -> Integers:
     """Return integers as they are, and anything on a grid rounded to its nearest step, halves up.
 
     One rule for all, and no rounding before it: x ↦ ⌊x/γ + ½⌋ moves by at most ⌈Δ/γ⌉ when x moves by Δ; rounding
@@ -128,7 +128,7 @@ def to_steps(part: NDArray[Any], grid: Fraction | None) -> Integers:
         clamped = np.clip(scaled, -_LARGEST_STEP, _LARGEST_STEP)
         floors = np.floor(clamped)
         return (floors + (clamped - floors >= 0.5)).astype(np.int64)
-    return _integers_to_steps(to_steps(part, None), grid)
+    return _integers_to_steps(round_to_steps(part, None), grid)
 
 
 def _integers_to_steps(values: Integers, grid: Fraction) -> Integers:
@@ -147,8 +147,8 @@ def _round_and_clamp(steps: Fraction) -> int:
     return _clamp_steps((2 * steps + 1) // 2, 52)
 
 
-def _clamp_steps(steps: int, width: int = 53) -> int:
-    largest_step = 1 << width
+def _clamp_steps(steps: int, bits: int = 53) -> int:
+    largest_step = 1 << bits
     return max(-largest_step, min(largest_step, steps))
 
 
@@ -160,7 +160,7 @@ def _steps_to_floats(steps: Integers, grid: Fraction | None) -> NDArray[np.float
     return np.clip(steps, -(1 << 53), 1 << 53).astype(np.float64) * float(grid)
 
 
-def _add_saturating(steps: Integers, noise: Integers) -> Integers:
+def _add_clamped_to_int64(steps: Integers, noise: Integers) -> Integers:
     """Add, and clamp the sum to int64 instead of wrapping."""
     total = steps + noise
     wrapped = ((steps ^ total) & (noise ^ total)) < 0

@@ -63,15 +63,15 @@ class GuideTable:
         """Return the outcome of V in [word, word+1)/2⁶⁴ and further bits: the x with F(x−1) ≤ V < F(x)."""
 
         def decide(v: int, width: int, context: Context) -> int | None:
-            return _outcome_containing(self.law, v, width, context)
+            return _outcome_containing_interval(self.law, v, width, context)
 
         return bits.decide_lazily(word, _WORD, decide)
 
 
-def _outcome_containing(law: tuple[str, Fraction], v: int, width: int, context: Context) -> int | None:
+def _outcome_containing_interval(law: tuple[str, Fraction], v: int, width: int, context: Context) -> int | None:
     """Return the x whose interval holds all of [v, v+1)/2^width, by summing the law from far in its lower tail."""
     kind, size = law
-    weights = _weights(kind, size, _truncation_point(kind, size, context.prec), context)
+    weights = _unnormalised_weights(kind, size, _negligible_beyond(kind, size, context.prec), context)
     outcomes = _outcome_range(kind, len(weights) - 1)
     total = Decimal(0)
     for x in outcomes:
@@ -97,7 +97,7 @@ def _log_ratio_and_change(kind: str, size: Fraction) -> tuple[Fraction, Fraction
     return (-1 / size, Fraction(0)) if kind == "laplace" else (-1 / (2 * size**2), -1 / size**2)
 
 
-def _weights(kind: str, size: Fraction, reach: int, context: Context) -> list[Decimal]:
+def _unnormalised_weights(kind: str, size: Fraction, reach: int, context: Context) -> list[Decimal]:
     """Return w(0) … w(reach) by recurrence: at most reach² roundings in the last place, far below the slack of ten
     digits.
     """
@@ -109,7 +109,7 @@ def _weights(kind: str, size: Fraction, reach: int, context: Context) -> list[De
     return weights
 
 
-def _truncation_point(kind: str, size: Fraction, digits: int) -> int:
+def _negligible_beyond(kind: str, size: Fraction, digits: int) -> int:
     """Return the |x| beyond which all weights together are below 10^−digits."""
     nats = (digits + 3) * math.log(10)
     return math.ceil(float(size) * (nats if kind == "laplace" else math.sqrt(2 * nats))) + 3
@@ -122,7 +122,7 @@ def build_guide_table(kind: str, size: Fraction) -> GuideTable | None:
     Return None where the law is one outcome to 64 bits, and in the one case in 2⁵⁰ where a cut lies too close to a
     64-bit word to be distinguished from it here.
     """
-    sums, error, first = _cumulative_weights(kind, size)
+    sums, error, first = _cumulative_weights_slack_and_first(kind, size)
     total = sums[-1]
     cuts = [(((s - error) << _WORD) // (total + error), ((s + error) << _WORD) // (total - error)) for s in sums]
     last_word = (1 << _WORD) - 1
@@ -140,12 +140,12 @@ def build_guide_table(kind: str, size: Fraction) -> GuideTable | None:
     return GuideTable(table, inner_cuts, first, (kind, size))
 
 
-def _cumulative_weights(kind: str, size: Fraction) -> tuple[list[int], int, int]:
+def _cumulative_weights_slack_and_first(kind: str, size: Fraction) -> tuple[list[int], int, int]:
     """Return running sums of the weights as integers of 2⁻³²⁰, a bound on their error, and the first x.
 
     Weights by recurrence: w(x+1) = w(x)·r(x), r constant for the Laplace and r(x+1) = r(x)·e^{−1/σ²} for the Gaussian.
     """
-    reach = _truncation_point(kind, size, 40)
+    reach = _negligible_beyond(kind, size, 40)
     context = bits.decimal_context(110)
     ratio, change = (
         int(context.multiply(bits.to_decimal(power, context).exp(context), Decimal(1 << _FINE)))

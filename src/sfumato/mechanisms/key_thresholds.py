@@ -26,7 +26,7 @@ from sfumato.privacy.numbers import (
     exact_integer,
     format_exact,
     format_number,
-    least_whole,
+    least_integer_where,
 )
 from sfumato.privacy.threshold_losses import laplace_tail
 from sfumato.quick_dataclass import dataclass
@@ -81,7 +81,7 @@ class KeyThreshold:
         promise = Guarantee(epsilon, delta)
         groups = exact_integer(max_groups, "max_groups", at_least=1)
         if not promise.epsilon or not promise.delta:
-            raise _refuse_zero(promise)
+            raise _zero_promise_error(promise)
         if promise.delta < _SMALLEST_DELTA:
             raise InvalidParameter("delta", delta, "at least 1e-30")
         max_allowed = MAX_WEIGHT if weighted else MAX_KEYS
@@ -117,7 +117,7 @@ class KeyThreshold:
         promise = Guarantee(epsilon, delta)
         change = _count_sensitivity(exact_integer(max_groups, "max_groups", at_least=1), Neighbours.of(neighbours))
         if not promise.epsilon or not promise.delta:
-            raise _refuse_zero(promise)
+            raise _zero_promise_error(promise)
         noise = calibrate(Gaussian, Guarantee(promise.epsilon, promise.delta / 2), change)
         sigma = cast("Fraction", noise.sigma)
         return cls(promise.epsilon, promise.delta, max_groups, sigma=sigma, neighbours=neighbours)
@@ -150,7 +150,7 @@ class KeyThreshold:
             return len(_keep_probability_cuts(*self._decision_budget))
         if self.sigma is not None:
             return _gaussian_threshold(self.sigma, self.delta / 2, self.max_groups)
-        return _threshold(self.scale, self.delta, self.max_groups, self.weighted)
+        return _laplace_threshold(self.scale, self.delta, self.max_groups, self.weighted)
 
     @property
     def _uses_optimal_rule(self) -> bool:
@@ -160,7 +160,7 @@ class KeyThreshold:
         """Return which keys to keep, given how many units (or how much weight) each has; a key without units is never
         kept.
         """
-        unit_counts = grids.to_steps(grids.as_numeric_array(counts, None, "counts"), None)
+        unit_counts = grids.round_to_steps(grids.as_numeric_array(counts, None, "counts"), None)
         if unit_counts.ndim != 1 or (unit_counts < 0).any():
             raise InvalidParameter("counts", grids.describe_array(unit_counts), "a list of whole numbers ≥ 0")
         is_kept = np.empty(unit_counts.size, bool)
@@ -226,7 +226,7 @@ class KeyThreshold:
     def error(self, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Return the least number of units with which a key is kept with at least this confidence."""
         level = float(exact(confidence, "confidence", CONFIDENCE))
-        return float(least_whole(lambda units: self.chance(units) >= level, 1))
+        return float(least_integer_where(lambda units: self.chance(units) >= level, 1))
 
     def words(self) -> str:
         promise = f"ε {format_number(float(self.epsilon), 6)}, δ {format_number(float(self.delta), 6)}"
@@ -254,7 +254,7 @@ class LegacyKeyThreshold(KeyThreshold):
         return Curve.approximate(self.epsilon, self.delta, self.neighbours)
 
 
-def _refuse_zero(promise: Guarantee) -> InvalidParameter:
+def _zero_promise_error(promise: Guarantee) -> InvalidParameter:
     """Refuse an ε or a δ of 0: which keys exist is private, and a release of keys needs both."""
     return InvalidParameter(
         "delta" if promise.epsilon else "epsilon", 0, "above 0 for keys that the policy does not list"
@@ -321,13 +321,13 @@ def _gaussian_threshold(sigma: Fraction, delta: Fraction, groups: int) -> int:
             1 - 1e-12
         )
 
-    return least_whole(fits, math.ceil(sigma) + 2)
+    return least_integer_where(fits, math.ceil(sigma) + 2)
 
 
 @lru_cache(maxsize=256)
-def _threshold(scale: Fraction, delta: Fraction, groups: int, weighted: bool) -> int:
+def _laplace_threshold(scale: Fraction, delta: Fraction, groups: int, weighted: bool) -> int:
     """Return the least τ with δ(τ) ≤ δ."""
-    return least_whole(lambda threshold: leak_probability(threshold, scale, groups, weighted) <= delta, 1)
+    return least_integer_where(lambda threshold: leak_probability(threshold, scale, groups, weighted) <= delta, 1)
 
 
 def leak_probability(threshold: int, scale: Fraction, groups: int, weighted: bool) -> Fraction:

@@ -61,7 +61,7 @@ class MagnitudeConstants:
 
 
 @lru_cache(maxsize=4096)
-def _magnitude_constants(scale: Fraction, two_sided: bool) -> MagnitudeConstants:
+def _cached_magnitude_constants(scale: Fraction, two_sided: bool) -> MagnitudeConstants:
     return MagnitudeConstants.of(scale, two_sided=two_sided)
 
 
@@ -74,7 +74,7 @@ def exact_magnitude(v: int, scale: Fraction, *, two_sided: bool, width: int = _W
         if two_sided:
             q = context.divide(Decimal(-1), b).exp(context)
             c = context.subtract(Decimal(2).ln(context), context.add(Decimal(1), q).ln(context))
-        low, high = bits.minus_log_bounds(v, width, context)
+        low, high = bits.minus_log_interval(v, width, context)
         ends = (context.multiply(b, context.add(low, c)), context.multiply(b, context.add(high, c)))
         value = bits.common_floor(ends, context.multiply(b, Decimal(2 * width)), context)
         return None if value is None else max(0, value)
@@ -92,7 +92,7 @@ class LaplaceSampler:
 
     def __init__(self, scale: Fraction) -> None:
         self.scale = scale
-        self._low = 0 if scale <= DIRECT else _low_bits(scale)
+        self._low = 0 if scale <= DIRECT else _low_part_bit_count(scale)
         self.unit = float(1 << self._low)
         self._high_scale = scale / (1 << self._low)
         self._magnitude_constants = MagnitudeConstants.of(self._high_scale, two_sided=not self._low, width=_LONG)
@@ -110,7 +110,7 @@ class LaplaceSampler:
         """Draw one number, as (high, low, minus): its magnitude is high·unit + low."""
         while True:
             word = bits.random_bits(_LONG + 1)
-            high = self._magnitude(word >> 1)
+            high = self._magnitude_of_uniform(word >> 1)
             if not self._low:
                 return high, 0, word & 1
             low, minus = _draw_low_part(self.scale, self._low), word & 1
@@ -122,7 +122,7 @@ class LaplaceSampler:
         offset_size = (int(high + _FAR) << self._low) + low  # and as much more as is taken off here
         return value + self._far - offset_size if minus else value - self._far + offset_size
 
-    def _magnitude(self, v: int) -> float:
+    def _magnitude_of_uniform(self, v: int) -> float:
         piece = self._magnitude_constants
         if v >= _SURE:
             fraction, size = math.modf(piece.lift - piece.scale * math.log(v))
@@ -146,12 +146,12 @@ def half_width(scale: Fraction, miss: float) -> int:
 def draw(scale: Fraction, count: int) -> Integers:
     """Draw independent discrete Laplace numbers of one scale."""
     if scale > DIRECT:
-        return _draw_split(scale, count)
+        return _draw_high_and_low_parts(scale, count)
     words = bits.random_uint64(count)
-    magnitudes, undecided = _magnitudes(words >> np.uint64(1), _magnitude_constants(scale, True))
+    magnitudes, undecided = _magnitudes_and_undecided(words >> np.uint64(1), _cached_magnitude_constants(scale, True))
     for index in undecided:
         magnitudes[index] = exact_magnitude(int(words[index] >> np.uint64(1)), scale, two_sided=True)
-    return _signed(magnitudes, words)
+    return _with_signs_from_words(magnitudes, words)
 
 
 class LaplaceBatch:
@@ -160,7 +160,7 @@ class LaplaceBatch:
     def __init__(self, scales: list[Fraction]) -> None:
         self.scales = scales
         self._split = any(scale > DIRECT for scale in scales)
-        pieces = [] if self._split else [_magnitude_constants(scale, True) for scale in scales]
+        pieces = [] if self._split else [_cached_magnitude_constants(scale, True) for scale in scales]
         self._negated = np.array([-piece.scale for piece in pieces])
         self._lift = np.array([piece.lift for piece in pieces])
         self._last = np.array([piece.last for piece in pieces])
@@ -184,7 +184,7 @@ class LaplaceBatch:
         for index in np.flatnonzero((x > 0.5 - self._margin) | is_beyond_last):
             v = int(words[index] >> np.uint64(1))
             magnitudes[index] = exact_magnitude(v, self.scales[scale_indices[index]], two_sided=True)
-        return _signed(magnitudes, words)
+        return _with_signs_from_words(magnitudes, words)
 
     def _draw_law_by_law(self, scale_indices: NDArray[np.intp]) -> Integers:
         """Draw one scale after the other, because some scale is large."""
@@ -197,21 +197,21 @@ class LaplaceBatch:
         return noise
 
 
-def _magnitudes(v: NDArray[np.uint64], piece: MagnitudeConstants) -> tuple[Floats, NDArray[np.intp]]:
+def _magnitudes_and_undecided(v: NDArray[np.uint64], constants: MagnitudeConstants) -> tuple[Floats, NDArray[np.intp]]:
     """Return ⌊lift − scale·ln v⌋ and the indices where floating point cannot decide it."""
     x = np.maximum(v, np.uint64(1)).astype(np.float64)
     np.log(x, out=x)
-    x *= -piece.scale
-    x += piece.lift
+    x *= -constants.scale
+    x += constants.lift
     magnitudes = np.floor(x)
-    is_beyond_last = x > piece.last
+    is_beyond_last = x > constants.last
     x -= magnitudes
     x -= 0.5
     np.abs(x, out=x)
-    return magnitudes, np.flatnonzero((x > 0.5 - piece.margin) | is_beyond_last)
+    return magnitudes, np.flatnonzero((x > 0.5 - constants.margin) | is_beyond_last)
 
 
-def _signed(magnitudes: Floats, words: NDArray[np.uint64]) -> Integers:
+def _with_signs_from_words(magnitudes: Floats, words: NDArray[np.uint64]) -> Integers:
     np.maximum(magnitudes, 0.0, out=magnitudes)
     noise = magnitudes.astype(np.int64)
     sign = -(words & np.uint64(1)).astype(np.int64)  # 0 or −1: two's complement negation without a branch
@@ -220,12 +220,12 @@ def _signed(magnitudes: Floats, words: NDArray[np.uint64]) -> Integers:
     return noise
 
 
-def _draw_split(scale: Fraction, count: int) -> Integers:
+def _draw_high_and_low_parts(scale: Fraction, count: int) -> Integers:
     """Draw for large scales: the high part is geometric, the low part by rejection, then a sign without minus zero."""
-    k = _low_bits(scale)
+    k = _low_part_bit_count(scale)
     high_scale = scale / (1 << k)
     words = bits.random_uint64(count)
-    high, undecided = _magnitudes(words >> np.uint64(1), _magnitude_constants(high_scale, False))
+    high, undecided = _magnitudes_and_undecided(words >> np.uint64(1), _cached_magnitude_constants(high_scale, False))
     for index in undecided:
         high[index] = exact_magnitude(int(words[index] >> np.uint64(1)), high_scale, two_sided=False)
     noise = (np.maximum(high, 0.0).astype(np.int64) << k) + _draw_low_parts(scale, k, count)
@@ -237,7 +237,7 @@ def _draw_split(scale: Fraction, count: int) -> Integers:
     return noise
 
 
-def _low_bits(scale: Fraction) -> int:
+def _low_part_bit_count(scale: Fraction) -> int:
     """Return k with 2^k ≤ b·2⁻²², so that the low part is nearly uniform and the high part's scale is about 2²²."""
     return math.floor(scale).bit_length() - 23
 
@@ -256,12 +256,12 @@ def _draw_low_part(scale: Fraction, k: int, word: int | None = None) -> int:
     while True:
         word = bits.random_bits(64) if word is None else word
         d, w = word & ((1 << k) - 1), word >> k
-        if w > 1 << (42 - k) or not _is_rejected(d, w, 64 - k, scale):
+        if w > 1 << (42 - k) or not _is_low_part_rejected(d, w, 64 - k, scale):
             return d
         word = None
 
 
-def _is_rejected(d: int, w: int, width: int, scale: Fraction) -> bool:
+def _is_low_part_rejected(d: int, w: int, width: int, scale: Fraction) -> bool:
     """Return whether W < 1 − e^{−d/b}."""
 
     def chance(context: Context) -> Decimal:

@@ -178,7 +178,7 @@ def gaussian_widths(lengths: Floats, terms: int, sigma: float, miss: float) -> F
     return np.asarray(lengths) * mixed_gaussian_widths(np.ones((1, 1)), np.array([sigma]), miss, terms)
 
 
-def _normal_half_width(miss: float) -> float:
+def _normal_half_width_of_miss(miss: float) -> float:
     """Return a w with P(|N| > w) ≤ miss."""
     return -NormalDist().inv_cdf(miss / 2) * (1 + 1e-9)
 
@@ -218,9 +218,9 @@ def continuous_widths(decoder: Floats, miss_bound: float) -> Floats:
     high = _continuous_chernoff_widths(rows, miss)
     step = 2 * math.pi / (high + _continuous_chernoff_widths(rows, miss * 1e-4))
     points = (np.arange(_TERMS) + 0.5) * step[:, None]
-    characteristic = _characteristic_function(rows, points)
+    characteristic = _laplace_characteristic_function(rows, points)
     last_point = (_TERMS + 0.5) * step
-    truncation = _characteristic_function(rows, last_point[:, None])[:, 0] * (1 + last_point**-2.0) / math.pi
+    truncation = _laplace_characteristic_function(rows, last_point[:, None])[:, 0] * (1 + last_point**-2.0) / math.pi
     error_bound = 2 * truncation + miss * 1e-4 + 1e-13
     low = np.zeros_like(high)
     for _ in range(50):
@@ -240,7 +240,7 @@ def _continuous_chernoff_widths(rows: Floats, miss: float) -> Floats:
     return ((-terms[:, None] * np.log1p(-(slopes**2)) + math.log(2 / miss)) / slopes).min(axis=1)
 
 
-def _characteristic_function(rows: Floats, points: Floats) -> Floats:
+def _laplace_characteristic_function(rows: Floats, points: Floats) -> Floats:
     """Return Π 1/(1 + (aⱼx)²) for every row a and each of its x."""
     log_values = np.zeros_like(points)
     for column in np.ascontiguousarray(rows.T**2):
@@ -261,7 +261,7 @@ def mixed_laplace_widths(weights: Floats, scales: Floats, miss: float) -> Floats
     chunk = max(1, _MOST // decoder.shape[1])
     standard_widths = np.concatenate(
         [
-            _continuous_bounds(
+            _continuous_laplace_widths(
                 decoder[start : start + chunk], miss, try_series=start * decoder.shape[1] < _LONGEST_SERIES
             )
             for start in range(0, len(decoder), chunk)
@@ -270,7 +270,7 @@ def mixed_laplace_widths(weights: Floats, scales: Floats, miss: float) -> Floats
     return (standard_widths + smoothing_widths) * (1 + 1e-9)
 
 
-def _continuous_bounds(decoder: Floats, miss: float, *, try_series: bool) -> Floats:
+def _continuous_laplace_widths(decoder: Floats, miss: float, *, try_series: bool) -> Floats:
     """Return the widths of sums of continuous Laplace variables: by the series where it decides, else by Chernoff."""
     largest = np.abs(decoder).max(axis=1)
     bounds = _continuous_chernoff_widths(decoder / largest[:, None], miss * (1 - _SLACK)) * largest
@@ -287,7 +287,7 @@ def mixed_gaussian_widths(weights: Floats, sigmas: Floats, miss: float, terms: i
         smoothing = 1 / np.sqrt(_SMOOTH**-2 - sigmas**-2.0)
         closeness = math.exp(-_DEPARTURE * (terms or weights.shape[1]))
         smoothed = np.sqrt((weights**2 * (sigmas**2 + smoothing**2)).sum(axis=1))
-        main_widths = _normal_half_width(miss * (1 - _SLACK) * closeness) * smoothed
-        rest = _normal_half_width(miss * _SLACK) * np.sqrt(((weights * smoothing) ** 2).sum(axis=1))
+        main_widths = _normal_half_width_of_miss(miss * (1 - _SLACK) * closeness) * smoothed
+        rest = _normal_half_width_of_miss(miss * _SLACK) * np.sqrt(((weights * smoothing) ** 2).sum(axis=1))
         widths = np.minimum(widths, main_widths + rest)
     return widths * (1 + 1e-9)

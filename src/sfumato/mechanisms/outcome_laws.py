@@ -87,19 +87,19 @@ class OutcomeDistribution(Mapping[Any, Fraction]):
         ln P[M(x) = outcome]/P[M(y) = outcome].
         """
         from sfumato.plots.picture import save_if_path
-        from sfumato.privacy.pictures import draw_outcomes  # most laws are never drawn
+        from sfumato.privacy.pictures import draw_outcome_laws  # most laws are never drawn
 
         if not isinstance(other, OutcomeDistribution):
             raise InvalidParameter(
                 "other", other, "the outcome distribution of another input", fix="pass mechanism.distribution(y)"
             )
         outcomes = list(dict.fromkeys([*self, *other]))
-        positions = _axis_positions(outcomes)
+        positions = _positions_on_axis(outcomes)
         masses = [(float(self.get(outcome, 0)), float(other.get(outcome, 0))) for outcome in outcomes]
-        rows = sorted(zip(positions, masses, map(self._loss_against(other), outcomes), strict=True))
-        return save_if_path(draw_outcomes(rows), path)
+        rows = sorted(zip(positions, masses, map(self._loss_function_against(other), outcomes), strict=True))
+        return save_if_path(draw_outcome_laws(rows), path)
 
-    def _loss_against(self, other: OutcomeDistribution) -> Callable[[Any], float | None]:
+    def _loss_function_against(self, other: OutcomeDistribution) -> Callable[[Any], float | None]:
         def loss(outcome: Any) -> float | None:
             p, q = self.get(outcome, Fraction(0)), other.get(outcome, Fraction(0))
             return log_ratio(p, q) if p and q else None
@@ -107,7 +107,7 @@ class OutcomeDistribution(Mapping[Any, Fraction]):
         return loss
 
 
-def _axis_positions(outcomes: Sequence[Any]) -> list[float]:
+def _positions_on_axis(outcomes: Sequence[Any]) -> list[float]:
     """Return where each outcome stands on the axis: numbers at their value, anything else in order."""
     if all(isinstance(outcome, (int, float, Fraction)) and math.isfinite(outcome) for outcome in outcomes):
         return [float(outcome) for outcome in outcomes]
@@ -132,17 +132,17 @@ def law_context() -> Context:
     return bits.decimal_context(DIGITS)
 
 
-def rounded_down(probability: Decimal) -> Fraction:
+def probability_rounded_down(probability: Decimal) -> Fraction:
     """Return a certain lower bound of a computed probability, less than ``ROUNDING`` below it."""
     surely_below = Fraction(probability) - Fraction(1, 10 ** (DIGITS - 20))
     return max(Fraction(0), Fraction(math.floor(surely_below * 10**_DECIMALS), 10**_DECIMALS))
 
 
-def rounded_distribution(law: Law, *, is_uniform: bool) -> OutcomeDistribution:
+def distribution_from_law(law: Law, *, is_uniform: bool) -> OutcomeDistribution:
     """Return a computed law as fractions: exact where all outcomes are equally likely, else rounded down."""
     if is_uniform:
         return OutcomeDistribution.of_mapping(dict.fromkeys(law, Fraction(1, len(law))))
-    return OutcomeDistribution.of_mapping({key: rounded_down(p) for key, p in law.items()}, ROUNDING)
+    return OutcomeDistribution.of_mapping({key: probability_rounded_down(p) for key, p in law.items()}, ROUNDING)
 
 
 def log_probability_ratio(outcome: Any, first: Law, second: Law) -> float:
@@ -163,15 +163,15 @@ def log_probability_ratio(outcome: Any, first: Law, second: Law) -> float:
 def laplace_probability(scale: Fraction) -> Callable[[int], Decimal]:
     """Return the law of discrete Laplace noise: a function of how many steps it moves a number."""
     context = law_context()
-    q = _exponential(-1 / scale, context)
+    q = _exp_in_context(-1 / scale, context)
     at_zero = context.divide(context.subtract(Decimal(1), q), context.add(Decimal(1), q))
-    return lambda steps: context.multiply(at_zero, _exponential(-abs(steps) / scale, context))
+    return lambda steps: context.multiply(at_zero, _exp_in_context(-abs(steps) / scale, context))
 
 
 def gaussian_probability(sigma: Fraction) -> Callable[[int], Decimal]:
     """Return the law of discrete Gaussian noise: a function of how many steps it moves a number."""
     context, total = law_context(), _gaussian_normaliser(sigma)
-    return lambda steps: context.divide(_exponential(-Fraction(steps**2) / (2 * sigma**2), context), total)
+    return lambda steps: context.divide(_exp_in_context(-Fraction(steps**2) / (2 * sigma**2), context), total)
 
 
 @lru_cache(maxsize=64)
@@ -182,7 +182,7 @@ def _gaussian_normaliser(sigma: Fraction) -> Decimal:
     digits.
     """
     context = law_context()
-    shrink, ratio = _exponential(-1 / sigma**2, context), _exponential(-1 / (2 * sigma**2), context)
+    shrink, ratio = _exp_in_context(-1 / sigma**2, context), _exp_in_context(-1 / (2 * sigma**2), context)
     total, term = Decimal(1), Decimal(2)
     for _ in range(math.ceil(25 * sigma) + 1):
         term = context.multiply(term, ratio)
@@ -190,7 +190,7 @@ def _gaussian_normaliser(sigma: Fraction) -> Decimal:
     return total
 
 
-def check_score_steps(steps: list[int], rate: Fraction) -> list[int]:
+def require_computable_steps(steps: list[int], rate: Fraction) -> list[int]:
     """Refuse lists of scores whose law would take too long, or has probabilities too far apart."""
     if len(steps) > _MAX_CANDIDATES or max(steps) * rate > _MAX_SPREAD:
         rule = f"lists of at most {_MAX_CANDIDATES} scores, with probabilities within a factor of e^{_MAX_SPREAD:,}"
@@ -203,10 +203,10 @@ def _exponential_weights(steps: Sequence[int], rate: Fraction) -> list[Decimal]:
     return [bits.to_decimal(-step * rate, context).exp(context) for step in steps]
 
 
-def exponential_law(steps: list[int], rate: Fraction) -> list[Decimal]:
+def exponential_mechanism_law(steps: list[int], rate: Fraction) -> list[Decimal]:
     """Return P(h) ∝ e^{−c·g_h}."""
     context, weights = law_context(), _exponential_weights(steps, rate)
-    total = _sum(weights, context)
+    total = _sum_in_context(weights, context)
     return [context.divide(weight, total) for weight in weights]
 
 
@@ -218,12 +218,14 @@ def top_k_law(steps: list[int], rate: Fraction, k: int) -> Law:
             ValueWords(f"a list of {len(steps)}"),
             f"a list of at least k = {k} candidates, with fewer possible results",
         )
-    context, weights = law_context(), _exponential_weights(check_score_steps(steps, rate), rate)
+    context, weights = law_context(), _exponential_weights(require_computable_steps(steps, rate), rate)
     law: Law = {}
     for chosen in permutations(range(len(steps)), k):
         remaining, probability = set(range(len(steps))), Decimal(1)
         for candidate in chosen:
-            share = context.divide(weights[candidate], _sum((weights[other] for other in sorted(remaining)), context))
+            share = context.divide(
+                weights[candidate], _sum_in_context((weights[other] for other in sorted(remaining)), context)
+            )
             probability, remaining = context.multiply(probability, share), remaining - {candidate}
         law[chosen] = probability
     return law
@@ -236,13 +238,15 @@ def permute_and_flip_law(steps: list[int], rate: Fraction) -> list[Decimal]:
     for index, weight in enumerate(weights):
         product = [Decimal(1)]
         for other in weights[:index] + weights[index + 1 :]:
-            product = multiply_polynomials(product, [Decimal(1), other.copy_negate()], context)
+            product = multiply_polynomial_coefficients(product, [Decimal(1), other.copy_negate()], context)
         terms = [context.divide(coefficient, Decimal(power + 1)) for power, coefficient in enumerate(product)]
-        probabilities.append(context.multiply(weight, _sum(terms, context)))
+        probabilities.append(context.multiply(weight, _sum_in_context(terms, context)))
     return probabilities
 
 
-def multiply_polynomials(first: Sequence[Decimal], second: Sequence[Decimal], context: Context) -> list[Decimal]:
+def multiply_polynomial_coefficients(
+    first: Sequence[Decimal], second: Sequence[Decimal], context: Context
+) -> list[Decimal]:
     """Multiply two polynomials given by their coefficients."""
     product = [Decimal(0)] * (len(first) + len(second) - 1)
     for i, a in enumerate(first):
@@ -256,10 +260,10 @@ def laplace_max_law(steps: list[int], rate: Fraction) -> list[Decimal]:
     scores = [-step * rate for step in steps]
     breakpoints = sorted(set(scores))
     ends: list[Fraction | None] = [None, *breakpoints, None]
-    return [_probability_of_max(candidate, scores, list(pairwise(ends))) for candidate in range(len(scores))]
+    return [_probability_of_largest(candidate, scores, list(pairwise(ends))) for candidate in range(len(scores))]
 
 
-def _probability_of_max(
+def _probability_of_largest(
     candidate: int, scores: list[Fraction], parts: list[tuple[Fraction | None, Fraction | None]]
 ) -> Decimal:
     context = law_context()
@@ -268,7 +272,7 @@ def _probability_of_max(
         terms = {0: Decimal(1)}
         for other, score in enumerate(scores):
             rising = high is not None and high <= score
-            tail = context.multiply(Decimal("0.5"), _exponential(-score if rising else score, context))
+            tail = context.multiply(Decimal("0.5"), _exp_in_context(-score if rising else score, context))
             power = 1 if rising else -1
             if other == candidate:
                 terms = _multiply_exponentials(terms, {power: tail}, context)
@@ -276,7 +280,7 @@ def _probability_of_max(
                 terms = _multiply_exponentials(
                     terms, {power: tail} if rising else {0: Decimal(1), power: tail.copy_negate()}, context
                 )
-        total = context.add(total, _integrate(terms, low, high, context))
+        total = context.add(total, _integrate_exponentials(terms, low, high, context))
     return total
 
 
@@ -291,7 +295,9 @@ def _multiply_exponentials(
     return product
 
 
-def _integrate(terms: dict[int, Decimal], low: Fraction | None, high: Fraction | None, context: Context) -> Decimal:
+def _integrate_exponentials(
+    terms: dict[int, Decimal], low: Fraction | None, high: Fraction | None, context: Context
+) -> Decimal:
     total = Decimal(0)
     for power, factor in terms.items():
         if power == 0:
@@ -300,17 +306,17 @@ def _integrate(terms: dict[int, Decimal], low: Fraction | None, high: Fraction |
             width = bits.to_decimal(high - low, context)
             total = context.add(total, context.multiply(factor, width))
             continue
-        ends = [Decimal(0) if end is None else _exponential(power * end, context) for end in (low, high)]
+        ends = [Decimal(0) if end is None else _exp_in_context(power * end, context) for end in (low, high)]
         part = context.divide(context.multiply(factor, context.subtract(ends[1], ends[0])), Decimal(power))
         total = context.add(total, part)
     return total
 
 
-def _exponential(exponent: Fraction, context: Context) -> Decimal:
+def _exp_in_context(exponent: Fraction, context: Context) -> Decimal:
     return bits.to_decimal(exponent, context).exp(context)
 
 
-def _sum(terms: Iterable[Decimal], context: Context) -> Decimal:
+def _sum_in_context(terms: Iterable[Decimal], context: Context) -> Decimal:
     total = Decimal(0)
     for term in terms:
         total = context.add(total, term)

@@ -85,7 +85,7 @@ class GroupedValues(Protocol):
 
 
 @dataclass(frozen=True)
-class _Node:
+class _QuantileNode:
     """A node of the recursion: one quantile, chosen between two others."""
 
     chance: Fraction
@@ -175,7 +175,7 @@ class Quantiles:
         With k the offset, except with probability 1 − confidence some row is at most the number that is released, and
         fewer than 2k rows lie below it: each of the two fails with half of that.
         """
-        return _with_inward_offset(cls(0, epsilon, bounds, rows_per_unit, neighbours, grouped, 1), confidence)
+        return _with_safe_inward_offset(cls(0, epsilon, bounds, rows_per_unit, neighbours, grouped, 1), confidence)
 
     @classmethod
     def maximum(
@@ -188,7 +188,7 @@ class Quantiles:
         confidence: Number = DEFAULT_CONFIDENCE,
     ) -> Quantiles:
         """Return a selection that aims at the k-th row from the greatest, k the rank that the price allows."""
-        return _with_inward_offset(cls(1, epsilon, bounds, rows_per_unit, neighbours, grouped, -1), confidence)
+        return _with_safe_inward_offset(cls(1, epsilon, bounds, rows_per_unit, neighbours, grouped, -1), confidence)
 
     def ends(self, epsilon: Number, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1) -> tuple[Quantiles, Quantiles]:
         """Return two mechanisms of this price each, whose numbers bracket the true quantiles from below and above.
@@ -215,7 +215,7 @@ class Quantiles:
         """Return the quantiles of a sorted list of integers, in the order of their probabilities; values outside the
         bounds are clamped.
         """
-        sorted_values = grids.to_steps(grids.as_numeric_array(values, None, "values"), None)
+        sorted_values = grids.round_to_steps(grids.as_numeric_array(values, None, "values"), None)
         if sorted_values.ndim != 1 or (sorted_values.size and not np.all(sorted_values[:-1] <= sorted_values[1:])):
             raise InvalidParameter(
                 "values", grids.describe_array(sorted_values), "a list of whole numbers in ascending order"
@@ -229,8 +229,8 @@ class Quantiles:
 
     def choose_histogram(self, values: Any, counts: Any) -> list[int]:
         """Return the quantiles of distinct values with row counts, as an engine returns them."""
-        raw_values = grids.to_steps(grids.as_numeric_array(values, None, "values"), None)
-        row_counts = grids.to_steps(grids.as_numeric_array(counts, None, "counts"), None)
+        raw_values = grids.round_to_steps(grids.as_numeric_array(values, None, "values"), None)
+        row_counts = grids.round_to_steps(grids.as_numeric_array(counts, None, "counts"), None)
         if raw_values.shape != row_counts.shape or raw_values.ndim != 1 or (row_counts < 0).any():
             raise InvalidParameter(
                 "counts", grids.describe_array(row_counts), "a list with one whole number ≥ 0 for each value"
@@ -254,7 +254,7 @@ class Quantiles:
         return self._choose_by_group(RankedValues(values.steps, _cumulative_counts(values.counts)), starts)
 
     def _choose_by_group(self, rows: RankedValues, starts: NDArray[np.intp]) -> NDArray[np.int64]:
-        parts = {(Fraction(0), Fraction(1)): rank_choices.initial_parts(rows, starts, self.bounds)}
+        parts = {(Fraction(0), Fraction(1)): rank_choices.parts_with_all_rows(rows, starts, self.bounds)}
         chosen: dict[Fraction, NDArray[np.int64]] = {}
         for node in self._nodes:
             part = parts.pop((node.below, node.above))
@@ -264,16 +264,16 @@ class Quantiles:
         return np.column_stack([chosen[q] for q in self.probabilities])
 
     @cached_property
-    def _nodes(self) -> tuple[_Node, ...]:
+    def _nodes(self) -> tuple[_QuantileNode, ...]:
         """The quantiles in the order in which they are chosen: level after level."""
-        nodes: list[_Node] = []
+        nodes: list[_QuantileNode] = []
         layer = [(self.probabilities, Fraction(0), Fraction(1))]
         level = 0
         while layer:
             next_layer = []
             for chances, below, above in layer:
                 middle = self._first_chosen_index(chances, below, above)
-                nodes.append(_Node(chances[middle], below, above, level))
+                nodes.append(_QuantileNode(chances[middle], below, above, level))
                 next_layer.append((chances[:middle], below, chances[middle]))
                 next_layer.append((chances[middle + 1 :], chances[middle], above))
             layer, level = [part for part in next_layer if part[0]], level + 1
@@ -286,7 +286,7 @@ class Quantiles:
         candidates = sorted({(len(chances) - 1) // 2, len(chances) // 2})
         return min(candidates, key=lambda index: abs(chances[index] - (below + above) / 2))
 
-    def _score_sensitivity(self, node: _Node) -> Fraction:
+    def _score_sensitivity(self, node: _QuantileNode) -> Fraction:
         """Bound how far one unit moves the scores of a level, as in the module's theorem."""
         worst = max(node.share, 1 - node.share)
         if self.neighbours is Neighbours.REPLACE:
@@ -324,7 +324,7 @@ class Quantiles:
             rank_errors[node.chance] = inherited + self._row_error(node, miss)
         return tuple(rank_errors[q] for q in self.probabilities)
 
-    def _row_error(self, node: _Node, miss: Fraction) -> float:
+    def _row_error(self, node: _QuantileNode, miss: Fraction) -> float:
         """Bound how many rows a choice lies from its own target, except with probability ``miss``."""
         numbers = self.bounds[1] - self.bounds[0] + 1
         rate = self.level_epsilon / (2 * self._score_sensitivity(node))
@@ -335,13 +335,13 @@ class Quantiles:
         return max(self.errors(confidence, k))
 
     def words(self) -> str:
-        target = f"quantile{'s' * (len(self.probabilities) > 1)} {self._format_probabilities}"
+        target = f"quantile{'s' * (len(self.probabilities) > 1)} {self._probabilities_phrase}"
         if self.probabilities[0] in (0, 1):
             target = f"the {'greatest' if self.probabilities[0] else 'least'} value, from rank {abs(self.offset):,}"
         return f"{target} by interval selection, ε {format_number(float(self.epsilon), 6)}"
 
     @property
-    def _format_probabilities(self) -> str:
+    def _probabilities_phrase(self) -> str:
         chances = [format_exact(q) for q in self.probabilities]
         return ", ".join([*chances[:2], "…", chances[-1]] if len(chances) > _MAX_LISTED else chances)
 
@@ -352,7 +352,7 @@ class Quantiles:
         return f"Quantiles([{chances}], epsilon={format_exact(self.epsilon)}, {limits}{more})"
 
 
-def _with_inward_offset(towards: Quantiles, confidence: Number) -> Quantiles:
+def _with_safe_inward_offset(towards: Quantiles, confidence: Number) -> Quantiles:
     """Move a target at the edge inwards by more rows than a choice may err."""
     return replace(towards, offset=towards.safety_offset_rows(confidence) * towards.offset)
 

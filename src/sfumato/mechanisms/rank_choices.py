@@ -101,7 +101,7 @@ class RankRule:
     """
 
 
-def initial_parts(rows: RankedValues, starts: Places, bounds: tuple[int, int]) -> QuantileParts:
+def parts_with_all_rows(rows: RankedValues, starts: Places, bounds: tuple[int, int]) -> QuantileParts:
     """Return every group with all its rows; values outside the bounds are clamped."""
     low, high = bounds
     begin, end = starts[:-1], starts[1:]
@@ -130,12 +130,12 @@ def choose(rows: RankedValues, parts: QuantileParts, rule: RankRule) -> tuple[In
     the part away from which it leans. So a row's weights in the two parts add up to what it had, whatever other rows
     there are: which fraction of it lies where depends on what was released and on nothing else.
     """
-    parts = _with_wide_integers(rows, parts, rule)
+    parts = _with_big_integers_if_needed(rows, parts, rule)
     numbers, cut_index = parts.low.copy(), parts.first.copy()
     tied = np.zeros(cut_index.size, bool)
     pending = np.flatnonzero(parts.low < parts.high)  # a part of one number has but that to give
-    first, last = (edges[pending] for edges in _value_windows(rows, parts, rule))
-    for chunk in _chunk_groups(2 * (last - first) + 3):
+    first, last = (edges[pending] for edges in _first_and_last_values_in_reach(rows, parts, rule))
+    for chunk in _slices_of_groups(2 * (last - first) + 3):
         groups = pending[chunk]
         runs = ValueRuns.of(rows, parts[groups], rule, (first[chunk], last[chunk]), _negligible_distance(parts, rule))
         numbers[groups], cut_index[groups], tied[groups] = runs.choose_numbers()
@@ -187,7 +187,7 @@ def _split_parts(
     return lower, upper
 
 
-def _with_wide_integers(rows: RankedValues, parts: QuantileParts, rule: RankRule) -> QuantileParts:
+def _with_big_integers_if_needed(rows: RankedValues, parts: QuantileParts, rule: RankRule) -> QuantileParts:
     """Return weights as Python integers where a distance might not fit into 64 bits."""
     largest_weight = (
         int(parts.weight(rows).max(initial=0)) + (abs(rule.offset) + _negligible_distance(parts, rule)) * parts.unit
@@ -205,15 +205,15 @@ def _negligible_distance(parts: QuantileParts, rule: RankRule) -> int:
     return math.ceil((_FAR_BITS + numbers.bit_length()) * math.log(2) / float(rule.log_weight_per_row)) + 1
 
 
-def _target_rank(parts: QuantileParts, weight: Weights, rule: RankRule) -> Weights:
+def _target_rank_in_units(parts: QuantileParts, weight: Weights, rule: RankRule) -> Weights:
     """Return the target in units, times the share's denominator."""
     return weight * rule.share.numerator + rule.offset * parts.unit * rule.share.denominator
 
 
-def _value_windows(rows: RankedValues, parts: QuantileParts, rule: RankRule) -> tuple[Places, Places]:
+def _first_and_last_values_in_reach(rows: RankedValues, parts: QuantileParts, rule: RankRule) -> tuple[Places, Places]:
     """Return the range of values of each part within reach of its target, and perhaps one more on each side."""
     target, reach = (
-        _target_rank(parts, parts.weight(rows), rule) // rule.share.denominator,
+        _target_rank_in_units(parts, parts.weight(rows), rule) // rule.share.denominator,
         _negligible_distance(parts, rule),
     )
     target_rank = rows.rows_before[parts.first] + ((target - parts.low_weight) // parts.unit).astype(np.int64)
@@ -222,7 +222,7 @@ def _value_windows(rows: RankedValues, parts: QuantileParts, rule: RankRule) -> 
     return first, np.clip(last, first, parts.last)
 
 
-def _chunk_groups(sizes: Places) -> list[slice]:
+def _slices_of_groups(sizes: Places) -> list[slice]:
     """Group consecutive groups while their runs are few enough to be held at once."""
     ends = np.cumsum(sizes)
     chunks, start = [], 0
@@ -394,5 +394,5 @@ class _RunLayout:
         lean = abs(rule.offset) * parts.unit
         below = np.where(self.at_low, -lean * (rule.offset < 0), rank)
         above = np.where(self.at_high, weight[self.group] + lean * (rule.offset > 0), rank + run_weight)
-        target = _target_rank(parts, weight, rule)[self.group]
+        target = _target_rank_in_units(parts, weight, rule)[self.group]
         return np.maximum(np.maximum(below * denominator - target, target - above * denominator), 0)

@@ -48,13 +48,13 @@ class Estimate:
 
     def interval(self, confidence: Number = DEFAULT_CONFIDENCE) -> tuple[Floats, Floats]:
         """Return normal intervals for each count: for the noise alone, not for the sampling of respondents."""
-        width = _normal_half_width(1.0, confidence, 1) * self.standard_errors
+        width = _union_bound_half_width(1.0, confidence, 1) * self.standard_errors
         return self.counts - width, self.counts + width
 
 
 def _parse_answers(values: Any, choices: int) -> Integers:
     numbers = grids.as_numeric_array(values, None, "values")
-    answers = np.atleast_1d(grids.to_steps(numbers, None))
+    answers = np.atleast_1d(grids.round_to_steps(numbers, None))
     if numbers.ndim > 1 or (answers.size and not (answers.min() >= 0 and answers.max() < choices)):
         raise InvalidParameter(
             "values", grids.describe_array(numbers), f"a list of whole numbers from 0 to {choices - 1:,}"
@@ -62,7 +62,7 @@ def _parse_answers(values: Any, choices: int) -> Integers:
     return answers
 
 
-def _log_rounded_down(odds: Fraction) -> Fraction:
+def _ln_rounded_down(odds: Fraction) -> Fraction:
     """Return ln(odds), rounded down at the thirtieth decimal."""
     context = bits.decimal_context(60)
     return Fraction(int(context.multiply(bits.to_decimal(odds, context).ln(context), Decimal(10**30))), 10**30)
@@ -107,7 +107,7 @@ class RandomizedResponse:
         exact_epsilon = exact(epsilon, "epsilon", NONNEGATIVE)
         if exact_epsilon and not _EPSILON_LEAST <= exact_epsilon <= _EPSILON_MOST:
             raise InvalidParameter("epsilon", epsilon, f"0, or a number from 0.000001 to {_EPSILON_MOST}")
-        if exact_odds is not None and not 0 <= exact_epsilon - _log_rounded_down(exact_odds) < Fraction(1, 10**20):
+        if exact_odds is not None and not 0 <= exact_epsilon - _ln_rounded_down(exact_odds) < Fraction(1, 10**20):
             raise InvalidParameter(
                 "epsilon",
                 epsilon,
@@ -127,7 +127,7 @@ class RandomizedResponse:
         ln(odds).
         """
         exact_odds = exact(odds, "odds", ABOVE_ONE)
-        return cls(_log_rounded_down(exact_odds) + Fraction(1, 10**30), choices, exact_odds)
+        return cls(_ln_rounded_down(exact_odds) + Fraction(1, 10**30), choices, exact_odds)
 
     @classmethod
     def two_coins(cls) -> RandomizedResponse:
@@ -150,7 +150,7 @@ class RandomizedResponse:
         return int(reports[0]) if np.ndim(values) == 0 else reports
 
     def _keep_probability(self, context: Context) -> Decimal:
-        growth = _exp_epsilon(self.epsilon, self.odds, context)
+        growth = _exp_epsilon_or_odds(self.epsilon, self.odds, context)
         return context.divide(context.subtract(growth, Decimal(1)), context.add(growth, Decimal(self.choices - 1)))
 
     def curve(self) -> Curve:
@@ -158,7 +158,7 @@ class RandomizedResponse:
 
     def distribution(self, value: int) -> OutcomeDistribution:
         """Return the exact law of the report that stands for this answer."""
-        answer = self._check_answer(value, "value")
+        answer = self._require_listed_answer(value, "value")
         if self.choices > outcome_laws.MAX_OUTCOMES:
             rule = f"at most {outcome_laws.MAX_OUTCOMES:,}, so that its law can be listed"
             raise InvalidParameter("choices", self.choices, rule)
@@ -169,19 +169,21 @@ class RandomizedResponse:
             return OutcomeDistribution.of_mapping({j: weight / total for j, weight in weights.items()})
         context = outcome_laws.law_context()
         low = context.divide(
-            Decimal(1), context.add(_exp_epsilon(self.epsilon, None, context), Decimal(self.choices - 1))
+            Decimal(1), context.add(_exp_epsilon_or_odds(self.epsilon, None, context), Decimal(self.choices - 1))
         )
         high = context.subtract(Decimal(1), context.multiply(low, Decimal(self.choices - 1)))
-        return outcome_laws.rounded_distribution(
+        return outcome_laws.distribution_from_law(
             {j: high if j == answer else low for j in range(self.choices)}, is_uniform=False
         )
 
     def loss(self, outcome: int, x: int, y: int) -> Fraction:
         """Return ln P[M(x) = outcome]/P[M(y) = outcome]: ε, −ε or 0 (with ``odds``, ε is ln(odds) rounded up)."""
-        report, first, second = (self._check_answer(*given) for given in ((outcome, "outcome"), (x, "x"), (y, "y")))
+        report, first, second = (
+            self._require_listed_answer(*given) for given in ((outcome, "outcome"), (x, "x"), (y, "y"))
+        )
         return self.epsilon * ((report == first) - (report == second))
 
-    def _check_answer(self, value: Number, name: str) -> int:
+    def _require_listed_answer(self, value: Number, name: str) -> int:
         number = exact_integer(value, name)
         if number >= self.choices:
             raise InvalidParameter(name, value, f"a whole number from 0 to {self.choices - 1:,}")
@@ -202,7 +204,7 @@ class RandomizedResponse:
             return math.inf
         q = (1 - self.truth) / (self.choices - 1)
         report_count = exact_integer(reports, "reports", at_least=1)
-        return _normal_half_width(math.sqrt(report_count * q * (1 - q)) / (self.truth - q), confidence, k)
+        return _union_bound_half_width(math.sqrt(report_count * q * (1 - q)) / (self.truth - q), confidence, k)
 
     def words(self) -> str:
         return f"randomised response among {self.choices} answers, ε {format_number(float(self.epsilon), 6)}"
@@ -245,7 +247,7 @@ class OptimizedUnaryEncoding:
         return rows
 
     def _false_bit_probability(self, context: Context) -> Decimal:
-        return context.divide(Decimal(1), context.add(_exp_epsilon(self.epsilon, None, context), Decimal(1)))
+        return context.divide(Decimal(1), context.add(_exp_epsilon_or_odds(self.epsilon, None, context), Decimal(1)))
 
     def curve(self) -> Curve:
         """State ε-DP: two bits differ, and (1/2)/(1/2) · q/(1−q) at worst is e^{−ε}."""
@@ -265,7 +267,7 @@ class OptimizedUnaryEncoding:
         return report_count * 4 * math.exp(self.epsilon) / math.expm1(self.epsilon) ** 2
 
     def error(self, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1, *, reports: int = 1000) -> float:
-        return _normal_half_width(math.sqrt(self.variance(reports)), confidence, k)
+        return _union_bound_half_width(math.sqrt(self.variance(reports)), confidence, k)
 
     def words(self) -> str:
         return f"optimised unary encoding of {self.choices} answers, ε {format_number(float(self.epsilon), 6)}"
@@ -344,7 +346,7 @@ class OptimalLocalHashing:
         return exact_integer(reports, "reports", at_least=1) * q * (1 - q) / (p - q) ** 2
 
     def error(self, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1, *, reports: int = 1000) -> float:
-        return _normal_half_width(math.sqrt(self.variance(reports)), confidence, k)
+        return _union_bound_half_width(math.sqrt(self.variance(reports)), confidence, k)
 
     def words(self) -> str:
         return (
@@ -357,7 +359,7 @@ Response = RandomizedResponse | OptimizedUnaryEncoding | OptimalLocalHashing
 """A mechanism that chooses one report for each answer of a list."""
 
 
-def _exp_epsilon(epsilon: Fraction, odds: Fraction | None, context: Context) -> Decimal:
+def _exp_epsilon_or_odds(epsilon: Fraction, odds: Fraction | None, context: Context) -> Decimal:
     """Return e^ε, exact where it is rational."""
     return bits.to_decimal(epsilon, context).exp(context) if odds is None else bits.to_decimal(odds, context)
 
@@ -369,7 +371,7 @@ def _debiased_estimate(report_counts: NDArray[Any], total: int, p: float, q: flo
     return Estimate(counts, np.sqrt(variance))
 
 
-def _normal_half_width(deviation: float, confidence: Number, k: int) -> float:
+def _union_bound_half_width(deviation: float, confidence: Number, k: int) -> float:
     """Return the half-width of k normal estimates, by a union bound."""
     from statistics import NormalDist
 

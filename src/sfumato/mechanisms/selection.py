@@ -80,13 +80,13 @@ def score_gaps(scores: Any, grid: Fraction) -> Gaps:
     """Return how many steps each score lies below the best, at most ``FURTHEST``; a refusal names the kind of scores,
     never their values.
     """
-    array = _as_array(scores)
+    array = _as_number_or_object_array(scores)
     if array.ndim != 1 or not array.size:
         raise InvalidParameter(
             "scores", ValueWords(f"an array with {array.ndim} dimensions"), "a list of one or more scores"
         )
     if array.dtype.kind == "O":
-        return _gaps_from_numbers(array.tolist(), grid)
+        return _gaps_from_mixed_numbers(array.tolist(), grid)
     if array.dtype.kind == "f":
         return _gaps_from_floats(array.astype(np.float64), grid)
     return _gaps_from_integers(
@@ -94,7 +94,7 @@ def score_gaps(scores: Any, grid: Fraction) -> Gaps:
     )
 
 
-def _as_array(scores: Any) -> NDArray[Any]:
+def _as_number_or_object_array(scores: Any) -> NDArray[Any]:
     """Return an array of integers or floats, or of objects where numbers of several kinds are mixed."""
     try:
         array = np.asarray(scores)
@@ -104,14 +104,14 @@ def _as_array(scores: Any) -> NDArray[Any]:
     except ValueError:
         array = np.array(None)
     is_numeric = array.dtype.kind in "iuf" and array.dtype.itemsize <= 8
-    if not is_numeric and not (array.dtype.kind == "O" and all(_is_number(score) for score in array.flat)):
+    if not is_numeric and not (array.dtype.kind == "O" and all(_is_number_not_bool(score) for score in array.flat)):
         raise InvalidParameter(
             "scores", grids.describe_array(array), "a list of numbers: int, float, Decimal or Fraction"
         )
     return array
 
 
-def _is_number(score: object) -> bool:
+def _is_number_not_bool(score: object) -> bool:
     return isinstance(score, _NUMBERS) and not isinstance(score, bool)
 
 
@@ -142,13 +142,13 @@ def _gaps_from_floats(values: NDArray[np.float64], grid: Fraction) -> Gaps:
     return np.minimum(steps_below, np.uint64(FURTHEST))
 
 
-def _gaps_from_numbers(values: list[Any], grid: Fraction) -> Gaps:
-    steps = [_steps(value, grid) for value in values]
+def _gaps_from_mixed_numbers(values: list[Any], grid: Fraction) -> Gaps:
+    steps = [_number_to_steps(value, grid) for value in values]
     best = max(steps)
     return np.array([min(best - score_steps, FURTHEST) for score_steps in steps], np.uint64)
 
 
-def _steps(value: Any, grid: Fraction) -> int:
+def _number_to_steps(value: Any, grid: Fraction) -> int:
     """Convert one number, of any kind, into steps."""
     return math.floor(_clamped_fraction(value) / grid + Fraction(1, 2))
 
@@ -167,7 +167,7 @@ _EPSILON = (Fraction(1, 10**9), Fraction(1000))
 _SENSITIVITY = (Fraction(1, 10**9), Fraction(10**15))
 
 
-def _number_within(value: Number, name: str, limits: tuple[Fraction, Fraction]) -> Fraction:
+def _require_number_within(value: Number, name: str, limits: tuple[Fraction, Fraction]) -> Fraction:
     number = exact(value, name, POSITIVE)
     if not limits[0] <= number <= limits[1]:
         raise InvalidParameter(name, value, f"a number from {float(limits[0]):g} to {float(limits[1]):g}")
@@ -208,8 +208,8 @@ class ScoreSelection:
                 "False under replace neighbours",
                 fix="leave out monotone: a replaced unit can move scores up and down",
             )
-        object.__setattr__(self, "epsilon", _number_within(epsilon, "epsilon", _EPSILON))
-        object.__setattr__(self, "sensitivity", _number_within(sensitivity, "sensitivity", _SENSITIVITY))
+        object.__setattr__(self, "epsilon", _require_number_within(epsilon, "epsilon", _EPSILON))
+        object.__setattr__(self, "sensitivity", _require_number_within(sensitivity, "sensitivity", _SENSITIVITY))
         object.__setattr__(self, "monotone", monotone)
         object.__setattr__(self, "neighbours", relation)
         object.__setattr__(self, "grid", grids.parse_grid(grid) or self.derived_grid)
@@ -231,7 +231,7 @@ class ScoreSelection:
         """Return the same selection for scores given in units of 1/``parts``, in which they are integers."""
         rescaled = copy(self)
         object.__setattr__(
-            rescaled, "sensitivity", _number_within(self.sensitivity * parts, "sensitivity", _SENSITIVITY)
+            rescaled, "sensitivity", _require_number_within(self.sensitivity * parts, "sensitivity", _SENSITIVITY)
         )
         object.__setattr__(rescaled, "grid", grids.parse_grid(grid) or rescaled.derived_grid)
         return rescaled
@@ -242,29 +242,29 @@ class ScoreSelection:
         Rounding two scores to the grid may hide a step more, unless they are whole numbers of steps (``on_grid``), as
         whole numbers are where no grid is named. Beyond the furthest distance that is told apart nothing is known.
         """
-        shortfall = self._score_loss(candidates, confidence)
+        shortfall = self._shortfall_of_choice(candidates, confidence)
         if shortfall > float(FURTHEST * self.grid):
             return math.inf
         return shortfall if on_grid else shortfall + float(self.grid)
 
-    def _score_loss(self, candidates: int, confidence: Number) -> float:
+    def _shortfall_of_choice(self, candidates: int, confidence: Number) -> float:
         """Bound the loss by the exponential mechanism's (ln n + ln 1/β)/rate (Dwork & Roth 2014, Thm 3.11), which holds
         a fortiori for permute-and-flip (McKenna & Sheldon 2020, Prop. 2 and Cor. 1).
         """
-        return _log_union_bound(candidates, confidence) / float(self.rate)
+        return _log_candidates_over_miss(candidates, confidence) / float(self.rate)
 
     def law(self, scores: Any) -> Law:
         """Return the probability of every outcome for these scores, to a hundred digits (``outcome_laws``)."""
-        steps_below, rate = gaps_and_step_exponent(scores, self)
-        steps = outcome_laws.check_score_steps([int(gap) for gap in steps_below], rate)
-        return dict(enumerate(self._probabilities(steps, rate)))
+        steps_below, rate = gaps_and_log_weight_per_step(scores, self)
+        steps = outcome_laws.require_computable_steps([int(gap) for gap in steps_below], rate)
+        return dict(enumerate(self._probability_by_candidate(steps, rate)))
 
-    def _probabilities(self, steps: list[int], rate: Fraction) -> list[Decimal]:  # noqa: ARG002
+    def _probability_by_candidate(self, steps: list[int], rate: Fraction) -> list[Decimal]:  # noqa: ARG002
         raise InvalidParameter("mechanism", self, "a built-in selection by scores")
 
     def distribution(self, scores: Any) -> OutcomeDistribution:
         """Return the exact law of the choice for a short list of scores; equal scores have equal probabilities 1/n."""
-        return outcome_laws.rounded_distribution(self.law(scores), is_uniform=_all_equal(scores, self))
+        return outcome_laws.distribution_from_law(self.law(scores), is_uniform=_have_equal_scores(scores, self))
 
     def loss(self, outcome: Any, x: Any, y: Any) -> float:
         """Return ln P[M(x) = outcome]/P[M(y) = outcome], the privacy loss of one outcome for two lists of scores."""
@@ -280,22 +280,22 @@ class ScoreSelection:
         arguments += ["monotone=True"] if self.monotone else []
         arguments += [] if self.neighbours is Neighbours.ADD_REMOVE else [f"neighbours={self.neighbours.value!r}"]
         arguments += [] if self.grid == self.derived_grid else [f"grid={format_exact(self.grid)}"]
-        return f"{type(self).__name__}({', '.join(arguments + self._extra_words())})"
+        return f"{type(self).__name__}({', '.join(arguments + self._extra_arguments_text())})"
 
-    def _extra_words(self) -> list[str]:
+    def _extra_arguments_text(self) -> list[str]:
         return []
 
 
-def _all_equal(scores: Any, mechanism: ScoreSelection) -> bool:
-    return not gaps_and_step_exponent(scores, mechanism)[0].any()
+def _have_equal_scores(scores: Any, mechanism: ScoreSelection) -> bool:
+    return not gaps_and_log_weight_per_step(scores, mechanism)[0].any()
 
 
-def gaps_and_step_exponent(scores: Any, mechanism: ScoreSelection) -> tuple[NDArray[np.uint64], Fraction]:
+def gaps_and_log_weight_per_step(scores: Any, mechanism: ScoreSelection) -> tuple[NDArray[np.uint64], Fraction]:
     """Return how many steps each score lies below the best, and the rate per step."""
     return score_gaps(scores, mechanism.grid), mechanism.rate * mechanism.grid
 
 
-def _log(value: Fraction) -> float:
+def _ln_of_fraction(value: Fraction) -> float:
     """Return ln of a positive fraction of any size."""
     return math.log(value.numerator) - math.log(value.denominator)
 
@@ -314,10 +314,10 @@ class Exponential(ScoreSelection):
 
     def choose(self, scores: Any) -> int:
         """Return the index of one candidate; ties are broken uniformly."""
-        return int(races.winners(races.GUMBEL, *gaps_and_step_exponent(scores, self))[0])
+        return int(races.winners(races.GUMBEL, *gaps_and_log_weight_per_step(scores, self))[0])
 
-    def _probabilities(self, steps: list[int], rate: Fraction) -> list[Decimal]:
-        return outcome_laws.exponential_law(steps, rate)
+    def _probability_by_candidate(self, steps: list[int], rate: Fraction) -> list[Decimal]:
+        return outcome_laws.exponential_mechanism_law(steps, rate)
 
     def curve(self) -> Curve:
         return Curve.bounded_range(self.epsilon, self.neighbours)
@@ -337,9 +337,9 @@ class PermuteAndFlip(ScoreSelection):
 
     def choose(self, scores: Any) -> int:
         """Return the index of one candidate; ties are broken uniformly."""
-        return int(races.winners(races.EXPONENTIAL, *gaps_and_step_exponent(scores, self))[0])
+        return int(races.winners(races.EXPONENTIAL, *gaps_and_log_weight_per_step(scores, self))[0])
 
-    def _probabilities(self, steps: list[int], rate: Fraction) -> list[Decimal]:
+    def _probability_by_candidate(self, steps: list[int], rate: Fraction) -> list[Decimal]:
         return outcome_laws.permute_and_flip_law(steps, rate)
 
     def curve(self) -> Curve:
@@ -387,13 +387,13 @@ class NoisyMax(ScoreSelection):
     def choose(self, scores: Any) -> int:
         """Return the index of the largest noisy score."""
         kind = {MaxNoise.LAPLACE: races.LAPLACE, MaxNoise.EXPONENTIAL: races.EXPONENTIAL, MaxNoise.GUMBEL: races.GUMBEL}
-        return int(races.winners(kind[self.noise], *gaps_and_step_exponent(scores, self))[0])
+        return int(races.winners(kind[self.noise], *gaps_and_log_weight_per_step(scores, self))[0])
 
-    def _probabilities(self, steps: list[int], rate: Fraction) -> list[Decimal]:
+    def _probability_by_candidate(self, steps: list[int], rate: Fraction) -> list[Decimal]:
         laws = {
             MaxNoise.LAPLACE: outcome_laws.laplace_max_law,
             MaxNoise.EXPONENTIAL: outcome_laws.permute_and_flip_law,
-            MaxNoise.GUMBEL: outcome_laws.exponential_law,
+            MaxNoise.GUMBEL: outcome_laws.exponential_mechanism_law,
         }
         return laws[self.noise](steps, rate)
 
@@ -402,17 +402,17 @@ class NoisyMax(ScoreSelection):
             return Curve.bounded_range(self.epsilon, self.neighbours)
         return Curve.pure(self.epsilon, self.neighbours)
 
-    def _score_loss(self, candidates: int, confidence: Number) -> float:
+    def _shortfall_of_choice(self, candidates: int, confidence: Number) -> float:
         """Bound the loss under Laplace noise: all noises lie within (ln n/β)/rate, so the choice is at most twice that
         below the best.
         """
         factor = 2 if self.noise is MaxNoise.LAPLACE else 1
-        return factor * _log_union_bound(candidates, confidence) / float(self.rate)
+        return factor * _log_candidates_over_miss(candidates, confidence) / float(self.rate)
 
     def words(self) -> str:
         return f"{super().words()}, {self.noise.value} noise"
 
-    def _extra_words(self) -> list[str]:
+    def _extra_arguments_text(self) -> list[str]:
         return [f"noise={self.noise.value!r}"]
 
 
@@ -441,35 +441,35 @@ class TopK(ScoreSelection):
 
     def choose(self, scores: Any) -> list[int]:
         """Return the indices of k candidates, best first."""
-        gaps, rate = gaps_and_step_exponent(scores, self)
+        gaps, rate = gaps_and_log_weight_per_step(scores, self)
         if gaps.size < self.k:
             raise InvalidParameter("scores", ValueWords("a shorter list"), f"a list of k = {self.k} or more scores")
         return [int(index) for index in races.winners(races.GUMBEL, gaps, rate / self.k, self.k)]
 
     def law(self, scores: Any) -> Law:
         """Return the probability of every list of k candidates."""
-        steps_below, rate = gaps_and_step_exponent(scores, self)
+        steps_below, rate = gaps_and_log_weight_per_step(scores, self)
         return outcome_laws.top_k_law([int(gap) for gap in steps_below], rate / self.k, self.k)
 
     def curve(self) -> Curve:
         return compose([(Curve.bounded_range(self.epsilon / self.k, self.neighbours), self.k)])
 
-    def _score_loss(self, candidates: int, confidence: Number) -> float:
+    def _shortfall_of_choice(self, candidates: int, confidence: Number) -> float:
         """Bound by a union over the k rounds: each choice is this close to the best of what was left."""
         miss = 1 - exact(confidence, "confidence", CONFIDENCE)
-        return _log_union_bound(candidates, 1 - miss / self.k) / float(self.rate / self.k)
+        return _log_candidates_over_miss(candidates, 1 - miss / self.k) / float(self.rate / self.k)
 
     def words(self) -> str:
         return f"{super().words()}, the best {self.k}"
 
-    def _extra_words(self) -> list[str]:
+    def _extra_arguments_text(self) -> list[str]:
         return [f"k={self.k}"]
 
 
-def _log_union_bound(candidates: int, confidence: Number) -> float:
+def _log_candidates_over_miss(candidates: int, confidence: Number) -> float:
     """Return ln n + ln(1/β)."""
     miss = 1 - exact(confidence, "confidence", CONFIDENCE)
-    return math.log(exact_integer(candidates, "candidates", at_least=1)) - _log(miss)
+    return math.log(exact_integer(candidates, "candidates", at_least=1)) - _ln_of_fraction(miss)
 
 
 def best_selection(
@@ -494,10 +494,10 @@ def best_selection(
     settings = (sensitivity, monotone, neighbours)
     exponential = Exponential(_largest_affordable_epsilon(lambda e: Curve.bounded_range(e), alpha, budget), *settings)
     permute_and_flip = PermuteAndFlip(_largest_affordable_epsilon(lambda e: Curve.pure(e), alpha, budget), *settings)
-    return exponential if _errs_less(n, exponential.rate, permute_and_flip.rate) else permute_and_flip
+    return exponential if _exponential_errs_less(n, exponential.rate, permute_and_flip.rate) else permute_and_flip
 
 
-def _errs_less(candidates: int, exponential_rate: Fraction, flip_rate: Fraction) -> bool:
+def _exponential_errs_less(candidates: int, exponential_rate: Fraction, flip_rate: Fraction) -> bool:
     """Return whether the exponential mechanism of this rate falls short by at most as much as permute-and-flip."""
     x = np.linspace(0, 60 + math.log(candidates), 20_000)
     p = np.exp(-x)

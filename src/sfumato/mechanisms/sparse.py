@@ -191,13 +191,13 @@ class Session(SecretSession):
 
     def ask(self, value: int) -> bool:
         """Return whether the question's exact value plus noise is at or above the noisy threshold."""
-        exact_value = value if type(value) is int else _as_int(value)
+        exact_value = value if type(value) is int else _require_whole_value(value)
         if self._process != os.getpid():
             raise SessionClosed(self._positives)
         with self._lock:
-            return self._answer(exact_value)
+            return self._answer_while_locked(exact_value)
 
-    def _answer(self, value: int) -> bool:
+    def _answer_while_locked(self, value: int) -> bool:
         if self._threshold is None or self._positives >= self._mechanism.positives:
             raise SessionClosed(self._positives)  # the second where an interruption came before it could forget
         if not self._noise:
@@ -207,7 +207,7 @@ class Session(SecretSession):
             return False
         self._positives += 1
         if self._positives >= self._mechanism.positives:
-            self._erase_secrets()  # before anything else can fail: the last "above" ends the session whatever follows
+            self._forget_noise()  # before anything else can fail: the last "above" ends the session whatever follows
         if self._mechanism.values_epsilon is not None:
             self.value = value + laplace.draw_one(self._value_scale)
         return True
@@ -220,9 +220,9 @@ class Session(SecretSession):
     def close(self) -> None:
         """End the session; the noise is forgotten, the charge remains."""
         with self._lock:
-            self._erase_secrets()
+            self._forget_noise()
 
-    def _erase_secrets(self) -> None:
+    def _forget_noise(self) -> None:
         self._threshold = None
         self._noise.clear()
 
@@ -231,7 +231,7 @@ class Session(SecretSession):
         return SessionReceipt(self._mechanism, self._asked, self._positives, self._threshold is not None)
 
 
-def _as_int(value: object) -> int:
+def _require_whole_value(value: object) -> int:
     from operator import index
 
     try:

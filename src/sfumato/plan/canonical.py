@@ -85,4 +85,4 @@ def _canonical_json(node: Any, domain_hashes: dict[int, str]) -> Any:
 
 def _canonical_fields(node: Any, domain_hashes: dict[int, str]) -> list[Any]:
     values = [getattr(node, attribute.name) for attribute in dataclasses.fields(node) if attribute.compare]
-    return [codec.kind(type(node)), *map(_canonical_json, values, itertools.repeat(domain_hashes))]
+    return [codec.kind_of_class(type(node)), *map(_canonical_json, values, itertools.repeat(domain_hashes))]

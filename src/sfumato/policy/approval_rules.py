@@ -13,7 +13,7 @@ from typing import Any
 from sfumato.errors import InvalidPolicy
 from sfumato.policy.declared_columns import with_policy_path
 from sfumato.policy.domains import check_keys
-from sfumato.privacy.numbers import NONNEGATIVE, exact, format_exact, format_up
+from sfumato.privacy.numbers import NONNEGATIVE, exact, format_exact, format_rounded_up
 from sfumato.quick_dataclass import dataclass
 
 MAX_APPROVALS = 20
@@ -110,8 +110,8 @@ class ApprovalRules:
             return None
         if epsilon is None:
             return f"its price has no limit in ε, so it is above {format_exact(self.above)}"
-        at_delta = "" if delta is None else f" at δ = {format_up(delta)}"
-        return f"its ε of {format_up(epsilon)}{at_delta} is above {format_exact(self.above)}"
+        at_delta = "" if delta is None else f" at δ = {format_rounded_up(delta)}"
+        return f"its ε of {format_rounded_up(epsilon)}{at_delta} is above {format_exact(self.above)}"
 
     def check_tables(self, tables: Collection[str]) -> None:
         """Refuse the name of a table that the policy does not have."""

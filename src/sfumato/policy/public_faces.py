@@ -37,7 +37,7 @@ class PublicColumn:
     """How its stored cells are read, where the policy says so."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         _require_valid(isinstance(self.domain, Domain), "domain", self.domain, "the domain of a column")
         has_rules = self.rules is None or isinstance(self.rules, CellRules)
         _require_valid(has_rules, "rules", self.rules, "cell rules, or null")
@@ -53,7 +53,7 @@ class ForeignKey:
     key: str
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
 
 
 @codec.serialisable("public-table")
@@ -80,7 +80,7 @@ class PublicTable:
     """Pairs of columns, of which the first determines the second."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         _require_tuple_of(self.columns, PublicColumn, "columns")
         is_valid = self.foreign_key is None or isinstance(self.foreign_key, ForeignKey)
         _require_valid(is_valid, "foreign_key", self.foreign_key, "a foreign key, or null")
@@ -114,7 +114,7 @@ class PublicFace:
     """The analyst's share of every allowance."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         _require_valid(isinstance(self.unit, PrivacyUnit), "unit", self.unit, "a privacy unit")
         _require_valid(isinstance(self.budget, Budget), "budget", self.budget, "a budget")
         object.__setattr__(self, "neighbours", Neighbours.of(self.neighbours))

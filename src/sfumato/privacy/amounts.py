@@ -46,7 +46,7 @@ from typing import Any
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import UNIT, from_units
+from sfumato.privacy.numbers import UNIT, amount_from_units
 
 Amount = int | Fraction
 
@@ -73,21 +73,21 @@ def charge_amount(value: Fraction) -> Amount:
 def add_rounded_up(first: Amount, second: Amount) -> Amount:
     """Return the sum, rounded up to whole units if its denominator passes the limit."""
     total = first + second
-    return total if type(total) is int else round_up(total)
+    return total if type(total) is int else round_up_if_long(total)
 
 
 def subtract_rounded_down(whole: Amount, part: Amount) -> Amount:
     """Return the difference, rounded down to whole units if its denominator passes the limit."""
-    return round_down(whole - part)
+    return round_down_if_long(whole - part)
 
 
-def round_down(amount: Amount) -> Amount:
+def round_down_if_long(amount: Amount) -> Amount:
     """Round down to whole units an amount whose denominator passes the limit of a sum."""
     reduced = _int_if_whole(amount)
     return reduced if _has_short_denominator(reduced) else math.floor(reduced)
 
 
-def round_up(amount: Amount) -> Amount:
+def round_up_if_long(amount: Amount) -> Amount:
     """Round up to whole units an amount whose denominator passes the limit of a sum; any other is returned as it is."""
     reduced = _int_if_whole(amount)
     return reduced if _has_short_denominator(reduced) else math.ceil(reduced)
@@ -95,7 +95,7 @@ def round_up(amount: Amount) -> Amount:
 
 def _has_short_denominator(amount: Amount) -> bool:
     """Return whether the denominator of the ε or δ is within the limit of a sum."""
-    return type(amount) is int or from_units(amount).denominator <= SUM_DENOMINATOR
+    return type(amount) is int or amount_from_units(amount).denominator <= SUM_DENOMINATOR
 
 
 def _int_if_whole(amount: Amount) -> Amount:
@@ -106,7 +106,7 @@ def format_amount(amount: Amount) -> str:
     """Format units as a whole number, or else the ε or δ as a fraction."""
     if type(amount) is int:
         return str(amount)
-    value = from_units(amount)
+    value = amount_from_units(amount)
     if value.denominator > SUM_DENOMINATOR:
         raise InvalidParameter("amount", value, "a number that was rounded up to the ledger's precision")
     return f"{value.numerator}/{value.denominator}"
@@ -133,9 +133,9 @@ def checked_amount(value: object, name: str) -> Amount:
     raise InvalidParameter(name, value, "a whole number ≥ 0 (in units of 1e-30), or a fraction such as 1/3")
 
 
-def _amount_json(amount: Amount | None) -> int | str | None:
+def _amount_as_json(amount: Amount | None) -> int | str | None:
     return amount if amount is None or type(amount) is int else format_amount(amount)
 
 
-WRITTEN: Mapping[str, Any] = MappingProxyType({codec.WRITER: _amount_json})
+WRITTEN: Mapping[str, Any] = MappingProxyType({codec.WRITER: _amount_as_json})
 """The metadata of a dataclass field that is an amount."""

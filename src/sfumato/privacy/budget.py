@@ -28,7 +28,7 @@ from sfumato.errors import MIN_USEFUL_EPSILON, InvalidParameter, NeighboursDiffe
 from sfumato.privacy import amounts, codec
 from sfumato.privacy.amounts import Amount, charge_amount, exact_amount
 from sfumato.privacy.budget_words import format_guarantee, format_remaining
-from sfumato.privacy.calibration import Noise, curve_at_size, least_parameter
+from sfumato.privacy.calibration import Noise, curve_of_made_mechanism, least_parameter
 from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee, Neighbours
 from sfumato.privacy.numbers import (
@@ -36,12 +36,12 @@ from sfumato.privacy.numbers import (
     NONNEGATIVE,
     PROBABILITY,
     Number,
-    allowance_units,
-    charge_units,
+    amount_from_units,
     exact,
     format_number,
     format_probability,
-    from_units,
+    units_rounded_down,
+    units_rounded_up,
 )
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.theorems import renyi_allowance
@@ -64,11 +64,11 @@ def _sum_if_both_stated(a: Amount | None, b: Amount | None) -> Amount | None:
     return None if a is None or b is None else amounts.add_rounded_up(a, b)
 
 
-def _is_within(total: Amount | None, allowed: Amount | None) -> bool:
+def _is_stated_and_within(total: Amount | None, allowed: Amount | None) -> bool:
     return total is not None and allowed is not None and total <= allowed
 
 
-def _format_amount(amount: Fraction) -> str:
+def _format_finite_amount(amount: Fraction) -> str:
     """Format an amount for people; one beyond all floats, as only a forged text holds, is shown too."""
     return format_number(float(amount)) if amount <= _LARGEST_SHOWN else f"more than {float(_LARGEST_SHOWN):g}"
 
@@ -118,21 +118,23 @@ class Cost:
     @property
     def words(self) -> str:
         """The price in the ε that people type: Gaussian noise has none of its own."""
-        phrases = ["Gaussian noise" if self.pure is None else f"ε = {_format_amount(from_units(self.pure))}"]
-        phrases += [f"δ = {_format_amount(from_units(self.failure))}"] if self.failure else []
+        phrases = [
+            "Gaussian noise" if self.pure is None else f"ε = {_format_finite_amount(amount_from_units(self.pure))}"
+        ]
+        phrases += [f"δ = {_format_finite_amount(amount_from_units(self.failure))}"] if self.failure else []
         return "" if self.is_zero else ", ".join(phrases)
 
     def __repr__(self) -> str:
         nonzero = [(name, amount) for name, amount in self.amounts.items() if amount != 0]
-        return ", ".join(f"{name} {'∞' if value is None else _format_amount(value)}" for name, value in nonzero)
+        return ", ".join(f"{name} {'∞' if value is None else _format_finite_amount(value)}" for name, value in nonzero)
 
     @property
     def amounts(self) -> dict[str, Fraction | None]:
         """The amount per currency: None if unbounded, absent if the account has no such currency."""
-        by_currency = {"pure": None if self.pure is None else from_units(self.pure)}
+        by_currency = {"pure": None if self.pure is None else amount_from_units(self.pure)}
         if self.renyi is not None:
-            by_currency["renyi"] = from_units(self.renyi)
-        return {**by_currency, "failure": from_units(self.failure)}
+            by_currency["renyi"] = amount_from_units(self.renyi)
+        return {**by_currency, "failure": amount_from_units(self.failure)}
 
     def covers(self, other: Cost) -> bool:
         """Return whether the other cost is at most this one in every currency; a currency that only one of them states
@@ -141,7 +143,7 @@ class Cost:
         if other.is_zero:
             return True
         pure = self.pure is None or (other.pure is not None and other.pure <= self.pure)
-        renyi = _is_within(other.renyi, self.renyi) or self.renyi is other.renyi is None
+        renyi = _is_stated_and_within(other.renyi, self.renyi) or self.renyi is other.renyi is None
         return pure and renyi and other.failure <= self.failure
 
     def minus(self, other: Cost) -> Cost:
@@ -154,8 +156,8 @@ class Cost:
 
     def with_short_fractions(self) -> Cost:
         """Round up the amounts whose denominators are too large to be written down."""
-        pure = None if self.pure is None else amounts.round_up(self.pure)
-        return Cost(pure, self.renyi, amounts.round_up(self.failure))
+        pure = None if self.pure is None else amounts.round_up_if_long(self.pure)
+        return Cost(pure, self.renyi, amounts.round_up_if_long(self.failure))
 
     def in_whole_units(self) -> Cost:
         """Round up to whole units: what was charged for a release before fractions were kept."""
@@ -225,7 +227,7 @@ class Budget:
         renyi_units = None
         if renyi_delta and lifetime.epsilon:
             allowance = renyi_allowance(Guarantee(lifetime.epsilon, renyi_delta), renyi_order)
-            renyi_order, renyi_units = allowance.order, allowance_units(allowance.divergence)
+            renyi_order, renyi_units = allowance.order, units_rounded_down(allowance.divergence)
         elif renyi_order is not None:
             raise InvalidParameter("order", order, "left out when the reserve takes all of δ")
         for name, value in (
@@ -257,7 +259,7 @@ class Budget:
         pure = curve.max_divergence
         return Cost(
             None if pure is None else charge_amount(pure),
-            None if self.order is None else charge_units(curve.renyi_above(self.order)),
+            None if self.order is None else units_rounded_up(curve.renyi_above(self.order)),
             charge_amount(curve.failure),
         )
 
@@ -276,7 +278,9 @@ class Budget:
         fits.
         """
         allowed, total = self.allowances, self.totals + cost
-        one_currency_lasts = _is_within(total.pure, allowed.pure) or _is_within(total.renyi, allowed.renyi)
+        one_currency_lasts = _is_stated_and_within(total.pure, allowed.pure) or _is_stated_and_within(
+            total.renyi, allowed.renyi
+        )
         return total.failure <= allowed.failure and one_currency_lasts
 
     def refusal(self, cost: Cost, place: str = "the account", *others: Budget) -> Overspent:
@@ -316,11 +320,11 @@ class Budget:
         """The remaining allowance per currency; a closed currency is absent."""
         allowed, unspent = self.allowances, {}
         if self.spent_pure is not None and allowed.pure is not None and self.spent_pure <= allowed.pure:
-            unspent["pure"] = from_units(allowed.pure - self.spent_pure)
+            unspent["pure"] = amount_from_units(allowed.pure - self.spent_pure)
         if self.spent_renyi is not None and allowed.renyi is not None and self.spent_renyi <= allowed.renyi:
-            unspent["renyi"] = from_units(allowed.renyi - self.spent_renyi)
+            unspent["renyi"] = amount_from_units(allowed.renyi - self.spent_renyi)
         if self.delta:
-            unspent["failure"] = from_units(max(0, allowed.failure - self.spent_failure))
+            unspent["failure"] = amount_from_units(max(0, allowed.failure - self.spent_failure))
         return unspent
 
     def largest(
@@ -332,11 +336,11 @@ class Budget:
         δ = 0 where the noise is pure, else at the account's own.
         """
         change = Sensitivity.of(sensitivity)
-        curve_at_size(family, Fraction(1), change)
+        curve_of_made_mechanism(family, Fraction(1), change)
 
         def fits(parameter: Fraction) -> bool:
             try:
-                return self.affords(curve_at_size(family, parameter, change))
+                return self.affords(curve_of_made_mechanism(family, parameter, change))
             except InvalidParameter:  # noise so small, or so large, is not drawn
                 return False
 
@@ -344,29 +348,29 @@ class Budget:
             least_size = least_parameter(fits, "the remaining budget")
         except InvalidParameter:
             return 0.0
-        curve = curve_at_size(family, least_size, change)
+        curve = curve_of_made_mechanism(family, least_size, change)
         default_delta = self.delta if curve.max_divergence is None else curve.failure
         return curve.epsilon(default_delta if delta is None else delta)
 
     def largest_pure(self) -> Fraction:
         """Return the largest ε of a release known only to be ε-DP that either currency would accept."""
-        return _largest_pure(self.with_spent(self.totals), self.allowances)
+        return _search_largest_pure(self.with_spent(self.totals), self.allowances)
 
-    def _largest_from_pure(self) -> Fraction:
+    def _largest_within_pure_currency(self) -> Fraction:
         """Return the largest ε that fits the remaining max-divergence: all of it if that amount is charged without
         rounding, else whole units, or one unit less where the rounded-up total would pass the allowance.
         """
         remaining_units = exact_amount(self.remaining.get("pure", Fraction(0)))
         candidates = (remaining_units, math.floor(remaining_units), math.floor(remaining_units) - 1)
         affordable = (
-            from_units(units)
+            amount_from_units(units)
             for units in candidates
-            if units > 0 and charge_amount(from_units(units)) == units and self.affords(self._pure_curve(units))
+            if units > 0 and charge_amount(amount_from_units(units)) == units and self.affords(self._pure_curve(units))
         )
         return next(affordable, Fraction(0))
 
     def _pure_curve(self, units: Amount) -> Curve:
-        return Curve.pure(from_units(units), self.neighbours)
+        return Curve.pure(amount_from_units(units), self.neighbours)
 
     def with_history(self, history: History) -> Budget:
         """Return an equal budget that knows where its past charges are read when it is drawn."""
@@ -382,7 +386,7 @@ class Budget:
         from sfumato.privacy.pictures import draw_spent_shares  # most budgets are never drawn
 
         promise = f"for life: {format_guarantee(self.epsilon, self.delta)}"
-        moments = () if self._history is None else self._history.moments()
+        moments = () if self._history is None else self._history.read_spending_points()
         return save_if_path(
             draw_spent_shares(moments, self.spent, self.allowances.amounts, datetime.now(UTC), promise), path
         )
@@ -421,8 +425,8 @@ class Budget:
         rows = [
             (
                 name,
-                *(_format_cell(by_currency.get(name, None)) for by_currency in (allowed, spent)),
-                _format_cell(remaining.get(name), "closed"),
+                *(_format_amount_or(by_currency.get(name, None)) for by_currency in (allowed, spent)),
+                _format_amount_or(remaining.get(name), "closed"),
             )
             for name in allowed
         ]
@@ -437,14 +441,14 @@ class Budget:
         )
 
 
-def _format_cell(amount: Fraction | None, missing: str = "unbounded") -> str:
+def _format_amount_or(amount: Fraction | None, missing: str = "unbounded") -> str:
     return missing if amount is None else format_number(float(amount), 6)
 
 
 @lru_cache(maxsize=1024)
-def _largest_pure(account: Budget, allowances: Cost) -> Fraction:  # noqa: ARG001 - no part of what makes accounts equal
+def _search_largest_pure(account: Budget, allowances: Cost) -> Fraction:  # noqa: ARG001 - no part of what makes accounts equal
     """Search the largest ε that an account accepts, once for each of its states: every receipt says it."""
-    best = account._largest_from_pure()  # noqa: SLF001
+    best = account._largest_within_pure_currency()  # noqa: SLF001
     low, high = best, best + 1
     if account.affords(Curve.pure(high, account.neighbours)):
         while account.affords(Curve.pure(2 * high, account.neighbours)):

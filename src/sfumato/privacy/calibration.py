@@ -39,11 +39,13 @@ def calibrate(make: Callable[[Fraction], N], guarantee: Guarantee, sensitivity: 
     """
     change, promise = Sensitivity.of(sensitivity), Guarantee.of(guarantee)
     return make(
-        least_parameter_by(lambda size: log_delta_excess(curve_at_size(make, size, change), promise), f"{promise}")
+        least_parameter_by_shortfall(
+            lambda size: log_delta_excess(curve_of_made_mechanism(make, size, change), promise), f"{promise}"
+        )
     )
 
 
-def curve_at_size(make: Callable[[Fraction], Noise], size: Fraction, change: Sensitivity) -> Curve:
+def curve_of_made_mechanism(make: Callable[[Fraction], Noise], size: Fraction, change: Sensitivity) -> Curve:
     """Return the curve of ``make(size)``; refuse a ``make`` that does not return mechanisms."""
     try:
         curve: object = make(size).curve(change)
@@ -69,51 +71,55 @@ def log_delta_excess(curve: Curve, guarantee: Guarantee) -> float:
     return log_excess(curve.delta(guarantee.epsilon), guarantee.delta) if guarantee.delta else math.inf
 
 
-def log_excess(value: float | Fraction, most: Fraction) -> float:
+def log_excess(value: float | Fraction, allowed: Fraction) -> float:
     """Return ln(value / most); the sign is exact, however far apart they are."""
     if value <= 0:
         return -math.inf
-    if not value < math.inf or most <= 0:
+    if not value < math.inf or allowed <= 0:
         return math.inf
-    log_ratio = _logarithm(Fraction(value)) - _logarithm(most)
-    return min(0.0, log_ratio) if value <= most else max(_LEAST_EXCESS, log_ratio)
+    log_ratio = _ln_of_fraction(Fraction(value)) - _ln_of_fraction(allowed)
+    return min(0.0, log_ratio) if value <= allowed else max(_LEAST_EXCESS, log_ratio)
 
 
-def _logarithm(number: Fraction) -> float:
+def _ln_of_fraction(number: Fraction) -> float:
     """Return ln of a number that may be beyond all floats."""
     return math.log(number.numerator) - math.log(number.denominator)
 
 
-def least_parameter(enough: Callable[[Fraction], bool], goal: str, precision: Fraction = _PRECISION) -> Fraction:
+def least_parameter(
+    is_enough: Callable[[Fraction], bool], goal_phrase: str, precision: Fraction = _PRECISION
+) -> Fraction:
     """Return the least parameter, to a relative precision, for which a monotone condition holds."""
-    return least_parameter_by(lambda size: -math.inf if enough(size) else math.inf, goal, precision)
+    return least_parameter_by_shortfall(lambda size: -math.inf if is_enough(size) else math.inf, goal_phrase, precision)
 
 
-def least_parameter_by(short: Callable[[Fraction], float], goal: str, precision: Fraction = _PRECISION) -> Fraction:
-    """Return the least parameter at which ``short`` is at most 0. ``short`` says how far a parameter is from enough, so
+def least_parameter_by_shortfall(
+    shortfall: Callable[[Fraction], float], goal_phrase: str, precision: Fraction = _PRECISION
+) -> Fraction:
+    """Return the least parameter at which ``shortfall`` is at most 0. It says how far a parameter is from enough, so
     chords between its values show where to look, and fewer parameters are tried than by bisection alone.
     """
-    search = _Search(short)
-    high = _bracket_by_doubling(search, goal)
+    search = _BracketingSearch(shortfall)
+    high = _bracket_by_doubling(search, goal_phrase)
     search.narrow_bracket(max(precision, _CHORD_PRECISION))
     low = high / 2
     while high - low > high * precision:
         middle = (low + high) / 2
         low, high = (low, middle) if search.is_enough(middle) else (middle, high)
-    # Rounding may make ``short`` rise where there is more noise: return only a parameter that was itself checked.
+    # Rounding may make ``shortfall`` rise where there is more noise: return only a parameter that was itself checked.
     return next(
-        (candidate for candidate in (*_shorter_numbers_near(low, high), high) if short(candidate) <= 0),
+        (candidate for candidate in (*_rounder_numbers_near(low, high), high) if shortfall(candidate) <= 0),
         search.least_sufficient,
     )
 
 
-class _Search:
+class _BracketingSearch:
     """A bracketing search: it holds the largest parameter that was not enough and the least that was, and looks only
     between them.
     """
 
-    def __init__(self, short: Callable[[Fraction], float]) -> None:
-        self._short = short
+    def __init__(self, shortfall: Callable[[Fraction], float]) -> None:
+        self._shortfall = shortfall
         self._low: tuple[Fraction, float] | None = None
         self._high: tuple[Fraction, float] | None = None
 
@@ -128,7 +134,7 @@ class _Search:
             return False
         if self._high is not None and size >= self._high[0]:
             return True
-        shortfall = self._short(size)
+        shortfall = self._shortfall(size)
         if shortfall <= 0:
             self._high = size, shortfall
         else:
@@ -155,7 +161,7 @@ class _Search:
                 (low, excess), surplus, last_moved = self._low, surplus / 2 if last_moved == "low" else surplus, "low"
 
 
-def _bracket_by_doubling(search: _Search, goal: str) -> Fraction:
+def _bracket_by_doubling(search: _BracketingSearch, goal: str) -> Fraction:
     """Return the least power of two that is enough."""
     high = Fraction(1)
     if search.is_enough(high):
@@ -169,21 +175,21 @@ def _bracket_by_doubling(search: _Search, goal: str) -> Fraction:
                     fix="give a smaller epsilon: this one is met without noise",
                 )
     else:
-        while not _is_enough_at(search, high := high * 2, goal):
+        while not _is_enough_or_refuse(search, high := high * 2, goal):
             if high > _LARGEST_PARAMETER:
-                raise _unreachable(goal)
+                raise _unreachable_error(goal)
     return high
 
 
-def _is_enough_at(search: _Search, size: Fraction, goal: str) -> bool:
+def _is_enough_or_refuse(search: _BracketingSearch, size: Fraction, goal: str) -> bool:
     """Return whether a parameter is enough; where a mechanism takes none so large, the guarantee is out of reach."""
     try:
         return search.is_enough(size)
     except InvalidParameter:
-        raise _unreachable(goal) from None
+        raise _unreachable_error(goal) from None
 
 
-def _unreachable(goal: str) -> InvalidParameter:
+def _unreachable_error(goal: str) -> InvalidParameter:
     return InvalidParameter(
         "guarantee",
         goal,
@@ -192,7 +198,7 @@ def _unreachable(goal: str) -> InvalidParameter:
     )
 
 
-def _shorter_numbers_near(low: Fraction, high: Fraction) -> list[Fraction]:
+def _rounder_numbers_near(low: Fraction, high: Fraction) -> list[Fraction]:
     """List rounder numbers near ``high``: the simplest fraction in the bracket, then the shortest decimal."""
     simple = high.limit_denominator(10_000)
     candidates = [simple] if low < simple and abs(simple - high) <= high * _PRECISION else []

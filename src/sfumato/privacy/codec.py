@@ -98,12 +98,12 @@ def written_class(cls: type) -> type:
     return _class_by_kind[_written_kind[cls]] if cls in _written_kind else cls
 
 
-def kind(cls: type) -> str:
+def kind_of_class(cls: type) -> str:
     """Return the tag and version under which values of this class are written."""
     return _kind_by_class[cls]
 
 
-def values() -> Mapping[type, str]:
+def kind_by_registered_class() -> Mapping[type, str]:
     """Return every class registered so far, with the kind of its values."""
     return MappingProxyType(_kind_by_class)
 
@@ -113,7 +113,7 @@ def register_module(module: str) -> None:
     _deferred_modules.append(module)
 
 
-def _class_of_kind(kind: object) -> type | None:
+def _class_of_kind_or_none(kind: object) -> type | None:
     if not isinstance(kind, str):
         return None
     while kind not in _class_by_kind and _deferred_modules:
@@ -136,7 +136,7 @@ def loads(source: str, *, longest: int = _MAX_CHARACTERS) -> Any:
     if not isinstance(source, str) or len(source) > longest:
         raise InvalidParameter("source", source, f"a string of at most {longest:,} characters")
     try:
-        decoded = json.loads(source, parse_float=str, parse_constant=str, object_pairs_hook=_reject_duplicates)
+        decoded = json.loads(source, parse_float=str, parse_constant=str, object_pairs_hook=_dict_without_duplicates)
     except (ValueError, RecursionError) as error:
         raise InvalidParameter("source", source, "valid JSON in which no object repeats a name") from error
     if not isinstance(decoded, dict):
@@ -170,19 +170,19 @@ def parse_float(value: Any, name: str) -> float:
     raise InvalidParameter(name, value, "a number, Infinity or -Infinity")
 
 
-def check_fields(item: Any) -> None:
+def check_simple_fields(item: Any) -> None:
     """Refuse a value whose fields do not have their annotated types: for fields that are str, int, bool or tuples of
     str.
     """
     cls: Any = type(item)
-    for name, annotation, has_type in _checked_fields(cls):
+    for name, annotation, has_type in _simple_field_checks(cls):
         field_value = getattr(item, name)
         if not has_type(field_value):
             raise InvalidParameter(name, field_value, f"a value of the type {annotation}")
 
 
 @functools.cache
-def _checked_fields(cls: Any) -> tuple[tuple[str, object, Callable[[Any], bool]], ...]:
+def _simple_field_checks(cls: Any) -> tuple[tuple[str, object, Callable[[Any], bool]], ...]:
     checked = (field for field in dataclasses.fields(cls) if field.type in _TYPE_CHECKS)
     return tuple((field.name, field.type, _TYPE_CHECKS[field.type]) for field in checked)
 
@@ -203,7 +203,7 @@ def _is_tuple_of_str(candidate: Any) -> bool:
     return type(candidate) is tuple and all(type(element) is str for element in candidate)
 
 
-def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _dict_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     by_name = dict(pairs)
     if len(by_name) != len(pairs):
         raise ValueError("duplicate name")
@@ -229,7 +229,9 @@ def _encode(item: object) -> Any:
     if cls in _kind_by_class and dataclasses.is_dataclass(item):
         fields = ((name, f, getattr(item, f.name)) for name, f in _written_fields(cls).items())
         encoded = {
-            name: _encode_field(f, field_value) for name, f, field_value in fields if not _is_default(f, field_value)
+            name: _encode_field(f, field_value)
+            for name, f, field_value in fields
+            if not _equals_default(f, field_value)
         }
         return dict(sorted({"kind": _kind_by_class[cls], **encoded}.items()))
     raise InvalidParameter("item", item, "a value that can be serialised, such as a Curve or a Budget")
@@ -242,7 +244,7 @@ def _written_fields(cls: Any) -> Mapping[str, dataclasses.Field[Any]]:
 
 
 def _encode_field(field: dataclasses.Field[Any], content: object) -> Any:
-    return _encode_mapping(content) if _is_mapping(field) else field.metadata.get(WRITER, _encode)(content)
+    return _encode_mapping(content) if _is_mapping_field(field) else field.metadata.get(WRITER, _encode)(content)
 
 
 def _encode_float(number: float) -> float | str:
@@ -274,11 +276,11 @@ def _are_json_scalars(items: tuple[Any, ...] | list[Any]) -> bool:
     )
 
 
-def _is_mapping(field: dataclasses.Field[Any]) -> bool:
+def _is_mapping_field(field: dataclasses.Field[Any]) -> bool:
     return bool(field.metadata.get("sfumato-mapping"))
 
 
-def _is_default(field: dataclasses.Field[Any], field_value: object) -> bool:
+def _equals_default(field: dataclasses.Field[Any], field_value: object) -> bool:
     """Return whether a field equals its default, and has the same type."""
     return type(field_value) is type(field.default) and field_value == field.default
 
@@ -292,7 +294,7 @@ def _decode(data: Any) -> Any:
         return data
     fields = dict(data)
     kind = fields.pop("kind", None)
-    cls = _class_of_kind(kind)
+    cls = _class_of_kind_or_none(kind)
     if cls is None:
         raise InvalidParameter(
             "kind",
@@ -331,7 +333,7 @@ def _field_error(kind: object, cls: Any, fields: Mapping[str, Any]) -> InvalidPa
 
 
 def _decode_field(field: dataclasses.Field[Any], data: Any) -> Any:
-    return _decode_mapping(data) if _is_mapping(field) else _decode(data)
+    return _decode_mapping(data) if _is_mapping_field(field) else _decode(data)
 
 
 def _check_field_types(item: Any) -> None:

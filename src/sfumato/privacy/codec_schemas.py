@@ -36,7 +36,7 @@ _PLAIN: Mapping[Any, Schema] = {
 """The schema of each plain type; ``Any`` is a cell, or a list of cells, and ``object`` is described elsewhere."""
 
 
-class Schemas:
+class SchemaBuilder:
     """Builds schemas that refer to each other by name; ``components`` holds those needed so far."""
 
     def __init__(self, reference: str, kinds: Mapping[type, str] | None = None) -> None:
@@ -53,33 +53,37 @@ class Schemas:
             return dict(_PLAIN[annotation])
         origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
         if origin is None:
-            return self._class(annotation)
+            return self._class_schema(annotation)
         for generic, describe in self._describers:
             if origin is generic or (
                 isinstance(origin, type) and isinstance(generic, type) and issubclass(origin, generic)
             ):
                 return describe(self, parts, type_arguments)
-        return self._fields(origin, dict(zip(origin.__parameters__, parts, strict=True)))
+        return self._object_schema(origin, dict(zip(origin.__parameters__, parts, strict=True)))
 
-    def _class(self, cls: type[Any]) -> Schema:
+    def _class_schema(self, cls: type[Any]) -> Schema:
         if issubclass(cls, Enum):
             return {"enum": [member.value for member in cls]}
         if getattr(cls, "_is_protocol", False):
             return {
-                "anyOf": [self.schema_of(registered) for registered in codec.values() if _implements(registered, cls)]
+                "anyOf": [
+                    self.schema_of(registered)
+                    for registered in codec.kind_by_registered_class()
+                    if _has_members_of(registered, cls)
+                ]
             }
         written_class = codec.written_class(cls)
-        kind = self._kinds.get(cls) or codec.values().get(written_class)
+        kind = self._kinds.get(cls) or codec.kind_by_registered_class().get(written_class)
         name = written_class.__name__ if kind is None else kind.replace("/", ".")
         if name not in self.components:
             self.components[name] = {}  # it may be part of itself
-            self.components[name] = self._fields(written_class, {})
+            self.components[name] = self._object_schema(written_class, {})
         return {"$ref": self._reference.format(name=name)}
 
-    def _fields(self, cls: type[Any], given: Mapping[Any, Any]) -> Schema:
+    def _object_schema(self, cls: type[Any], type_arguments: Mapping[Any, Any]) -> Schema:
         """Return the schema of an object with the fields of a dataclass."""
         registered_kind, init_fields = (
-            codec.values().get(cls),
+            codec.kind_by_registered_class().get(cls),
             [field for field in dataclasses.fields(cls) if field.init],
         )
         kind = registered_kind or self._kinds.get(cls)
@@ -90,7 +94,8 @@ class Schemas:
             if registered_kind is not None and field.default is not dataclasses.MISSING
         }
         properties = {
-            codec.written_field_name(field): self.schema_of(_field_type(cls, field), given) for field in init_fields
+            codec.written_field_name(field): self.schema_of(_field_type(cls, field), type_arguments)
+            for field in init_fields
         }
         return {
             "type": "object",
@@ -99,27 +104,27 @@ class Schemas:
             "additionalProperties": False,
         }
 
-    def _union(self, parts: tuple[Any, ...], given: Mapping[Any, Any] | None) -> Schema:
-        return {"anyOf": [self.schema_of(part, given) for part in parts]}
+    def _union_schema(self, parts: tuple[Any, ...], type_arguments: Mapping[Any, Any] | None) -> Schema:
+        return {"anyOf": [self.schema_of(part, type_arguments) for part in parts]}
 
-    def _literal(self, parts: tuple[Any, ...], _: Mapping[Any, Any] | None) -> Schema:
+    def _enum_schema(self, parts: tuple[Any, ...], _: Mapping[Any, Any] | None) -> Schema:
         return {"enum": [part.value if isinstance(part, Enum) else part for part in parts]}
 
-    def _mapping(self, parts: tuple[Any, ...], given: Mapping[Any, Any] | None) -> Schema:
-        return {"type": "object", "additionalProperties": self.schema_of(parts[1], given)}
+    def _mapping_schema(self, parts: tuple[Any, ...], type_arguments: Mapping[Any, Any] | None) -> Schema:
+        return {"type": "object", "additionalProperties": self.schema_of(parts[1], type_arguments)}
 
-    def _list(self, parts: tuple[Any, ...], given: Mapping[Any, Any] | None) -> Schema:
+    def _array_schema(self, parts: tuple[Any, ...], type_arguments: Mapping[Any, Any] | None) -> Schema:
         if len(parts) == 1 or parts[1] is ...:
-            return {"type": "array", "items": self.schema_of(parts[0], given)}
-        items = [self.schema_of(part, given) for part in parts]
+            return {"type": "array", "items": self.schema_of(parts[0], type_arguments)}
+        items = [self.schema_of(part, type_arguments) for part in parts]
         return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
 
     _describers: tuple[tuple[Any, Callable[..., Schema]], ...] = (
-        (typing.Union, _union),
-        (types.UnionType, _union),
-        (typing.Literal, _literal),
-        (Mapping, _mapping),
-        (Sequence, _list),
+        (typing.Union, _union_schema),
+        (types.UnionType, _union_schema),
+        (typing.Literal, _enum_schema),
+        (Mapping, _mapping_schema),
+        (Sequence, _array_schema),
     )
 
 
@@ -130,13 +135,13 @@ def _field_type(cls: type[Any], field: dataclasses.Field[Any]) -> Any:
     return typing.get_type_hints(annotated, vars(sys.modules[declaring_class.__module__]))[field.name]
 
 
-def _implements(cls: type[Any], protocol: type[Any]) -> bool:
+def _has_members_of(cls: type[Any], protocol: type[Any]) -> bool:
     """Return whether a class has every member that a protocol names."""
     members = {*dir(cls), *(field.name for field in dataclasses.fields(cls))}
-    return members.issuperset(_protocol_members(protocol))
+    return members.issuperset(_protocol_member_names(protocol))
 
 
-def _protocol_members(protocol: type[Any]) -> Iterator[str]:
+def _protocol_member_names(protocol: type[Any]) -> Iterator[str]:
     for base in protocol.__mro__:
         if getattr(base, "_is_protocol", False) and base is not typing.Protocol:
             names = (*vars(base), *inspect.get_annotations(base))

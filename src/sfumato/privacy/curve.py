@@ -22,7 +22,14 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, NeighboursDiffer
 from sfumato.privacy import codec, shape
 from sfumato.privacy.guarantee import Guarantee, Neighbours
-from sfumato.privacy.losses import BoundedRangeLoss, ConcentratedLoss, Loss, PairLoss, ResponseLoss, sum_rounded_up
+from sfumato.privacy.losses import (
+    BoundedRangeLoss,
+    ConcentratedLoss,
+    Loss,
+    PairLoss,
+    ResponseLoss,
+    sum_with_counts_rounded_up,
+)
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss, LaplaceLoss
 from sfumato.privacy.numbers import (
     BELOW_ONE,
@@ -35,7 +42,7 @@ from sfumato.privacy.numbers import (
     decimal_float_above,
     exact,
     exact_integer,
-    is_infinite,
+    is_plus_infinity,
 )
 from sfumato.privacy.pairs import Distribution, aligned_masses
 from sfumato.privacy.sensitivity import Sensitivity
@@ -100,7 +107,7 @@ class Curve:
         """Return the loss of discrete Laplace noise, P(x) ∝ e^{−|x|/scale} on the integers; fractional sensitivities
         are rounded up.
         """
-        b, change = exact(scale, "scale", POSITIVE), _round_to_integers(Sensitivity.of(sensitivity))
+        b, change = exact(scale, "scale", POSITIVE), _round_change_up_to_integers(Sensitivity.of(sensitivity))
         parts = ((LaplaceLoss(size / b, 1 / b), count) for size, count in change.coordinates)
         return cls(parts, change.neighbours)
 
@@ -119,7 +126,7 @@ class Curve:
         excludes it, the worst shift within the bounds is used where the candidates are few or σ is not small
         (``vector_losses``); otherwise only ρ = Δ₂²/2σ² is known.
         """
-        s, change = exact(sigma, "sigma", POSITIVE), _round_to_integers(Sensitivity.of(sensitivity))
+        s, change = exact(sigma, "sigma", POSITIVE), _round_change_up_to_integers(Sensitivity.of(sensitivity))
         if change.squares == change.groups * change.per_group**2:
             full = DiscreteGaussianLoss(s**2, int(change.per_group))
             return cls([(full, change.groups)], change.neighbours)
@@ -127,7 +134,7 @@ class Curve:
         vector = DiscreteGaussianVectorLoss(s**2, *shift_bounds)
         part = (
             vector
-            if vector.is_nearly_continuous or vector.alternatives
+            if vector.is_nearly_continuous or vector.products_to_maximise
             else ConcentratedLoss(change.squares / (2 * s**2))
         )
         return cls([(part, 1)], change.neighbours)
@@ -221,38 +228,38 @@ class Curve:
     @cached_property
     def max_divergence(self) -> Fraction | None:
         """Σ D∞ outside the failure, the cost in the pure currency; None when unbounded."""
-        totals = [shape.max_divergence(parts) for parts in self._worst_directions(_max_divergence)]
+        totals = [shape.max_divergence(parts) for parts in self._parts_in_worst_order(_max_divergence_or_infinity)]
         return None if None in totals else max(total for total in totals if total is not None)
 
     def epsilon(self, delta: Number) -> float:
         """Bound from above the least ε for which (ε, δ)-DP is certain; infinite when no ε will do."""
         target = exact(delta, "delta", BELOW_ONE)
-        return max(shape.epsilon_range(parts, target)[1] for parts in self._directions)
+        return max(shape.epsilon_range(parts, target)[1] for parts in self._composed_directions)
 
     def epsilon_range(self, delta: Number) -> tuple[float, float]:
         """Return certified lower and upper bounds of the least ε for this δ."""
         target = exact(delta, "delta", BELOW_ONE)
-        ranges = [shape.epsilon_range(parts, target) for parts in self._directions]
+        ranges = [shape.epsilon_range(parts, target) for parts in self._composed_directions]
         lower = (
             ranges
-            if self._inner_directions is None
-            else [shape.epsilon_range(parts, target) for parts in self._inner_directions]
+            if self._dominated_directions is None
+            else [shape.epsilon_range(parts, target) for parts in self._dominated_directions]
         )
         return max(low for low, _ in lower), max(high for _, high in ranges)
 
     def delta(self, epsilon: Number) -> float:
         """Bound from above the least δ for which (ε, δ)-DP is certain."""
         target = exact(epsilon, "epsilon", NONNEGATIVE)
-        return max(shape.delta_range(parts, target)[1] for parts in self._directions)
+        return max(shape.delta_range(parts, target)[1] for parts in self._composed_directions)
 
     def delta_range(self, epsilon: Number) -> tuple[float, float]:
         """Return certified lower and upper bounds of the least δ for this ε."""
         target = exact(epsilon, "epsilon", NONNEGATIVE)
-        ranges = [shape.delta_range(parts, target) for parts in self._directions]
+        ranges = [shape.delta_range(parts, target) for parts in self._composed_directions]
         lower = (
             ranges
-            if self._inner_directions is None
-            else [shape.delta_range(parts, target) for parts in self._inner_directions]
+            if self._dominated_directions is None
+            else [shape.delta_range(parts, target) for parts in self._dominated_directions]
         )
         return max(low for low, _ in lower), max(high for _, high in ranges)
 
@@ -260,10 +267,10 @@ class Curve:
         """Return the Rényi divergence of this order outside the failure: order 1 is KL, infinity max-divergence.
         Divergences of one order add under composition.
         """
-        if is_infinite(order):
+        if is_plus_infinity(order):
             return math.inf if self.max_divergence is None else decimal_float_above(self.max_divergence)
         alpha = float(exact(order, "order", _FROM_ONE))
-        return max(shape.renyi(parts, alpha) for parts in self._worst_directions(lambda loss: loss.renyi(alpha)))
+        return max(shape.renyi(parts, alpha) for parts in self._parts_in_worst_order(lambda loss: loss.renyi(alpha)))
 
     def renyi_above(self, order: Fraction) -> Fraction:
         """Return an exact upper bound of ``renyi``, which is what an account charges.
@@ -272,7 +279,7 @@ class Curve:
         covers the logarithm-of-a-sum branch, whose error is divided by α − 1.
         """
         alpha = float(order)
-        value = max(shape.renyi(parts, alpha) for parts in self._worst_directions(lambda loss: loss.renyi(alpha)))
+        value = max(shape.renyi(parts, alpha) for parts in self._parts_in_worst_order(lambda loss: loss.renyi(alpha)))
         if not math.isfinite(value):
             return Fraction(10**300)  # more than any account holds
         margin = ROUNDED_UP / float(order - 1) if self._needs_rounding_margin else 0.0
@@ -290,8 +297,8 @@ class Curve:
         if self.failure:
             return math.inf
         totals = (
-            sum_rounded_up((least_rho(loss), count) for loss, count in parts)
-            for parts in self._worst_directions(least_rho)
+            sum_with_counts_rounded_up((least_rho(loss), count) for loss, count in parts)
+            for parts in self._parts_in_worst_order(least_rho)
         )
         return max(decimal_float_above(total) for total in totals if total is not None)
 
@@ -325,7 +332,7 @@ class Curve:
         >>> round(Curve.pure(1).subsampled("0.1").epsilon(0), 4)  # ln(1 + 0.1·(e − 1))
         0.1586
         """
-        share, population = self._parse_sampling(rate, size, of, bounds_presence)
+        share, population = self._sampling_rate_and_population(rate, size, of, bounds_presence)
         if self.group_size > 1:
             raise InvalidParameter(
                 "curve",
@@ -339,7 +346,7 @@ class Curve:
         loss = SubsampledLoss(self.parts, share, population=population, exchanged=exchanged)
         return Curve([(loss, 1)], self.neighbours)
 
-    def _parse_sampling(
+    def _sampling_rate_and_population(
         self, rate: Number | None, size: int | None, of: int | None, bounds_presence: bool
     ) -> tuple[Fraction, int]:
         """Return the share of the units in a sample, and their public number, 0 for Poisson sampling."""
@@ -392,12 +399,14 @@ class Curve:
         pair. With a path (.svg, .png, .html) the picture is saved, too.
         """
         from sfumato.plots.picture import save_if_path
-        from sfumato.privacy.pictures import draw_loss  # most curves are never drawn
+        from sfumato.privacy.pictures import draw_loss_curves  # most curves are never drawn
 
         floor = float(self.failure) + (1 - float(self.failure)) * 1e-9
         largest_epsilon = min(600.0, self.epsilon(floor)) if floor < 1 else 1.0
         footnotes = [f"neighbours: {self.neighbours.value}", "upper bounds of δ, lower bounds of what a test misses"]
-        return save_if_path(draw_loss(self.delta, self.loss().tail, 1.15 * largest_epsilon or 1.0, footnotes), path)
+        return save_if_path(
+            draw_loss_curves(self.delta, self.loss().tail, 1.15 * largest_epsilon or 1.0, footnotes), path
+        )
 
     def loss(self) -> PrivacyLoss:
         """Return the privacy-loss random variable of the dominating pair, in the worse direction: mean, tail,
@@ -408,29 +417,31 @@ class Curve:
         probability 0.35, some exponential mechanisms do with 0.62. What holds for every mechanism with this curve is
         P(L > t) ≤ δ(ε)/(1 − e^{ε−t}) for any ε < t; ``reading`` uses the best.
         """
-        directions = self._directions
+        directions = self._composed_directions
         worse_direction = max(directions, key=lambda parts: (shape.failure(parts), shape.renyi(parts, 1.0)))
         return PrivacyLoss(worse_direction, directions[-1] if worse_direction is directions[0] else directions[0])
 
-    def _worst_directions(self, divergence: Callable[[Loss], float | Fraction]) -> tuple[tuple[Part, ...], ...]:
+    def _parts_in_worst_order(self, divergence: Callable[[Loss], float | Fraction]) -> tuple[tuple[Part, ...], ...]:
         """Return the parts to charge: in both directions or, under replace, each part in its worse order."""
         if self.neighbours is Neighbours.ADD_REMOVE:
             return self._charged_directions
         return (tuple((max(loss, loss.reversed(), key=divergence), count) for loss, count in self.parts),)
 
     @cached_property
-    def _directions(self) -> tuple[shape.Pairs, ...]:
+    def _composed_directions(self) -> tuple[shape.Pairs, ...]:
         return shape.composed_directions(self.parts, self.neighbours)
 
     @cached_property
-    def _inner_directions(self) -> tuple[shape.Pairs, ...] | None:
+    def _dominated_directions(self) -> tuple[shape.Pairs, ...] | None:
         """The parts that bound a composition from below, where those to compose bound it from above alone."""
         is_alone = len(self.parts) == 1 and self.parts[0][1] == 1
-        if is_alone or not any(loss.inner_factors for loss, _ in self.parts):
+        if is_alone or not any(loss.dominated_factors for loss, _ in self.parts):
             return None
         return tuple(
             tuple(
-                (factor, times * count) for loss, count in parts for factor, times in loss.inner_factors or loss.factors
+                (factor, times * count)
+                for loss, count in parts
+                for factor, times in loss.dominated_factors or loss.factors
             )
             for parts in self._charged_directions
         )
@@ -445,7 +456,7 @@ class Curve:
         return f"<Curve {self.neighbours.value}: {first_parts + omitted or 'nothing'}>"
 
 
-def _max_divergence(loss: Loss) -> float | Fraction:
+def _max_divergence_or_infinity(loss: Loss) -> float | Fraction:
     return math.inf if loss.pure is None else loss.pure
 
 
@@ -491,7 +502,7 @@ def _checked_sequence(items: object, name: str) -> Iterable[Any]:
     return items
 
 
-def _round_to_integers(change: Sensitivity) -> Sensitivity:
+def _round_change_up_to_integers(change: Sensitivity) -> Sensitivity:
     """Round the change of each coordinate up to an integer; keep the L1 and L2 bounds only where they stay integral.
 
     An integer vector within real bounds is within their integer parts, but rounding a real change may add up to one

@@ -14,8 +14,8 @@ from __future__ import annotations
 import math
 
 from sfumato.privacy.losses import PairLoss, excess_power
-from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, is_infinite
-from sfumato.privacy.pairs import Distribution, normalised
+from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, is_plus_infinity
+from sfumato.privacy.pairs import Distribution, normalised_masses
 from sfumato.privacy.stable_functions import log_ratio
 
 
@@ -26,7 +26,7 @@ def kl(p: Distribution, q: Distribution) -> float:
 
 def max_divergence(p: Distribution, q: Distribution) -> float:
     """Compute sup ln P(S)/Q(S): at most ε both ways is ε-DP (Dwork & Roth 2014, Def. 3.6)."""
-    pair = PairLoss(*normalised(p, q))
+    pair = PairLoss(*normalised_masses(p, q))
     if pair.failure:
         return math.inf
     return max(log_ratio(a, b) for a, b in zip(pair.p, pair.q, strict=True) if b and a)
@@ -36,10 +36,10 @@ def renyi(p: Distribution, q: Distribution, order: Number) -> float:
     """Compute ln E_Q[(P/Q)^α]/(α − 1) for α > 0, its limits at 1 (KL) and infinity (max-divergence) included (Rényi
     1961).
     """
-    if is_infinite(order):
+    if is_plus_infinity(order):
         return max_divergence(p, q)
     alpha = float(exact(order, "order", POSITIVE))
-    pair = PairLoss(*normalised(p, q))
+    pair = PairLoss(*normalised_masses(p, q))
     if alpha >= 1:
         return math.inf if pair.failure else pair.renyi(alpha)
     total = math.fsum(float(a) ** alpha * float(b) ** (1 - alpha) for a, b in zip(pair.p, pair.q, strict=True))
@@ -53,4 +53,4 @@ def renyi(p: Distribution, q: Distribution, order: Number) -> float:
 
 def hockey_stick(p: Distribution, q: Distribution, epsilon: Number) -> float:
     """Compute Σ max(0, P − e^ε·Q): at most δ both ways is (ε, δ)-DP (Barthe & Olmedo 2013)."""
-    return PairLoss(*normalised(p, q)).delta(float(exact(epsilon, "epsilon", NONNEGATIVE)))[0]
+    return PairLoss(*normalised_masses(p, q)).delta_and_error(float(exact(epsilon, "epsilon", NONNEGATIVE)))[0]

@@ -39,9 +39,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.privacy.losses import AtomLoss, ClosedFormLoss, ConcentratedLoss, LossPair, sum_rounded_up
+from sfumato.privacy.losses import AtomLoss, ClosedFormLoss, ConcentratedLoss, LossPair, sum_with_counts_rounded_up
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
-from sfumato.privacy.numbers import float_above, rounded_up
+from sfumato.privacy.numbers import float_above, next_float_up
 from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
 from sfumato.quick_dataclass import dataclass
 
@@ -85,18 +85,18 @@ class _LossStack:
     def log_decay(self, c: float, heights: Real) -> Real:
         return (self.counts * self.family.log_decay(c, heights, *self.parameters)).sum(0)
 
-    def split_members(self, nodes: int, numbers: int = _CHUNK) -> list[_LossStack]:
+    def split_members(self, nodes: int, chunk_size: int = _CHUNK) -> list[_LossStack]:
         """Split into runs of members, small enough to prune the nodes between them."""
         if issubclass(self.family, AtomLoss):
             return [self]
-        size = max(1, numbers // max(1, nodes))
+        size = max(1, chunk_size // max(1, nodes))
         starts = range(0, len(self.counts), size)
         return [
             _LossStack(self.family, tuple(p[i : i + size] for p in self.parameters), self.counts[i : i + size])
             for i in starts
         ]
 
-    def interleaved(self) -> _LossStack:
+    def with_members_interleaved(self) -> _LossStack:
         """Return the same members, reordered so that the first few are spread over all of them."""
         if issubclass(self.family, AtomLoss):
             return self
@@ -110,15 +110,15 @@ class Moments:
     """The moment function of a composition, in one direction."""
 
     stacks: tuple[_LossStack, ...]
-    gaussian: float
+    gaussian_mu_squared: float
     """Σμ² of everything Gaussian, kept apart because it adds."""
     slack: float
     """The sum of what rounded Gaussians add to the loss; their mass exceeds one by a part of it."""
-    known: bool
+    moments_known: bool
     """False when some part is known at real orders alone: then only Chernoff's bound is an upper bound."""
-    top: float
+    largest_finite_loss: float
     """The largest finite loss; infinite when unbounded."""
-    lattice: tuple[Fraction, Fraction] | None
+    spacing_and_offset: tuple[Fraction, Fraction] | None
     count: float
     magnitude: float
 
@@ -133,26 +133,28 @@ class Moments:
             elif isinstance(loss, ConcentratedLoss):
                 gaussian.append(2 * count * float(loss.rho))
             elif isinstance(loss, DiscreteGaussianVectorLoss):
-                gaussian.append(count * float(loss.mu_squared))
+                gaussian.append(count * float(loss.continuous_mu_squared))
                 slack += count * loss.slack
             else:
                 assert isinstance(loss, ClosedFormLoss), loss  # others stand for their factors
                 members.setdefault(loss if isinstance(loss, AtomLoss) else type(loss), []).append((loss, count))
-        top = sum_rounded_up((loss.top, count) for loss, count in parts)
+        top = sum_with_counts_rounded_up((loss.largest_finite_loss, count) for loss, count in parts)
         return cls(
-            stacks=tuple(_stack_family(group) for group in members.values()),
-            gaussian=math.fsum(gaussian),
+            stacks=tuple(_stack_losses_of_family(group) for group in members.values()),
+            gaussian_mu_squared=math.fsum(gaussian),
             slack=slack,
-            known=all(loss.moments_known for loss, _ in parts),
-            top=math.inf if top is None else rounded_up(float_above(top)),  # a float ε beyond it is surely beyond
-            lattice=_common_lattice(parts),
+            moments_known=all(loss.moments_known for loss, _ in parts),
+            largest_finite_loss=math.inf
+            if top is None
+            else next_float_up(float_above(top)),  # a float ε beyond it is surely beyond
+            spacing_and_offset=_common_spacing_and_offset(parts),
             count=float(sum(count for _, count in parts)),
             magnitude=sum(count * loss.magnitude for loss, count in parts),
         )
 
-    def log(self, z: Complex) -> Complex:
+    def log_moment(self, z: Complex) -> Complex:
         """Return ln M(z)."""
-        total = self.gaussian / 2 * z * (z + 1) + self.slack * (z + 1)
+        total = self.gaussian_mu_squared / 2 * z * (z + 1) + self.slack * (z + 1)
         for stack in self.stacks:
             for piece in stack.split_members(z.size):
                 total = total + piece.log_moment(z)
@@ -160,16 +162,16 @@ class Moments:
 
     def rounding_error(self, z: Real) -> Real:
         """Bound the rounding error of ln M at |z|: every factor is within a few units in the last place of its size."""
-        size = self.count + self.magnitude * (z + 1) + self.gaussian * z * (z + 1) / 2 + 8
+        size = self.count + self.magnitude * (z + 1) + self.gaussian_mu_squared * z * (z + 1) / 2 + 8
         return _ROUNDING * size
 
     def log_bound(self, c: float, t: float) -> float:
         """Bound ln|M(c + is)| from above for every s ≥ t."""
-        plain = self.gaussian / 2 * (c * (c + 1) - t * t) + self.slack * (c + 1)
+        plain = self.gaussian_mu_squared / 2 * (c * (c + 1) - t * t) + self.slack * (c + 1)
         return plain + sum(stack.log_bound(c, t) for stack in self.stacks)
 
 
-def _stack_family(group: list[tuple[ClosedFormLoss, int]]) -> _LossStack:
+def _stack_losses_of_family(group: list[tuple[ClosedFormLoss, int]]) -> _LossStack:
     first = group[0][0]
     counts = np.array([[float(count)] for _, count in group])
     if isinstance(first, AtomLoss):
@@ -178,7 +180,7 @@ def _stack_family(group: list[tuple[ClosedFormLoss, int]]) -> _LossStack:
     return _LossStack(type(first), tuple(np.array(column)[:, None] for column in columns), counts)
 
 
-def _common_lattice(parts: Sequence[tuple[LossPair, int]]) -> tuple[Fraction, Fraction] | None:
+def _common_spacing_and_offset(parts: Sequence[tuple[LossPair, int]]) -> tuple[Fraction, Fraction] | None:
     """Return the coarsest lattice that holds every sum, if each part has one and the common one is not
     absurdly fine.
     """
@@ -187,7 +189,7 @@ def _common_lattice(parts: Sequence[tuple[LossPair, int]]) -> tuple[Fraction, Fr
         # Not by the largest loss: that of a pair whose finite losses are all negative is 0, and it lies on no lattice.
         if loss.is_zero_where_finite:
             continue
-        if (lattice := loss.lattice) is None:
+        if (lattice := loss.spacing_and_offset) is None:
             return None
         step, start = lattice
         spacing = Fraction(
@@ -200,27 +202,27 @@ def _common_lattice(parts: Sequence[tuple[LossPair, int]]) -> tuple[Fraction, Fr
     return (spacing, offset % spacing) if spacing else None
 
 
-def chernoff(moments: Moments, c: Real) -> tuple[Real, Real]:
+def chernoff_epsilon_and_log_delta(moments: Moments, c: Real) -> tuple[Real, Real]:
     """Return, for each c, the ε at which order 1 + c is best, and ln of the δ that Rényi divergence of that order
     proves there.
 
     ln δ = K(c) − cε + c·ln c − (1+c)·ln(1+c), K = ln M, stationary where ε = K′(c) + ln(c/(1+c)); K′ by a complex step.
     """
     step = 1e-20
-    values = moments.log(c * (1 + 1j * step))
+    values = moments.log_moment(c * (1 + 1j * step))
     slope = values.imag / (c * step)
     epsilon = slope - np.log1p(1 / c)
     return epsilon, values.real - c * epsilon - c * np.log1p(1 / c) - np.log1p(c)
 
 
-def _last_c_where(goal: Callable[[Real], NDArray[np.bool_]], *, rounds: int) -> float:
+def _last_c_where(holds: Callable[[Real], NDArray[np.bool_]], *, rounds: int) -> float:
     """Return the c at which a monotone condition turns false; each round evaluates 33 values, and two rounds find it to
     a few per cent.
     """
     low, high = math.log(_SMALLEST_C), math.log(_LARGEST_C)
     for _ in range(rounds):
         grid = np.linspace(low, high, 33)
-        reached = int(np.count_nonzero(goal(np.exp(grid))))
+        reached = int(np.count_nonzero(holds(np.exp(grid))))
         low, high = grid[max(0, reached - 1)], grid[min(32, reached)]
     return math.exp((low + high) / 2)
 
@@ -231,7 +233,7 @@ class Inversion:
 
     moments: Moments
     c: float
-    wrap: float
+    period: float
     """Λ: the sum cannot tell ε from ε + Λ."""
     heights: Real
     """Im z at the nodes that matter."""
@@ -239,88 +241,95 @@ class Inversion:
     """M(z)·kernel(z)·h/π at the nodes (half of it at the real one), divided by M(c)."""
     log_peak: float
     """ln M(c), smoothing included."""
-    lost: float
+    truncation_error: float
     """The truncation error, relative to e^{ln M(c) − cε}."""
-    rounding: tuple[float, float]
+    constant_and_growing_error: tuple[float, float]
     """Rounding error relative to the same, as a constant and a part that grows with |ε|."""
-    smoothing: float
+    smoothing_mu: float
     """μ of the extra release, 0 when none was needed."""
     spacing: float
     offset: float
-    above: tuple[float, float]
+    alias_slope_and_log: tuple[float, float]
     """(s, b): the aliases above ε add at most e^{b − sε}."""
-    wider: Inversion | None = None
+    second_smoothing: Inversion | None = None
     """The same with the second smoothing, when there is one."""
 
-    def upper(self, epsilon: float) -> float:
+    def upper_delta(self, epsilon: float) -> float:
         """Bound δ(ε) from above, failure apart."""
-        if epsilon >= self.moments.top:
+        if epsilon >= self.moments.largest_finite_loss:
             return 0.0
-        return min(1.0, max(5e-324, self._interpolated(epsilon, +1)))
+        return min(1.0, max(5e-324, self._interpolated_delta(epsilon, +1)))
 
-    def lower(self, epsilon: float) -> float:
+    def lower_delta(self, epsilon: float) -> float:
         """Bound δ(ε) from below, failure apart."""
-        if self.wider is None:
-            return max(0.0, self._interpolated(epsilon, -1))
-        narrow, wide = math.erf(self.smoothing / math.sqrt(8)), math.erf(self.wider.smoothing / math.sqrt(8))
+        if self.second_smoothing is None:
+            return max(0.0, self._interpolated_delta(epsilon, -1))
+        narrow, wide = (
+            math.erf(self.smoothing_mu / math.sqrt(8)),
+            math.erf(self.second_smoothing.smoothing_mu / math.sqrt(8)),
+        )
         if not narrow < wide:
             return 0.0  # parameters beyond floating point: nothing is claimed
         weight = narrow / (wide - narrow) * (1 + 2.0**-40)
-        extrapolated = (1 + weight) * self.smoothed(epsilon, -1) - weight * self.wider.smoothed(epsilon, +1)
+        extrapolated = (1 + weight) * self.smoothed_delta(epsilon, -1) - weight * self.second_smoothing.smoothed_delta(
+            epsilon, +1
+        )
         return max(0.0, extrapolated * (1 - 2.0**-50))
 
-    def _interpolated(self, epsilon: float, side: int) -> float:
+    def _interpolated_delta(self, epsilon: float, side: int) -> float:
         """Bound δ at ε: by interpolation between the two lattice points around it, or directly."""
         if not self.spacing:
-            return self.smoothed(epsilon, side)
+            return self.smoothed_delta(epsilon, side)
         lattice_point = self.offset + self.spacing * math.floor((epsilon - self.offset) / self.spacing)
         distance = max(0.0, epsilon - lattice_point)
         upper_weight = min(1.0, math.exp(distance - self.spacing) * math.expm1(-distance) / math.expm1(-self.spacing))
-        return (1 - upper_weight) * self.smoothed(lattice_point, side) + upper_weight * self.smoothed(
+        return (1 - upper_weight) * self.smoothed_delta(lattice_point, side) + upper_weight * self.smoothed_delta(
             lattice_point + self.spacing, side
         )
 
-    def smoothed(self, epsilon: float, side: int) -> float:
+    def smoothed_delta(self, epsilon: float, side: int) -> float:
         """Bound δ(ε) with the smoothing, from above (side +1) or below (−1)."""
         if (log_scale := self.log_peak - self.c * epsilon) > 600:
             return 1.0 if side > 0 else 0.0  # this contour was made for larger ε and says nothing here
         scale = math.exp(log_scale)
         waves = np.exp(-1j * epsilon * self.heights)
         total = float((self.terms * waves).real.sum())
-        constant, growing = self.rounding
-        error = self.lost + constant + growing * abs(epsilon)
+        constant, growing = self.constant_and_growing_error
+        error = self.truncation_error + constant + growing * abs(epsilon)
         if not math.isfinite(total + error):
             return 1.0 if side > 0 else 0.0  # parameters beyond floating point: nothing is known, nothing is claimed
         if side > 0:
             return scale * (total + error)
-        decay = self.c * self.wrap
+        decay = self.c * self.period
         alias = math.exp(-decay) / -math.expm1(-decay)
-        if self.smoothing or epsilon + self.wrap < self.moments.top:
-            s, bound = self.above
+        if self.smoothing_mu or epsilon + self.period < self.moments.largest_finite_loss:
+            s, bound = self.alias_slope_and_log
             alias += math.exp(min(600.0, bound - s * epsilon))
         return scale * (total - error) - alias
 
 
-def invert(moments: Moments, c: float, epsilon: float, log_delta: float) -> Inversion:
+def build_inversion(moments: Moments, c: float, epsilon: float, log_delta: float) -> Inversion:
     """Build the sum along Re z = c for about this ε and δ."""
-    log_peak = float(moments.log(np.array([c + 0j]))[0].real)
+    log_peak = float(moments.log_moment(np.array([c + 0j]))[0].real)
     relative = math.exp(max(-600.0, min(0.0, log_delta - log_peak + c * epsilon)))  # δ beside the largest term
-    wrap = _unaliased_wrap(moments, c, epsilon, log_delta + math.log(_PRECISION))
-    spacing, offset = (float(part) for part in moments.lattice or (0, 0))
+    wrap = _period_without_aliases(moments, c, epsilon, log_delta + math.log(_PRECISION))
+    spacing, offset = (float(part) for part in moments.spacing_and_offset or (0, 0))
     smoothing = lost = 0.0
     if spacing and wrap / spacing <= 2 * _MAX_LATTICE_NODES:
         last_node = max(1, math.ceil(wrap / spacing / 2))
         wrap = spacing * (2 * last_node + 1)
     else:
         spacing = offset = 0.0
-        last_node, lost = _truncation_point(moments, c, 2 * math.pi / wrap, log_peak, _PRECISION * relative)
+        last_node, lost = _last_node_and_truncation_error(
+            moments, c, 2 * math.pi / wrap, log_peak, _PRECISION * relative
+        )
         if last_node > _MAX_NODES:
             last_node = _SMOOTHED_NODES
-            wrap = _unaliased_wrap(moments, c, epsilon, log_delta + math.log(_SMOOTHED_PRECISION))
-            smoothing, lost = _smoothing_mu(last_node * 2 * math.pi / wrap, _SMOOTHED_PRECISION * relative)
+            wrap = _period_without_aliases(moments, c, epsilon, log_delta + math.log(_SMOOTHED_PRECISION))
+            smoothing, lost = _smoothing_mu_and_error(last_node * 2 * math.pi / wrap, _SMOOTHED_PRECISION * relative)
     step = 2 * math.pi / wrap
     nodes = c + 1j * step * np.arange(last_node + 1)
-    weights = _kernel(nodes, spacing) * (step / math.pi)
+    weights = _summation_kernel(nodes, spacing) * (step / math.pi)
     weights[0] /= 2
     log_peak += smoothing**2 / 2 * c * (c + 1)
     size, sizes = np.abs(nodes), np.abs(weights)
@@ -330,62 +339,66 @@ def invert(moments: Moments, c: float, epsilon: float, log_delta: float) -> Inve
     inversion = Inversion(
         moments=moments,
         c=c,
-        wrap=wrap,
+        period=wrap,
         heights=nodes[kept_nodes].imag,
         terms=ratios * weights[kept_nodes],
         log_peak=log_peak,
-        lost=lost + dropped,
-        rounding=(float((sizes * rounding).sum()), _ROUNDING * float((sizes * size).sum())),
-        smoothing=smoothing,
+        truncation_error=lost + dropped,
+        constant_and_growing_error=(float((sizes * rounding).sum()), _ROUNDING * float((sizes * size).sum())),
+        smoothing_mu=smoothing,
         spacing=spacing,
         offset=offset,
-        above=_aliases_above(moments, c, wrap, epsilon, smoothing),
+        alias_slope_and_log=_alias_slope_and_log(moments, c, wrap, epsilon, smoothing),
     )
-    return replace(inversion, wider=_with_second_smoothing(inversion)) if smoothing else inversion
+    return replace(inversion, second_smoothing=_with_second_smoothing(inversion)) if smoothing else inversion
 
 
 def _with_second_smoothing(inversion: Inversion) -> Inversion:
     """Return the sum with the second smoothing, which makes every term smaller beside the largest."""
-    extra_variance = (_WIDER**2 - 1) * inversion.smoothing**2 / 2
+    extra_variance = (_WIDER**2 - 1) * inversion.smoothing_mu**2 / 2
     c = inversion.c
     z = c + 1j * inversion.heights
     return replace(
         inversion,
         terms=inversion.terms * np.exp(extra_variance * (z * (z + 1) - c * (c + 1))),
         log_peak=inversion.log_peak + extra_variance * c * (c + 1),
-        smoothing=_WIDER * inversion.smoothing,
+        smoothing_mu=_WIDER * inversion.smoothing_mu,
     )
 
 
-def _kernel(z: Complex, spacing: float) -> Complex:
+def _summation_kernel(z: Complex, spacing: float) -> Complex:
     if not spacing:
         return 1 / (z * (z + 1))
     denominator = np.expm1(-z * spacing) * np.expm1(-(z + 1) * spacing)
     return spacing * np.exp(-z * spacing) * -math.expm1(-spacing) / denominator
 
 
-def _aliases_above(moments: Moments, c: float, wrap: float, epsilon: float, smoothing: float) -> tuple[float, float]:
+def _alias_slope_and_log(
+    moments: Moments, c: float, wrap: float, epsilon: float, smoothing: float
+) -> tuple[float, float]:
     """Return (s, b) such that the aliases above ε add at most e^{b − sε}, for the s that is best at this ε."""
     s = c * np.array([1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 3.0, 5.0, 10.0])
-    log_moment = moments.log(s + 0j).real + moments.rounding_error(s) + smoothing**2 / 2 * s * (s + 1)
+    log_moment = moments.log_moment(s + 0j).real + moments.rounding_error(s) + smoothing**2 / 2 * s * (s + 1)
     exponent = (s - c) * wrap
     bounds = log_moment - s * np.log1p(1 / s) - np.log1p(s) - exponent - np.log(-np.expm1(-exponent))
     best = int(np.argmin(bounds - s * epsilon))
     return float(s[best]), float(bounds[best])
 
 
-def _unaliased_wrap(moments: Moments, c: float, epsilon: float, goal: float) -> float:
+def _period_without_aliases(moments: Moments, c: float, epsilon: float, goal: float) -> float:
     """Return a Λ at which ln of the aliasing error is below the goal."""
     wrap = -goal / c
     for _ in range(12):
-        s, bound = _aliases_above(moments, c, wrap, epsilon, 0.0)
-        if bound - s * epsilon <= goal or epsilon + wrap >= moments.top:
+        s, bound = _alias_slope_and_log(moments, c, wrap, epsilon, 0.0)
+        if bound - s * epsilon <= goal or epsilon + wrap >= moments.largest_finite_loss:
             break
         wrap *= 1.5
     return wrap
 
 
-def _truncation_point(moments: Moments, c: float, step: float, log_peak: float, allowed: float) -> tuple[int, float]:
+def _last_node_and_truncation_error(
+    moments: Moments, c: float, step: float, log_peak: float, allowed: float
+) -> tuple[int, float]:
     """Return the number of nodes after which the truncation error is provably within the allowed one, and that error,
     both relative to M(c).
     """
@@ -401,7 +414,7 @@ def _truncation_point(moments: Moments, c: float, step: float, log_peak: float, 
     return half, lost
 
 
-def _smoothing_mu(t: float, allowed: float) -> tuple[float, float]:
+def _smoothing_mu_and_error(t: float, allowed: float) -> tuple[float, float]:
     """Return the μ of an extra release that truncates the sum at height t, and the truncation error there."""
     decay = max(1.0, -math.log(min(0.5, allowed * math.pi * t)))
     return math.sqrt(2 * decay) / t, math.exp(-decay) / (math.pi * t)
@@ -418,9 +431,13 @@ def _significant_nodes(
     """
     c = nodes[:1]
     kept, dropped = _possible_nodes(moments, nodes, smoothing, sizes, floor)
-    total = (moments.gaussian + smoothing**2) / 2 * (nodes[kept] * (nodes[kept] + 1) - c * (c + 1))
+    total = (moments.gaussian_mu_squared + smoothing**2) / 2 * (nodes[kept] * (nodes[kept] + 1) - c * (c + 1))
     total = total + moments.slack * (nodes[kept] - c)
-    pieces = [piece for stack in moments.stacks for piece in stack.interleaved().split_members(kept.size, 2 * _PIECE)]
+    pieces = [
+        piece
+        for stack in moments.stacks
+        for piece in stack.with_members_interleaved().split_members(kept.size, 2 * _PIECE)
+    ]
     for piece in [None, *pieces]:
         if piece:
             total = total + piece.log_moment(nodes[kept]) - piece.log_moment(c).real
@@ -439,9 +456,11 @@ def _possible_nodes(
     """
     heights, kept = nodes.imag, np.arange(nodes.size)
     c, dropped = float(nodes[0].real), 0.0
-    total = -(moments.gaussian + smoothing**2) / 2 * heights * heights
+    total = -(moments.gaussian_mu_squared + smoothing**2) / 2 * heights * heights
     by_decay = sorted(moments.stacks, key=lambda stack: stack.family is not DiscreteGaussianLoss)
-    pieces = (piece for stack in by_decay for piece in stack.interleaved().split_members(nodes.size, 4 * _PIECE))
+    pieces = (
+        piece for stack in by_decay for piece in stack.with_members_interleaved().split_members(nodes.size, 4 * _PIECE)
+    )
     while kept.size > _FEW_NODES:
         bounds = np.exp(total) * sizes[kept] * (1 + 2.0**-10)  # more than rounding can take from any of them
         large = bounds >= floor
@@ -457,30 +476,33 @@ def _possible_nodes(
 def _log_chernoff_delta(moments: Moments, c: float, epsilon: float) -> float:
     """Return ln of Chernoff's bound on δ(ε) at one c, rounded up."""
     c_array = np.array([c])
-    value = float((moments.log(c_array + 0j).real + moments.rounding_error(c_array))[0])
+    value = float((moments.log_moment(c_array + 0j).real + moments.rounding_error(c_array))[0])
     return value - c * epsilon - c * math.log1p(1 / c) - math.log1p(c) + _ROUNDING * c * epsilon
 
 
 def _choose_contour(moments: Moments, c: float, epsilon: float, log_delta: float) -> Inversion:
     """Invert at Chernoff's c or, for large δ, where that c is tiny, at one where M(c)e^{−cε} is still small."""
     if log_delta > -3:
-        c = max(c, _last_c_where(lambda grid: moments.log(grid + 0j).real - grid * epsilon < 2, rounds=2))
-    return invert(moments, c, epsilon, log_delta)
+        c = max(c, _last_c_where(lambda grid: moments.log_moment(grid + 0j).real - grid * epsilon < 2, rounds=2))
+    return build_inversion(moments, c, epsilon, log_delta)
 
 
 def delta_range_of(moments: Moments, epsilon: float) -> tuple[float, float]:
     """Return lower and upper bounds of δ(ε) ≥ 0, without the failure."""
-    if epsilon >= moments.top:
+    if epsilon >= moments.largest_finite_loss:
         return 0.0, 0.0
     with np.errstate(all="ignore"):
-        c = _last_c_where(lambda grid: chernoff(moments, grid)[0] < epsilon, rounds=2 if moments.known else 6)
+        c = _last_c_where(
+            lambda grid: chernoff_epsilon_and_log_delta(moments, grid)[0] < epsilon,
+            rounds=2 if moments.moments_known else 6,
+        )
         log_delta = min(0.0, _log_chernoff_delta(moments, c, epsilon))
         if log_delta < -700:
             return 0.0, math.exp(max(-744.0, log_delta))
         contour = _choose_contour(moments, c, epsilon, log_delta)
         proven = math.exp(log_delta)
-        upper = min(proven, contour.upper(epsilon)) if moments.known else proven
-        return min(contour.lower(epsilon), upper), upper
+        upper = min(proven, contour.upper_delta(epsilon)) if moments.moments_known else proven
+        return min(contour.lower_delta(epsilon), upper), upper
 
 
 def epsilon_range_of(moments: Moments, least_delta: float, most_delta: float) -> tuple[float, float]:
@@ -489,15 +511,26 @@ def epsilon_range_of(moments: Moments, least_delta: float, most_delta: float) ->
     """
     goal = math.log(max(least_delta, 1e-310, 1e-6 * most_delta))
     with np.errstate(all="ignore"):
-        c = _last_c_where(lambda grid: chernoff(moments, grid)[1] > goal, rounds=2 if moments.known else 6)
-        proven = (_log_chernoff_delta(moments, c, 0.0) - math.log(least_delta)) / c if least_delta else moments.top
-        proven = moments.top if math.isnan(proven) else min(max(0.0, proven * (1 + _ROUNDING)), moments.top)
+        c = _last_c_where(
+            lambda grid: chernoff_epsilon_and_log_delta(moments, grid)[1] > goal,
+            rounds=2 if moments.moments_known else 6,
+        )
+        proven = (
+            (_log_chernoff_delta(moments, c, 0.0) - math.log(least_delta)) / c
+            if least_delta
+            else moments.largest_finite_loss
+        )
+        proven = (
+            moments.largest_finite_loss
+            if math.isnan(proven)
+            else min(max(0.0, proven * (1 + _ROUNDING)), moments.largest_finite_loss)
+        )
         contour = _choose_contour(moments, c, min(proven, 1e300), goal)
-        start = proven if math.isfinite(proven) else float(chernoff(moments, np.array([c]))[0][0])
-        lower = _solve_epsilon(contour.lower, most_delta, start, contour, side=-1)
+        start = proven if math.isfinite(proven) else float(chernoff_epsilon_and_log_delta(moments, np.array([c]))[0][0])
+        lower = _solve_epsilon(contour.lower_delta, most_delta, start, contour, side=-1)
         upper = (
-            min(proven, _solve_epsilon(contour.upper, least_delta, start, contour, side=+1))
-            if moments.known and least_delta
+            min(proven, _solve_epsilon(contour.upper_delta, least_delta, start, contour, side=+1))
+            if moments.moments_known and least_delta
             else proven
         )
     return min(lower, upper), upper
@@ -509,25 +542,25 @@ def _solve_epsilon(
     """Return an ε with bound(ε) ≤ δ (side +1) or bound(ε) > δ (side −1), close to equality; 0 or infinity if none was
     found.
 
-    The returned ε has been checked: whatever ``_next_root`` proposes, ``high`` is a point where the bound is within δ
-    and ``low`` one where it is not, or an end.
+    The returned ε has been checked: whatever ``_point_within_bracket`` proposes, ``high`` is a point where the bound is
+    within δ and ``low`` one where it is not, or an end.
     """
     low, high, x = 0.0, math.inf, start
-    tolerance = 1e-8 if contour.smoothing else 1e-10
+    tolerance = 1e-8 if contour.smoothing_mu else 1e-10
     seen: list[tuple[float, float]] = []
     for _ in range(60):
         value = bound(x)
         low, high = (max(low, x), high) if value > delta else (low, min(high, x))
         seen.append((x, math.log(max(value, 1e-300) / delta)))
-        step = _next_step(seen, contour.c)
+        step = _newton_or_secant_step(seen, contour.c)
         converged = (value > delta) is (side < 0) and abs(step) <= tolerance * x
         if converged or high - low <= 1e-13 * high:
             break
-        x = _next_root(x + step + side * tolerance / 10 * x * 2 ** max(0, len(seen) - 7), low, high)
+        x = _point_within_bracket(x + step + side * tolerance / 10 * x * 2 ** max(0, len(seen) - 7), low, high)
     return high if side > 0 else low
 
 
-def _next_step(seen: list[tuple[float, float]], slope: float) -> float:
+def _newton_or_secant_step(seen: list[tuple[float, float]], slope: float) -> float:
     """Return the step to where ln(bound/δ) may be 0: by c, which is about its slope, then by secants."""
     x, excess = seen[-1]
     previous_x, previous_excess = seen[-2] if len(seen) > 1 else (math.nan, math.nan)
@@ -535,7 +568,7 @@ def _next_step(seen: list[tuple[float, float]], slope: float) -> float:
     return excess / (secant if slope / 100 < secant < slope * 100 else slope)
 
 
-def _next_root(proposed: float, low: float, high: float) -> float:
+def _point_within_bracket(proposed: float, low: float, high: float) -> float:
     """Return where to look next: as proposed, to the safe side by ever more, or halfway if that is not between."""
     if low < proposed < high:
         return proposed

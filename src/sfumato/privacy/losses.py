@@ -36,7 +36,15 @@ from numpy.typing import NDArray
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec, pairs
-from sfumato.privacy.numbers import BELOW_ONE, NONNEGATIVE, charge_units, exact, exact_integer, format_exact, from_units
+from sfumato.privacy.numbers import (
+    BELOW_ONE,
+    NONNEGATIVE,
+    amount_from_units,
+    exact,
+    exact_integer,
+    format_exact,
+    units_rounded_up,
+)
 from sfumato.privacy.stable_functions import exprel_minus, log_exprel_minus_ratio, log_ratio, power_excess
 from sfumato.quick_dataclass import dataclass
 
@@ -65,7 +73,7 @@ class LossPair(ABC):
         return None
 
     @property
-    def top(self) -> Fraction | None:
+    def largest_finite_loss(self) -> Fraction | None:
         return self.pure
 
     @property
@@ -73,7 +81,7 @@ class LossPair(ABC):
         return ZERO
 
     @property
-    def lattice(self) -> tuple[Fraction, Fraction] | None:
+    def spacing_and_offset(self) -> tuple[Fraction, Fraction] | None:
         return None
 
     @property
@@ -104,7 +112,7 @@ class LossPair(ABC):
         return ((self, 1),)
 
     @property
-    def alternatives(self) -> tuple[tuple[LossPair, tuple[tuple[LossPair, int], ...]], ...]:
+    def products_to_maximise(self) -> tuple[tuple[LossPair, tuple[tuple[LossPair, int], ...]], ...]:
         """The products of pairs the worst of which gives this loss's δ(ε) when it is not composed, each with a loss
         that bounds it quickly; empty where it is known otherwise.
         """
@@ -113,10 +121,10 @@ class LossPair(ABC):
     @property
     def is_sharper_alone(self) -> bool:
         """Whether δ(ε) of this loss alone is known better than that of its factors."""
-        return bool(self.alternatives)
+        return bool(self.products_to_maximise)
 
     @property
-    def inner_factors(self) -> tuple[tuple[LossPair, int], ...]:
+    def dominated_factors(self) -> tuple[tuple[LossPair, int], ...]:
         """Pairs whose product this loss dominates, where ``factors`` only dominate it; empty where they do both."""
         return ()
 
@@ -127,13 +135,13 @@ class LossPair(ABC):
     def renyi(self, order: float) -> float:
         """Return D_α of the pair outside its failure."""
 
-    def delta(self, epsilon: float) -> tuple[float, float] | None:  # noqa: ARG002
+    def delta_and_error(self, epsilon: float) -> tuple[float, float] | None:  # noqa: ARG002
         return None
 
     @property
     def magnitude(self) -> float:
         """Bound |L| up to Gaussian tails: rounding errors of ``log_moment`` scale with it."""
-        return float(self.top or 0)
+        return float(self.largest_finite_loss or 0)
 
 
 @dataclass(frozen=True, repr=False)
@@ -215,7 +223,7 @@ class AtomLoss(ClosedFormLoss):
         return np.log(np.hypot(*_weighted_phase_sum(weights, loss * heights)) / weights.sum())[None, :]
 
 
-def two_atoms(high: Real, low: Real, phase: Real) -> Real:
+def two_atom_decay(high: Real, low: Real, phase: Real) -> Real:
     """Return ln of a bound of |E e^{itL}| when L = ±x with these probabilities and arbitrary otherwise; phase = tx.
 
     |high·e^{i·phase} + low·e^{−i·phase}|² = (high + low)² − 4·high·low·sin²(phase).
@@ -232,7 +240,7 @@ def _format_field(value: object) -> str:
     return format_exact(value) if isinstance(value, Fraction) else str(value)
 
 
-def sum_rounded_up(values: Iterable[tuple[Fraction | None, int]]) -> Fraction | None:
+def sum_with_counts_rounded_up(values: Iterable[tuple[Fraction | None, int]]) -> Fraction | None:
     """Sum count·value: exactly for a few values; for many, whose denominators would explode, each rounded up
     to 1e-30.
     """
@@ -243,7 +251,7 @@ def sum_rounded_up(values: Iterable[tuple[Fraction | None, int]]) -> Fraction | 
         terms.append((value, count))
     if len(terms) <= 16:
         return sum((count * value for value, count in terms), ZERO)
-    return from_units(sum(count * charge_units(value) for value, count in terms))
+    return amount_from_units(sum(count * units_rounded_up(value) for value, count in terms))
 
 
 _LONGEST_CHAIN = 8
@@ -276,7 +284,7 @@ class ResponseLoss(ClosedFormLoss, Loss):
         return self.reveal
 
     @property
-    def lattice(self) -> tuple[Fraction, Fraction] | None:
+    def spacing_and_offset(self) -> tuple[Fraction, Fraction] | None:
         if not self.epsilon:
             return None
         return (2 * self.epsilon, self.epsilon) if self.choices == 2 else (self.epsilon, ZERO)
@@ -310,9 +318,9 @@ class ResponseLoss(ClosedFormLoss, Loss):
         log_scale = (
             np.log1p(-reveal) - np.log1p((k - 1) * np.exp(-x)) - cls.log_moment(np.array([c + 0j]), *parameters).real
         )
-        return two_atoms(np.exp(c * x + log_scale), np.exp(-(c + 1) * x + log_scale), x * heights)
+        return two_atom_decay(np.exp(c * x + log_scale), np.exp(-(c + 1) * x + log_scale), x * heights)
 
-    def delta(self, epsilon: float) -> tuple[float, float]:
+    def delta_and_error(self, epsilon: float) -> tuple[float, float]:
         x, k, reveal = self.log_moment_parameters
         gap = -math.expm1(min(0.0, epsilon - x))
         value = reveal + (1 - reveal) * gap / (1 + (k - 1) * math.exp(-x))
@@ -393,7 +401,7 @@ class BoundedRangeLoss(ClosedFormLoss, Loss):
         decaying = c * eta + np.log(ends / (-np.expm1(-eta) * abs(complex(2 * c + 1, 2 * t))))
         return np.minimum(super().log_bound(c, t, eta), decaying)
 
-    def delta(self, epsilon: float) -> tuple[float, float]:
+    def delta_and_error(self, epsilon: float) -> tuple[float, float]:
         eta = float(self.eta)
         if epsilon > eta * (1 + ROUNDING):  # surely beyond the largest loss, not by rounding alone
             return 0.0, 0.0
@@ -453,7 +461,7 @@ class PairLoss(AtomLoss, Loss):
         return self._unchecked(self.q, self.p)
 
     def symmetrised(self) -> PairLoss:
-        return self._unchecked(*pairs.symmetrised(self.p, self.q))
+        return self._unchecked(*pairs.symmetrised_masses(self.p, self.q))
 
     @staticmethod
     def _unchecked(p: pairs.Exact, q: pairs.Exact) -> PairLoss:
@@ -483,7 +491,7 @@ class PairLoss(AtomLoss, Loss):
 
     @property
     def pure(self) -> Fraction:
-        return _round_up(max((y for _, y in self._conditioned_losses), default=0.0))
+        return _nonnegative_rounded_up(max((y for _, y in self._conditioned_losses), default=0.0))
 
     @property
     def is_trivial(self) -> bool:
@@ -494,8 +502,8 @@ class PairLoss(AtomLoss, Loss):
         return all(a == b for a, b in self._common_outcomes)
 
     @property
-    def top(self) -> Fraction | None:
-        return _round_up(max((log_ratio(a, b) for a, b in self._common_outcomes), default=0.0))
+    def largest_finite_loss(self) -> Fraction | None:
+        return _nonnegative_rounded_up(max((log_ratio(a, b) for a, b in self._common_outcomes), default=0.0))
 
     def renyi(self, order: float) -> float:
         z = order - 1
@@ -516,7 +524,7 @@ class PairLoss(AtomLoss, Loss):
         mass = np.array([float(a) for a, _ in self._common_outcomes])[:, None]
         return mass, np.array([log_ratio(a, b) for a, b in self._common_outcomes])[:, None]
 
-    def delta(self, epsilon: float) -> tuple[float, float]:
+    def delta_and_error(self, epsilon: float) -> tuple[float, float]:
         growth = Fraction(math.exp(min(700.0, epsilon))) * Fraction(math.exp(max(0.0, min(700.0, epsilon - 700.0))))
         gaps = [float(a - growth * b) for a, b in zip(self.p, self.q, strict=True) if a > growth * b]
         return math.fsum(gaps), ROUNDING * (1 + epsilon)
@@ -558,6 +566,6 @@ def excess_power(b: float, y: float, order: float) -> float:
     return math.exp(log_b + order * y) - b - order * (math.exp(log_b + y) - b)
 
 
-def _round_up(value: float) -> Fraction:
+def _nonnegative_rounded_up(value: float) -> Fraction:
     """Return an exact number that is surely not below a computed logarithm."""
     return Fraction(max(0.0, value) * (1 + 2.0**-49))

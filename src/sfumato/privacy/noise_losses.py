@@ -10,7 +10,7 @@ import numpy as np
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
-from sfumato.privacy.losses import LARGE, ROUNDING, ZERO, ClosedFormLoss, Complex, Loss, Real, two_atoms
+from sfumato.privacy.losses import LARGE, ROUNDING, ZERO, ClosedFormLoss, Complex, Loss, Real, two_atom_decay
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, exact, exact_integer
 from sfumato.privacy.stable_functions import (
     excess_exp,
@@ -58,7 +58,7 @@ class LaplaceLoss(ClosedFormLoss, Loss):
         return self.epsilon
 
     @property
-    def lattice(self) -> tuple[Fraction, Fraction] | None:
+    def spacing_and_offset(self) -> tuple[Fraction, Fraction] | None:
         return (2 * self.step, self.epsilon) if self.step else None
 
     @property
@@ -116,9 +116,9 @@ class LaplaceLoss(ClosedFormLoss, Loss):
         """Use that the two rays outside the shift are atoms at ±ε, of mass 1/(1 + e^{−β}) and e^{−ε} times that."""
         x, beta = parameters
         log_scale = -np.log1p(np.exp(-beta)) - cls.log_moment(np.array([c + 0j]), x, beta).real
-        return two_atoms(np.exp(c * x + log_scale), np.exp(-(c + 1) * x + log_scale), x * heights)
+        return two_atom_decay(np.exp(c * x + log_scale), np.exp(-(c + 1) * x + log_scale), x * heights)
 
-    def delta(self, epsilon: float) -> tuple[float, float]:
+    def delta_and_error(self, epsilon: float) -> tuple[float, float]:
         x, beta = self.log_moment_parameters
         if epsilon > x * (1 + ROUNDING):  # surely beyond the largest loss, not by rounding alone
             return 0.0, 0.0
@@ -159,7 +159,7 @@ class GaussianLoss(Loss):
     def renyi(self, order: float) -> float:
         return order * float(self.mu_squared) / 2
 
-    def delta(self, epsilon: float) -> tuple[float, float]:
+    def delta_and_error(self, epsilon: float) -> tuple[float, float]:
         mu = math.sqrt(self.mu_squared)
         near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
         # Both tails as multiples of the density at ``near``, which is e^ε times that at ``far``.
@@ -197,7 +197,7 @@ class DiscreteGaussianLoss(ClosedFormLoss, Loss):
         return None if self.shift else ZERO
 
     @property
-    def lattice(self) -> tuple[Fraction, Fraction] | None:
+    def spacing_and_offset(self) -> tuple[Fraction, Fraction] | None:
         if not self.shift:
             return None
         return self.shift / self.sigma_squared, self.shift**2 / (2 * self.sigma_squared)

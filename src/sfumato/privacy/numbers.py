@@ -76,16 +76,16 @@ ABOVE_ONE = Range("a finite number > 1", Fraction(1), low_open=True)
 
 def exact(value: Number, name: str, allowed: Range = ANY) -> Fraction:
     """Return the exact value of a public number, or raise ``InvalidParameter`` naming it and what is allowed."""
-    number = _parse(value)
+    number = _parse_finite_number(value)
     if number is None or number not in allowed:
-        raise InvalidParameter(name, value, allowed.words, fix=_suggest_spelling(value, number, name, allowed))
+        raise InvalidParameter(name, value, allowed.words, fix=_spelling_hint(value, number, name, allowed))
     if not _is_in_size_limits(number):
         zero = "0 or " if Fraction(0) in allowed else ""
         raise InvalidParameter(name, value, f"{allowed.words} that is {zero}between 1e-300 and 1e300 in absolute value")
     return number
 
 
-def _suggest_spelling(value: object, number: Fraction | None, name: str, allowed: Range) -> str:
+def _spelling_hint(value: object, number: Fraction | None, name: str, allowed: Range) -> str:
     """Suggest a spelling for a decimal comma or a percentage; "" for anything else."""
     percent = _PERCENT.fullmatch(value.strip()) if isinstance(value, str) else None
     if percent and name.startswith("within"):
@@ -108,13 +108,13 @@ def exact_integer(value: Number, name: str, *, at_least: int = 0) -> int:
     """Return the exact value of a public whole number ≥ ``at_least``."""
     if type(value) is int and at_least <= value < 1 << 64:
         return value
-    number = _parse(value)
+    number = _parse_finite_number(value)
     if number is None or number.denominator != 1 or number < at_least or not _is_in_size_limits(number):
         raise InvalidParameter(name, value, f"a whole number ≥ {at_least}")
     return number.numerator
 
 
-def is_infinite(value: object) -> bool:
+def is_plus_infinity(value: object) -> bool:
     """Return whether this is plus infinity, in any spelling: a Rényi order may be."""
     if isinstance(value, Decimal):
         return value.is_infinite() and value > 0
@@ -130,37 +130,37 @@ def _is_in_size_limits(number: Fraction) -> bool:
     return bits <= _MAX_BITS and (number == 0 or _SMALLEST <= abs(number) <= _LARGEST)
 
 
-def _parse(value: object) -> Fraction | None:
+def _parse_finite_number(value: object) -> Fraction | None:
     """Parse one finite number; return None for anything else."""
     if isinstance(value, Fraction):
         return value
     if isinstance(value, bool):
         return None
     if isinstance(value, Decimal):
-        return _from_decimal(value)
+        return _fraction_from_decimal(value)
     if isinstance(value, str):
-        return _from_text(value)
+        return _fraction_from_text(value)
     try:
         if isinstance(value, numbers.Integral):
             return Fraction(operator.index(value))
         if isinstance(value, float):
-            return _from_decimal(Decimal(float.__repr__(float(value))))
+            return _fraction_from_decimal(Decimal(float.__repr__(float(value))))
         if isinstance(value, numbers.Real):
-            return _from_decimal(Decimal(str(value)))  # the shortest decimal, also of numpy's float32
+            return _fraction_from_decimal(Decimal(str(value)))  # the shortest decimal, also of numpy's float32
     except (TypeError, ValueError, InvalidOperation):
         pass
     return None
 
 
-def _from_text(text: str) -> Fraction | None:
+def _fraction_from_text(text: str) -> Fraction | None:
     text = text[:5000].strip()
     if _FRACTION.fullmatch(text):
         top, _, bottom = text.partition("/")
         return Fraction(int(top), int(bottom)) if len(text) < 4000 and int(bottom) else None
-    return _from_decimal(Decimal(text)) if _DECIMAL.fullmatch(text) else None
+    return _fraction_from_decimal(Decimal(text)) if _DECIMAL.fullmatch(text) else None
 
 
-def _from_decimal(value: Decimal) -> Fraction | None:
+def _fraction_from_decimal(value: Decimal) -> Fraction | None:
     if not value.is_finite() or (value and abs(value.adjusted()) > 1000) or len(value.as_tuple().digits) > 2000:
         return None
     return Fraction(value)
@@ -189,7 +189,7 @@ def format_exact(value: Fraction) -> str:
     return f"{sign}{digits[:-places]}.{digits[-places:]}"
 
 
-def format_up(value: Fraction) -> str:
+def format_rounded_up(value: Fraction) -> str:
     """Format a number that is not negative for people: exactly where that is short, else rounded up to six digits.
 
     >>> format_up(Fraction(1, 2)), format_up(Fraction("0.50000000000001"))
@@ -231,14 +231,14 @@ def float_below(value: Fraction) -> float:
     return -float_above(-value)
 
 
-def rounded_up(computed: float) -> float:
+def next_float_up(computed: float) -> float:
     """Return the next float up: not below the true value of a rounded sum, nor below the decimal that a float stands
     for.
     """
     return math.nextafter(computed, math.inf)
 
 
-def rounded_down(computed: float) -> float:
+def next_float_down(computed: float) -> float:
     """Return the next float down."""
     return math.nextafter(computed, -math.inf)
 
@@ -250,23 +250,23 @@ def _float_or_infinity(value: Fraction) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def least_whole(holds: Callable[[int], bool], start: int) -> int:
+def least_integer_where(holds: Callable[[int], bool], start: int) -> int:
     """Return the least whole number from ``start`` on that has a property, which all larger ones must have as well."""
     end = next(end for doublings in range(64) if holds(end := start + (1 << doublings)))
     return start + bisect_left(range(start, end), True, key=holds)
 
 
-def charge_units(value: Fraction) -> int:
+def units_rounded_up(value: Fraction) -> int:
     """Convert a cost to whole units of 1e-30, rounded up."""
     return -(-value.numerator * UNIT // value.denominator)
 
 
-def allowance_units(value: Fraction) -> int:
+def units_rounded_down(value: Fraction) -> int:
     """Convert an allowance to whole units of 1e-30, rounded down."""
     return value.numerator * UNIT // value.denominator
 
 
-def from_units(units: int | Fraction) -> Fraction:
+def amount_from_units(units: int | Fraction) -> Fraction:
     return Fraction(units, UNIT)
 
 

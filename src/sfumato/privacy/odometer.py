@@ -16,7 +16,7 @@ from sfumato.privacy import amounts, codec
 from sfumato.privacy.amounts import charge_amount
 from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.curve import Curve, as_counted_curves, compose
-from sfumato.privacy.numbers import ABOVE_ONE, INSIDE_UNIT, POSITIVE, Number, exact, from_units
+from sfumato.privacy.numbers import ABOVE_ONE, INSIDE_UNIT, POSITIVE, Number, amount_from_units, exact
 from sfumato.quick_dataclass import dataclass
 
 _COLUMNS = ("releases", "tight", "adaptive", "except with")
@@ -64,15 +64,18 @@ class Odometer:
             f"  tight:    {TIGHT}",
             f"  adaptive: {ADAPTIVE} (order {float(self.order):.4g})",
         ]
-        rows = [f"{step:>10}" + "".join(f"  {cell:>12}" for cell in cells) for step, *cells in (_COLUMNS, *self._rows)]
+        rows = [
+            f"{step:>10}" + "".join(f"  {cell:>12}" for cell in cells)
+            for step, *cells in (_COLUMNS, *self._printed_rows)
+        ]
         return "\n".join([*heading, *rows])
 
     def _repr_html_(self) -> str:
         notes = (f"tight: {TIGHT}", f"adaptive: {ADAPTIVE} (order {float(self.order):.4g})")
-        return table(_COLUMNS, self._rows, _COLUMNS, f"ε at δ = {float(self.delta):.3g}") + paragraphs(notes)
+        return table(_COLUMNS, self._printed_rows, _COLUMNS, f"ε at δ = {float(self.delta):.3g}") + paragraphs(notes)
 
     @property
-    def _rows(self) -> list[tuple[str, str, str, str]]:
+    def _printed_rows(self) -> list[tuple[str, str, str, str]]:
         """The printed steps: the last, and about ten before it."""
         indices = sorted({*range(0, len(self.steps), max(1, len(self.steps) // 10)), len(self.steps) - 1} - {-1})
         return [
@@ -110,7 +113,7 @@ def odometer(
         else []
     )
     tight = [compose(releases[:step]).epsilon(exact_delta) for step in steps]
-    lines, exceptions = _adaptive_line(releases, exact_delta, renyi_order, exact_margin, steps)
+    lines, exceptions = _adaptive_epsilons_and_exceptions(releases, exact_delta, renyi_order, exact_margin, steps)
     return Odometer(exact_delta, renyi_order, exact_margin, tuple(steps), tuple(tight), tuple(lines), tuple(exceptions))
 
 
@@ -118,22 +121,22 @@ def _default_order(delta: Fraction) -> Fraction:
     return 1 + Fraction(f"{max(0.1, -2 * math.log(delta)):.4g}")
 
 
-def _adaptive_line(
+def _adaptive_epsilons_and_exceptions(
     releases: list[tuple[Curve, int]], delta: Fraction, order: Fraction, margin: Fraction, steps: list[int]
 ) -> tuple[list[float], list[float]]:
     """Return the adaptive line and its exceptional probabilities, at each of these steps."""
-    pure = _cumulative(
+    pure = _cumulative_sums_rounded_up(
         [math.inf if c.max_divergence is None else float(c.max_divergence) for c, _ in releases], releases
     )
-    renyi = _cumulative([float(c.renyi_above(order)) for c, _ in releases], releases)
-    failure = _cumulative([float(c.failure) for c, _ in releases], releases)
-    log_success = _cumulative(
+    renyi = _cumulative_sums_rounded_up([float(c.renyi_above(order)) for c, _ in releases], releases)
+    failure = _cumulative_sums_rounded_up([float(c.failure) for c, _ in releases], releases)
+    log_success = _cumulative_sums_rounded_up(
         [-math.log1p(-float(c.failure)) if c.failure < 1 else math.inf for c, _ in releases], releases
     )
     tail = -math.log(delta) / float(order - 1) * _ROUND_UP
     margins = np.where(failure > 0, float(margin) + log_success, 0.0)
     failures = accumulate((count * charge_amount(c.failure) for c, count in releases), amounts.add_rounded_up)
-    is_claimed = [from_units(total) <= delta for total in failures]
+    is_claimed = [amount_from_units(total) <= delta for total in failures]
     line = np.where(is_claimed, np.minimum(pure, renyi + tail) + margins, math.inf)
     exceptions = np.minimum(
         1.0, (float(delta) + failure / -math.expm1(-float(margin))) * np.where(failure > 0, _ROUND_UP, 1.0)
@@ -141,7 +144,7 @@ def _adaptive_line(
     return [float(line[step - 1]) for step in steps], [float(exceptions[step - 1]) for step in steps]
 
 
-def _cumulative(amounts: list[float], releases: list[tuple[Curve, int]]) -> Real:
+def _cumulative_sums_rounded_up(amounts: list[float], releases: list[tuple[Curve, int]]) -> Real:
     """Return the cumulative sums over the releases, rounded up."""
     per_release = [count * amount for amount, (_, count) in zip(amounts, releases, strict=True)]
     return np.cumsum(np.array(per_release, dtype=float)) * _ROUND_UP

@@ -24,13 +24,13 @@ def aligned_masses(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
     1 is refused: scaling it down could lower what leaks.
     """
     p_masses, q_masses = paired_masses(p, q)
-    p_missing, q_missing = _missing_mass(p_masses, "p"), _missing_mass(q_masses, "q")
+    p_missing, q_missing = _mass_missing_from_one(p_masses, "p"), _mass_missing_from_one(q_masses, "q")
     if p_missing or q_missing:
         p_masses, q_masses = (*p_masses, p_missing, _ZERO), (*q_masses, _ZERO, q_missing)
     return p_masses, q_masses
 
 
-def normalised(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
+def normalised_masses(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
     """Divide two distributions over the same outcomes, each by its sum, which may miss 1 by rounding: for reading a
     definition, not for stating what a release leaks.
     """
@@ -51,7 +51,7 @@ def paired_masses(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
             "two mappings or two sequences",
         )
     else:
-        p_values, q_values = _as_list(p, "p"), _as_list(q, "q")
+        p_values, q_values = _as_nonempty_list(p, "p"), _as_nonempty_list(q, "q")
     p_masses = tuple(exact(value, "p", NONNEGATIVE) for value in p_values)
     q_masses = tuple(exact(value, "q", NONNEGATIVE) for value in q_values)
     if len(p_masses) != len(q_masses):
@@ -59,13 +59,13 @@ def paired_masses(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
     return p_masses, q_masses
 
 
-def _as_list(values: object, name: str) -> list[Number]:
+def _as_nonempty_list(values: object, name: str) -> list[Number]:
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise InvalidParameter(name, values, "a one-dimensional sequence of probabilities")
     return list(values)
 
 
-def _missing_mass(values: Exact, name: str) -> Fraction:
+def _mass_missing_from_one(values: Exact, name: str) -> Fraction:
     """Return how much the probabilities lack of 1."""
     missing = 1 - sum(values, _ZERO)
     if not 0 <= missing <= _TOLERANCE:
@@ -123,7 +123,7 @@ def _is_below_chord(a: Corner, b: Corner, c: Corner) -> bool:
     return (b[1] - a[1]) * (c[0] - a[0]) <= (c[1] - a[1]) * (b[0] - a[0])
 
 
-def symmetrised(p: Exact, q: Exact) -> tuple[Exact, Exact]:
+def symmetrised_masses(p: Exact, q: Exact) -> tuple[Exact, Exact]:
     """Return the least pair whose hockey-stick divergence is at least that of (p, q) and of (q, p) at every real ε.
 
     The divergence at ε is the most that a power curve rises above the line of slope e^ε through the origin, so that

@@ -55,31 +55,35 @@ class SpendingPoint:
 class History:
     """The past charges of an account, read only when a picture needs them."""
 
-    moments: Callable[[], Sequence[SpendingPoint]]
+    read_spending_points: Callable[[], Sequence[SpendingPoint]]
 
 
 def draw_spent_shares(
-    moments: Sequence[SpendingPoint],
+    spending_points: Sequence[SpendingPoint],
     spent: Mapping[str, Fraction | None],
     allowed: Mapping[str, Fraction | None],
     now: datetime,
     promise: str,
 ) -> Picture:
     """Draw the spent share of each currency, in per cent of its present allowance, up to now."""
-    start = min([each.time for each in moments], default=now)
-    times = (seconds_since_1970(start), *(seconds_since_1970(each.time) for each in moments), seconds_since_1970(now))
+    start = min([each.time for each in spending_points], default=now)
+    times = (
+        seconds_since_1970(start),
+        *(seconds_since_1970(each.time) for each in spending_points),
+        seconds_since_1970(now),
+    )
     lines, is_over = [], False
     for name, allowance in allowed.items():
         if not allowance:
             continue
-        totals = [Fraction(0), *(each.spent.get(name, Fraction(0)) for each in moments), spent.get(name)]
+        totals = [Fraction(0), *(each.spent.get(name, Fraction(0)) for each in spending_points), spent.get(name)]
         shares = [None if each is None else 100 * float(each / allowance) for each in totals]
         is_over = is_over or any(each is None or each > 100 for each in shares)
         clipped = tuple(None if each is None else min(each, 110.0) for each in shares)
         lines.append(PlottedLine(f"{WORDS.get(name, name)} {_format_share(shares[-1])}", times, clipped, stepped=True))
     notes = ["a line that ends, or stays above 100 %, shows a budget that is closed"] if is_over else []
-    count = f"{len(moments):,} charges" if len(moments) != 1 else "1 charge"
-    marked = ((seconds_since_1970(moments[-1].time), "last charge"),) if moments else ()
+    count = f"{len(spending_points):,} charges" if len(spending_points) != 1 else "1 charge"
+    marked = ((seconds_since_1970(spending_points[-1].time), "last charge"),) if spending_points else ()
     axes = LineAxes("% of the budget spent", "", TimeScale, y_range=(0.0, 110.0 if is_over else 100.0), marks=marked)
     foot = [promise, count, f"until {now.strftime('%Y-%m-%d')}"]
     return framed_picture(line_chart(lines, axes, 300.0), "Budget over time", foot, notes)
@@ -94,19 +98,19 @@ _LEAST = 1e-12
 """No δ below this is drawn."""
 
 
-def draw_loss(
+def draw_loss_curves(
     delta: Callable[[float], float], tail: Callable[[float], float], max_epsilon: float, foot: Sequence[str]
 ) -> Picture:
     """Draw all three curves from δ(ε) and the tail of the loss, for ε up to ``max_epsilon``."""
     epsilons = [max_epsilon * step / _STEPS for step in range(_STEPS + 1)]
     deltas = [min(1.0, max(0.0, delta(each))) for each in epsilons]
     half = (INNER_WIDTH - 30) / 2
-    profile = _draw_profile(epsilons, deltas)
+    profile = _draw_delta_by_epsilon(epsilons, deltas)
     lower = side_by_side([_draw_tradeoff(epsilons, deltas, half), _draw_tail(epsilons, tail, half)])
     return framed_picture(stacked([profile, lower]), "Privacy loss", foot)
 
 
-def _draw_profile(epsilons: Sequence[float], deltas: Sequence[float]) -> Drawing:
+def _draw_delta_by_epsilon(epsilons: Sequence[float], deltas: Sequence[float]) -> Drawing:
     visible = tuple(None if each < _LEAST else each for each in deltas)
     drawn = [each for each in visible if each is not None]
     if not drawn:
@@ -149,7 +153,7 @@ def _draw_tail(epsilons: Sequence[float], tail: Callable[[float], float], width:
     )
 
 
-def draw_outcomes(rows: Sequence[tuple[float, tuple[float, float], float | None]]) -> Picture:
+def draw_outcome_laws(rows: Sequence[tuple[float, tuple[float, float], float | None]]) -> Picture:
     """Draw two laws over the same outcomes, and below them the loss of each outcome; rows are (outcome, (P, Q),
     ln P/Q), the loss None where an outcome is impossible under one of the two.
     """
@@ -209,14 +213,14 @@ def _draw_legend(scopes: Mapping[str, str]) -> list[str]:
     """Draw the legend of the shapes."""
     parts, x = [label(0, 9, "protects:", size=SMALL_FONT, fill=QUIET)], 60.0
     for scope, words in scopes.items():
-        parts += [_draw_mark(scope, x, 5.5), label(x + 9, 9, words, size=SMALL_FONT, fill=QUIET)]
+        parts += [_draw_scope_symbol(scope, x, 5.5), label(x + 9, 9, words, size=SMALL_FONT, fill=QUIET)]
         x += 28 + text_width(words, SMALL_FONT)
     return parts
 
 
 def _draw_dot_row(dot: PlottedPrecedent, scale: LogScale, y: float) -> list[str]:
     x = scale(dot.epsilon)
-    mark = f"<g>{tooltip_element(f'{dot.name}: ε = {dot.epsilon:.3g}')}{_draw_mark(dot.scope, x, y)}</g>"
+    mark = f"<g>{tooltip_element(f'{dot.name}: ε = {dot.epsilon:.3g}')}{_draw_scope_symbol(dot.scope, x, y)}</g>"
     return [
         label(_LABELS - 8, y + 4, dot.name, anchor="end", size=SMALL_FONT, max_width=_LABELS - 8),
         path([horizontal_step(scale.start, y, x)], LINES[5], 0.4),
@@ -237,6 +241,6 @@ def _draw_guarantee_lines(own: Mapping[str, float], scale: LogScale, y: float, f
     return parts
 
 
-def _draw_mark(scope: str, x: float, y: float) -> str:
+def _draw_scope_symbol(scope: str, x: float, y: float) -> str:
     colour = LINES[tuple(_SHAPES).index(scope)]
     return translated(x, y, [polygon([(_SIZE * a, _SIZE * b) for a, b in _SHAPES[scope]], colour, 1.0)])

@@ -53,9 +53,16 @@ class Precedent:
         """The deployment as a row of the table."""
         deployment = self.deployment
         converted = "" if deployment.epsilon is not None else f" (ρ = {format_exact(deployment.rho or Fraction(0))})"
-        delta = "a formula" if deployment.note else _format_amount(self.promise.delta) + converted
-        belief = "" if deployment.note else _percent_up(self.belief)
-        return "", _format_amount(self.promise.epsilon), delta, belief, _unit_words(deployment), _short_name(deployment)
+        delta = "a formula" if deployment.note else _format_three_digits(self.promise.delta) + converted
+        belief = "" if deployment.note else _percent_rounded_up(self.belief)
+        return (
+            "",
+            _format_three_digits(self.promise.epsilon),
+            delta,
+            belief,
+            _unit_phrase(deployment),
+            _short_name(deployment),
+        )
 
 
 @dataclass(frozen=True)
@@ -91,7 +98,7 @@ class Precedents:
         return [
             f"The promise {format_guarantee(self.promise.epsilon, self.promise.delta)} protects {self.protects}.",
             *str(self.reading).splitlines(),
-            compare_with_deployments(self.promise),
+            deployment_comparison_sentence(self.promise),
             f"Among those that protect all data of one person, it is smaller in {persons[0]} and larger in "
             f"{persons[1]}.",
             _CAVEAT,
@@ -102,9 +109,9 @@ class Precedents:
         last.
         """
         belief = posterior_belief(self.promise, Fraction(self.reading.prior))
-        own_promise = _format_amount(self.promise.epsilon), _format_amount(self.promise.delta)
-        own_row = ("→", *own_promise, _percent_up(belief), self.protects, "this promise")
-        unstated_rows = [("", "not stated", "", "", _unit_words(each), _short_name(each)) for each in self.unstated]
+        own_promise = _format_three_digits(self.promise.epsilon), _format_three_digits(self.promise.delta)
+        own_row = ("→", *own_promise, _percent_rounded_up(belief), self.protects, "this promise")
+        unstated_rows = [("", "not stated", "", "", _unit_phrase(each), _short_name(each)) for each in self.unstated]
         not_larger = [each for each in self.stated if each.promise.epsilon <= self.promise.epsilon]
         return [*(each.words for each in not_larger), own_row, *(each.words for each in self.larger), *unstated_rows]
 
@@ -113,17 +120,22 @@ class Precedents:
         """The caption of the table: what its beliefs mean, and why the guarantee's differs from the one above, if it
         does.
         """
-        before, after = _percent_up(self.reading.prior), "becomes at most this, except with probability 10 · δ"
+        before, after = (
+            _percent_rounded_up(self.reading.prior),
+            "becomes at most this, except with probability 10 · δ",
+        )
         meaning = f"belief: a belief of {before} that a unit is in the data {after}."
         read_belief, listed = self.reading.membership, posterior_belief(self.promise, Fraction(self.reading.prior))
         if read_belief is None:
             return f"{meaning} For this promise it is about a value of the unit, since who is in the data is public."
-        if _percent_up(read_belief) == _percent_up(listed):
+        if _percent_rounded_up(read_belief) == _percent_rounded_up(listed):
             return meaning
-        difference = f"{_percent_up(read_belief)} above, which holds except with probability {self.reading.delta:.3g}"
+        difference = (
+            f"{_percent_rounded_up(read_belief)} above, which holds except with probability {self.reading.delta:.3g}"
+        )
         return (
-            f"{meaning} For this promise it is {difference}; in this table it is {_percent_up(listed)}, except with "
-            f"probability {float(10 * self.promise.delta):.3g}: the rarer the exception, the larger the belief."
+            f"{meaning} For this promise it is {difference}; in this table it is {_percent_rounded_up(listed)}, except "
+            f"with probability {float(10 * self.promise.delta):.3g}: the rarer the exception, the larger the belief."
         )
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
@@ -196,7 +208,7 @@ def precedents(
     )
 
 
-def compare_with_deployments(promise: Guarantee) -> str:
+def deployment_comparison_sentence(promise: Guarantee) -> str:
     """Describe how many real deployments promise a smaller and a larger ε."""
     epsilons = [stated.epsilon for _, stated in _stated_guarantees(promise.delta or _DEFAULT_DELTA)]
     smaller = sum(epsilon < promise.epsilon for epsilon in epsilons)
@@ -229,15 +241,15 @@ def posterior_belief(promise: Guarantee, prior: Number) -> float:
     return posterior(float(exact(prior, "prior", INSIDE_UNIT)), float_above(promise.epsilon) + slack)
 
 
-def describe_belief(promise: Guarantee, neighbours: Neighbours) -> str:
+def belief_sentence(promise: Guarantee, neighbours: Neighbours) -> str:
     """Describe what a belief of 1 % about one unit becomes at most; where membership is public, about a value."""
     prior = Fraction(1, 100)
     guess = "in a value of one unit" if neighbours is Neighbours.REPLACE else "that one unit is in the data"
     exception = f", except with probability {min(1.0, float(10 * promise.delta)):.3g}" if promise.delta else ""
-    return f"a belief of 1 % {guess} may grow to {_percent_up(posterior_belief(promise, prior))}{exception}"
+    return f"a belief of 1 % {guess} may grow to {_percent_rounded_up(posterior_belief(promise, prior))}{exception}"
 
 
-def _unit_words(deployment: Deployment) -> str:
+def _unit_phrase(deployment: Deployment) -> str:
     local = ", on each device" if deployment.model == "Local" else ""
     return SCOPES[deployment.scope] + local
 
@@ -263,11 +275,11 @@ def _deployment_fields(deployment: Deployment, promise: Guarantee | None) -> dic
     }
 
 
-def _format_amount(amount: Fraction) -> str:
+def _format_three_digits(amount: Fraction) -> str:
     return format_number(float(amount), 3) if amount else "0"
 
 
-def _percent_up(share: Number) -> str:
+def _percent_rounded_up(share: Number) -> str:
     """Format a share as a percentage, rounded up: it is a bound."""
     tenths = math.ceil(1000 * exact(share, "share"))
     return f"{tenths / 10:.1f} %" if tenths < 1000 else "above 99.9 %"

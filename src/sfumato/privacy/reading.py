@@ -66,11 +66,11 @@ class Reading:
         lines = [f"{head}, for any one unit:"]
         belief = f"a belief of {format_percent(self.prior)} becomes at most"
         if self.membership is not None:
-            lines.append(f"- being in the data: {belief} {_percent_up(self.membership)}")
-        lines.append(f"- a value of theirs: {belief} {_percent_up(self.attribute)}")
+            lines.append(f"- being in the data: {belief} {_percent_rounded_up(self.membership)}")
+        lines.append(f"- a value of theirs: {belief} {_percent_rounded_up(self.attribute)}")
         test = (
             f"a test that is wrong {format_percent(self.false_positive_rate)} of the time when they are absent "
-            f"finds them at most {_percent_up(self.true_positive_rate)} of the time"
+            f"finds them at most {_percent_rounded_up(self.true_positive_rate)} of the time"
         )
         return "\n".join([*lines, f"Without exception, {test}" if self.delta else f"- {test}"])
 
@@ -101,7 +101,7 @@ def reading(
     - a test that is wrong 5 % of the time when they are absent finds them at most 13.6 % of the time
     """
     belief = float(exact(prior, "prior", INSIDE_UNIT))
-    curve = _as_curve(promise, neighbours)
+    curve = _curve_of_promise(promise, neighbours)
     is_replace = curve.neighbours is Neighbours.REPLACE
     swapped = curve if is_replace else _replacement_curve(curve)
     default_exception = _default_delta(curve, swapped) if isinstance(promise, Guarantee) else Fraction(0)
@@ -126,7 +126,7 @@ def reading(
     )
 
 
-def _as_curve(promise: Guarantee | Curve, neighbours: Neighbours | str | None) -> Curve:
+def _curve_of_promise(promise: Guarantee | Curve, neighbours: Neighbours | str | None) -> Curve:
     if isinstance(promise, Curve):
         if neighbours is not None and Neighbours.of(neighbours) is not promise.neighbours:
             raise InvalidParameter("neighbours", neighbours, "left out for a curve, which states its own")
@@ -146,9 +146,9 @@ def _replacement_curve(curve: Curve) -> Curve | None:
         return None
 
 
-def _default_delta(curve: Curve, swapped: Curve | None) -> Fraction:
+def _default_delta(curve: Curve, replacement_curve: Curve | None) -> Fraction:
     """Return ten times the δ of an exchange, or of one unit where that is 1 or more."""
-    shares = [10 * candidate.failure for candidate in (swapped, curve) if candidate is not None]
+    shares = [10 * candidate.failure for candidate in (replacement_curve, curve) if candidate is not None]
     return next((share for share in shares if share < 1), (1 + curve.failure) / 2)
 
 
@@ -184,7 +184,7 @@ def posterior(prior: float, log_odds: float) -> float:
     return min(1.0, _ROUND_UP / (1 + (1 - prior) / prior * math.exp(-log_odds)))
 
 
-def _percent_up(share: float) -> str:
+def _percent_rounded_up(share: float) -> str:
     """Format a share as a percentage rounded up: one decimal, or three below 1 %."""
     decimals = 1 if share >= 0.01 else 3
     scale = 10**decimals

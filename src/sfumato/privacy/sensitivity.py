@@ -28,11 +28,11 @@ def as_histogram(records: Iterable[Hashable], universe: Iterable[Hashable]) -> t
     >>> as_histogram(["student", "student", "staff"], ("student", "professor", "staff"))
     (2, 0, 1)
     """
-    kinds = _check_hashable(_as_list(universe, "universe"), "universe")
+    kinds = _require_hashable(_as_list(universe, "universe"), "universe")
     counts: dict[Hashable, int] = dict.fromkeys(kinds, 0)
     if len(counts) < len(kinds):
         raise InvalidParameter("universe", ValueWords("a list that repeats a record"), "a list of distinct records")
-    for record in _check_hashable(_as_list(records, "records"), "records"):
+    for record in _require_hashable(_as_list(records, "records"), "records"):
         if record not in counts:
             raise InvalidParameter("records", record, "a list of records that are all in the universe")
         counts[record] += 1
@@ -73,7 +73,7 @@ def _paired_counts(x: Histogram, y: Histogram) -> list[tuple[int, int]]:
     return [(exact_integer(a, "x"), exact_integer(b, "y")) for a, b in zip(first, second, strict=True)]
 
 
-def _check_hashable(values: list[Any], name: str) -> list[Any]:
+def _require_hashable(values: list[Any], name: str) -> list[Any]:
     for value in values:
         if not isinstance(value, Hashable):
             raise InvalidParameter(name, value, "a list of records that can be compared, such as texts or tuples")

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from sfumato.privacy.guarantee import Neighbours
 from sfumato.privacy.inversion import Moments, delta_range_of, epsilon_range_of
-from sfumato.privacy.losses import ConcentratedLoss, Loss, LossPair, sum_rounded_up
+from sfumato.privacy.losses import ConcentratedLoss, Loss, LossPair, sum_with_counts_rounded_up
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
 from sfumato.privacy.numbers import (
     INSIDE_UNIT,
@@ -25,8 +25,8 @@ from sfumato.privacy.numbers import (
     exact,
     float_above,
     float_below,
-    rounded_down,
-    rounded_up,
+    next_float_down,
+    next_float_up,
 )
 from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
 from sfumato.quick_dataclass import dataclass
@@ -74,7 +74,7 @@ def failure_range(parts: Pairs) -> tuple[Fraction, Fraction]:
 
 def max_divergence(parts: Pairs) -> Fraction | None:
     """Sum D∞ over the parts; None when some part is unbounded."""
-    return sum_rounded_up((loss.pure, count) for loss, count in parts)
+    return sum_with_counts_rounded_up((loss.pure, count) for loss, count in parts)
 
 
 def renyi(parts: Pairs, order: float) -> float:
@@ -84,10 +84,10 @@ def renyi(parts: Pairs, order: float) -> float:
 
 def epsilon_range(parts: Pairs, delta: Fraction) -> tuple[float, float]:
     """Bound the least ε ≥ 0 with δ(ε) ≤ ``delta`` from both sides."""
-    if len(parts) == 1 and parts[0][1] == 1 and (alternatives := parts[0][0].alternatives):
+    if len(parts) == 1 and parts[0][1] == 1 and (alternatives := parts[0][0].products_to_maximise):
         return _worst_epsilon(alternatives, delta)
     failure_low, failure_high = failure_range(parts)
-    top = sum_rounded_up((loss.top, count) for loss, count in parts)
+    top = sum_with_counts_rounded_up((loss.largest_finite_loss, count) for loss, count in parts)
     top_bounds = (math.inf, math.inf) if top is None else (decimal_float_below(top), decimal_float_above(top))
     if delta < failure_low:
         return math.inf, math.inf
@@ -95,44 +95,48 @@ def epsilon_range(parts: Pairs, delta: Fraction) -> tuple[float, float]:
         return 0.0, 0.0 if delta >= failure_high else math.inf
     if (profile := _closed_form_profile(parts)) is not None and delta > failure_high:
         low, high = _invert_profile(profile, delta)
-        return min(_round_down(low), top_bounds[0]), min(_round_up(high), top_bounds[1])
+        return min(_next_nonnegative_float_down(low), top_bounds[0]), min(
+            _next_float_up_unless_zero(high), top_bounds[1]
+        )
     if delta == failure_low:
         return top_bounds[0], math.inf if delta < failure_high else top_bounds[1]
     # The δ that remains beside the failure: its upper bound gives the lower ε, its lower bound the upper ε.
     spare_delta = float_below(delta - failure_high) if delta > failure_high else 0.0
     low, high = epsilon_range_of(Moments.of(parts), spare_delta, float_above(delta - failure_low))
-    return min(_round_down(low), top_bounds[0]), math.inf if delta < failure_high else min(
-        _round_up(high), top_bounds[1]
+    return min(_next_nonnegative_float_down(low), top_bounds[0]), math.inf if delta < failure_high else min(
+        _next_float_up_unless_zero(high), top_bounds[1]
     )
 
 
-def _round_down(low: float) -> float:
+def _next_nonnegative_float_down(low: float) -> float:
     """Round a computed lower bound of a number ≥ 0 down, so that its decimal meaning is a lower bound too."""
-    return max(0.0, rounded_down(low))
+    return max(0.0, next_float_down(low))
 
 
-def _round_up(high: float) -> float:
+def _next_float_up_unless_zero(high: float) -> float:
     """Round a computed upper bound of a number ≥ 0 up, so that its decimal meaning is an upper bound too."""
-    return rounded_up(high) if high else 0.0
+    return next_float_up(high) if high else 0.0
 
 
 def delta_range(parts: Pairs, epsilon: Fraction) -> tuple[float, float]:
     """Bound δ(ε) from both sides."""
-    if len(parts) == 1 and parts[0][1] == 1 and (alternatives := parts[0][0].alternatives):
+    if len(parts) == 1 and parts[0][1] == 1 and (alternatives := parts[0][0].products_to_maximise):
         return _worst_delta(alternatives, epsilon)
     failure_low, failure_high = failure_range(parts)
-    top = sum_rounded_up((loss.top, count) for loss, count in parts)
+    top = sum_with_counts_rounded_up((loss.largest_finite_loss, count) for loss, count in parts)
     if failure_low == 1:
         return 1.0, 1.0
     if top is not None and epsilon >= top:
         return decimal_float_below(failure_low), decimal_float_above(failure_high)
     if (profile := _closed_form_profile(parts)) is not None:
         profile_low, profile_high = profile(float_above(epsilon)), profile(float_below(epsilon))
-        return _round_down(rounded_down(profile_low[0] - profile_low[1])), min(
-            1.0, rounded_up(rounded_up(sum(profile_high)))
+        return _next_nonnegative_float_down(next_float_down(profile_low[0] - profile_low[1])), min(
+            1.0, next_float_up(next_float_up(sum(profile_high)))
         )
     low, high = _inverted_delta_range(parts, float(epsilon))
-    return min(1.0, _round_down(low + float_below(failure_low))), min(1.0, rounded_up(high + float_above(failure_high)))
+    return min(1.0, _next_nonnegative_float_down(low + float_below(failure_low))), min(
+        1.0, next_float_up(high + float_above(failure_high))
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -144,22 +148,22 @@ def _inverted_delta_range(parts: Pairs, epsilon: float) -> tuple[float, float]:
 Alternatives = tuple[tuple[LossPair, Pairs], ...]
 
 
-def _worst_delta(alternatives: Alternatives, epsilon: Fraction) -> tuple[float, float]:
+def _worst_delta(products: Alternatives, epsilon: Fraction) -> tuple[float, float]:
     """Bound the largest δ(ε) of several products; a product is skipped if its quick bound shows it is no larger."""
     low = high = 0.0
-    for bound, parts in alternatives:
-        quick_bound = bound.delta(float_below(epsilon))
+    for bound, parts in products:
+        quick_bound = bound.delta_and_error(float_below(epsilon))
         if quick_bound is None or sum(quick_bound) > low:
             bounds = delta_range(parts, epsilon)
             low, high = max(low, bounds[0]), max(high, bounds[1])
     return low, high
 
 
-def _worst_epsilon(alternatives: Alternatives, delta: Fraction) -> tuple[float, float]:
+def _worst_epsilon(products: Alternatives, delta: Fraction) -> tuple[float, float]:
     """Bound the largest least ε with δ(ε) ≤ ``delta`` of several products, skipping as ``_worst_delta`` does."""
     low = high = 0.0
-    for bound, parts in alternatives:
-        quick_bound = bound.delta(low)
+    for bound, parts in products:
+        quick_bound = bound.delta_and_error(low)
         if quick_bound is None or sum(quick_bound) > delta:
             bounds = epsilon_range(parts, delta)
             low, high = max(low, bounds[0]), max(high, bounds[1])
@@ -174,15 +178,15 @@ def _closed_form_profile(parts: Pairs) -> Profile | None:
     if len(parts) != 1 or parts[0][1] != 1:
         return None
     loss = parts[0][0]
-    return None if loss.delta(0.0) is None else lambda epsilon: loss.delta(epsilon) or (0.0, 0.0)
+    return None if loss.delta_and_error(0.0) is None else lambda epsilon: loss.delta_and_error(epsilon) or (0.0, 0.0)
 
 
 def _invert_profile(profile: Profile, delta: Fraction) -> tuple[float, float]:
     """Bound the least ε ≥ 0 at which a falling profile is ≤ δ, using both ends of its rounding error."""
     delta_low, delta_high = float_below(delta), float_above(delta)
     return (
-        _bisect_floats(lambda epsilon: rounded_down(profile(epsilon)[0] - profile(epsilon)[1]) > delta_high)[0],
-        _bisect_floats(lambda epsilon: rounded_up(sum(profile(epsilon))) > delta_low)[1],
+        _bisect_floats(lambda epsilon: next_float_down(profile(epsilon)[0] - profile(epsilon)[1]) > delta_high)[0],
+        _bisect_floats(lambda epsilon: next_float_up(sum(profile(epsilon))) > delta_low)[1],
     )
 
 
@@ -283,7 +287,7 @@ def least_rho(loss: Loss) -> Fraction:
     psi = {s: s * loss.renyi(1 + s) for s in grid}
     best = max(psi[s] / (s * (s + 1)) for s in grid)
     intervals: list[tuple[float, float, float]] = [(-psi[grid[0]] / grid[0], 0.0, grid[0])]
-    intervals += [(-_chord(a, b, psi[a], psi[b]), a, b) for a, b in pairwise(grid)]
+    intervals += [(-_chord_maximum(a, b, psi[a], psi[b]), a, b) for a, b in pairwise(grid)]
     heapq.heapify(intervals)
     while -intervals[0][0] > best * (1 + 1e-9) and intervals[0][1] > 0 and len(psi) < 2000:
         _, a, b = heapq.heappop(intervals)
@@ -291,11 +295,11 @@ def least_rho(loss: Loss) -> Fraction:
         psi[middle] = middle * loss.renyi(1 + middle)
         best = max(best, psi[middle] / (middle * (middle + 1)))
         for left, right in ((a, middle), (middle, b)):
-            heapq.heappush(intervals, (-_chord(left, right, psi[left], psi[right]), left, right))
+            heapq.heappush(intervals, (-_chord_maximum(left, right, psi[left], psi[right]), left, right))
     return Fraction(max(-intervals[0][0], max_divergence / (1 + grid[-1])) * (1 + 2.0**-40))
 
 
-def _chord(a: float, b: float, at_a: float, at_b: float) -> float:
+def _chord_maximum(a: float, b: float, at_a: float, at_b: float) -> float:
     """Return the maximum over [a, b] of (line through (a, at_a), (b, at_b))/(s(s+1)), a line with intercept ≤ 0."""
     slope = (at_b - at_a) / (b - a)
     intercept = at_a - slope * a
@@ -307,7 +311,7 @@ def _chord(a: float, b: float, at_a: float, at_b: float) -> float:
     return max(ratios)
 
 
-def best_false_negative_bound(delta: Callable[[float], float], most: float, alpha: float) -> float:
+def best_false_negative_bound(delta: Callable[[float], float], max_epsilon: float, alpha: float) -> float:
     """Return the largest of max(1 − δ − e^ε·α, e^{−ε}(1 − δ − α)) at a false positive rate α, over 0 ≤ ε ≤ most.
 
     Any ε gives a true lower bound of the false negative rate; both families are quasi-concave in e^ε, so golden-section
@@ -320,25 +324,25 @@ def best_false_negative_bound(delta: Callable[[float], float], most: float, alph
     def flat_side(epsilon: float) -> float:
         return math.exp(-epsilon) * (1 - delta(epsilon) - alpha)
 
-    return max(0.0, max(_golden_maximum(steep_side, most), _golden_maximum(flat_side, most)) - 2.0**-50)
+    return max(0.0, max(_golden_maximum(steep_side, max_epsilon), _golden_maximum(flat_side, max_epsilon)) - 2.0**-50)
 
 
-def _golden_maximum(height: Callable[[float], float], upper_end: float) -> float:
-    """Return the maximum of ``height`` on [0, upper_end] by golden-section search: one new evaluation per step, which
+def _golden_maximum(function: Callable[[float], float], upper_end: float) -> float:
+    """Return the maximum of ``function`` on [0, upper_end] by golden-section search: one new evaluation per step, which
     keeps 0.618 of the interval.
     """
     low, high = 0.0, upper_end
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-    at_left, at_right = height(left), height(right)
-    best = max(height(low), height(high), at_left, at_right)
+    at_left, at_right = function(left), function(right)
+    best = max(function(low), function(high), at_left, at_right)
     while high - low >= 1e-7 * max(1.0, upper_end):
         if at_left < at_right:
             low, left, at_left = left, right, at_right
             right = low + _GOLDEN * (high - low)
-            at_right = height(right)
+            at_right = function(right)
         else:
             high, right, at_right = right, left, at_left
             left = high - _GOLDEN * (high - low)
-            at_left = height(left)
+            at_left = function(left)
         best = max(best, at_left, at_right)
     return best

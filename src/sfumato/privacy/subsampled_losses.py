@@ -50,7 +50,7 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec, shape
 from sfumato.privacy.guarantee import Neighbours
-from sfumato.privacy.losses import AtomLoss, Loss, LossPair, Real, sum_rounded_up
+from sfumato.privacy.losses import AtomLoss, Loss, LossPair, Real, sum_with_counts_rounded_up
 from sfumato.privacy.numbers import INSIDE_UNIT, decimal_float_above, exact, exact_integer
 from sfumato.quick_dataclass import dataclass
 
@@ -89,7 +89,7 @@ class SubsampledLoss(Loss):
     """Whether a changed unit of a Poisson sample is exchanged for another: the parts bound that, and presence."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", tuple(map(_checked_part, self.parts)))
+        object.__setattr__(self, "parts", tuple(map(_checked_loss_and_count, self.parts)))
         object.__setattr__(self, "rate", exact(self.rate, "rate", INSIDE_UNIT))
         object.__setattr__(self, "units", exact_integer(self.units, "units", at_least=1))
         object.__setattr__(self, "population", exact_integer(self.population, "population"))
@@ -132,18 +132,18 @@ class SubsampledLoss(Loss):
         return True
 
     @property
-    def inner_factors(self) -> tuple[tuple[LossPair, int], ...]:
+    def dominated_factors(self) -> tuple[tuple[LossPair, int], ...]:
         return ((self.tangent_pair, 1),)
 
     @property
     def factors(self) -> tuple[tuple[LossPair, int], ...]:
         return ((self.lattice_pair, 1),)
 
-    def delta(self, epsilon: float) -> tuple[float, float]:
-        low, high = self.profile(epsilon)
+    def delta_and_error(self, epsilon: float) -> tuple[float, float]:
+        low, high = self.delta_range(epsilon)
         return (low + high) / 2, (high - low) / 2 * (1 + _ROUNDING) + 5e-324
 
-    def profile(self, epsilon: float) -> Bounds:
+    def delta_range(self, epsilon: float) -> Bounds:
         """Bound δ′(ε) from both sides; for several units the lower bound is the upper one's, which is no lower bound
         of what a mechanism leaks.
         """
@@ -203,7 +203,7 @@ class SubsampledLoss(Loss):
         return {changed: weight for changed, weight in weights.items() if weight}
 
     @property
-    def is_slow(self) -> bool:
+    def needs_inversion(self) -> bool:
         """Whether each δ of the release itself takes an inversion."""
         sides = _base_directions(self.parts, 1, self.is_replace)
         return any(len(side) != 1 or side[0][1] != 1 for side in sides)
@@ -214,16 +214,20 @@ class SubsampledLoss(Loss):
 
     @property
     def pure(self) -> Fraction:
-        return _conditioned_top(self.top, self.failure)
+        return _max_divergence_outside_failure(self.largest_finite_loss, self.failure)
 
     @property
-    def top(self) -> Fraction:
+    def largest_finite_loss(self) -> Fraction:
         """The largest finite loss; of an unbounded release, where its lattice pair ends."""
-        return self.lattice_pair.top if self.largest_loss is None else Fraction(self.largest_loss)
+        return (
+            self.lattice_pair.largest_finite_loss
+            if self.largest_loss_if_bounded is None
+            else Fraction(self.largest_loss_if_bounded)
+        )
 
     @property
     def failure(self) -> Fraction:
-        if self.largest_loss is None:
+        if self.largest_loss_if_bounded is None:
             return self.lattice_pair.failure
         return Fraction(self.profile_bound(_BEYOND, above=True))
 
@@ -235,11 +239,11 @@ class SubsampledLoss(Loss):
         return self.lattice_pair.magnitude
 
     @cached_property
-    def largest_loss(self) -> float | None:
+    def largest_loss_if_bounded(self) -> float | None:
         """A bound of the finite losses, a little above the least one; None where they are unbounded."""
         changed = max(self.sampled_weights)
         sides = _base_directions(self.parts, changed, self.is_replace)
-        tops = [sum_rounded_up((loss.top, count) for loss, count in side) for side in sides]
+        tops = [sum_with_counts_rounded_up((loss.largest_finite_loss, count) for loss, count in side) for side in sides]
         if not self.is_symmetric:
             tops = [tops[-1] if self.backward else tops[0]]
         if self.backward and shape.failure(sides[-1]):  # where P is 0, (1 − q)Q + qP is (1 − q)Q
@@ -254,7 +258,7 @@ class SubsampledLoss(Loss):
     @cached_property
     def tangent_pair(self) -> TangentLoss:
         """A finite pair that this one dominates, for lower bounds of compositions."""
-        return _tangent_pair(self)
+        return _dominated_tangent_pair(self)
 
     @property
     def knots(self) -> tuple[int, ...]:
@@ -265,17 +269,17 @@ class SubsampledLoss(Loss):
     @cached_property
     def lattice_pair(self) -> LatticeLoss:
         """A finite pair that dominates this one; compositions use it. The reverse of one dominates the reverse."""
-        return _lattice_pair(self.reversed()).reversed() if self.backward else _lattice_pair(self)
+        return _dominating_lattice_pair(self.reversed()).reversed() if self.backward else _dominating_lattice_pair(self)
 
 
-def _conditioned_top(top: Fraction, failure: Fraction) -> Fraction:
+def _max_divergence_outside_failure(top: Fraction, failure: Fraction) -> Fraction:
     """Bound D∞ of P given Q > 0 against Q given P > 0: the condition on Q raises no ratio P/Q, and that on P divides it
     by 1 − failure.
     """
     return top + Fraction(-math.log1p(-float(failure)) * (1 + _ROUNDING))
 
 
-def _checked_part(part: Any) -> tuple[Loss, int]:
+def _checked_loss_and_count(part: Any) -> tuple[Loss, int]:
     if not isinstance(part, (tuple, list)) or len(part) != 2 or not isinstance(part[0], Loss):
         raise InvalidParameter("parts", part, "a list of pairs (loss, count)")
     return part[0], exact_integer(part[1], "count", at_least=1)
@@ -296,9 +300,9 @@ class LatticeLoss(AtomLoss):
     steps: tuple[int, ...]
     masses: tuple[float, ...]
     """P of each loss; Q is e^−loss times that."""
-    lost: float
+    mass_at_infinity: float
     """P where Q is 0."""
-    lost_backward: float
+    reverse_mass_at_infinity: float
     """Q where P is 0."""
 
     def reversed(self) -> LatticeLoss:
@@ -306,27 +310,29 @@ class LatticeLoss(AtomLoss):
             mass * math.exp(-float(step * self.spacing)) for step, mass in zip(self.steps, self.masses, strict=True)
         ]
         steps = tuple(-step for step in reversed(self.steps))
-        return LatticeLoss(self.spacing, steps, tuple(reversed(masses)), self.lost_backward, self.lost)
+        return LatticeLoss(
+            self.spacing, steps, tuple(reversed(masses)), self.reverse_mass_at_infinity, self.mass_at_infinity
+        )
 
     @cached_property
     def log_moment_parameters(self) -> tuple[Real, Real]:
         return np.array(self.masses)[:, None], np.array([float(step * self.spacing) for step in self.steps])[:, None]
 
     @property
-    def lattice(self) -> tuple[Fraction, Fraction]:
+    def spacing_and_offset(self) -> tuple[Fraction, Fraction]:
         return self.spacing, Fraction(0)
 
     @property
     def failure(self) -> Fraction:
-        return Fraction(self.lost)
+        return Fraction(self.mass_at_infinity)
 
     @property
-    def top(self) -> Fraction:
+    def largest_finite_loss(self) -> Fraction:
         return self.spacing * max((step for step in self.steps if step > 0), default=0)
 
     @property
     def pure(self) -> Fraction:
-        return _conditioned_top(self.top, self.failure)
+        return _max_divergence_outside_failure(self.largest_finite_loss, self.failure)
 
     @property
     def magnitude(self) -> float:
@@ -339,7 +345,7 @@ class TangentLoss(AtomLoss):
 
     values: tuple[float, ...]
     masses: tuple[float, ...]
-    lost: float
+    mass_at_infinity: float
     """P where Q is 0."""
 
     @cached_property
@@ -348,10 +354,10 @@ class TangentLoss(AtomLoss):
 
     @property
     def failure(self) -> Fraction:
-        return Fraction(self.lost)
+        return Fraction(self.mass_at_infinity)
 
     @property
-    def top(self) -> Fraction:
+    def largest_finite_loss(self) -> Fraction:
         return Fraction(max(0.0, *self.values))
 
     @property
@@ -359,7 +365,7 @@ class TangentLoss(AtomLoss):
         return max(map(abs, self.values))
 
 
-def _tangent_pair(loss: SubsampledLoss) -> TangentLoss:
+def _dominated_tangent_pair(loss: SubsampledLoss) -> TangentLoss:
     """Return the pair whose profile is the largest of some lines that are not above the true one, h."""
     knots = sorted({-step for step in loss.reversed().knots} | set(loss.knots))
     spacing = loss.lattice_pair.spacing
@@ -401,8 +407,8 @@ def _supporting_line(loss: SubsampledLoss, knots: tuple[float, float, float], en
 def _profile_at_any_alpha(loss: SubsampledLoss, alpha: float) -> Bounds:
     """Bound h(α) = sup P(S) − α·Q(S) at any α > 0; below 1 from the reverse profile."""
     if alpha >= 1:
-        return loss.profile(math.log(alpha))  # whose own margin covers the rounding of the logarithm
-    low, high = loss.reversed().profile(-math.log(alpha))
+        return loss.delta_range(math.log(alpha))  # whose own margin covers the rounding of the logarithm
+    low, high = loss.reversed().delta_range(-math.log(alpha))
     return 1 - alpha + alpha * low - 2.0**-52, 1 - alpha + alpha * high + 2.0**-52
 
 
@@ -410,28 +416,30 @@ def _envelope_pair(lines: list[tuple[float, float]], lost: float) -> TangentLoss
     """Return the pair whose profile is the largest of these lines: a kink at α is a loss of ln α."""
     hull: list[tuple[float, float]] = []
     for line in sorted(lines):
-        while len(hull) > 1 and _crossing(hull[-2], line) <= _crossing(hull[-2], hull[-1]):
+        while len(hull) > 1 and _crossing_of_lines(hull[-2], line) <= _crossing_of_lines(hull[-2], hull[-1]):
             hull.pop()
         hull.append(line)
-    kinks = [(_crossing(first, second), second[0] - first[0]) for first, second in pairwise(hull)]
+    kinks = [(_crossing_of_lines(first, second), second[0] - first[0]) for first, second in pairwise(hull)]
     values = tuple(math.log(alpha) for alpha, _ in kinks)
     return TangentLoss(values, tuple(alpha * slope * (1 - _ROUNDING) for alpha, slope in kinks), lost)
 
 
-def _crossing(first: tuple[float, float], second: tuple[float, float]) -> float:
+def _crossing_of_lines(first: tuple[float, float], second: tuple[float, float]) -> float:
     return (first[1] - second[1]) / (second[0] - first[0])
 
 
 @lru_cache(maxsize=64)
-def _lattice_pair(loss: SubsampledLoss) -> LatticeLoss:
+def _dominating_lattice_pair(loss: SubsampledLoss) -> LatticeLoss:
     """Join the chords of both profiles: that of ε ≥ 0 gives the positive losses, that of the reverse the negative."""
     profiles = loss, loss.reversed()
-    ends = [each.largest_loss for each in profiles]
-    largest = [_truncation_epsilon(each) if end is None else end for each, end in zip(profiles, ends, strict=True)]
+    ends = [each.largest_loss_if_bounded for each in profiles]
+    largest = [
+        _epsilon_with_negligible_delta(each) if end is None else end for each, end in zip(profiles, ends, strict=True)
+    ]
     spacing = min(Fraction(max(largest)) / _STEPS, Fraction(min(largest)) / _LEAST_STEPS)
     if ends[0] is not None:  # so that the largest loss is a lattice point
         spacing = Fraction(largest[0]) / math.ceil(Fraction(largest[0]) / spacing)
-    resolution = _COARSE_RESOLUTION if loss.is_slow else _RESOLUTION
+    resolution = _COARSE_RESOLUTION if loss.needs_inversion else _RESOLUTION
     forward, backward = (
         _chord_masses(
             each, _lattice_steps(math.ceil(Fraction(size) / spacing), resolution), spacing, bounded=end is not None
@@ -439,13 +447,21 @@ def _lattice_pair(loss: SubsampledLoss) -> LatticeLoss:
         for each, size, end in zip(profiles, largest, ends, strict=True)
     )
     # A loss of −x has P = e^−x·Q, and its Q is the P of the reverse pair.
-    masses = {-step: mass * math.exp(-float(step * spacing)) for step, mass in backward.atoms.items()} | forward.atoms
-    masses[0] = max(0.0, 1 - forward.lost - math.fsum(masses.values()))
+    masses = {
+        -step: mass * math.exp(-float(step * spacing)) for step, mass in backward.mass_by_step.items()
+    } | forward.mass_by_step
+    masses[0] = max(0.0, 1 - forward.mass_at_infinity - math.fsum(masses.values()))
     listed = sorted(step for step in masses if masses[step])
-    return LatticeLoss(spacing, tuple(listed), tuple(masses[step] for step in listed), forward.lost, backward.lost)
+    return LatticeLoss(
+        spacing,
+        tuple(listed),
+        tuple(masses[step] for step in listed),
+        forward.mass_at_infinity,
+        backward.mass_at_infinity,
+    )
 
 
-def _truncation_epsilon(loss: SubsampledLoss) -> float:
+def _epsilon_with_negligible_delta(loss: SubsampledLoss) -> float:
     """Return an ε beyond which almost nothing of an unbounded loss is left: the rest counts as failure."""
     low, high = 0.0, 1.0
     while loss.profile_bound(high, above=True) > _TRUNCATED and high < _BEYOND:
@@ -466,9 +482,9 @@ def _lattice_steps(count: int, resolution: int) -> list[int]:
 
 @dataclass(frozen=True)
 class _ChordMasses:
-    atoms: dict[int, float]
+    mass_by_step: dict[int, float]
     """P of each positive loss, in steps."""
-    lost: float
+    mass_at_infinity: float
 
 
 def _chord_masses(loss: SubsampledLoss, steps: Sequence[int], spacing: Fraction, *, bounded: bool) -> _ChordMasses:

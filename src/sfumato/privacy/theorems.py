@@ -42,7 +42,7 @@ def _checked_guarantees(items: Iterable[Guarantee]) -> list[Guarantee]:
     return [Guarantee.of(guarantee, "guarantees") for guarantee in items]
 
 
-def _combined_guarantee(epsilon: Fraction, delta: Fraction, place: str) -> Guarantee:
+def _guarantee_below_delta_one(epsilon: Fraction, delta: Fraction, place: str) -> Guarantee:
     if delta >= 1:
         raise InvalidParameter(
             place,
@@ -53,9 +53,9 @@ def _combined_guarantee(epsilon: Fraction, delta: Fraction, place: str) -> Guara
     return Guarantee(epsilon, delta)
 
 
-def _upper_probability(log: float) -> float:
+def _upper_probability(log_probability: float) -> float:
     """Return an upper bound of e^log as a probability: rounded up, and positive even below the smallest float."""
-    return min(1.0, max(5e-324, math.exp(min(0.0, log)) * _ROUND_UP))
+    return min(1.0, max(5e-324, math.exp(min(0.0, log_probability)) * _ROUND_UP))
 
 
 # ── composition ────────────────────────────────────────────────────────────────────────────────
@@ -65,7 +65,7 @@ def basic(guarantees: Iterable[Guarantee]) -> Guarantee:
     """Releases on the same data together are (Σεᵢ, Σδᵢ)-DP (Dwork & Roth 2014, Thm 3.16; adaptive: Thm B.1)."""
     checked = _checked_guarantees(guarantees)
     epsilon = sum((g.epsilon for g in checked), Fraction(0))
-    return _combined_guarantee(epsilon, sum((g.delta for g in checked), Fraction(0)), "guarantees")
+    return _guarantee_below_delta_one(epsilon, sum((g.delta for g in checked), Fraction(0)), "guarantees")
 
 
 def parallel(guarantees: Iterable[Guarantee], neighbours: Neighbours | str) -> Guarantee:
@@ -79,7 +79,7 @@ def parallel(guarantees: Iterable[Guarantee], neighbours: Neighbours | str) -> G
     parts_changed = 1 if Neighbours.of(neighbours) is Neighbours.ADD_REMOVE else 2
     epsilon = sum(sorted((g.epsilon for g in checked), reverse=True)[:parts_changed], Fraction(0))
     delta = sum(sorted((g.delta for g in checked), reverse=True)[:parts_changed], Fraction(0))
-    return _combined_guarantee(epsilon, delta, "guarantees")
+    return _guarantee_below_delta_one(epsilon, delta, "guarantees")
 
 
 def advanced(guarantee: Guarantee, k: int, slack: Number) -> Guarantee:
@@ -93,7 +93,7 @@ def advanced(guarantee: Guarantee, k: int, slack: Number) -> Guarantee:
         rule = "a guarantee with an ε of at most 300, up to which this bound is computed"
         raise InvalidParameter("guarantee", guarantee, rule, fix="give each release a smaller ε")
     total_epsilon = math.sqrt(-2 * count * math.log(slack_delta)) * epsilon + count * epsilon * math.expm1(epsilon)
-    return _combined_guarantee(Fraction(total_epsilon * _ROUND_UP), count * guarantee.delta + slack_delta, "k")
+    return _guarantee_below_delta_one(Fraction(total_epsilon * _ROUND_UP), count * guarantee.delta + slack_delta, "k")
 
 
 def optimal(epsilon: Number, k: int) -> tuple[Guarantee, ...]:
@@ -281,17 +281,21 @@ def renyi_allowance(guarantee: Guarantee, order: Number | None = None) -> RenyiA
     return RenyiAllowance(alpha, divergence)
 
 
-def _conversion_cost(alpha: Fraction, delta: Fraction, rounding: str) -> Fraction:
+def _conversion_cost(alpha: Fraction, delta: Fraction, decimal_rounding: str) -> Fraction:
     """Compute [ln(1/(δ(α−1))) + α ln(1 − 1/α)]/(α − 1) to 50 digits, then round at the fortieth."""
     context = Context(prec=50)
     ratio = 1 - 1 / alpha
-    log_term = _decimal(1 / (delta * (alpha - 1)), context).ln(context)
-    ratio_term = context.multiply(_decimal(alpha, context), _decimal(ratio, context).ln(context))
-    cost = context.divide(context.add(log_term, ratio_term), _decimal(alpha - 1, context))
-    return Fraction(cost.quantize(Decimal(1).scaleb(max(-40, cost.adjusted() - 40)), rounding, Context(prec=90)))
+    log_term = _fraction_to_decimal(1 / (delta * (alpha - 1)), context).ln(context)
+    ratio_term = context.multiply(
+        _fraction_to_decimal(alpha, context), _fraction_to_decimal(ratio, context).ln(context)
+    )
+    cost = context.divide(context.add(log_term, ratio_term), _fraction_to_decimal(alpha - 1, context))
+    return Fraction(
+        cost.quantize(Decimal(1).scaleb(max(-40, cost.adjusted() - 40)), decimal_rounding, Context(prec=90))
+    )
 
 
-def _decimal(value: Fraction, context: Context) -> Decimal:
+def _fraction_to_decimal(value: Fraction, context: Context) -> Decimal:
     return context.divide(Decimal(value.numerator), Decimal(value.denominator))
 
 

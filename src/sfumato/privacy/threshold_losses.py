@@ -74,14 +74,14 @@ class LaplaceThresholdLoss(Loss):
 
     @property
     def factors(self) -> tuple[tuple[Loss, int], ...]:
-        return self._noise_loss, (ResponseLoss(Fraction(0), 2, self.reveal), 1)
+        return self._noise_loss_and_count, (ResponseLoss(Fraction(0), 2, self.reveal), 1)
 
     @property
-    def _noise_loss(self) -> tuple[Loss, int]:
+    def _noise_loss_and_count(self) -> tuple[Loss, int]:
         return LaplaceLoss(self.most / self.scale, 1 / self.scale), self.moved * self.weight // self.most
 
     def renyi(self, order: float) -> float:
-        noise, count = self._noise_loss
+        noise, count = self._noise_loss_and_count
         return count * noise.renyi(order)
 
     def group(self, k: int) -> Loss:
@@ -156,10 +156,10 @@ def laplace_tail(scale: Fraction, t: int) -> Decimal:
     """Return P(Y ≥ t) of the discrete Laplace, to 50 digits."""
     if t <= 0:
         return _DIGITS.subtract(Decimal(1), laplace_tail(scale, 1 - t))
-    return _DIGITS.divide(_exp_decay(scale, t), _DIGITS.add(Decimal(1), _exp_decay(scale, 1)))
+    return _DIGITS.divide(_exp_minus_t_over_scale(scale, t), _DIGITS.add(Decimal(1), _exp_minus_t_over_scale(scale, 1)))
 
 
-def _exp_decay(scale: Fraction, t: int) -> Decimal:
+def _exp_minus_t_over_scale(scale: Fraction, t: int) -> Decimal:
     exponent = -t / scale
     return _DIGITS.divide(Decimal(exponent.numerator), Decimal(exponent.denominator)).exp(_DIGITS)
 

@@ -81,7 +81,7 @@ class DiscreteGaussianVectorLoss(Loss):
         return self.sigma_squared >= _LEAST_VARIANCE
 
     @property
-    def mu_squared(self) -> Fraction:
+    def continuous_mu_squared(self) -> Fraction:
         """The μ² of the continuous Gaussian of which it is nearly a rounding."""
         return self.squares / (self.sigma_squared - _ROUNDING_VARIANCE)
 
@@ -95,28 +95,28 @@ class DiscreteGaussianVectorLoss(Loss):
         return ((self if self.is_nearly_continuous else ConcentratedLoss(self.rho), 1),)
 
     @property
-    def alternatives(self) -> tuple[tuple[Loss, tuple[tuple[Loss, int], ...]], ...]:
+    def products_to_maximise(self) -> tuple[tuple[Loss, tuple[tuple[Loss, int], ...]], ...]:
         """Each maximal shift v, the longest first, as a loss with a quick bound and as a product of pairs; empty where
         there are too many.
         """
-        shifts = largest_shifts(self.groups, self.per_group, self.total, self.squares)
-        return tuple((self._loss_at(shift), self._product(shift)) for shift in shifts)
+        shifts = maximal_shifts(self.groups, self.per_group, self.total, self.squares)
+        return tuple((self._quick_loss(shift), self._product_of_coordinates(shift)) for shift in shifts)
 
-    def _loss_at(self, shift: Shift) -> Loss:
+    def _quick_loss(self, shift: Shift) -> Loss:
         squares = sum(size * size for size in shift)
         return DiscreteGaussianVectorLoss(self.sigma_squared, len(shift), shift[0], sum(shift), squares)
 
-    def _product(self, shift: Shift) -> tuple[tuple[Loss, int], ...]:
+    def _product_of_coordinates(self, shift: Shift) -> tuple[tuple[Loss, int], ...]:
         sizes = Counter(shift).items()
         return tuple((DiscreteGaussianLoss(self.sigma_squared, size), count) for size, count in sizes)
 
-    def delta(self, epsilon: float) -> tuple[float, float] | None:
+    def delta_and_error(self, epsilon: float) -> tuple[float, float] | None:
         if not self.is_nearly_continuous:
             return None
         shifted_epsilon = math.nextafter(
             epsilon - self.slack, -math.inf
         )  # at least the slack lower, in floating point too
-        value, error = GaussianLoss(self.mu_squared).delta(max(0.0, shifted_epsilon))
+        value, error = GaussianLoss(self.continuous_mu_squared).delta_and_error(max(0.0, shifted_epsilon))
         below_zero = max(0.0, -shifted_epsilon)  # δ(−x) ≤ δ(0) + x
         return value, (error + below_zero) * (1 + ROUNDING) + value * (self.slack + ROUNDING)
 
@@ -126,7 +126,7 @@ class DiscreteGaussianVectorLoss(Loss):
 
 
 @lru_cache(maxsize=1024)
-def largest_shifts(groups: int, per_group: int, total: int, squares: int) -> tuple[Shift, ...]:
+def maximal_shifts(groups: int, per_group: int, total: int, squares: int) -> tuple[Shift, ...]:
     """List the maximal non-increasing integer vectors within these bounds (no entry can grow and none can be added),
     the longest first; empty where there are too many to enumerate.
     """
@@ -147,13 +147,17 @@ def largest_shifts(groups: int, per_group: int, total: int, squares: int) -> tup
             ((*shift, size), remaining_total - size, remaining_squares - size * size)
             for size in range(1, largest_next + 1)
         ]
-        if not largest_next and shift and not _can_grow(shift, per_group, remaining_total, remaining_squares):
+        if (
+            not largest_next
+            and shift
+            and not _some_entry_can_grow(shift, per_group, remaining_total, remaining_squares)
+        ):
             maximal.append(shift)
             if len(maximal) > _MAX_SHIFTS:
                 return ()
     return ()
 
 
-def _can_grow(shift: Shift, per_group: int, remaining_total: int, remaining_squares: int) -> bool:
+def _some_entry_can_grow(shift: Shift, per_group: int, remaining_total: int, remaining_squares: int) -> bool:
     """Return whether some entry of the vector can be one larger."""
     return remaining_total > 0 and any(size < per_group and 2 * size + 1 <= remaining_squares for size in set(shift))

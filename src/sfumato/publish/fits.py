@@ -79,7 +79,7 @@ class MwemFit:
     """2α of the notes' update, in steps; None for the others."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         noise_type = type(self.rows_noise)
         field_types: dict[str, type] = {
             "face": PublicTableFacts,

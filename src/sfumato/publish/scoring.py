@@ -200,7 +200,7 @@ class CandidateScore:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value", POSITIVE))
         if min(self.k, self.sets, self.candidate_rows, self.grid) < 1:
             raise InvalidParameter(

@@ -92,7 +92,7 @@ class _SyntheticFile:
     file: str
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
 
 
 @codec.written_as("synthetic")

@@ -26,7 +26,7 @@ from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.readings.combining import CombinedReading, combine_readings
 from sfumato.plan.readings.total_readings import GroupTotals, Integers, PlanReading
 from sfumato.privacy import Budget, Curve, codec, compose
-from sfumato.privacy.calibration import least_parameter_by
+from sfumato.privacy.calibration import least_parameter_by_shortfall
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.measured import NoisyMeasurements
@@ -196,7 +196,7 @@ def _split_rho(offers: Sequence[BatchQuestionOffer], price: Price) -> PricedBatc
             else prepare_all(1 / factor**2).curve
         )
 
-    factor = least_parameter_by(excess, str(price), _PRECISION)
+    factor = least_parameter_by_shortfall(excess, str(price), _PRECISION)
     batch = prepare_all(1 / factor**2)
     while not price.is_satisfied_by(batch.curve):  # sizes are rounded up to digits that print
         factor *= 1 + _PRECISION

@@ -58,7 +58,7 @@ class ThresholdAnswer:
         for name in ("value", "step", "rounding"):
             number = getattr(self, name)
             object.__setattr__(self, name, None if number is None and name == "value" else exact(number, name))
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         if (self.value is None) is not (self.noise is None) or (self.value is not None and not self.above):
             raise InvalidParameter("value", self.value, 'left out, or given together with its noise for an "above"')
 

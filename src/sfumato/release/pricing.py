@@ -31,7 +31,7 @@ from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import KeyHolders, MeasureTotals
 from sfumato.privacy import Budget, Curve, Neighbours
 from sfumato.privacy.budget_words import PURE_TOTAL
-from sfumato.privacy.calibration import least_parameter_by
+from sfumato.privacy.calibration import least_parameter_by_shortfall
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number, format_probability
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Batch, Measurement
@@ -323,7 +323,7 @@ def _calibrate_to_price(planned: PricedRelease, family: Family) -> PricedRelease
         return at_strength(NoiseStrength(family, size_without_price=factor))
 
     return scaled_by(
-        least_parameter_by(lambda factor: price.log_excess(scaled_by(factor).curve), str(price), _PRECISION)
+        least_parameter_by_shortfall(lambda factor: price.log_excess(scaled_by(factor).curve), str(price), _PRECISION)
     )
 
 

@@ -140,7 +140,7 @@ class Rebuilder:
     def _read_result(self, line: Line, kind: type[T]) -> StoredResult[T] | None:
         """Read the stored result of a line, if it is of this type; otherwise None."""
         body = self.ledger.body(line)
-        if not body or json.loads(body).get("kind") != codec.kind(kind):
+        if not body or json.loads(body).get("kind") != codec.kind_of_class(kind):
             return None
         value = codec.loads_as(kind, body, longest=len(body))
         return StoredResult(value, line.number, line.time, line.hash, free=False)

@@ -73,7 +73,7 @@ class BundleLine:
     """The mechanisms, where the question is shown: the cost can be computed from them."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
 
 
 @codec.serialisable("bundle-chain")
@@ -85,7 +85,7 @@ class BundleChain:
     hashes: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         if type(self.lines) is not tuple or not all(isinstance(each, BundleLine) for each in self.lines):
             raise InvalidParameter("lines", self.lines, "a tuple of BundleLine values")
 
@@ -108,7 +108,7 @@ class BundleManifest:
     members: Mapping[str, str] = field(metadata=codec.MAPPING)
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         if type(self.budgets) is not tuple or not self.budgets or not all(isinstance(b, Budget) for b in self.budgets):
             raise InvalidParameter("budgets", self.budgets, "a non-empty tuple of Budget values")
         if not isinstance(self.members, Mapping) or not all(type(each) is str for each in self.members.values()):
@@ -126,7 +126,7 @@ class BundleSignature:
     algorithm: str = ""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
 
 
 def bundle(

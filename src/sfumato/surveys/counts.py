@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms.confidence_limits import lower_limit, upper_limit
+from sfumato.mechanisms.confidence_limits import lower_confidence_limit, upper_confidence_limit
 from sfumato.mechanisms.response import Response
 from sfumato.notebook_html import paragraphs, table as html_table
 from sfumato.plots.answers import draw_panels
@@ -221,8 +221,8 @@ def frequency_limits(successes: int, trials: int, miss: float) -> tuple[float, f
     """
     if not trials:
         return 0.0, 1.0
-    low = min(lower_limit(successes, trials, miss), max(0.0, (successes - 1) / trials))
-    high = max(upper_limit(successes, trials, miss), min(1.0, (successes + 1) / trials))
+    low = min(lower_confidence_limit(successes, trials, miss), max(0.0, (successes - 1) / trials))
+    high = max(upper_confidence_limit(successes, trials, miss), min(1.0, (successes + 1) / trials))
     return low, high
 
 

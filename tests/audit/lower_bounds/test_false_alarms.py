@@ -36,8 +36,8 @@ def test_the_chances_of_all_limits_together_are_what_the_confidence_leaves(
 
         return measured
 
-    monkeypatch.setattr(falsifying, "lower_limit", counted(confidence_limits.lower_limit))
-    monkeypatch.setattr(falsifying, "upper_limit", counted(confidence_limits.upper_limit))
+    monkeypatch.setattr(falsifying, "lower_confidence_limit", counted(confidence_limits.lower_confidence_limit))
+    monkeypatch.setattr(falsifying, "upper_confidence_limit", counted(confidence_limits.upper_confidence_limit))
     random = np.random.default_rng(1)
     sf.audit.falsify([_coins(random), _coins(random)], sf.Guarantee(0), 400, confidence)
     assert len(chances) == 2 * falsifying._MAX_EVENTS  # of hundreds that other samples were asked about

@@ -19,7 +19,7 @@ from refusals import assert_refused
 from sfumato.audit import museum
 from sfumato.audit.museum import EXHIBITS, ROOMS, Catch, Exhibit, Tour, revealing_groups
 from sfumato.audit.museum.exhibits import DemonstrationNoise
-from sfumato.mechanisms.confidence_limits import lower_limit, upper_limit
+from sfumato.mechanisms.confidence_limits import lower_confidence_limit, upper_confidence_limit
 
 ROOT = Path(__file__).parents[3]
 FIGURE = re.compile(r"(?m)^(\| \[(.+?)\]\(#.*\) \| .* \|) (\d+\.\d\d) \| (\d+\.\d\d) \|$")
@@ -177,7 +177,9 @@ def test_demonstration_noise_has_the_law_it_says(scale: float) -> None:
     ratio = math.exp(-1 / scale)
     for x in range(-4, 5):
         chance = (1 - ratio) / (1 + ratio) * ratio ** abs(x)
-        assert lower_limit(drawn[x], 20_000, 5e-8) <= chance <= upper_limit(drawn[x], 20_000, 5e-8)
+        assert (
+            lower_confidence_limit(drawn[x], 20_000, 5e-8) <= chance <= upper_confidence_limit(drawn[x], 20_000, 5e-8)
+        )
 
 
 def test_noise_of_scale_zero_is_none_and_labels_tell_draws_apart() -> None:

@@ -202,8 +202,8 @@ def test_warnings_name_what_noise_hides(tmp_path: Path) -> None:
 
 
 def test_a_written_answer_and_its_moments_have_stable_tags() -> None:
-    assert codec.kind(RegressionAnswer) == "regression-answer/1"
-    assert codec.kind(RegressionForecast) == "regression-forecast/1"
+    assert codec.kind_of_class(RegressionAnswer) == "regression-answer/1"
+    assert codec.kind_of_class(RegressionForecast) == "regression-forecast/1"
 
 
 @pytest.mark.parametrize("size", [None, 500])

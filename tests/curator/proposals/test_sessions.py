@@ -333,7 +333,7 @@ def test_a_question_stopped_while_the_mechanism_answers_ends_the_session(
 
 def test_a_mechanism_stopped_between_counting_and_forgetting_says_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     session = sf.AboveThreshold(20, 0, positives=1).start()
-    monkeypatch.setattr(session, "_erase_secrets", stopping)
+    monkeypatch.setattr(session, "_forget_noise", stopping)
     with pytest.raises(Stopped):
         session.ask(10**6)
     with pytest.raises(sf.SessionClosed):

@@ -20,7 +20,7 @@ from publish.synthesis import clinic
 from publish.synthesis.clinic import Row, exact, people, policy_of
 from sfumato.mechanisms import Laplace
 from sfumato.mechanisms.bits import random_array_below
-from sfumato.mechanisms.confidence_limits import lower_limit
+from sfumato.mechanisms.confidence_limits import lower_confidence_limit
 from sfumato.plan.readings.cell_rows import CodedRows
 from sfumato.publish.marginals.measuring import encode_integers
 from sfumato.publish.synthesis.budget import sigma_or_scale
@@ -68,7 +68,7 @@ def audited(worlds: Worlds, price: Price, *auditors: Auditor, spent: Price | Non
         sum((guess(each, worlds) > 0) == (coin == 1) for each, coin in zip(found, coins, strict=True))
         for guess in auditors
     )
-    share = lower_limit(right, parts, (MISS - 2 * parts * float(price.delta)) / len(auditors))
+    share = lower_confidence_limit(right, parts, (MISS - 2 * parts * float(price.delta)) / len(auditors))
     return math.log(share / (1 - share))
 
 

@@ -38,7 +38,7 @@ from sfumato.audit.lower_bounds.events import (
 from sfumato.audit.lower_bounds.verdicts import CONFIDENCES, Verdict, error_probability_per_limit
 from sfumato.errors import InvalidParameter, SessionClosed, ValueWords
 from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Quantiles
-from sfumato.mechanisms.confidence_limits import lower_limit, upper_limit
+from sfumato.mechanisms.confidence_limits import lower_confidence_limit, upper_confidence_limit
 from sfumato.mechanisms.protocols import Additive, SelectionMechanism
 from sfumato.mechanisms.response import OptimalLocalHashing, OptimizedUnaryEncoding, RandomizedResponse
 from sfumato.mechanisms.selection import ScoreSelection
@@ -277,8 +277,8 @@ def _select_events(training: tuple[Outputs, Outputs], selection: tuple[Outputs, 
 def _epsilon_bound(event: Event, counts: Counts, delta: float, miss: float) -> float:
     """Return the lower bound on ε from this event's counts on fresh samples; −∞ if it proves nothing."""
     p_counts, q_counts = counts[::-1] if event.swapped else counts
-    p = lower_limit(event.count(p_counts), int(p_counts.sum()), miss) - delta
-    q = upper_limit(event.count(q_counts), int(q_counts.sum()), miss)
+    p = lower_confidence_limit(event.count(p_counts), int(p_counts.sum()), miss) - delta
+    q = upper_confidence_limit(event.count(q_counts), int(q_counts.sum()), miss)
     return math.log(p / q) if p > 0 and q > 0 else -math.inf
 
 

@@ -14,7 +14,7 @@ from sfumato import notebook_html
 from sfumato.audit.lower_bounds.events import OutputShares
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms.confidence_limits import binomial_upper_tail, lower_limit, upper_limit
+from sfumato.mechanisms.confidence_limits import binomial_upper_tail, lower_confidence_limit, upper_confidence_limit
 from sfumato.plots.bars import paired_bars
 from sfumato.plots.colours import LINES, QUIET, SAMPLE
 from sfumato.plots.frame import (
@@ -152,7 +152,7 @@ class Verdict:
         for name in ("lower_bound", "confidence"):
             object.__setattr__(self, name, codec.parse_float(getattr(self, name), name))
         Guarantee.of(self.claim, "claim")
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         laws_valid = self.laws is None or isinstance(self.laws, OutputShares)
         if not (
             laws_valid and 0 < self.confidence < 1 and self.lower_bound >= 0 and self.measured > 0 and self.events >= 0
@@ -191,8 +191,10 @@ class Verdict:
         delta = float(self.claim.delta)
         flip_probability = (1 - delta) / (1 + math.exp(epsilon))
         miss = error_probability_per_limit(self.confidence, max(1, self.events))
-        p = lower_limit(_typical_count(self.measured, 1 - flip_probability), self.measured, miss) - delta
-        q = upper_limit(self.measured - _typical_count(self.measured, 1 - flip_probability), self.measured, miss)
+        p = lower_confidence_limit(_typical_count(self.measured, 1 - flip_probability), self.measured, miss) - delta
+        q = upper_confidence_limit(
+            self.measured - _typical_count(self.measured, 1 - flip_probability), self.measured, miss
+        )
         return math.log(p / q) if p > 0 and q > 0 else -math.inf
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:

@@ -75,7 +75,7 @@ class Tip:
     """The factor, such as "4 times less error"."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         object.__setattr__(self, "share", exact(self.share, "share", PROBABILITY))
 
     def __str__(self) -> str:
@@ -101,7 +101,7 @@ class Advice:
     tips: tuple[Tip, ...]
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         if type(self.tips) is not tuple or set(map(type, self.tips)) - {Tip}:
             raise InvalidParameter("tips", self.tips, "a tuple of Tip values")
 

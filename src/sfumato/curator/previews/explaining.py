@@ -231,7 +231,7 @@ class PlanStep:
     effect: str
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
 
 
 @codec.serialisable("explanation")
@@ -249,7 +249,7 @@ class Explanation:
     """What causes most of the error, and what a tighter limit or bound would give; empty if none does."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         if type(self.operators) is not tuple or not set(map(type, self.operators)) == {PlanStep}:
             raise InvalidParameter("operators", self.operators, "a list of at least one operator")
 

@@ -103,7 +103,7 @@ class Forecast:
     """What can move each column and is not in its ±, as the answer will say it."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         object.__setattr__(self, "confidence", exact(self.confidence, "confidence", CONFIDENCE))
         object.__setattr__(self, "assumed_delta", exact(self.assumed_delta, "assumed_delta", NONNEGATIVE))
         if not isinstance(self.columns, Mapping):
@@ -384,7 +384,7 @@ class MarginalsForecast:
     """Whether buying them closes the plain ε total."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         object.__setattr__(self, "confidence", exact(self.confidence, "confidence", CONFIDENCE))
         object.__setattr__(self, "widths", tuple(codec.parse_float(width, "widths") for width in self.widths))
         are_column_sets = all(

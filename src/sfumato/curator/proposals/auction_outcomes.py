@@ -33,7 +33,7 @@ class AuctionOutcome:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "price", exact(self.price, "price", POSITIVE))
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
 
     @property
     def is_preview(self) -> bool:

@@ -59,7 +59,7 @@ class Degrees:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "counts", tuple(self.counts))
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         if not self.counts or not all(type(count) is int for count in self.counts):
             raise InvalidParameter("counts", ValueWords("other values"), "a list of whole numbers")
 

@@ -61,7 +61,7 @@ class UnitLimits:
     """What it cost and whom it protects; not stored with the limits, since it quotes the current remaining budget."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
 
     @property
     def is_preview(self) -> bool:

@@ -62,7 +62,7 @@ class RegressionForecast:
     """The limits per unit in words; empty if all rows count."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         object.__setattr__(self, "confidence", exact(self.confidence, "confidence", CONFIDENCE))
         object.__setattr__(self, "widths", tuple(codec.parse_float(width, "widths") for width in self.widths))
         if len(self.terms) != len(self.widths):

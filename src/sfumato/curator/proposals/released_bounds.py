@@ -35,7 +35,7 @@ class Bounds:
     """What it cost and whom it protects; not stored with the bounds, since it quotes the current remaining budget."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         object.__setattr__(self, "type", Type.of(self.type))
         for name in ("low", "high"):
             bound = getattr(self, name)

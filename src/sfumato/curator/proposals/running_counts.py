@@ -83,7 +83,7 @@ class RunningForecast:
     """The limits per unit in words; empty if all rows count."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         object.__setattr__(self, "confidence", exact(self.confidence, "confidence", CONFIDENCE))
         object.__setattr__(self, "widths", tuple(codec.parse_float(width, "widths") for width in self.widths))
         if not isinstance(self.periods, KeyColumn) or len(self.periods.values) != len(self.widths):

@@ -26,7 +26,7 @@ class SessionAnswers:
     receipt: Receipt
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         if type(self.answers) is not tuple or not set(map(type, self.answers)) <= {ThresholdAnswer}:
             raise InvalidParameter("answers", self.answers, "a tuple of ThresholdAnswer values")
         if len(self.answers) > len(self.questions):

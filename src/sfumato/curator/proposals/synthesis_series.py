@@ -13,7 +13,7 @@ from sfumato.errors import Unanswered, Unsupported
 from sfumato.ledger import Account, Charged
 from sfumato.privacy import Cost, Curve
 from sfumato.privacy.curve import ROUNDED_UP
-from sfumato.privacy.numbers import charge_units
+from sfumato.privacy.numbers import units_rounded_up
 from sfumato.publish.marginals.estimating import MeasuredMarginal
 from sfumato.publish.synthesis.candidates import Outcome, Step
 from sfumato.publish.synthesis.released import SynthesisRound
@@ -34,7 +34,7 @@ def amount_to_hold(account: Account, curve: Curve, columns: int) -> Cost:
         return cost
     steps = 10 * (columns + 1)  # above the steps of any method
     rounded_up = steps * 2 * Fraction(ROUNDED_UP) / (order - 1)
-    return replace(cost, renyi=cost.renyi + cost.renyi // 10**6 + charge_units(rounded_up))
+    return replace(cost, renyi=cost.renyi + cost.renyi // 10**6 + units_rounded_up(rounded_up))
 
 
 def run_steps(steps: Steps, release: Callable[[Step], Outcome]) -> None:

@@ -36,7 +36,7 @@ class Answers:
 
     def __post_init__(self) -> None:
         _set_checked_tuples(self, "answers", Answer)
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
 
     @property
     def is_preview(self) -> bool:
@@ -134,7 +134,7 @@ class WorkloadForecast:
     def __post_init__(self) -> None:
         _set_checked_tuples(self, "forecasts", Forecast)
         object.__setattr__(self, "assumed_delta", exact(self.assumed_delta, "assumed_delta", NONNEGATIVE))
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
 
     @property
     def stored(self) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from sfumato.ledger.transaction import Transaction
 from sfumato.privacy import Budget, Cost, Curve, Guarantee, codec
 from sfumato.privacy.amounts import exact_amount
 from sfumato.privacy.budget_words import format_guarantee
-from sfumato.privacy.numbers import BELOW_ONE, Number, exact, format_exact, from_units, rounded_up
+from sfumato.privacy.numbers import BELOW_ONE, Number, amount_from_units, exact, format_exact, next_float_up
 from sfumato.privacy.theorems import renyi_allowance
 from sfumato.quick_dataclass import dataclass
 
@@ -72,15 +72,15 @@ def release_epsilon(cost: Cost, curve: Curve | None, budget: Budget) -> Fraction
     divergence r of order α is stated, ε = r + log(1/δ)/(α − 1) (Mironov 2017, Proposition 3).
     """
     if cost.pure is not None:
-        return from_units(cost.pure)
+        return amount_from_units(cost.pure)
     if not budget.delta:
         return None
     epsilon = math.inf
     if curve is not None:
         epsilon = curve.epsilon(budget.delta)
     elif cost.renyi is not None and budget.order is not None:
-        epsilon = float(from_units(cost.renyi)) + math.log(1 / float(budget.delta)) / (float(budget.order) - 1)
-    return None if math.isinf(epsilon) else Fraction(rounded_up(epsilon)) * (1 + _ROUNDING)
+        epsilon = float(amount_from_units(cost.renyi)) + math.log(1 / float(budget.delta)) / (float(budget.order) - 1)
+    return None if math.isinf(epsilon) else Fraction(next_float_up(epsilon)) * (1 + _ROUNDING)
 
 
 _LARGE_EPSILON = Fraction(10**6)

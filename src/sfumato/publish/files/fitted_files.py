@@ -34,7 +34,7 @@ class FitManifest:
     receipt: Receipt
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         if not isinstance(self.members, Mapping) or set(self.members) != {MANIFEST}:
             raise InvalidParameter("members", self.members, f"the hash of {MANIFEST}")
         for name, kind in (("fit", MwemFit), ("receipt", Receipt)):
@@ -45,7 +45,7 @@ class FitManifest:
                 )
 
 
-KIND = codec.kind(FitManifest)
+KIND = codec.kind_of_class(FitManifest)
 
 
 def save(fit: MwemFit, receipt: Receipt, path: str | os.PathLike[str]) -> None:

@@ -57,12 +57,12 @@ class ModelManifest:
     """The index of each clique's parent; -1 for the root of each component."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         if self.format != FORMAT:
             raise InvalidParameter("format", self.format, f"{FORMAT}")
         for name, kind in {"released": ReleasedSynthesis, "receipt": Receipt}.items():
             if not isinstance(getattr(self, name), kind):
-                raise InvalidParameter(name, getattr(self, name), f"a value of the kind {codec.kind(kind)}")
+                raise InvalidParameter(name, getattr(self, name), f"a value of the kind {codec.kind_of_class(kind)}")
         if not isinstance(self.steps, (tuple, list)) or not all(isinstance(step, Charged) for step in self.steps):
             raise InvalidParameter("steps", self.steps, "a list of Charged values, as they were paid for")
         if set(self.members) != {MANIFEST, POTENTIALS} or not all(isinstance(v, str) for v in self.members.values()):
@@ -117,7 +117,7 @@ class ModelManifest:
 # ── writing ────────────────────────────────────────────────────────────────────────────────────
 
 
-KIND = codec.kind(ModelManifest)
+KIND = codec.kind_of_class(ModelManifest)
 
 
 def to_bytes(stored_model: StoredModel) -> bytes:

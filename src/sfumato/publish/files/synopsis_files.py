@@ -57,7 +57,7 @@ class SynopsisManifest:
     receipt: Receipt
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         object.__setattr__(self, "charge", exact(self.charge, "charge", NONNEGATIVE))
         if self.format != FORMAT:
             raise InvalidParameter("format", self.format, f"{FORMAT}")
@@ -70,7 +70,7 @@ class SynopsisManifest:
         }
         for name, kind in kinds.items():
             if not isinstance(getattr(self, name), kind):
-                raise InvalidParameter(name, getattr(self, name), f"a value of the kind {codec.kind(kind)}")
+                raise InvalidParameter(name, getattr(self, name), f"a value of the kind {codec.kind_of_class(kind)}")
         if set(self.members) != {MANIFEST, BLOCKS} or not all(
             isinstance(digest, str) for digest in self.members.values()
         ):

@@ -71,7 +71,7 @@ class TableLink:
     """
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         for name in ("parent_columns", "child_columns", "linked_columns", "previous_columns", "inherited_columns"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if min(self.max_parents, self.max_children) < 1:

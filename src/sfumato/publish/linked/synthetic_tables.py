@@ -61,7 +61,7 @@ class _SyntheticTablesFile:
     further_children: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         for name in ("further_links", "further_children"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
@@ -84,7 +84,7 @@ class TablesManifest:
     receipt: Receipt
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         if self.format != _FORMAT:
             raise InvalidParameter("format", self.format, f"{_FORMAT}")
         if {*self.members} != {MANIFEST, _MODELS} or not all(isinstance(text, str) for text in self.members.values()):
@@ -92,12 +92,12 @@ class TablesManifest:
         object.__setattr__(self, "members", dict(self.members))
         for name, kind in {"price": Price, "receipt": Receipt}.items():
             if not isinstance(getattr(self, name), kind):
-                raise InvalidParameter(name, getattr(self, name), f"a value of the kind {codec.kind(kind)}")
+                raise InvalidParameter(name, getattr(self, name), f"a value of the kind {codec.kind_of_class(kind)}")
         object.__setattr__(self, "links", tuple(self.links))
         require_tree(self.links)
 
 
-TABLES_KIND = codec.kind(TablesManifest)
+TABLES_KIND = codec.kind_of_class(TablesManifest)
 
 
 @codec.written_as("synthetic-tables")

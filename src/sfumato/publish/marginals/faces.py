@@ -23,7 +23,7 @@ class PublicTableFacts:
     """Pairs of published columns of which the first decides the second."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         are_pairs = type(self.implies) is tuple and all(type(pair) is tuple and len(pair) == 2 for pair in self.implies)
         if not are_pairs or not all(type(name) is str for pair in self.implies for name in pair):
             raise InvalidParameter(

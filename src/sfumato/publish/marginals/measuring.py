@@ -243,7 +243,7 @@ class PublishedMarginals:
     face: PublicTableFacts = BARE
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         shapes = list(measured_shapes(self.plan))
         if len(self.values) != len(shapes):
             raise InvalidParameter(

@@ -39,7 +39,7 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Neighbours, Sensitivity, codec
-from sfumato.privacy.numbers import POSITIVE, UNIT, Number, charge_units, exact, exact_integer
+from sfumato.privacy.numbers import POSITIVE, UNIT, Number, exact, exact_integer, units_rounded_up
 from sfumato.publish.marginals import blocks as block_algebra
 from sfumato.publish.marginals.attributes import MAX_CELLS, Attribute, Attributes, with_branching_levels
 from sfumato.publish.marginals.blocks import (
@@ -222,12 +222,12 @@ class NoisePlan:
     @cached_property
     def rho(self) -> Fraction:
         """The cost of all blocks, each rounded up to a multiple of 1e-30, the unit of charges."""
-        return Fraction(sum(charge_units(self.block_rho(planned)) for planned in self.blocks), UNIT)
+        return Fraction(sum(units_rounded_up(self.block_rho(planned)) for planned in self.blocks), UNIT)
 
     @cached_property
     def epsilon(self) -> Fraction:
         """The cost of marginals with Laplace noise: Σ Δ₁/b."""
-        units = (charge_units(self.sensitivity(planned).total / planned.scale) for planned in self.marginals)
+        units = (units_rounded_up(self.sensitivity(planned).total / planned.scale) for planned in self.marginals)
         return Fraction(sum(units), UNIT)
 
     def variance(self, planned: PlannedBlock) -> float:

@@ -156,7 +156,7 @@ class NoisyCells:
     """64-bit little-endian integers, in base64."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
 
     @classmethod
     def of(cls, counts: Integers) -> NoisyCells:

@@ -260,7 +260,7 @@ class SynthesisForecast:
     """Whether the account, and the analyst's share of it, would accept this release now."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         object.__setattr__(self, "seconds", codec.parse_float(self.seconds, "seconds"))
 
     def __str__(self) -> str:

@@ -38,7 +38,7 @@ class ReleasedMarginal:
     laplace: bool = False
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         object.__setattr__(self, "places", tuple(self.places))
         object.__setattr__(self, "size", exact(self.size, "size", POSITIVE))
 
@@ -68,7 +68,7 @@ class SynthesisRound:
     """The rows that the round moved to other cells of these columns in the model: half the sum of all differences."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         object.__setattr__(self, "gain", codec.parse_float(self.gain, "gain"))
 
 
@@ -101,7 +101,7 @@ class BoughtCells:
     """The deviation or scale of the noise that values were compared with, in steps; None for quantiles."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         object.__setattr__(self, "noise", None if self.noise is None else exact(self.noise, "noise", POSITIVE))
 
 
@@ -137,7 +137,7 @@ class ReleasedSynthesis:
     """How cells were chosen that the policy does not declare, after the number of rows and before the rest."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         if self.method not in METHODS:
             raise InvalidParameter("method", self.method, f"one of {', '.join(METHODS)}")
         object.__setattr__(self, "total", codec.parse_float(self.total, "total"))

@@ -137,7 +137,7 @@ class Answer:
 
     def __post_init__(self) -> None:
         """Validate every field, and restore the types of values read from JSON."""
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         _require(len(set(self.columns)) == len(self.columns), "columns", self.columns, "distinct names")
         _require(set(self.keys) <= set(self.columns), "keys", self.keys, "names of columns")
         _require(isinstance(self.receipt, Receipt), "receipt", self.receipt, "a receipt")

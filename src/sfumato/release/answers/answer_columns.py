@@ -27,7 +27,7 @@ class AnswerColumn:
     type: Type
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         object.__setattr__(self, "type", Type.of(self.type))
 
     def to_json(self) -> str:

@@ -72,7 +72,7 @@ class Receipt:
     """The share of the units that was read, as a secret sample; empty where all were."""
 
     def __post_init__(self) -> None:
-        codec.check_fields(self)
+        codec.check_simple_fields(self)
         if self.confidence:
             exact(self.confidence, "confidence", CONFIDENCE)
         try:

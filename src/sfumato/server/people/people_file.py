@@ -31,8 +31,8 @@ from sfumato.ledger.stores.server_addresses import is_server_address
 from sfumato.mechanisms import bits
 from sfumato.policy import Policy
 from sfumato.privacy import amounts
-from sfumato.privacy.amounts import exact_amount, round_down
-from sfumato.privacy.numbers import POSITIVE, Number, exact, from_units
+from sfumato.privacy.amounts import exact_amount, round_down_if_long
+from sfumato.privacy.numbers import POSITIVE, Number, amount_from_units, exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.server.people.database import PeopleDatabase, people_file_path
 from sfumato.server.people.scram import ScramVerifier
@@ -227,7 +227,11 @@ class PeopleFile:
         clients that set none.
         """
         secret = PREFIX + _new_secret()
-        limit = None if most is None else amounts.format_amount(round_down(exact_amount(exact(most, "most", POSITIVE))))
+        limit = (
+            None
+            if most is None
+            else amounts.format_amount(round_down_if_long(exact_amount(exact(most, "most", POSITIVE))))
+        )
         if label:
             entries.checked_name(label, "label")
         if expires is not None and expires <= timedelta(0):
@@ -429,8 +433,8 @@ def _token_from_row(row: tuple[int, str, str, int, int | None, str | None, str, 
         label,
         _from_micros(created),
         None if expires is None else _from_micros(expires),
-        None if limit is None else from_units(amounts.parse_amount(limit)),
-        from_units(amounts.parse_amount(spent)) if spent else Fraction(0),
+        None if limit is None else amount_from_units(amounts.parse_amount(limit)),
+        amount_from_units(amounts.parse_amount(spent)) if spent else Fraction(0),
         bool(revoked),
     )
 

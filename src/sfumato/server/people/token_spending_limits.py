@@ -26,7 +26,7 @@ from sfumato.ledger import local_files
 from sfumato.ledger.accounts.spending_limits import Reservation
 from sfumato.privacy import amounts
 from sfumato.privacy.amounts import charge_amount
-from sfumato.privacy.numbers import from_units
+from sfumato.privacy.numbers import amount_from_units
 from sfumato.quick_dataclass import dataclass
 from sfumato.server.people.database import PeopleDatabase
 from sfumato.server.people.people_file import PeopleFile
@@ -68,7 +68,7 @@ class TokenLimit:
                 ).lastrowid
                 assert number is not None
                 return _PendingTokenCharge(self.database, number)
-        remaining = from_units(remaining_units)
+        remaining = amount_from_units(remaining_units)
         raise Overspent({"pure": epsilon}, {"pure": remaining}, remaining, place="the token's limit")
 
 
@@ -122,7 +122,7 @@ class ConnectionLimit:
 
     def reserve(self, epsilon: Fraction | None) -> _PendingConnectionCharge:
         """Reserve this ε if it fits; Gaussian noise has no ε to count, and never fits a limit."""
-        amount = Fraction(0) if epsilon is None else from_units(charge_amount(epsilon))
+        amount = Fraction(0) if epsilon is None else amount_from_units(charge_amount(epsilon))
         with self._lock:
             if self.most is None or (epsilon is not None and self._spent + amount <= self.most):
                 self._spent += amount

@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from sfumato.errors import InvalidRequest, SfumatoError
 from sfumato.plots.picture import JSON_KIND, Picture
-from sfumato.privacy.codec_schemas import Schema, Schemas
+from sfumato.privacy.codec_schemas import Schema, SchemaBuilder
 from sfumato.server.requests import problems
 from sfumato.server.requests.answer_encodings import REVALIDATED, StaticReply, static_reply
 from sfumato.server.requests.calls import JSON, MAX_DIGITS, Handler, Parameter, RestOperation
@@ -46,7 +46,7 @@ def openapi_document(operations: Sequence[RestOperation]) -> dict[str, Any]:
     types = [*dict.fromkeys(_body_types(operations)), problems.Problem]
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     body_schemas = dict(zip(types, schemas, strict=True))
-    response_schemas = Schemas(_REF, {Picture: JSON_KIND})
+    response_schemas = SchemaBuilder(_REF, {Picture: JSON_KIND})
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         for path, name, body, answers in _expand_paths(operation):
