@@ -59,7 +59,6 @@ REGISTRY = Registry(
         "curator.previews.forecasts.expression_and_width_by_column": "it takes the widest of computed intervals",
         "curator.proposals.clipped_counts.ClippedQuestion._tip_if_large_share": "it says a released share in words",
         "curator.cell_proposals._share_containing_any": "it counts sampled cells for the owner, and releases nothing",
-        "curator.proposals.questions.Question.error": "it adds the assumed δ to a forecast whose widths have vectors",
         "curator.previews.forecasts.draw_error_by_price": "it draws a line through what forecasts say",
         "curator.previews.explaining.explain_release": _SAID,
         "curator.previews.explaining._share_text": _SAID,
