@@ -730,7 +730,7 @@ def _form(sizes: tuple[int, ...], *, sampled: bool = False) -> Any:
             return int(names[0]), int(names[1])
 
     questions = tuple(SimpleNamespace(name=str(place), size=size) for place, size in enumerate(sizes))
-    return Some(questions=questions, sampled=sampled, _chances=tuple(CHANCE for _ in sizes))
+    return Some(questions=questions, sampled=sampled, _support_probabilities=tuple(CHANCE for _ in sizes))
 
 
 @formula("surveys.forms.Form._miss_probability")
