@@ -65,7 +65,7 @@ def test_the_chances_of_all_limits_to_miss_add_up_to_what_confidence_leaves(
     def counted(limit: Callable[[int, int, float], float]) -> Callable[[int, int, float], float]:
         return lambda successes, trials, miss: spent.append(miss) or limit(successes, trials, miss)  # type: ignore[func-returns-value]
 
-    for name in ("lower_limit", "upper_limit"):
+    for name in ("lower_confidence_limit", "upper_confidence_limit"):
         monkeypatch.setattr(falsifying, name, counted(getattr(falsifying, name)))
     row = (0,) * columns if columns > 1 else 0
     moved = (1, *row[1:]) if isinstance(row, tuple) else 1

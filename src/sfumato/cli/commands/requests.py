@@ -29,7 +29,7 @@ _purpose = click.option("--purpose", required=True, metavar="TEXT", help="What t
 
 
 @click.group(
-    short_help="Ask a server's owners to approve a release, or decide on such requests.", epilog=EXIT_CODES_HELP
+    short_help="Ask a server's owners to approve a release, or decide on it.", epilog=EXIT_CODES_HELP
 )
 def command() -> None:
     """Ask for approval of a release at a server, and decide on what others ask for.
