@@ -29,7 +29,7 @@ LINES = 20
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A ledger of twenty lines, which is verified in four parts by one process."""
-    monkeypatch.setattr(verification_runs, "PART", 5)
+    monkeypatch.setattr(verification_runs, "LINES_PER_PART", 5)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(1))
     path = tmp_path / "ledger.db"
     with sf.Ledger.open(path) as ledger:
@@ -236,7 +236,7 @@ def test_a_part_whose_process_dies_is_verified_by_the_other(path: Path, monkeypa
 
 
 def test_few_lines_start_no_process(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verification_runs, "PART", LINES)
+    monkeypatch.setattr(verification_runs, "LINES_PER_PART", LINES)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
     monkeypatch.setattr(os, "fork", lambda: pytest.fail("a process was started"))
     assert verify(path).holds
