@@ -1,6 +1,6 @@
 """How the work of releases on Spark grows with rows, groups and columns.
 
-    python bench/spark_scale.py [rows …] [--shuffle-service] [--boundings NAME …]
+    python bench/spark_scale.py [rows …] [--shuffle-service] [--parts NAME …]
 
 A driver and two executors, each a process of its own on this machine, read a Parquet table that Spark itself wrote: ten
 rows a person, of which 8 in 5 groups count. Releases go through Spark Connect, as a curator's do. For each: wall time,
@@ -18,8 +18,10 @@ import contextlib
 import json
 import math
 import os
+import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import warnings
@@ -276,28 +278,31 @@ def opened(cluster: Cluster, path: Path, unit: str = "who") -> Iterator[Subject]
 
 # What is measured
 
+COUNTED = "SELECT ward, COUNT(*) FROM t GROUP BY ward"
+RELEASES: dict[str, Callable[[Subject], Cost]] = {
+    **{name: partial(Subject.sql, name=name, text=COUNTED, strategy=name) for name in BOUNDINGS},
+    "people": partial(Subject.sql, name="people", text="SELECT ward, COUNT(DISTINCT who) FROM t GROUP BY ward"),
+    "found": partial(
+        Subject.sql, name="found groups", text="SELECT note, COUNT(*) FROM t GROUP BY note", epsilon=1, delta="1e-9"
+    ),
+    "marginals": lambda subject: subject.show("6 marginals of 4 columns", partial(release_marginals, subject.curator)),
+}
+WHOLE, WIDTHS = "rows-as-units", "widths"
 
-def measure_rows(cluster: Cluster, path: Path, boundings: Sequence[str]) -> dict[str, Cost]:
+
+def measure_rows(cluster: Cluster, path: Path, parts: Sequence[str]) -> dict[str, Cost]:
     """Ask of one table: the plain query, rows as units, each bounding, groups that are found, and marginals."""
-    costs = {}
     plain = Subject(cluster, None, [])  # type: ignore[arg-type] # no curator is asked
     frame = cluster.spark.read.parquet(str(path))
-    costs["plain count"] = plain.show("plain count", lambda: frame.groupBy("ward").count().collect())
-    with opened(cluster, path, "row") as subject:
-        costs["rows as units"] = subject.sql("rows as units", "SELECT ward, COUNT(*) FROM t GROUP BY ward")
+    costs = {"plain": plain.show("plain count", lambda: frame.groupBy("ward").count().collect())}
+    if WHOLE in parts:
+        with opened(cluster, path, "row") as subject:
+            costs[WHOLE] = subject.sql(WHOLE, COUNTED)
     with opened(cluster, path) as subject:
-        for bounding in boundings:
-            text = "SELECT ward, COUNT(*) FROM t GROUP BY ward"
-            costs[bounding] = subject.sql(bounding, text, bounding)
-        people = "SELECT ward, COUNT(DISTINCT who) FROM t GROUP BY ward"
-        costs["people"] = subject.sql("people", people)
-        found = "SELECT note, COUNT(*) FROM t GROUP BY note"
-        costs["found groups"] = subject.sql("found groups", found, epsilon=1, delta="1e-9")
-        costs["marginals"] = subject.show("6 marginals of 4 columns", partial(release_marginals, subject.curator, 4))
-    return costs
+        return costs | {name: release(subject) for name, release in RELEASES.items() if name in parts}
 
 
-def release_marginals(curator: sf.Curator, columns: int) -> None:
+def release_marginals(curator: sf.Curator, columns: int = 4) -> None:
     names = [f"c{column}" for column in range(columns)]
     pairs = [[first, second] for index, first in enumerate(names) for second in names[index + 1 :]]
     curator.marginals("t", pairs).release(rho=1, fresh=True)
@@ -325,12 +330,14 @@ def measure_widths(cluster: Cluster, path: Path) -> None:
 
 
 def main() -> None:
+    parts = (WHOLE, *RELEASES, WIDTHS)
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("rows", nargs="*", type=int, default=ROWS)
     arguments.add_argument("--shuffle-service", action="store_true")
-    arguments.add_argument("--boundings", nargs="*", choices=BOUNDINGS, default=BOUNDINGS)
+    arguments.add_argument("--parts", nargs="*", choices=parts, default=parts)
     chosen = arguments.parse_args()
     warnings.simplefilter("ignore")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the folder is removed
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         service = stack.enter_context(shuffle_service()) if chosen.shuffle_service else {}
@@ -342,11 +349,12 @@ def main() -> None:
             write_table(cluster, path, rows)
             size = sum(file.stat().st_size for file in path.iterdir()) / MEBIBYTE
             print(f"{rows:,} rows, {size:,.0f} MiB of Parquet, load {os.getloadavg()[0]:.1f}", flush=True)
-            found.append(measure_rows(cluster, path, chosen.boundings))
+            found.append(measure_rows(cluster, path, chosen.parts))
         for name in found[0]:
             print_growth(f"{name}, against rows", chosen.rows, [costs[name] for costs in found])
-        print(f"{chosen.rows[0]:,} rows, groups and columns", flush=True)
-        measure_widths(cluster, folder / str(chosen.rows[0]))
+        if WIDTHS in chosen.parts:
+            print(f"{chosen.rows[0]:,} rows, groups and columns", flush=True)
+            measure_widths(cluster, folder / str(chosen.rows[0]))
 
 
 if __name__ == "__main__":
