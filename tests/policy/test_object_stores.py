@@ -23,6 +23,7 @@ def _table(source: str, **said: Any) -> Table:
         "gs://hidden@clinic/visits",
         "S3A://key:hid%40den@clinic/visits",
         "s3a://key:hid@den@clinic/visits",
+        "s3a://key:hidd/en@clinic/visits",
         "abfss://visits:hidden@clinic.dfs.core.windows.net/",
         "wasbs://visits@clinic.blob.core.windows.net/t?sv=2024&sig=hidden",
         "https://clinic.s3.amazonaws.com/t.parquet?X-Amz-Signature=hidden",
@@ -34,6 +35,7 @@ def test_credentials_in_a_path_are_refused(path: str) -> None:
     with pytest.raises(InvalidPolicy, match="must not contain credentials") as refusal:
         _table("sc://host:15002", path=path, format="parquet")
     assert "hidden" not in str(refusal.value)
+    assert "hidd" not in str(refusal.value)
     assert "den@" not in str(refusal.value)
 
 
@@ -45,6 +47,7 @@ def test_credentials_in_a_path_are_refused(path: str) -> None:
         "abfss://visits@clinic.dfs.core.windows.net/2024",
         "s3://clinic/visits?/sex=f/*.parquet",
         "s3://clinic/a@b:c/visits",
+        "hdfs://namenode:9000/visits",
         "/data/visits@2024:06?sig=none",
     ],
 )

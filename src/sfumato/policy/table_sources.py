@@ -250,11 +250,14 @@ def _spark_table(
 def _has_credentials(path: str) -> bool:
     """Return whether a path has a key and its secret before the bucket, as s3a://key:secret@bucket, or a signature.
 
-    A container may stand there, as in abfss://container@account.dfs.core.windows.net.
+    A secret may have slashes, and no bucket has a colon. A container may stand before an account, as in
+    abfss://container@account.dfs.core.windows.net.
     """
     scheme, is_url, rest = path.partition("://")
-    before_host, at, _ = rest.partition("/")[0].rpartition("@")
-    has_key = bool(at) and (":" in before_host or not scheme.lower().startswith(("abfs", "wasb")))
+    authority, is_azure = rest.partition("/")[0], scheme.lower().startswith(("abfs", "wasb"))
+    has_port = scheme.lower() not in _OBJECT_STORES
+    before_host, at, _ = authority.rpartition("@")
+    has_key = (bool(at) and not is_azure) or ":" in (before_host if has_port else authority)
     return bool(is_url) and (has_key or _PATH_SECRET.search(rest) is not None)
 
 
