@@ -43,7 +43,7 @@ MUTANTS = (
         "the hash of a unit has no key",
         Kind.SAMPLING,
         "engine.lowering.relation_lowering:_is_sampled",
-        "apply(ScalarFunction.JOIN, Constant(hash_prefix(sampling_key), Type.TEXT), text)",
+        "apply(ScalarFunction.JOIN, prefix, text)",
         "text",
         (UNITS,),
     ),

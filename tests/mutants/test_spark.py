@@ -7,6 +7,8 @@ from mutants.running import Kind, Mutant, suite
 _TESTS = "engines/spark/test_spark.py"
 _HOSTILE = "engines/spark/test_hostile_sources.py"
 _FAULTS = "engines/spark/test_faults.py"
+_LOG = "engines/spark/test_event_log.py"
+_RETRIES = "engines/spark/test_retries.py"
 _DOUBLES = f"{_HOSTILE}::test_ids_that_are_doubles_are_units_as_numbers_are"
 MUTANTS = (
     Mutant(
@@ -146,6 +148,64 @@ MUTANTS = (
         "slice({quote_identifier(column.name)}, 1, {max_items})",
         "{quote_identifier(column.name)}",
         ("engines/spark/test_plans.py::test_lists_are_those_of_duckdb",),
+        long=True,
+    ),
+    Mutant(
+        "the logs of Spark tell who is in a secret sample",
+        Kind.SAMPLING,
+        "engine.spark.frames:FrameWriter._filter",
+        "if secret is None else",
+        "if True else",
+        (f"{_LOG}::test_no_cell_and_no_secret_is_in_the_event_log",),
+    ),
+    Mutant(
+        "a key and its secret may stand before a bucket",
+        Kind.CONSENT,
+        "policy.table_sources:_has_credentials",
+        "has_key or",
+        "False or",
+        ("policy/test_object_stores.py",),
+    ),
+    Mutant(
+        "a signed address may stand in a policy",
+        Kind.CONSENT,
+        "policy.table_sources:_has_credentials",
+        "_PATH_SECRET.search(rest) is not None",
+        "False",
+        ("policy/test_object_stores.py",),
+    ),
+    Mutant(
+        "nobody says that Spark keeps an event log",
+        Kind.CONSENT,
+        "engine.spark.driver:SparkTables.remarks",
+        "self.session.has_event_log",
+        "False",
+        (f"{_LOG}::test_an_owner_is_told_that_there_is_an_event_log",),
+    ),
+    Mutant(
+        "rows of a sample on Spark are drawn again with each task",
+        Kind.LIMITS,
+        "engine.spellings.spark:SparkSpelling.fingerprint",
+        "f'CAST(conv(left(md5(CAST({x} AS BINARY)), 15), 16, 10) AS BIGINT)'",
+        "f'CAST(rand() * 1000000000000000000 AS BIGINT) + 0 * length({x})'",
+        (f"{_LOG}::test_no_cell_and_no_secret_is_in_the_event_log",),
+    ),
+    Mutant(
+        "rows of a sample on Spark are drawn again if an executor is lost",
+        Kind.LIMITS,
+        "engine.spellings.spark:SparkSpelling.fingerprint",
+        "f'CAST(conv(left(md5(CAST({x} AS BINARY)), 15), 16, 10) AS BIGINT)'",
+        "f'CAST(rand() * 1000000000000000000 AS BIGINT) + 0 * length({x})'",
+        (f"{_RETRIES}::test_what_is_computed_again_is_what_was_lost",),
+        long=True,
+    ),
+    Mutant(
+        "a copy that is lost with an executor is read again",
+        Kind.REUSE,
+        "engine.spark.sessions:SparkConnection.copy_frame",
+        "frame.localCheckpoint(eager=True)",
+        "frame.cache()",
+        (f"{_RETRIES}::test_a_copy_that_is_lost_is_not_read_again",),
         long=True,
     ),
     Mutant(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ _POSTGRES_SCHEMES = (POSTGRES, "postgres")
 _MARIADB_SCHEMES = ("mariadb", "mysql")
 _SPARK_FORMATS = ("parquet", "csv", "delta", "iceberg")
 _SECRET_PARAMETERS = {"password", "sslpassword", "token"}
+_OBJECT_STORES = {"s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs"}
+_PATH_SECRET = re.compile(r"[?&](sig|signature|token|password|awsaccesskeyid|x-(amz|goog)-[a-z-]+)=", re.IGNORECASE)
+"""Parameters of signed addresses, which give access to whoever has the address."""
 _LIBPQ_PARAMETERS = (
     "host hostaddr port user dbname service application_name connect_timeout target_session_attrs client_encoding "
     "passfile sslmode sslrootcert sslcert sslkey sslcrl sslcrldir sslsni ssl_min_protocol_version "
@@ -130,6 +134,12 @@ def parse_source(
         return _database_table(MariaDBTable, source, relation, path, format_name, version, place)
     if scheme == SPARK:
         return _spark_table(source, relation, path, format_name, version, place)
+    if scheme.lower() in _OBJECT_STORES:
+        raise InvalidPolicy(
+            "files in an object store are read by a Spark server, which has the credentials for it",
+            place=f"{place}.source",
+            fix='write source = "sc://host:15002", this address as path, and format = "parquet"',
+        )
     if scheme:
         raise InvalidPolicy(
             "a source must be a file on this machine, or a table on a PostgreSQL, MariaDB or Spark server",
@@ -228,7 +238,27 @@ def _spark_table(
         )
     if path is not None and (not isinstance(path, str) or not path.strip()):
         raise InvalidPolicy("path must be a text", place=f"{place}.path", fix='write path = "/data/visits"')
+    if path is not None and _has_credentials(path):
+        raise InvalidPolicy(
+            "a policy must not contain credentials",
+            place=f"{place}.path",
+            fix="remove them from the path: give them to the Spark server in its own settings",
+        )
     return SparkTable(address, relation, path, form, _check_version(version, place))
+
+
+def _has_credentials(path: str) -> bool:
+    """Return whether a path has a key and its secret before the bucket, as s3a://key:secret@bucket, or a signature.
+
+    A secret may have slashes, and no bucket has a colon. A container may stand before an account, as in
+    abfss://container@account.dfs.core.windows.net.
+    """
+    scheme, is_url, rest = path.partition("://")
+    authority, is_azure = rest.partition("/")[0], scheme.lower().startswith(("abfs", "wasb"))
+    has_port = scheme.lower() not in _OBJECT_STORES
+    before_host, at, _ = authority.rpartition("@")
+    has_key = (bool(at) and not is_azure) or ":" in (before_host if has_port else authority)
+    return bool(is_url) and (has_key or _PATH_SECRET.search(rest) is not None)
 
 
 def _check_version(version: object, place: str) -> str | None:

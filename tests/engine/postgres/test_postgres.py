@@ -637,7 +637,6 @@ def test_over_a_network_a_certificate_is_verified(sessions: Sessions, visits: st
         ("postgresql://host/clinic", {}, "needs the name of its table"),
         ("postgresql://host/clinic", {"relation": "t", "format": "parquet"}, "named by relation"),
         ("oracle://host/clinic", {"relation": "t"}, "on a PostgreSQL, MariaDB or Spark server"),
-        ("s3://bucket/t.parquet", {}, "on a PostgreSQL, MariaDB or Spark server"),
         ("sc://host:15002", {}, "a catalog table (relation) or files"),
         ("sc://host:15002", {"relation": "t", "path": "/data"}, "a catalog table (relation) or files"),
         ("sc://host:15002", {"path": "/data"}, "need a format"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -24,10 +25,23 @@ PANDAS = "ignore:PySpark does not yet fully support pandas:FutureWarning"
 
 @dataclass(frozen=True)
 class Cluster:
-    """A Spark that runs: its classic session, and the address of its Connect server."""
+    """A Spark that runs: its classic session, the address of its Connect server, and where it keeps its files."""
 
     classic: Any
     address: str
+    folder: Path
+
+    @property
+    def event_log(self) -> Path:
+        (log,) = (self.folder / "events").iterdir()
+        return log
+
+    def events(self, start: int = 0) -> list[dict[str, Any]]:
+        """The events that were logged after so many bytes, once all of them are written."""
+        self.classic.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+        with self.event_log.open("rb") as lines:
+            lines.seek(start)
+            return [json.loads(line) for line in lines if line.endswith(b"\n")]
 
 
 @pytest.fixture(scope="session")
@@ -43,8 +57,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, long: bool) -> Iterator[Cl
         "SPARK_LOCAL_DIRS": str(folder),
         "PYSPARK_PYTHON": sys.executable,
     }
-    started = _started(folder, port := _free_port(), "" if long else _SHORT_LIVED)
-    yield Cluster(started, f"sc://127.0.0.1:{port}")
+    started = _started(folder, port := free_port(), "" if long else _SHORT_LIVED)
+    yield Cluster(started, f"sc://127.0.0.1:{port}", folder)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         started.stop()
@@ -55,6 +69,7 @@ def _started(folder: Path, port: int, java: str) -> Any:
         warnings.filterwarnings("ignore", category=FutureWarning)
         from pyspark.sql import SparkSession
 
+        (folder / "events").mkdir()
         builder = SparkSession.builder.master("local-cluster[2,1,1024]").appName("tests")
         for name, value in {
             "spark.ui.enabled": "false",
@@ -69,6 +84,10 @@ def _started(folder: Path, port: int, java: str) -> Any:
             "spark.sql.shuffle.partitions": "2",
             "spark.executor.memory": "1024m",
             "spark.worker.cleanup.enabled": "true",
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": str(folder / "events"),
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.rolling.enabled": "false",
             "spark.driver.extraJavaOptions": java,
             "spark.executor.extraJavaOptions": java,
             **(_iceberg(jar, folder) if (jar := os.environ.get(ICEBERG)) else {}),
@@ -89,7 +108,7 @@ def _iceberg(jar: str, folder: Path) -> dict[str, str]:
     }
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

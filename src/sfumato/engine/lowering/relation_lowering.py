@@ -30,6 +30,7 @@ from sfumato.engine.lowering.relational import (
     RelationalUnion,
     Scalar,
     ScalarFunction,
+    SecretConstant,
     Select,
     StageReference,
     apply,
@@ -331,8 +332,9 @@ _BASES: dict[type, Base] = {
 def _is_sampled(unit: Scalar, rate: Fraction, sampling_key: int) -> Scalar:
     """Return the predicate that a unit is in the sample of the release that has this key."""
     text = apply(ScalarFunction.CONVERT, unit, detail=(Type.TEXT,))
+    prefix = SecretConstant(hash_prefix(key), Type.TEXT)
     hashed = apply(
-        ScalarFunction.HASH, apply(ScalarFunction.JOIN, Constant(hash_prefix(sampling_key), Type.TEXT), text)
+        ScalarFunction.HASH, apply(ScalarFunction.JOIN, prefix, text)
     )
     return apply(ScalarFunction.LESS, hashed, Constant(hash_threshold(rate), Type.TEXT))
 

@@ -149,6 +149,11 @@ class Constant:
 
 
 @dataclass(frozen=True)
+class SecretConstant(Constant):
+    """A key that no log may show, in a filter: an engine that logs its plans joins it as a row instead."""
+
+
+@dataclass(frozen=True)
 class Apply:
     """An operation applied to values of one row."""
 

@@ -372,6 +372,11 @@ class SparkTables:
         if table not in self._sources:
             return ()
         sentences = ["Operators of this Spark can see exact counts in its logs, its web UI and its shuffle files."]
+        if self.session.has_event_log:
+            sentences.append(
+                "This Spark writes an event log, which keeps the exact counts of every question: only those who may "
+                "read the rows should be able to read spark.eventLog.dir and the history server."
+            )
         if not self._sources[table].has_version:
             sentences.append(
                 "Spark cannot detect changes to this table: it must return the same rows at every read, and "

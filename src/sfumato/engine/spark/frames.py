@@ -9,12 +9,13 @@ computed before its rows are collected.
 The clean scan of a table is a DataFrame of the declared columns, cleaned as the policy says, and ``sf_unit``, the unit
 of each row. What is selected is defined by ``engine.clean_scans`` for every server.
 
-Public rows become DataFrames of literal values, which are sent with each query that joins them.
+Public rows become DataFrames of literal values, which are sent with each query that joins them. So does the key of a
+secret sample: event logs and web pages keep the text of plans, which shows literals but no rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
@@ -34,6 +35,7 @@ from sfumato.engine.lowering.relational import (
     RelationalUnion,
     Scalar,
     ScalarFunction,
+    SecretConstant,
     Select,
     StagedSelect,
     StageReference,
@@ -54,6 +56,7 @@ Frame = Any
 """A DataFrame of either kind; pyspark is not imported for the annotation."""
 Frames = Mapping[str, Frame]
 _HAVING_COLUMN = "sf_kept"
+_SECRET_COLUMN = "sf_secret"
 
 
 @dataclass(frozen=True)
@@ -112,9 +115,15 @@ class FrameWriter:
         if isinstance(test, AnyOf):
             return self._filter_any(frame, test, stages)
         if not isinstance(test, Exists):
-            return frame.filter(self._expression(test))
+            secret = next(_secrets(test), None)
+            return frame.filter(self._expression(test)) if secret is None else self._join_secret(frame, test, secret)
         other = self._source(test.relation, stages).alias(test.alias)
         return frame.join(other, self._expression(test.on), "left_anti" if test.negated else "left_semi")
+
+    def _join_secret(self, frame: Frame, test: Scalar, secret: SecretConstant) -> Frame:
+        """Keep the rows that pass a filter with a secret, which is the only row of another DataFrame."""
+        key = frame.sparkSession.createDataFrame([(secret.value,)], f"{_SECRET_COLUMN} STRING")
+        return frame.join(key, self._expression(_with_reference(test, secret, Reference(_SECRET_COLUMN))), "left_semi")
 
     def _filter_any(self, frame: Frame, test: AnyOf, stages: Frames) -> Frame:
         """Keep the rows for which one predicate holds: those of the first, and of each other among the rest."""
@@ -152,6 +161,23 @@ class FrameWriter:
 
     def _column(self, name: str, scalar: Scalar) -> Any:
         return self._expression(scalar).alias(name)
+
+
+def _secrets(scalar: Scalar) -> Iterator[SecretConstant]:
+    if isinstance(scalar, SecretConstant):
+        yield scalar
+    elif isinstance(scalar, Apply):
+        for argument in scalar.arguments:
+            yield from _secrets(argument)
+
+
+def _with_reference(scalar: Scalar, secret: SecretConstant, reference: Reference) -> Scalar:
+    """Replace a secret by a reference to the column that holds it."""
+    if scalar == secret:
+        return reference
+    if isinstance(scalar, Apply):
+        return replace(scalar, arguments=tuple(_with_reference(each, secret, reference) for each in scalar.arguments))
+    return scalar
 
 
 def _uses_group_totals(scalar: Scalar) -> bool:

@@ -167,6 +167,11 @@ class SparkConnection:
     cloned: bool = False
     """Whether it started with the settings, views and functions of a user's session."""
 
+    @property
+    def has_event_log(self) -> bool:
+        """Whether Spark writes the numbers of rows of every operator to a file."""
+        return without_cause(lambda: str(self.spark.conf.get("spark.eventLog.enabled", "false")).lower() == "true")
+
     @contextmanager
     def tagged(self, tag: str) -> Iterator[None]:
         """Run the body so that ``interrupt`` can end it by a tag, used once; in a classic session the tag is a job
