@@ -28,9 +28,7 @@ _number = click.argument("number", type=int)
 _purpose = click.option("--purpose", required=True, metavar="TEXT", help="What the answer is for.")
 
 
-@click.group(
-    short_help="Ask a server's owners to approve a release, or decide on it.", epilog=EXIT_CODES_HELP
-)
+@click.group(short_help="Ask a server's owners to approve a release, or decide on it.", epilog=EXIT_CODES_HELP)
 def command() -> None:
     """Ask for approval of a release at a server, and decide on what others ask for.
 

@@ -332,10 +332,8 @@ _BASES: dict[type, Base] = {
 def _is_sampled(unit: Scalar, rate: Fraction, sampling_key: int) -> Scalar:
     """Return the predicate that a unit is in the sample of the release that has this key."""
     text = apply(ScalarFunction.CONVERT, unit, detail=(Type.TEXT,))
-    prefix = SecretConstant(hash_prefix(key), Type.TEXT)
-    hashed = apply(
-        ScalarFunction.HASH, apply(ScalarFunction.JOIN, prefix, text)
-    )
+    prefix = SecretConstant(hash_prefix(sampling_key), Type.TEXT)
+    hashed = apply(ScalarFunction.HASH, apply(ScalarFunction.JOIN, prefix, text))
     return apply(ScalarFunction.LESS, hashed, Constant(hash_threshold(rate), Type.TEXT))
 
 
