@@ -236,7 +236,7 @@ def amend(policy: Policy | PathOrText, *, reason: str, ledger: PathOrText | None
                 "policy",
                 parsed.account_name,
                 "one that already has an account",
-                fix="ask a question first: it opens the account with this budget",
+                fix="there is nothing to amend yet: the first question opens the account with the budget of the policy",
             )
         return amend_account(account, parsed, reason)
 

@@ -158,8 +158,8 @@ def _require_newest_lines(guarded: GuardedStore, anchor: Anchor | None) -> None:
         raise LedgerUnavailable(
             f"a backup or an export may lack later charges, which could then be spent again{mismatch}",
             place=guarded.store.place,
-            fix="move the ledger itself; if the ledger is lost, name an anchor of its last line with --anchor FILE "
-            "or, as the owner, accept that those charges are forgotten: --accept-loss",
+            fix="move the ledger itself; if it is lost, show that no charge is missing with the anchor file that you "
+            "saved elsewhere, --anchor FILE; or, as the owner, accept that those charges are forgotten: --accept-loss",
         )
 
 

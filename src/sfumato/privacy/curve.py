@@ -351,7 +351,9 @@ class Curve:
     ) -> tuple[Fraction, int]:
         """Return the share of the units in a sample, and their public number, 0 for Poisson sampling."""
         if (rate is None) == (size is None) or (size is None) != (of is None):
-            raise InvalidParameter("rate", rate, "given alone, or size and of together", fix="write subsampled('0.1')")
+            rule = "given alone, or left out where size=… and of=… are both given"
+            fix = "write subsampled('0.1') or subsampled(size=100, of=1000)"
+            raise InvalidParameter("rate", rate, rule, fix=fix)
         if rate is not None:
             if self.neighbours is Neighbours.REPLACE and not bounds_presence:
                 fix = "sample the add-remove curve, then convert: curve.subsampled(rate).for_neighbours('replace')"

@@ -17,7 +17,7 @@ import pyarrow.parquet
 from engine.tables import policy_of
 from engines.spark.conftest import Cluster
 from sfumato.errors import EngineFailed
-from sfumato.plan.bounding import Limits, bounding_strategies
+from sfumato.plan.bounding import ContributionLimits, candidate_bounded_plans
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Policy, Table
@@ -53,7 +53,7 @@ def policy(source: Any, **said: Any) -> Policy:
 def reading(engine: Any, bounding: str) -> GroupTotals:
     """Counts and sums by place in one bounding."""
     plan = parse("SELECT place, COUNT(*), SUM(cost) FROM t GROUP BY place", engine.catalog()).plan
-    strategies = bounding_strategies(plan, Limits.of(engine._policy.tables["t"]), len(PLACES))
+    strategies = candidate_bounded_plans(plan, ContributionLimits.of(engine._policy.tables["t"]), len(PLACES))
     bounded = next(each for each in strategies if each.strategy.value == bounding)
     return GroupTotals(bounded, tuple((place,) for place in PLACES))
 

@@ -22,7 +22,7 @@ from engines.spark.conftest import PANDAS, Cluster
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.opening import open_inspector
 from sfumato.engine.spark.driver import Spark
-from sfumato.plan.bounding import Limits, bounding_strategies, discovery_bounding
+from sfumato.plan.bounding import ContributionLimits, bound_for_discovery, candidate_bounded_plans
 from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.unit_samples import combined_key, hash_prefix
@@ -53,14 +53,14 @@ def _policy(source: Any, **said: Any) -> Policy:
 def _sampled(engine: Any) -> GroupTotals:
     """Samples of rows, of the people of a secret sample."""
     plan = parse("SELECT place, COUNT(*) FROM t GROUP BY place", engine.catalog()).plan
-    strategies = bounding_strategies(plan, Limits.of(engine._policy.tables["t"]), len(_PLACES))
+    strategies = candidate_bounded_plans(plan, ContributionLimits.of(engine._policy.tables["t"]), len(_PLACES))
     bounded = next(each for each in strategies if each.strategy.value == "sample")
     return GroupTotals(replace(bounded, sample=Fraction(1, 3)), tuple((place,) for place in _PLACES))
 
 
 def _discovered(engine: Any) -> DiscoveredTotals:
     plan = parse("SELECT note, COUNT(*) FROM t GROUP BY note", engine.catalog()).plan
-    return DiscoveredTotals(discovery_bounding(plan, Limits.of(engine._policy.tables["t"])), (0,), ((),))
+    return DiscoveredTotals(bound_for_discovery(plan, ContributionLimits.of(engine._policy.tables["t"])), (0,), ((),))
 
 
 def _logged(cluster: Cluster, start: int) -> str:
@@ -92,7 +92,7 @@ def test_exact_counts_are_in_the_event_log(cluster: Cluster, given: Any, tmp_pat
     with contextlib.closing(Spark(_policy(**given(cluster)(path)))) as spark:
         start = cluster.event_log.stat().st_size
         plan = parse("SELECT COUNT(*) FROM t WHERE place = 'north'", spark.catalog()).plan
-        bounded = bounding_strategies(plan, Limits.of(spark._policy.tables["t"]), 1)[0]
+        bounded = candidate_bounded_plans(plan, ContributionLimits.of(spark._policy.tables["t"]), 1)[0]
         spark.read(GroupTotals(bounded, ((),)), 7)
     ended = [event for event in cluster.events(start) if event["Event"] == "SparkListenerStageCompleted"]
     metrics = [metric for event in ended for metric in event["Stage Info"]["Accumulables"]]

@@ -127,7 +127,9 @@ def init(address: str, schema: str | None, spender: str | None) -> None:
     help="For a backup or an export: an anchor of its last line, which shows that no later charge is missing.",
 )
 @click.option(
-    "--accept-loss", is_flag=True, help="Accept that charges which only a lost ledger recorded are forgotten."
+    "--accept-loss",
+    is_flag=True,
+    help="Accept that later charges, recorded only in a ledger that is now lost, are forgotten.",
 )
 def copy(source: Path | str, target: Path | str, anchor: Path | None, accept_loss: bool) -> None:
     """Move a ledger: copy every line of FROM unchanged to TO, a new file or an empty ledger in a database.

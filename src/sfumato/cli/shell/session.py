@@ -327,8 +327,8 @@ def _print_help(_: ShellSession, __: str) -> None:
     for name, command in COMMANDS.items():
         click.echo(f"  \\{f'{name} {command.argument}':<{width}}  {command.description}")
     click.echo(
-        "These commands also work while you type a question. .tables, .schema, .help and .quit do the same as \\d, "
-        "\\? and \\q."
+        "These commands also work while you type a question. .tables, .schema, .help and .quit do the same as \\dt, "
+        "\\d, \\? and \\q."
     )
     click.echo("Tab completes, the up arrow recalls a line, Ctrl-C cancels the line, Ctrl-D quits.")
 

@@ -130,7 +130,8 @@ def _parquet_columns(path: str, policy_path: str, execute: Execute) -> tuple[tup
     except EngineFailed:
         described = nodes = []
     if not described:
-        raise InvalidPolicy("this file cannot be read as Parquet", place=policy_path, fix="write the file again")
+        fix = "check that it is a complete Parquet file, or write it again"
+        raise InvalidPolicy("this file cannot be read as Parquet", place=policy_path, fix=fix)
     names = _top_level_columns([(str(node), children or 0) for node, children in nodes])
     return tuple(
         (original, Cell(quote_identifier(column), stored))

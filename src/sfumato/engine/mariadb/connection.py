@@ -185,7 +185,7 @@ def _connection_options(address: str, policy_path: str) -> dict[str, Any]:
     if host not in _LOCAL_HOSTS:
         if socket is not None:
             raise InvalidPolicy(
-                "a socket is on this machine, so an address can name another host or a socket, but not both",
+                "this address names another host and also a socket, but a socket is always on this machine",
                 place=policy_path,
                 fix="leave out unix_socket, or write mariadb://user@localhost/database?unix_socket=…",
             )

@@ -127,7 +127,7 @@ def require_large_results(session: Any, policy_path: str) -> None:
     byte_count = int(size[1]) << (10 * " kmgtp".index(size[2].lower() or " ")) if size else 0
     if size is None or 0 < byte_count < LEAST_RESULT:
         raise InvalidPolicy(
-            f"Spark's driver accepts results of {written}: a large question could fail after it was charged",
+            f"Spark's driver accepts results of at most {written}: a large question could fail after it was charged",
             place=policy_path,
             fix="start Spark with spark.driver.maxResultSize = 1g, or 0 for no limit",
         )

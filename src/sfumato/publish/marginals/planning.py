@@ -145,7 +145,7 @@ class PlannedBlock:
                 "deviation",
                 float(self.deviation),
                 "at most 1e12 grid steps, the most noise that can be drawn exactly",
-                fix="ask for fewer cells, give a higher price, or use weights with fewer digits",
+                fix="ask for fewer cells, give a higher price, or round the weights of the marginals to fewer digits",
             )
 
 
