@@ -38,7 +38,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     fetch = psycopg.RawCursor.fetchall
 
     def fetch_and_count(cursor: Any) -> list[Any]:
-        text = bytes(cursor._group_query.query)
+        text = bytes(cursor._query.query)
         if re.search(rb'FROM "?rows\d+"?\."?people', text) and not text.startswith(b"EXPLAIN"):
             counts.append(cursor.rowcount)
         return fetch(cursor)
