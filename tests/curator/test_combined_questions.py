@@ -281,39 +281,40 @@ def test_a_replayed_answer_names_the_price_of_every_select(halves: sf.Curator) -
     assert (again.free, again.guarantee) == (True, "ε = 4/3 and ε = 2/3")
 
 
-EVEN_MONTHS, ODD_MONTHS = (
-    f"SELECT YEAR(day) AS year, COUNT(*) AS n, SUM(size) AS s FROM loans WHERE MONTH(day) IN {months} GROUP BY 1"
-    for months in ("(2, 4, 12)", "(1, 3, 11)")
+EVEN_SIZES, ODD_SIZES = (
+    f"SELECT YEAR(day) AS year, COUNT(*) AS n, SUM(size) AS s FROM loans WHERE size {test} GROUP BY YEAR(day)"
+    for test in ("IN (0, 2, 4)", "IN (1, 3)")
 )
 COMPARED = (
-    f"WITH a AS ({EVEN_MONTHS}), b AS ({ODD_MONTHS}) "
-    "SELECT year, a.n AS x, b.n AS y, b.s AS s FROM a JOIN b USING (year)"
+    f"WITH a AS ({EVEN_SIZES}), b AS ({ODD_SIZES}) SELECT year, a.n AS x, b.n AS y, b.s AS s FROM a JOIN b USING (year)"
 )
 
 
 @pytest.mark.filterwarnings("ignore::sfumato.WeakPrivacy")
 def test_selects_over_disjoint_rows_are_measured_together_for_the_whole_price(library: sf.Curator) -> None:
-    """Counts and sums of other months: as accurate as those of one SELECT alone, and the exact numbers."""
-    days = pd.Timestamp("2024-01-01") + pd.to_timedelta((np.arange(400) * 73) % 731, unit="D")
-    sizes = np.arange(400) % 7
-    for texts in ((EVEN_MONTHS, ODD_MONTHS), (ODD_MONTHS, EVEN_MONTHS)):
-        text = COMPARED.replace(EVEN_MONTHS, "first").replace(ODD_MONTHS, texts[1]).replace("first", texts[0])
+    """Counts and sums of two kinds of loans: as accurate as those of one SELECT alone, and the exact numbers."""
+    for texts in ((EVEN_SIZES, ODD_SIZES), (ODD_SIZES, EVEN_SIZES)):
+        text = COMPARED.replace(EVEN_SIZES, "first").replace(ODD_SIZES, texts[1]).replace("first", texts[0])
         together, alone = library.sql(text), library.sql(texts[0])
         assert together.error(epsilon=1)["x"] == pytest.approx(alone.error(epsilon=1)["n"], abs=1)
         assert "select 1, 2" in str(together.explain(epsilon=1))
         answer = together.release(epsilon=400)
         assert answer.receipt.guarantee == "ε = 400"
+        loans = pd.DataFrame({"number": np.arange(400)})
+        loans["size"], days = loans.number % 7, (loans.number * 73) % 731
+        loans["year"] = np.where(days < 366, 2024, 2025)
         for year, x, y, s in answer.rows:
-            sides = [(days.year == year) & days.month.isin(months) for months in ((2, 4, 12), (1, 3, 11))]
-            first, second = sides if texts[0] == EVEN_MONTHS else reversed(sides)
-            assert (x, y, s) == pytest.approx((first.sum(), second.sum(), sizes[second].sum()), abs=1)
+            sides = [loans[(loans.year == year) & loans["size"].isin(sizes)] for sizes in ((0, 2, 4), (1, 3))]
+            first, second = sides if texts[0] == EVEN_SIZES else reversed(sides)
+            assert (x, y, s) == pytest.approx((len(first), len(second), second["size"].sum()), abs=1)
         assert together.release(epsilon=400).receipt.free
 
 
 def test_selects_that_were_bought_alone_are_used_again(library: sf.Curator) -> None:
-    other = ODD_MONTHS.replace("(1, 3, 11)", "(1, 5, 11)")
-    text = COMPARED.replace(ODD_MONTHS, other)
-    parts = [library.sql(part).release(epsilon=3, fresh=True) for part in (EVEN_MONTHS, other)]
+    text = COMPARED.replace("(1, 3)", "(1, 5)")
+    parts = [
+        library.sql(part).release(epsilon=3, fresh=True) for part in (EVEN_SIZES, ODD_SIZES.replace("(1, 3)", "(1, 5)"))
+    ]
     assert library.sql(text).error(epsilon=4).stored
     answer = library.sql(text).release(epsilon=4)
     assert answer.receipt.free

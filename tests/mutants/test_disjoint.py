@@ -45,14 +45,6 @@ MUTANTS = (
         (_TOGETHER,),
     ),
     Mutant(
-        "merged means have the noise of all their ranges together",
-        Kind.RANGES,
-        "plan.merged_selects:_merge",
-        "takes_fewer and _value_ranges(both) == _value_ranges(first) | _value_ranges(second)",
-        "takes_fewer",
-        (f"{_SAFETY}::test_only_selects_that_gain_are_merged",),
-    ),
-    Mutant(
         "merged SELECTs read the rows of the first",
         Kind.RANGES,
         "plan.merged_selects:_merge",

@@ -30,7 +30,7 @@ from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.sampled_questions import refuse_sample_of_combination
 from sfumato.curator.proposals.workload_answers import Answers
 from sfumato.curator.proposals.workloads import WorkloadProposal
-from sfumato.errors import InvalidParameter, shorten
+from sfumato.errors import InvalidParameter
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.caveats import combined_caveat_by_column
 from sfumato.plan.limits import Strategy
@@ -69,10 +69,6 @@ def _separate_selects_fix(call: str) -> str:
     return f"leave it out; or ask each SELECT by itself with {call}, and combine the answers in pandas, which is free"
 
 
-_MAX_TEXT = 10_000
-"""The length of the text under which the ledger keeps several SELECTs: what they ask is in their plan."""
-
-
 @dataclass(frozen=True)
 class _MeasuredSelects:
     """A question that is measured for one SELECT, or for several over disjoint rows."""
@@ -94,7 +90,7 @@ class _MeasuredSelects:
             Output(f"result {index + 1}", Column(Result(index, measure.noise_count), measure.result))
             for index, measure in enumerate(merged.plan.measures)
         ]
-        text = shorten(" and ".join(parts[index].text for index in indices), _MAX_TEXT)
+        text = " and ".join(parts[index].text for index in indices)
         query = Query(merged.plan, Finish((*keys, *results)))
         return cls(Question(context, text, query, merged.plan.limits), merged.first_results)
 
