@@ -217,8 +217,7 @@ CLAUSES = (
     ),
     (
         "JOIN, LEFT, RIGHT, FULL JOIN of SELECTs that aggregate",
-        "on equal group keys, all keys of one side; the SELECTs are bought together, at one price; over disjoint rows "
-        "they are measured as one",
+        "on equal group keys, all keys of one side; the SELECTs are bought together, at one price",
         "WITH a AS (SELECT origin, COUNT(*) AS n FROM flights WHERE delay > 60 GROUP BY origin), b AS (SELECT origin, "
         "COUNT(*) AS n FROM flights GROUP BY origin) SELECT origin, 100.0 * a.n / b.n AS percent FROM a JOIN b "
         "USING (origin)",

@@ -7,67 +7,8 @@ from mutants.running import Kind, Mutant, suite
 _SAFETY = "safety/test_disjoint.py"
 _NUMBERS = f"{_SAFETY}::test_numbers_of_disjoint_measures_are_those_of_each_alone"
 _ONCE = f"{_SAFETY}::test_what_is_asked_twice_is_measured_once"
-_TOGETHER = (
-    "curator/test_combined_questions.py::test_selects_over_disjoint_rows_are_measured_together_for_the_whole_price"
-)
 _ONLY = f"{_SAFETY}::test_only_disjoint_rows_are_taken_together"
 MUTANTS = (
-    Mutant(
-        "lists of values that differ are taken for disjoint",
-        Kind.RANGES,
-        "plan.aggregates.disjoint:_are_disjoint",
-        "one[1].isdisjoint(other[1])",
-        "one[1] != other[1]",
-        (_ONLY,),
-    ),
-    Mutant(
-        "numbers that are one double are taken for two values",
-        Kind.RANGES,
-        "plan.aggregates.disjoint:_listed_values",
-        " or comparison.operand.domain.type is Type.REAL",
-        "",
-        (_ONLY,),
-    ),
-    Mutant(
-        "a merged SELECT shows the results of the first",
-        Kind.RANGES,
-        "plan.merged_selects:merge_disjoint_plans",
-        "index: len(earlier.plan.measures)",
-        "index: 0",
-        (_TOGETHER,),
-    ),
-    Mutant(
-        "the first of merged SELECTs counts the rows of both",
-        Kind.RANGES,
-        "plan.merged_selects:_merge",
-        "_filtered(measure, predicates[0]) if is_first else measure",
-        "measure",
-        (_TOGETHER,),
-    ),
-    Mutant(
-        "merged SELECTs read the rows of the first",
-        Kind.RANGES,
-        "plan.merged_selects:_merge",
-        "call('OR', *predicates)",
-        "predicates[0]",
-        (_TOGETHER,),
-    ),
-    Mutant(
-        "SELECTs with other groups are merged",
-        Kind.KEYS,
-        "curator.proposals.combined_questions:CombinedQuestion._measured",
-        "part.question.groups == together.question.groups",
-        "True",
-        ("curator/test_combined_questions.py::test_keys_of_one_side_are_kept_as_the_join_says",),
-    ),
-    Mutant(
-        "what was bought alone is bought again",
-        Kind.REUSE,
-        "curator.proposals.combined_questions:CombinedQuestion.price_release_at",
-        "self.workload is separate or separate.is_stored(batch)",
-        "self.workload is separate",
-        ("curator/test_combined_questions.py::test_selects_that_were_bought_alone_are_used_again",),
-    ),
     Mutant(
         "a row adds to every member whose predicate holds",
         Kind.SENSITIVITY,

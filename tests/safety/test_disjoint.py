@@ -20,7 +20,6 @@ from sfumato.plan.aggregates.disjoint import DisjointMeasures
 from sfumato.plan.aggregates.measures import Count, Mean, Sum
 from sfumato.plan.bounding import candidate_bounded_plans, for_neighbours
 from sfumato.plan.limits import Strategy
-from sfumato.plan.merged_selects import merge_disjoint_plans
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sharing import share_measures
 from sfumato.plan.sql.statements import parse
@@ -177,15 +176,6 @@ def test_the_range_of_a_count_of_several_totals_covers_it(asked: str, tmp_path: 
     ("asked", "taken"),
     [
         ("COUNT(*) FILTER (WHERE region = 'north'), COUNT(*) FILTER (WHERE region IN ('south', 'east'))", 1),
-        ("COUNT(*) FILTER (WHERE hospital IN (1, 3)), COUNT(*) FILTER (WHERE hospital IN (2, 4))", 1),
-        ("COUNT(*) FILTER (WHERE hospital IN (1, 3)), COUNT(*) FILTER (WHERE hospital = 2 AND urgent)", 1),
-        ("COUNT(*) FILTER (WHERE hospital IN (1, 3)), COUNT(*) FILTER (WHERE hospital IN (3, 4))", 2),
-        ("COUNT(*) FILTER (WHERE hospital IN (1, 3)), COUNT(*) FILTER (WHERE age IN (2, 4))", 2),
-        (  # one double
-            "COUNT(*) FILTER (WHERE cost IN (0.1, 3)), COUNT(*) FILTER (WHERE cost IN (0.10000000000000000555, 2))",
-            2,
-        ),
-        ("COUNT(*) FILTER (WHERE hospital NOT IN (1, 3)), COUNT(*) FILTER (WHERE hospital IN (2, 4))", 2),
         ("COUNT(*) FILTER (WHERE urgent), COUNT(*) FILTER (WHERE NOT urgent)", 1),
         ("COUNT(*) FILTER (WHERE age < 18), COUNT(*) FILTER (WHERE age BETWEEN 18 AND 64), COUNT(*)", 1),
         ("COUNT(*) FILTER (WHERE age <= 18), COUNT(*) FILTER (WHERE age >= 18)", 2),
@@ -209,47 +199,3 @@ def test_the_range_of_a_count_of_several_totals_covers_it(asked: str, tmp_path: 
 def test_only_disjoint_rows_are_taken_together(asked: str, taken: int) -> None:
     """Two counts that share a row, two values, units, and a sum beside COUNT(*) keep a share of the price each."""
     assert len(share_measures(parse(f"SELECT {asked} FROM visits", CATALOG).plan).parts[0].measures) == taken
-
-
-# SELECTs over disjoint rows that are measured as one
-
-MERGED = ("COUNT(*)", "SUM(cost)", "AVG(cost)", "COUNT(cost)")
-THREE_ROWS = [*ROWS, *itertools.combinations_with_replacement(CELLS, 3)]
-
-
-@pytest.mark.parametrize("asked", MERGED)
-def test_one_unit_moves_merged_selects_by_what_is_claimed(asked: str) -> None:
-    """One row more than the limit, whatever the cells hold, under both relations."""
-    with ExitStack() as opened:
-        engines = [opened.enter_context(closing(WORLD.engine(rows))) for rows in THREE_ROWS]
-        texts = (f"SELECT {asked} FROM people WHERE {test}" for test in ("age IN (0, 2)", "age = 3"))
-        plans = [question(engines[0], engines[0]._policy, text).query.plan for text in texts]
-        (merged,) = merge_disjoint_plans(plans)
-        assert merged.first_results == {0: 0, 1: 1}
-        for bounded in candidate_bounded_plans(share_measures(merged.plan).parts[0].plan, merged.plan.limits, 1):
-            worlds = [engine.read(GroupTotals(bounded, ((),)), 7).tolist() for engine in engines]
-            for relation, pairs in (
-                (Neighbours.ADD_REMOVE, [(worlds[0], other) for other in worlds]),
-                (Neighbours.REPLACE, list(itertools.combinations(worlds, 2))),
-            ):
-                claimed = for_neighbours(bounded, relation)
-                worst_change = max(change.worst for a, b in pairs for change in changes(claimed, a, b))
-                assert 0.999 < worst_change <= 1 or (relation is Neighbours.REPLACE and worst_change <= 1)
-
-
-def test_only_selects_that_gain_are_merged() -> None:
-    young, old = (f"SELECT region, COUNT(*) FROM visits WHERE age {test} GROUP BY region" for test in ("< 18", ">= 18"))
-    kept_apart = (
-        old.replace(">= 18", "> 9"),  # rows of both
-        old.replace("GROUP BY region", "").replace("region, ", ""),
-        old.replace("WHERE age >= 18", ""),
-        old.replace("COUNT(*)", "COUNT(DISTINCT patient_id)"),
-        old.replace("COUNT(*)", "MEDIAN(age)"),
-        old.replace("COUNT(*)", "SUM(cost)"),
-    )
-    plans = {text: parse(text, CATALOG).plan for text in (young, old, *kept_apart)}
-    assert len(merge_disjoint_plans([plans[young], plans[old]])) == 1
-    for text in kept_apart:
-        assert len(merge_disjoint_plans([plans[young], plans[text]])) == 2
-    (three,) = merge_disjoint_plans([parse(young.replace("< 18", f"= {age}"), CATALOG).plan for age in range(3)])
-    assert three.first_results == {0: 0, 1: 1, 2: 2}

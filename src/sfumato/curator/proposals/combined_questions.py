@@ -1,20 +1,17 @@
 """A question over the noisy rows of several SELECTs: joins on keys, UNION ALL, scalar subqueries.
 
 Its SELECTs are a workload: measured in one batch, at one price that is split by their numbers of measurements, and
-stored as questions of their own. Those over disjoint rows, such as two years, are one question, which has the price of
-one (``plan.merged_selects``); if all were bought alone, these answers are used. What is computed from their noisy rows
-is post-processing, and free.
+stored as questions of their own. What is computed from their noisy rows is post-processing, and free.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from sfumato.caching import cached_property
-from sfumato.curator.context import Context
 from sfumato.curator.policy_account import price_and_accounts_phrase
 from sfumato.curator.previews.advising import Advice
 from sfumato.curator.previews.explaining import Explanation, PlanStep, offered_delta_notes
@@ -34,10 +31,8 @@ from sfumato.errors import InvalidParameter
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.caveats import combined_caveat_by_column
 from sfumato.plan.limits import Strategy
-from sfumato.plan.merged_selects import MergedPlan, merge_disjoint_plans
 from sfumato.plan.nodes import CombinedRows, GroupKey, Query
-from sfumato.plan.noisy_rows import Finish, Output, unchanged_source_columns
-from sfumato.plan.values.expressions import Column, Key, Result
+from sfumato.plan.noisy_rows import unchanged_source_columns
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer, build_answer
@@ -70,32 +65,6 @@ def _separate_selects_fix(call: str) -> str:
 
 
 @dataclass(frozen=True)
-class _MeasuredSelects:
-    """A question that is measured for one SELECT, or for several over disjoint rows."""
-
-    question: Question
-    first_results: Mapping[int, int]
-    """By the index of each SELECT, where its results begin among those of the question."""
-
-    @classmethod
-    def of(cls, merged: MergedPlan, parts: Sequence[Question], context: Context) -> _MeasuredSelects:
-        """Return the question of a plan, which has the groups and results of all its SELECTs."""
-        indices = list(merged.first_results)
-        if len(indices) == 1:
-            return cls(parts[indices[0]], merged.first_results)
-        keys = [
-            Output(f"key {index + 1}", Column(Key(index), key.domain)) for index, key in enumerate(merged.plan.keys)
-        ]
-        results = [
-            Output(f"result {index + 1}", Column(Result(index, measure.noise_count), measure.result))
-            for index, measure in enumerate(merged.plan.measures)
-        ]
-        text = " and ".join(parts[index].text for index in indices)
-        query = Query(merged.plan, Finish((*keys, *results)))
-        return cls(Question(context, text, query, merged.plan.limits), merged.first_results)
-
-
-@dataclass(frozen=True)
 class CombinedQuestion(Question):
     """A parsed question that combines the noisy rows of several SELECTs."""
 
@@ -112,54 +81,12 @@ class CombinedQuestion(Question):
 
     @cached_property
     def workload(self) -> WorkloadProposal:
-        if len(self._measured) == len(self.parts):
-            return self._separate_workload
-        selects = ((", ".join(str(index + 1) for index in each.first_results), each) for each in self._measured)
-        return WorkloadProposal(self._context, {f"select {names}": each.question for names, each in selects})
-
-    @cached_property
-    def _measured(self) -> tuple[_MeasuredSelects, ...]:
-        """The questions that are measured: SELECTs over disjoint rows are one, if they have the same groups."""
-        measured: list[_MeasuredSelects] = []
-        for merged in merge_disjoint_plans([query.plan for query in self.combined.queries]):
-            together = _MeasuredSelects.of(merged, self.parts, self._context)
-            separate = [_MeasuredSelects(self.parts[index], {index: 0}) for index in merged.first_results]
-            is_alike = all(
-                not part.question.discovered_keys and part.question.groups == together.question.groups
-                for part in separate
-            )
-            measured += [together] if len(separate) > 1 and is_alike else separate
-        return tuple(measured)
-
-    @cached_property
-    def _separate_workload(self) -> WorkloadProposal:
-        """Each SELECT by itself: what was bought so is used again."""
         self._context.require_one_account("a question that combines several SELECTs")
         return WorkloadProposal(self._context, {f"select {index}": part for index, part in enumerate(self.parts, 1)})
 
-    def _workload_of(self, batch: PricedBatch) -> WorkloadProposal:
-        is_separate = len(batch.prepared) == len(self._separate_workload.measured_questions)
-        return self._separate_workload if is_separate else self.workload
-
-    def _measured_in(self, index: int, identities: Collection[str]) -> tuple[str, int]:
-        """Return which of these questions was measured for a SELECT, and where its results begin there."""
-        if self.parts[index].identity in identities:
-            return self.parts[index].identity, 0
-        together = next(each for each in self._measured if index in each.first_results)
-        return together.question.identity, together.first_results[index]
-
-    def _part_measurements(self, measured: Mapping[str, NoisyMeasurements]) -> list[NoisyMeasurements]:
-        """Return the measurements of each SELECT: its own results among those of the question it was measured in."""
-        part_measurements = []
-        for index, part in enumerate(self.parts):
-            identity, first = self._measured_in(index, measured)
-            own_results = measured[identity].results[first : first + len(part.query.plan.measures)]
-            part_measurements.append(replace(measured[identity], results=own_results))
-        return part_measurements
-
     @cached_property
     def plan_key(self) -> PlanKey:
-        return self._separate_workload.plan_key.derive(lambda key: digest("combined", key))
+        return self.workload.plan_key.derive(lambda key: digest("combined", key))
 
     @cached_property
     def discovered_keys(self) -> tuple[int, ...]:
@@ -206,9 +133,9 @@ class CombinedQuestion(Question):
         """Explain each SELECT with its share of the price, and what is computed from their rows. Free."""
         refuse_sample_of_combination(sample)
         stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range)
-        batch: Any = self.price_release(self._with_defaults(stated))
+        batch = self.price_release(self._with_defaults(stated))
         price = batch.price
-        explanation = self._workload_of(batch).explain(
+        explanation = self.workload.explain(
             epsilon=price.epsilon, delta=price.delta, rho=price.rho, confidence=confidence, mechanism=mechanism
         )
         names = ", ".join(output.name for output in self.query.outputs)
@@ -238,7 +165,7 @@ class CombinedQuestion(Question):
         request = stated.with_default_delta(self.assumed_delta)
         batch: Any = self.price_release(request)
         forecast = self.forecast(batch, request)
-        stored = not fresh and self._workload_of(batch).is_stored(batch)
+        stored = not fresh and self.workload.is_stored(batch)
         assumed = Fraction(0) if stated.states_delta else exact(request.delta, "delta")
         warnings = forecast.warnings
         if not stored:
@@ -296,7 +223,7 @@ class CombinedQuestion(Question):
             built = self._build_answer(results, receipt, confidence, joint)
             return Answers(("answer",), (built,), built.receipt)
 
-        return self._workload_of(batch).buy_and_build(batch, requested, build, confidence, joint).answers[0]
+        return self.workload.buy_and_build(batch, requested, build, confidence, joint).answers[0]
 
     def _build_answer(
         self,
@@ -310,7 +237,7 @@ class CombinedQuestion(Question):
         groups = {identity: release.keys.groups for identity, release in measured.items()}
         finished = self._finish_combined_rows(measured, self._query_and_rows_by_select(groups), confidence, joint)
         if receipt is None:
-            first = results[self._measured_in(0, results)[0]]
+            first = results[self.parts[0].identity]
             words = tuple(dict.fromkeys(scale.words() for release in measured.values() for scale in release.scales))
             receipt = make_receipt(
                 first, first.value.purchase, words,
@@ -330,8 +257,7 @@ class CombinedQuestion(Question):
         selected values.
         """
         ranks, notes = {}, {}
-        part_queries = [part.query for part in self.parts]
-        releases = list(zip(part_queries, self._part_measurements(measured), strict=True))
+        releases = [(part.query, measured[part.identity]) for part in self.parts]
         source_ranks = [notes_by_column(query, rank_errors(release, confidence)) for query, release in releases]
         source_notes = [notes_by_column(query, selection_notes(release, confidence)) for query, release in releases]
         names = [[output.name for output in query.outputs] for query, _ in releases]
@@ -346,8 +272,7 @@ class CombinedQuestion(Question):
 
     def _caveats(self, measured: Mapping[str, NoisyMeasurements]) -> dict[str, str]:
         """Name, by column, what can move the numbers of each SELECT that it reads."""
-        strategies = [release.purchase.strategy for release in self._part_measurements(measured)]
-        limits = [part.row_limits(strategy) for part, strategy in zip(self.parts, strategies, strict=True)]
+        limits = [part.row_limits(measured[part.identity].purchase.strategy) for part in self.parts]
         return combined_caveat_by_column(self.combined, limits)
 
     def clipped(self) -> Any:
@@ -362,8 +287,7 @@ class CombinedQuestion(Question):
     def _query_and_rows_by_select(self, groups: Mapping[str, Sequence[GroupKey]]) -> list[tuple[Query, AnswerRows]]:
         """Return each SELECT with its rows, in which functions of keys are keys of their own."""
         rows = (
-            answer_rows(part.query.finish.sets, groups[self._measured_in(index, groups)[0]], len(part.query.plan.keys))
-            for index, part in enumerate(self.parts)
+            answer_rows(part.query.finish.sets, groups[part.identity], len(part.query.plan.keys)) for part in self.parts
         )
         engine = self._context.engine
         return [
@@ -382,13 +306,12 @@ class CombinedQuestion(Question):
         noises, first_noises = noises_and_first_indices(list(measured.values()), confidence)
         first_noise = dict(zip(measured, first_noises, strict=True))
 
-        def source(index: int, release: NoisyMeasurements) -> SourceRows:
-            query, rows = query_and_rows_by_part[index]
-            first = first_noise[self._measured_in(index, measured)[0]]
-            estimates = group_estimator(release, confidence, rows, (noises, first))
+        def source(part: Question, query: Query, rows: AnswerRows) -> SourceRows:
+            identity = part.identity
+            estimates = group_estimator(measured[identity], confidence, rows, (noises, first_noise[identity]))
             return lambda draws: finish_with_draws(query, rows, estimates, draws)
 
-        sources = [source(index, release) for index, release in enumerate(self._part_measurements(measured))]
+        sources = [source(part, *pair) for part, pair in zip(self.parts, query_and_rows_by_part, strict=True)]
         return finish_combined(self.combined, sources, joint=joint)
 
     def price_release_at(self, price: Price, request: PriceRequest) -> Any:
@@ -396,10 +319,6 @@ class CombinedQuestion(Question):
             name, value = ("weights", request.weights) if request.weights is not None else ("range", request.range)
             rule = "left out: the question combines several SELECTs"
             raise InvalidParameter(name, value, rule, fix=_separate_selects_fix(f".release(…, {name}=…)"))
-        separate = self._separate_workload
-        batch = separate.price_at(price, request)
-        if self.workload is separate or separate.is_stored(batch):
-            return batch
         return self.workload.price_at(price, request)
 
     def widths(self, prepared: Any, request: PriceRequest, size: int | None = None) -> dict[str, Width]:
@@ -413,15 +332,14 @@ class CombinedQuestion(Question):
 
     def _widths_at_size(self, batch: PricedBatch, request: PriceRequest, size: int) -> dict[str, float]:
         level = exact(request.confidence, "confidence", CONFIDENCE)
-        questions = self._workload_of(batch).measured_questions
-        prepared = dict(zip(questions, batch.prepared, strict=True))
+        prepared = dict(zip(self.workload.measured_questions, batch.prepared, strict=True))
         measured = {
             identity: noiseless_measurements_of_groups(
                 prepared[identity], part.shared_parts.requests, size, len(part.groups)
             )
-            for identity, part in questions.items()
+            for identity, part in self.workload.measured_questions.items()
         }
-        groups = {identity: part.groups for identity, part in questions.items()}
+        groups = {identity: part.groups for identity, part in self.workload.measured_questions.items()}
         finished = self._finish_combined_rows(measured, self._query_and_rows_by_select(groups), level, request.joint)
         is_fractional = any(
             scale.unit_value.denominator > 1 for release in measured.values() for scale in release.scales
