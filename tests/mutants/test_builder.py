@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "a condition within an aggregate is forgotten",
         Kind.LIMITS,
-        "plan.sql.aggregations:Aggregation.resolved_tree",
+        "plan.sql.aggregations:Aggregation.tree",
         "sql if self.where is None else f'{sql} FILTER (WHERE w)'",
         "sql",
         (_PAIRS,),

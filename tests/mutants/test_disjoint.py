@@ -10,6 +10,22 @@ _ONCE = f"{_SAFETY}::test_what_is_asked_twice_is_measured_once"
 _ONLY = f"{_SAFETY}::test_only_disjoint_rows_are_taken_together"
 MUTANTS = (
     Mutant(
+        "lists of values that differ are taken for disjoint",
+        Kind.RANGES,
+        "plan.aggregates.disjoint:_are_disjoint",
+        "one[1].isdisjoint(other[1])",
+        "one[1] != other[1]",
+        (_ONLY,),
+    ),
+    Mutant(
+        "numbers that are one double are taken for two values",
+        Kind.RANGES,
+        "plan.aggregates.disjoint:_listed_values",
+        " or comparison.operand.domain.type is Type.REAL",
+        "",
+        (_ONLY,),
+    ),
+    Mutant(
         "a row adds to every member whose predicate holds",
         Kind.SENSITIVITY,
         "plan.aggregates.disjoint:DisjointMeasures.contributions",

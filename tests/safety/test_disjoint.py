@@ -176,6 +176,15 @@ def test_the_range_of_a_count_of_several_totals_covers_it(asked: str, tmp_path: 
     ("asked", "taken"),
     [
         ("COUNT(*) FILTER (WHERE region = 'north'), COUNT(*) FILTER (WHERE region IN ('south', 'east'))", 1),
+        ("COUNT(*) FILTER (WHERE hospital IN (1, 3)), COUNT(*) FILTER (WHERE hospital IN (2, 4))", 1),
+        ("COUNT(*) FILTER (WHERE hospital IN (1, 3)), COUNT(*) FILTER (WHERE hospital = 2 AND urgent)", 1),
+        ("COUNT(*) FILTER (WHERE hospital IN (1, 3)), COUNT(*) FILTER (WHERE hospital IN (3, 4))", 2),
+        ("COUNT(*) FILTER (WHERE hospital IN (1, 3)), COUNT(*) FILTER (WHERE age IN (2, 4))", 2),
+        (  # one double
+            "COUNT(*) FILTER (WHERE cost IN (0.1, 3)), COUNT(*) FILTER (WHERE cost IN (0.10000000000000000555, 2))",
+            2,
+        ),
+        ("COUNT(*) FILTER (WHERE hospital NOT IN (1, 3)), COUNT(*) FILTER (WHERE hospital IN (2, 4))", 2),
         ("COUNT(*) FILTER (WHERE urgent), COUNT(*) FILTER (WHERE NOT urgent)", 1),
         ("COUNT(*) FILTER (WHERE age < 18), COUNT(*) FILTER (WHERE age BETWEEN 18 AND 64), COUNT(*)", 1),
         ("COUNT(*) FILTER (WHERE age <= 18), COUNT(*) FILTER (WHERE age >= 18)", 2),

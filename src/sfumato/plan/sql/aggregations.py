@@ -77,7 +77,7 @@ class Aggregation:
             )
             raise InvalidParameter("beside", self.beside, rule)
 
-    def resolved_tree(self, names: Names) -> Tree:
+    def tree(self, names: Names) -> Tree:
         """Return the aggregate as a tree in which these names are resolved."""
         from sfumato.plan.sql.fragments import (
             parse_expression,
@@ -119,9 +119,7 @@ def aggregate_tree(asked: AggregateText, names: Names) -> Tree:
     if not isinstance(asked, (Aggregation, str)):
         raise InvalidParameter("agg", asked, "an aggregation, such as sf.count(), or SQL with aggregates")
     return (
-        asked.resolved_tree(names)
-        if isinstance(asked, Aggregation)
-        else substitute_names(parse_expression(asked, names), names)
+        asked.tree(names) if isinstance(asked, Aggregation) else substitute_names(parse_expression(asked, names), names)
     )
 
 
