@@ -179,7 +179,7 @@ def _raised_codes() -> set[str]:
     codes = set()
     for path in (Path(sf.__file__).parent / "plan").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("refuse", "Unsupported"):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("refusal_at", "Unsupported"):
                 named = [each.value for each in node.args[:2] if isinstance(each, ast.Constant)]
                 codes |= {each for each in named if isinstance(each, str) and re.fullmatch(r"[a-z]+(-[a-z]+)*", each)}
     return codes

@@ -145,7 +145,7 @@ MISTAKES = [
     ("share = 0.5", "", "analysts.ana", "share"),
     ('source = "visits.parquet"', "", "tables.visits.source", "source"),
     ('source = "visits.parquet"', "source = 5", "tables.visits.source", "source"),
-    ('source = "visits.parquet"', 'source = "s3://bucket/x.parquet"', "tables.visits.source", "on this machine"),
+    ('source = "visits.parquet"', 'source = "s3://bucket/x.parquet"', "tables.visits.source", "Spark server"),
     ('id = "patient_id"', "", "tables.visits.id", "needs an id"),
     ('id = "patient_id"', "id = 5", "tables.visits.id", "visible characters"),
     ('id = "patient_id"', 'id = ["a", "b"]', "tables.visits.id", "one of two owners"),

@@ -593,7 +593,7 @@ def test_questions_are_measured_or_bounded_and_their_ranges_hold_the_truth(tmp_p
         if place in (3, 4):
             assert answer.basis == {"n": ("bounded",)}
             assert answer.warnings
-    assert isinstance(found.face.estimates.totals(np.ones(()), (), (), ())[1], AdaptiveGaussianError)
+    assert isinstance(found.face.estimates.totals_and_errors(np.ones(()), (), (), ())[1], AdaptiveGaussianError)
     assert "ranges" not in str(found.receipt)
     assert "ranges" not in str(found.marginal(["sex"]).receipt)
     assert "ranges" in str(found.sql(ASKED[0]).receipt)

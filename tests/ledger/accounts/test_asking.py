@@ -199,12 +199,12 @@ def test_an_answer_that_came_between_looking_and_charging_is_found(
 
     def late(self: asking.PendingQuery) -> object:
         found = look(self)
-        monkeypatch.setattr(asking.PendingQuery, "_find_answer", look)
+        monkeypatch.setattr(asking.PendingQuery, "_find_answer_and_last_line", look)
         assert ask(clinic, "other", pause=0) == (False, "other")
         return found
 
     for rest in ({}, {"plan": "q", "request_id": "r"}):
-        monkeypatch.setattr(asking.PendingQuery, "_find_answer", late)
+        monkeypatch.setattr(asking.PendingQuery, "_find_answer_and_last_line", late)
         if rest:
             monkeypatch.setattr(f"{__name__}.ENTRY", {**ENTRY, **rest})
         assert ask(clinic, "mine") == (True, "other")
@@ -479,7 +479,7 @@ def test_equal_questions_of_several_processes_cost_once(policy: Path) -> None:
 
 def test_equal_questions_of_which_the_first_fails_cost_once(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wait, waiting = asking.PendingQuery._wait_for_answer, threading.Semaphore(0)
-    monkeypatch.setattr(asking.PendingQuery, "_wait", lambda *given: (waiting.release(), wait(*given))[1])
+    monkeypatch.setattr(asking.PendingQuery, "_wait_for_answer", lambda *given: (waiting.release(), wait(*given))[1])
 
     def fail(*_: object) -> None:
         """Fail when both others wait for it."""

@@ -146,7 +146,7 @@ def test_a_slower_machine_takes_longer(tmp_path: Path) -> None:
         setting = clinic.synthesize("people").setting(Price("1", "1e-9"))
         course = expected_run(setting, "aim", 1000)
         once = predicted_seconds(setting, course, 1000, SPEED)
-        for name in ("per_table", "per_cell", "per_row"):
+        for name in ("seconds_per_table", "seconds_per_cell", "seconds_per_row"):
             slower = replace(SPEED, **{name: 2 * getattr(SPEED, name)})
             assert once < predicted_seconds(setting, course, 1000, slower) <= 2 * once
 
