@@ -192,7 +192,7 @@ def format_exact(value: Fraction) -> str:
 def format_rounded_up(value: Fraction) -> str:
     """Format a number that is not negative for people: exactly where that is short, else rounded up to six digits.
 
-    >>> format_up(Fraction(1, 2)), format_up(Fraction("0.50000000000001"))
+    >>> format_rounded_up(Fraction(1, 2)), format_rounded_up(Fraction("0.50000000000001"))
     ('0.5', '0.500001')
     """
     exact_text = format_exact(value)

@@ -60,9 +60,9 @@ def split_questions(source: str) -> tuple[WrittenQuestion, ...]:
 def split_first_statement(source: str) -> tuple[str, str] | None:
     r"""Split a text after its first statement, which a semicolon ends; None where no statement is whole yet.
 
-    >>> first_statement("SELECT ';' -- not here; \n AS a; SELECT 2")
+    >>> split_first_statement("SELECT ';' -- not here; \n AS a; SELECT 2")
     ("SELECT ';' -- not here; \n AS a", ' SELECT 2')
-    >>> first_statement("SELECT 'it is open; ") is None
+    >>> split_first_statement("SELECT 'it is open; ") is None
     True
     """
     end = source.find(";")

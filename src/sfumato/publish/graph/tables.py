@@ -55,7 +55,7 @@ def _wider_shape(shape: tuple[int, ...], places: AttributeSet, wider: AttributeS
 def sum_to_places(table: Floats, places: AttributeSet, kept: AttributeSet) -> Floats:
     """Sum a table to the kept places; both are laid out.
 
-    >>> sum_to(np.ones((2, 3, 4)), (0, 1, 2), (1,)).tolist()
+    >>> sum_to_places(np.ones((2, 3, 4)), (0, 1, 2), (1,)).tolist()
     [8.0, 8.0, 8.0]
     """
     if places == kept:

@@ -56,7 +56,7 @@ _UP = 1 + 1e-9
 def gaussian_half_width(variance: float, beta: float, cells: int = 1) -> float:
     """Bound the error of each of so many estimates at once, all of Gaussian noise that was planned beforehand.
 
-    >>> round(half_width(1, 0.05), 6)
+    >>> round(gaussian_half_width(1, 0.05), 6)
     1.963764
     """
     return math.sqrt(variance) * unit_variance_half_width(beta, cells)
