@@ -163,7 +163,15 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_the_table_of_roles_names_every_call() -> None:
     told = {*FOR_ALL, *OF_THE_NAMED, *ASKING, *OF_BUYERS, *OWNERS, *AUDITING}
     assert told == set(CALLS)
-    not_calls = {"caller", "caller_of_token", "rate_limit_read", "sign_in", "sign_out", "call_free", "authorized_parsing"}
+    not_calls = {
+        "caller",
+        "caller_of_token",
+        "rate_limit_read",
+        "sign_in",
+        "sign_out",
+        "call_free",
+        "authorized_parsing",
+    }
     not_calls |= {"start", "wait", "drain", "stop_accepting", "require_ready", "turns_begun_if_idle"}
     public = {name for name in vars(Gateway) if not name.startswith("_")}
     assert public - not_calls <= told
