@@ -326,7 +326,7 @@ ROWS: dict[str, tuple[dict[str, Any], list[str], int]] = {
 }
 PAID: dict[str, dict[str, Any]] = {
     "workloads": {"fresh": True},  # what others have bought before has a line of its own
-    "sessions": {"values_epsilon": "0.01"},
+    "sessions": {"epsilon": "0.2", "values_epsilon": "0.01"},  # so that noise never hides the first
     "auctions": {"counting": "0.5"},
 }
 """What is released beside answers and marginals, with the columns and the number of its rows, where all is paid for."""
