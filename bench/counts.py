@@ -167,7 +167,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as spare:
         folder = Path(spare)
-        measure(folder, given.repeats, given.restricted_to)
+        measure(folder, given.repeats, given.only)
 
 
 def measure(folder: Path, repeats: int, only: str) -> None:

@@ -310,8 +310,8 @@ def main() -> None:
         libraries = [name for name in given.libraries.split(",") if name]
         compare_peers(Path(given.adult), given.scratch, list(_prices("adult", given.epsilon)), given.repeat, libraries)
         return
-    if given.choose_one:
-        print(json.dumps(run(*given.choose_one)))
+    if given.one:
+        print(json.dumps(run(*given.one)))
         return
     for name, seconds in forecast_seconds().items():
         print(f"{name} forecast of 59 columns, 3 at a time: {seconds:.2f} CPU-s (goal 0.3)", flush=True)

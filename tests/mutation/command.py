@@ -133,7 +133,7 @@ def main() -> int:
     if options.record or not any(FOLDER.glob("tests.*")):
         record(options.jobs, options.tests, quick=options.quick)
     print(f"seed {options.seed}", flush=True)
-    names = drawn(None if options.all else options.sample or 300, options.seed, options.restricted_to)
+    names = drawn(None if options.all else options.sample or 300, options.seed, options.only)
     if not options.report:
         run(names, options.jobs, options.cap, again=options.again, tests=options.tests)
     report(names)
