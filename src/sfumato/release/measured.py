@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import reduce
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -283,11 +284,9 @@ def _linear_estimate(
     """
     totals = [column for columns in scaled for column in columns.columns]
     estimate = estimator.estimate(totals, [0.0] * len(totals))
-    groups, form = len(estimate.value), NoiseForm.zero(len(estimate.value))
+    groups = len(estimate.value)
     first_noises = [columns.first_noise + index * groups for columns in scaled for index in range(len(columns.columns))]
-    for first_noise, factor in zip(first_noises, linear_factors(estimator), strict=True):
-        block = NoiseForm.one_noise_each(first_noise + np.arange(groups))
-        form = form.plus(block.scaled(np.full(groups, float(factor))))
+    form = _sum_of_blocks(zip(first_noises, linear_factors(estimator), strict=True), groups)
     value, centre = estimate.value, estimate.low
     if rows is not None and rows.has_sums:
         form = form.take(rows.groups).sum_by_group(rows.rows, len(rows.keys))
@@ -295,6 +294,17 @@ def _linear_estimate(
     widths = noises.widths(form, parts)
     low, high = np.minimum(centre - widths, value), np.maximum(centre + widths, value)
     return LinearEstimate(value, low, high, centre=centre, widths=widths, form=form, noises=noises)
+
+
+def _sum_of_blocks(first_noises_and_factors: Iterable[tuple[int, Fraction]], groups: int) -> NoiseForm:
+    """Return the weighted sum of blocks of noises, each of which has one noise for each group."""
+    blocks = (
+        NoiseForm.one_noise_each(first_noise + np.arange(groups), float(factor))
+        for first_noise, factor in first_noises_and_factors
+        if factor
+    )
+    first = next(blocks, NoiseForm.zero(groups))
+    return reduce(NoiseForm.plus, blocks, first)
 
 
 def linear_factors(estimator: Estimator) -> tuple[Fraction, ...]:

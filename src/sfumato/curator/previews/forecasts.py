@@ -315,10 +315,15 @@ def expression_and_width_by_column(
 ) -> dict[str, tuple[Expression, float]]:
     """Return each column of numbers with the largest half-width of its rows."""
     return {
-        output.name: (output.expression, float(np.nanmax([column.high - column.value, column.value - column.low])))
+        output.name: (output.expression, _max_half_width(column))
         for output, column in zip(outputs, finished.columns, strict=True)
         if isinstance(column, NumberColumn) and not column.is_noisy_rank and not np.isnan(column.value).all()
     }
+
+
+def _max_half_width(column: NumberColumn) -> float:
+    """Return the largest half-width of the rows that have a number."""
+    return float(np.fmax.reduce(np.fmax(column.high - column.value, column.value - column.low)))
 
 
 def _max_rounding(expression: Expression, measured: NoisyMeasurements, terms: int) -> float:

@@ -45,14 +45,14 @@ class NoiseForm:
         return cls(np.zeros(count + 1, np.intp), np.zeros(0, np.intp), np.zeros(0))
 
     @classmethod
-    def one_noise_each(cls, noises: Places) -> NoiseForm:
-        """Return the form of numbers with one noise each."""
-        return cls(np.arange(len(noises) + 1), noises, np.ones(len(noises)))
+    def one_noise_each(cls, noises: Places, weight: float = 1.0) -> NoiseForm:
+        """Return the form of numbers with one noise each, all of one weight, which is not 0."""
+        return cls(np.arange(len(noises) + 1), noises, np.full(len(noises), weight))
 
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    @property
+    @cached_property
     def noise_counts(self) -> Places:
         """The number of noises behind each number."""
         return np.diff(self.starts)
@@ -193,9 +193,12 @@ class IndependentNoises:
 
     def _equal_noise_widths(self, blocks: Places, lengths: Places, statements: int) -> Floats:
         """Return the half-widths of sums of so many noises of one law each."""
-        rounded = _round_up_lengths(lengths)
         # a pair as one integer: columns of an array are compared much more slowly
-        pairs, pair_index = np.unique(rounded * len(self.blocks) + blocks, return_inverse=True)
+        codes = _round_up_lengths(lengths) * len(self.blocks) + blocks
+        if len(codes) and (codes == codes[0]).all():  # most columns: the groups of one measure
+            length, block = divmod(int(codes[0]), len(self.blocks))
+            return np.full(len(codes), self._sum_width(block, length, statements))
+        pairs, pair_index = np.unique(codes, return_inverse=True)
         split_pairs = (divmod(int(pair), len(self.blocks)) for pair in pairs)
         half_widths = [self._sum_width(block, length, statements) for length, block in split_pairs]
         return np.array(half_widths, np.float64)[pair_index]
