@@ -114,12 +114,13 @@ class GuardedStore:
             self._record_written(write_number, shared_marks, appended)
 
     def write_answer(self, write: Callable[[], T]) -> T:
-        """Write the answer to a charge; if that fails, give up the disk's reserve and try once more.
+        """Write the answer to a charge: wait for a store that is away; then give up the disk's reserve and try once
+        more.
 
         A line that may have been written already is not written again.
         """
         try:
-            return write()
+            return self.store.retry(write)
         except LedgerInDoubt:
             raise
         except LedgerUnavailable:

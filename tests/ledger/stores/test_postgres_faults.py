@@ -26,6 +26,7 @@ from ledger.small_accounts import BEHIND, account, pure, script
 from ledger.test_races import in_processes, in_threads, ledger_is_whole, spend
 from postgres_server import MISSING, PostgresServer, installations
 from sfumato.errors import LedgerInDoubt, WeakLedger
+from sfumato.ledger.accounts.holds import SettledAnswer
 from sfumato.ledger.stores import postgres
 
 pytestmark = pytest.mark.filterwarnings(BEHIND)
@@ -97,6 +98,66 @@ def test_a_connection_cut_after_any_byte_leaves_client_and_ledger_agreed(
         cutter.cut_after(None)
         assert refused
         assert all("nothing was charged" in words for words in refused)
+        assert ledger.verify().holds
+
+
+def test_an_answer_whose_connection_is_cut_after_any_byte_is_written_once(
+    place: Place, cutter: Cutter, long: bool
+) -> None:
+    """What was paid for is answered: whether COMMIT was sent, and whether its reply was lost, is found out."""
+    address = place.server.address(user=SPENDER, schema=place.schema, host=cutter.folder)
+    with sf.Ledger.open(address) as ledger:
+        clinic = account(ledger, sf.Budget(10**6))
+        clinic.answer(clinic.charge(pure("1")), "1", {})
+        charge = clinic.charge(pure("1"))
+        cutter.cut_after(None)
+        clinic.answer(charge, "1", {})
+        for number, point in enumerate(points(cutter.passed, long), 2):
+            cutter.cut_after(None)
+            charge = clinic.charge(pure("1"))
+            cutter.cut_after(point)
+            answer = clinic.answer(charge, f"[{number}]", {})
+            assert ledger.body(answer) == f"[{number}]"
+        cutter.cut_after(None)
+        kinds = [line.kind for line in ledger.lines()]
+        assert kinds.count("answer") == kinds.count("charge")
+        assert "stopped" not in kinds
+        assert ledger.verify().holds
+
+
+def test_an_answer_in_doubt_is_not_written_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    with place.open() as ledger:
+        clinic = account(ledger)
+        charge, attempts = clinic.charge(pure()), []
+
+        def lose(*arguments: object) -> object:
+            attempts.append(arguments)
+            raise LedgerInDoubt(charge.number + 1, charge.number + 1, None)
+
+        monkeypatch.setattr(clinic, "_append_answer", lose)
+        with pytest.raises(LedgerInDoubt):
+            clinic.answer(charge, "1", {})
+        assert len(attempts) == 1
+
+
+def test_a_series_goes_on_when_the_connection_is_cut_between_its_lines(place: Place, cutter: Cutter) -> None:
+    """What the hold has paid for: its steps, the answers to a workload, and the result computed from them."""
+    address = place.server.address(user=SPENDER, schema=place.schema, host=cutter.folder)
+    with sf.Ledger.open(address) as ledger:
+        clinic = account(ledger, sf.Budget(10**6))
+        for point in (1, 400, 900):
+            asked = sf.Entry(sf.Curve(()), f"cut at {point}", "plan", "data", request_id=str(point))
+            tab = clinic.ask_tab(pure("1"), asked)
+            assert isinstance(tab, sf.Tab)
+            cutter.cut_after(point)
+            tab.settle([SettledAnswer(sf.Entry(sf.Curve(()), "part", "part", "data"), "1", {})], more=True)
+            cutter.cut_after(point)
+            tab.step(pure("0.5"))
+            cutter.cut_after(point)
+            clinic.finish(tab, "2")
+        cutter.cut_after(None)
+        kinds = [line.kind for line in ledger.lines()]
+        assert [kinds.count(kind) for kind in ("step", "answer", "tab-close")] == [6, 6, 3]
         assert ledger.verify().holds
 
 

@@ -584,10 +584,14 @@ class Account:
         The result is computed from the steps' answers alone, so nothing more is spent.
         """
         entries.checked_text(body, "body", entries.MAX_BODY_LENGTH)
-        body_columns, opening = self._guarded.store_body(body), tab.opening
+        opening = tab.opening
         if opening.request_id is None:
             fix = "open a new tab with a request_id"
             raise InvalidParameter("tab", opening.number, "one that was opened with a request id", fix=fix)
+        return self._guarded.write_answer(lambda: self._append_result(opening, body))
+
+    def _append_result(self, opening: Line, body: str) -> Line:
+        body_columns = self._guarded.store_body(body)
         empty_curve = Curve((), self._opening_terms.budget.neighbours)
         request_fields = (opening.question, opening.plan, "", opening.analyst, opening.request_id)
         columns = self._guarded.entry_columns(Entry(empty_curve, *request_fields))

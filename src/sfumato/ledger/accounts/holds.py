@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Self
 
 from sfumato.errors import InvalidParameter, Overspent, TabClosed
@@ -90,12 +91,17 @@ class Tab:
             )
 
         # A step only moves amounts from held to spent; a correction may have raised the totals since.
-        return self._guarded.admit(self.opening.account, columns["analyst"], NO_COST, write, Line.of)
+        # What the hold has paid for continues when a store comes back that was away.
+        admit = partial(self._guarded.admit, self.opening.account, columns["analyst"], NO_COST, write, Line.of)
+        return self._guarded.store.retry(admit)
 
     def settle(self, answers: Sequence[SettledAnswer], *, more: bool = False) -> tuple[Line, ...]:
         """Record every answer to what was charged when the tab was opened, each as a step that costs nothing more, and
         close the tab unless there is ``more``: all in one transaction. They may be shown once this has returned.
         """
+        return self._guarded.write_answer(lambda: self._append_answers(answers, more=more))
+
+    def _append_answers(self, answers: Sequence[SettledAnswer], *, more: bool) -> tuple[Line, ...]:
         prepared = [
             (self._guarded.entry_columns(answer.entry), self._guarded.store_body(answer.body), answer)
             for answer in answers

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from sfumato.errors import LedgerDamaged, LedgerInDoubt, LedgerUnavailable
+from sfumato.errors import LedgerBehind, LedgerDamaged, LedgerInDoubt, LedgerUnavailable
 from sfumato.ledger import local_files
 from sfumato.ledger.local_files import hold_unheld_lock
 from sfumato.ledger.sealed_rows import Row
@@ -204,19 +204,25 @@ class PostgresStore:
         self._open = None
         last_line = rows.appended[-1]
         try:
-            was_written = self._retry(lambda: self._has_line(last_line.number, last_line.hash))
+            was_written = self.retry(lambda: self._has_line(last_line.number, last_line.hash))
         except LedgerUnavailable:
             raise _in_doubt_error(rows.appended) from None
         if not was_written:
             raise refusal_for_error(error, self.place) from None
 
-    def _retry(self, query: Callable[[], T]) -> T:
-        """Retry a query until the server answers, or the time is up."""
-        deadline = time.monotonic() + self._timeout
+    def retry(self, call: Callable[[], T]) -> T:
+        """Repeat a call until the server answers, or has been away for the store's timeout.
+
+        A refusal that waiting cannot change is not repeated, nor is one that leaves open what was written.
+        """
+        deadline = None
         while True:
             try:
-                return query()
+                return call()
+            except (LedgerDamaged, LedgerBehind, LedgerInDoubt):
+                raise
             except LedgerUnavailable:
+                deadline = time.monotonic() + self._timeout if deadline is None else deadline
                 if time.monotonic() >= deadline:
                     raise
             time.sleep(_RETRY_SECONDS)
@@ -228,7 +234,7 @@ class PostgresStore:
             with hold_unheld_lock(self._lock):
                 return self._has_line(number, seal)
 
-        return self._retry(ask)
+        return self.retry(ask)
 
     def _has_line(self, number: int, line_hash: str) -> bool:
         with self._transaction(self._begin_writing(), (number,)) as rows:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from sfumato.errors import LedgerDamaged, LedgerInDoubt, LedgerUnavailable
 from sfumato.ledger import local_files
@@ -27,6 +27,7 @@ from sfumato.ledger.sealed_rows import COLUMNS, Row
 from sfumato.ledger.stores.store import BodyFiles, PendingCharge, Prefix, Where
 from sfumato.mechanisms import bits
 
+T = TypeVar("T")
 APPLICATION = 0x5F0A70  # in the file's header: marks our ledgers
 
 _TYPES = {"number": "INTEGER PRIMARY KEY"} | dict.fromkeys(("time", "tab", "about", "terms"), "INTEGER NOT NULL")
@@ -113,6 +114,10 @@ class SQLiteStore:
         moving: bool = False,  # noqa: ARG002 - no connection times out
     ) -> AbstractContextManager[SQLiteRows]:
         return self._transaction("BEGIN IMMEDIATE")
+
+    def retry(self, call: Callable[[], T]) -> T:
+        """Call it once: the file is here, and SQLite has waited for its lock."""
+        return call()
 
     def is_written(self, number: int, seal: str) -> bool:
         with self.reading() as rows:

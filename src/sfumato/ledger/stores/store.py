@@ -12,15 +12,17 @@ is lost then; what was spent is in the lines.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from sfumato.errors import LedgerUnavailable
 from sfumato.ledger import local_files
 from sfumato.ledger.sealed_rows import Row
+
+T = TypeVar("T")
 
 
 class Prefix(NamedTuple):
@@ -141,6 +143,13 @@ class Store(Protocol):
 
         Lines of these ``numbers`` will be read in any case: a remote store fetches them at once. While ``moving`` the
         ledger, long pauses between two statements are allowed.
+        """
+
+    def retry(self, call: Callable[[], T]) -> T:
+        """Call it; where lines are stored on another machine, repeat it while that is away, up to the timeout.
+
+        Only what refused with ``LedgerUnavailable`` and certainly wrote nothing is repeated. How long it takes depends
+        on the store alone.
         """
 
     def is_written(self, number: int, seal: str) -> bool:
