@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -145,16 +146,21 @@ def test_a_series_goes_on_when_the_connection_is_cut_between_its_lines(place: Pl
     address = place.server.address(user=SPENDER, schema=place.schema, host=cutter.folder)
     with sf.Ledger.open(address) as ledger:
         clinic = account(ledger, sf.Budget(10**6))
-        for point in (1, 400, 900):
-            asked = sf.Entry(sf.Curve(()), f"cut at {point}", "plan", "data", request_id=str(point))
-            tab = clinic.ask_tab(pure("1"), asked)
+        part = SettledAnswer(sf.Entry(sf.Curve(()), "part", "part", "data"), "1", {})
+        passed: list[int] = []
+        for series in range(3):
+            tab = clinic.ask_tab(pure("1"), sf.Entry(sf.Curve(()), "asked", "plan", "data", request_id=f"r{series}"))
             assert isinstance(tab, sf.Tab)
-            cutter.cut_after(point)
-            tab.settle([SettledAnswer(sf.Entry(sf.Curve(()), "part", "part", "data"), "1", {})], more=True)
-            cutter.cut_after(point)
-            tab.step(pure("0.5"))
-            cutter.cut_after(point)
-            clinic.finish(tab, "2")
+            steps = (
+                partial(tab.settle, [part], more=True),
+                partial(tab.step, pure("0.5")),
+                partial(clinic.finish, tab, "2"),
+            )
+            for number, step in enumerate(steps):
+                # the last bytes are the lines and COMMIT, and then its reply
+                cutter.cut_after(passed[number] - 200 * series if series else None)
+                step()
+                passed.append(cutter.passed)
         cutter.cut_after(None)
         kinds = [line.kind for line in ledger.lines()]
         assert [kinds.count(kind) for kind in ("step", "answer", "tab-close")] == [6, 6, 3]
