@@ -168,9 +168,9 @@ def test_marked_answers_are_approved_and_signed(
     with pytest.raises(NotAllowed):
         ana.requests.approve(marked.number)
     assert olga.requests.approve(marked.number).state == "approved"
-    with open_owner_check(policy) as is_owner:
+    with open_owner_check(policy) as (is_owner, people_file):
         assert [is_owner(name) for name in ("olga", "ana", "nobody")] == [True, False, False]
-        assert reviewed_lines(policy, is_owner=is_owner) == (shown,)
+        assert reviewed_lines(policy, is_owner=is_owner, people=people_file) == (shown,)
     with pytest.raises(SfumatoError, match="no answers have been marked"):
         reviewed_lines(policy, is_owner=lambda name: name != "olga")  # disabled since
     signer, path = SigningKey.new(), tmp_path / "bundle.zip"

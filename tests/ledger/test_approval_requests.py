@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -728,3 +728,17 @@ def test_a_charge_decodes_its_own_request_and_shares_only(ledger: sf.Ledger, mon
     decoded.clear()
     clinic.conditioned(condition()).charge(entry)
     assert decoded == [own]
+
+
+def test_a_request_of_an_earlier_version_belongs_to_every_server_and_its_text_is_the_same() -> None:
+    """The id of the people file is an optional field: absent where it is empty, and no part of the digest."""
+    review = PublicationReview("ana", (3,), "report", POLICY, 1, 10**15)
+    for subject in (REQUEST, review, GrantedShare("ana", Fraction(1), POLICY, 1, 10**15)):
+        assert "people" not in codec.dumps(subject)
+        belonging = replace(subject, people="theirs")
+        assert codec.loads(codec.dumps(belonging)) == belonging
+        record = RequestRecord(1, datetime.now(UTC), "clinic", "ana", subject)
+        assert all(record.belongs_to(people) for people in ("", "ours", "theirs"))
+        there = replace(record, subject=belonging)
+        assert [there.belongs_to(people) for people in ("", "ours", "theirs")] == [True, False, True]
+    assert replace(review, people="theirs").digest == review.digest

@@ -529,6 +529,38 @@ MUTANTS = (
         "True",
         ("server/test_hostile_requests.py",),
     ),
+    Mutant(
+        "an analyst sees the share of another",
+        Kind.CONSENT,
+        "server.gateway:Gateway.budget",
+        "sees_all = analyst is not None and caller.role in _READ_ALL_ROLES",
+        "sees_all = analyst is not None",
+        ("client/test_parity.py",),
+    ),
+    Mutant(
+        "the history of one analyst is that of all",
+        Kind.CONSENT,
+        "server.served_policies:lines_after",
+        "own if analyst is None else analyst",
+        "own",
+        ("client/test_parity.py",),
+    ),
+    Mutant(
+        "an export is readable by others",
+        Kind.CONSENT,
+        "ledger.proofs.exporting:new_private_file",
+        "384",
+        "420",
+        ("client/test_parity.py",),
+    ),
+    Mutant(
+        "a page of somebody else is taken for the export",
+        Kind.HOSTILE,
+        "client.wire:Wire.download",
+        "if response.status_code != 200 or _media_type(response) != media:",
+        "if False:",
+        ("client/test_parity.py",),
+    ),
 )
 
 test_the_tests_of_the_server_notice = suite(MUTANTS)

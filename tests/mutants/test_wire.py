@@ -205,9 +205,9 @@ MUTANTS = (
     Mutant(
         "everybody's receipts are shown",
         Kind.CONSENT,
-        "server.gateway:Gateway.latest_history",
-        "analyst = None if caller.role in _READ_ALL_ROLES else caller.user",
-        "analyst = None",
+        "server.gateway:Gateway._history_batch",
+        "own = None if caller.role in _READ_ALL_ROLES else caller.user",
+        "own = None",
         (f"{_SESSIONS}::test_receipts_are_a_free_table_of_one_s_own_answers",),
     ),
     Mutant(

@@ -120,13 +120,14 @@ def open_server(
     epsilon: str = "3",
     clock: AnswerClock | None = None,
     opening: Callable[[Policy, Ledger, Progress], Curator] | None = None,
+    people_file: Path | None = None,
     **settings: Any,
 ) -> SmallServer:
     """Open the counter of a folder with the policies of these names; a fresh one is written first."""
     if fresh:
         write_policies(folder, epsilon)
     served = ServedPolicies([folder / f"{name}.toml" for name in names], open_curator=opening)
-    people = PeopleFile(people_file_path(served.ledger_path))
+    people = PeopleFile(people_file or people_file_path(served.ledger_path))
     if fresh:
         for name, role in (("ana", "analyst"), ("ben", "analyst"), ("olga", "owner"), ("otto", "auditor")):
             people.add_user(name, role, by="olga")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from server.small_server import BOTH, COUNT, SmallServer, open_server, questions, write_policies
+from sfumato.curator.policy_account import read_policy
 from sfumato.errors import (
     ApprovalNeeded,
     InvalidParameter,
@@ -23,8 +24,10 @@ from sfumato.errors import (
     Unsupported,
 )
 from sfumato.ledger.stores.sqlite import SQLiteRows
+from sfumato.reports.account_reports import reviewed_lines
 from sfumato.server import approvals
 from sfumato.server.approvals import RequestedRelease, ShareTerms
+from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.people.users import Caller, Role
 
 PRICE = {"epsilon": "0.2"}
@@ -300,6 +303,86 @@ def test_two_servers_on_one_ledger_decide_together(tmp_path: Path) -> None:
     finally:
         two.close()
         one.close()
+
+
+def with_people_of_its_own(one: SmallServer) -> SmallServer:
+    """Open another server on the same ledger, as on another machine: with a people file of its own, in which ana is
+    somebody else, and olga and oda are no owners.
+    """
+    two = open_server(one.folder, fresh=False, people_file=one.folder / "other.people")
+    for name, role in (("ana", "analyst"), ("olga", "analyst"), ("oda", "auditor"), ("otis", "owner")):
+        two.people.add_user(name, role, by="otis")
+    return two
+
+
+def test_people_files_that_share_a_ledger_keep_their_requests_apart(server: SmallServer) -> None:
+    """Nobody at another server sees, decides, lapses or releases a request, though names and the charge are equal."""
+    requests, other = server.counter.requests, with_people_of_its_own(server)
+    otis = Caller("otis", Role.OWNER)
+    try:
+        filed = file(server)
+        requests.approve(server.owner, "clinic", filed)
+        lines = len(list(server.ledger.lines()))
+        there = other.counter.requests
+        assert there.list(otis, "clinic") == there.list(other.ana, "clinic") == ()
+        for call in (
+            lambda: there.show(otis, "clinic", filed),
+            lambda: there.approve(otis, "clinic", filed),
+            lambda: there.refuse(otis, "clinic", filed, "not ours"),
+            lambda: there.withdraw(other.ana, "clinic", filed),
+            lambda: there.release(other.ana, "clinic", filed, "k2").result(),
+        ):
+            with pytest.raises(NotThere):
+                call()
+        with pytest.raises(ApprovalNeeded):
+            buy(other, key="k2")
+        assert len(list(server.ledger.lines())) == lines  # no lapse, and nothing else
+        assert requests.show(server.ana, "clinic", filed).approvers == ("olga",)
+        second = file(other)
+        assert second != filed
+        assert there.approve(otis, "clinic", second).approvers == ("otis",)
+        assert [view.number for view in requests.list(server.owner, "clinic")] == [filed]
+        assert not buy(server).free
+        assert requests.show(server.owner, "clinic", filed).state == "released"
+        assert there.show(otis, "clinic", second).state == "approved"
+        assert server.ledger.verify().holds
+    finally:
+        other.close()
+
+
+def test_a_granted_share_and_a_review_stay_at_their_server(server: SmallServer) -> None:
+    requests, other = server.counter.requests, with_people_of_its_own(server)
+    otis = Caller("otis", Role.OWNER)
+    try:
+        requests.grant_share(server.owner, "clinic", ShareTerms("ana", "1", 30, purpose="drafts"))
+        with pytest.raises(ApprovalNeeded):
+            buy(other, key="k2")
+        bought = buy(server)
+        assert not bought.free
+        marked = requests.publish(server.ana, "clinic", [bought.line], "the report").number
+        requests.approve(server.owner, "clinic", marked)
+        assert other.counter.requests.list(otis, "clinic") == ()
+        policy = read_policy(server.folder / "clinic.toml")
+        assert reviewed_lines(policy, None, server.people.is_owner, server.people.id) == (bought.line,)
+        for is_owner, people in ((other.people.is_owner, other.people.id), (lambda _: True, other.people.id)):
+            with pytest.raises(SfumatoError, match="no answers have been marked"):
+                reviewed_lines(policy, None, is_owner, people)
+    finally:
+        other.close()
+
+
+def test_a_people_file_keeps_its_id_in_every_process_and_backup(server: SmallServer) -> None:
+    again = server.again()
+    server.people.database.backup(server.folder / "copy.people", 0)
+    copy, other = PeopleFile(server.folder / "copy.people"), with_people_of_its_own(server)
+    try:
+        assert server.people.id == again.people.id == copy.id != other.people.id
+        assert len(server.people.id) >= 40
+        filed = file(server)  # the other process is of the same people
+        assert again.counter.requests.approve(again.owner, "clinic", filed).state == "approved"
+    finally:
+        for opened in (again, copy, other):
+            opened.close()
 
 
 def test_other_analysts_see_no_requests(beside_a_school: SmallServer) -> None:

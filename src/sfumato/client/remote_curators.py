@@ -22,7 +22,7 @@ from sfumato.client.remote_proposals import (
 from sfumato.client.remote_requests import RemoteRequests
 from sfumato.client.remote_server import RemoteServer
 from sfumato.client.wire import Wire, require_seconds
-from sfumato.client.wire_values import decode, encode_parameters
+from sfumato.client.wire_values import decode, encode_named, encode_parameters
 from sfumato.curator.kinds.workloads import WorkloadSpec
 from sfumato.curator.proposing import Proposing
 from sfumato.curator.release_kinds import Spec, kind_for_spec, spec_fields
@@ -30,6 +30,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.privacy import Budget, codec
 from sfumato.privacy.numbers import exact_integer
 from sfumato.privacy.pictures import History, SpendingPoint
+from sfumato.release.prices import warn_caller
 
 if TYPE_CHECKING:
     from sfumato.client.remote_proposals import RemoteTable
@@ -92,24 +93,26 @@ class RemoteCurator(Proposing):
         totals = accumulate((each.cost for each in lines), add)
         return [SpendingPoint(each.time, total.amounts) for each, total in zip(lines, totals, strict=True)]
 
-    def standing(self) -> Standing | PeriodStandings:
-        """Return the standing of the account, or of the share of the user who asks."""
-        standing: Standing | PeriodStandings = decode(self._get("budget"))
+    def standing(self, analyst: str | None = None) -> Standing | PeriodStandings:
+        """Return the standing of the account, of the share of the user who asks, or of the share that an owner or
+        auditor names.
+        """
+        standing: Standing | PeriodStandings = decode(self._get("budget", **encode_named(analyst=analyst)))
         return standing
 
-    def history(self, *, after: int = 0, limit: int | None = None) -> AccountLines:
-        """List the account's ledger lines that the user may see, oldest first."""
+    def history(self, analyst: str | None = None, *, after: int = 0, limit: int | None = None) -> AccountLines:
+        """List the account's ledger lines that the user may see, or those of an analyst among them, oldest first."""
         from sfumato.ledger.history import AccountLines
 
         max_lines = None if limit is None else exact_integer(limit, "limit", at_least=1)
         start = exact_integer(after, "after", at_least=0)
-        return AccountLines(lambda: self._pages(start, max_lines))
+        return AccountLines(lambda: self._pages(encode_named(analyst=analyst), start, max_lines))
 
-    def _pages(self, after: int, remaining: int | None) -> Iterator[Line]:
+    def _pages(self, analyst: Mapping[str, str], after: int, remaining: int | None) -> Iterator[Line]:
         start: int | None = after
         while start is not None and remaining != 0:
             page_size = _PAGE_LINES if remaining is None else min(remaining, _PAGE_LINES)
-            page = self._get("history", after=start, limit=page_size, form="lines")
+            page = self._get("history", after=start, limit=page_size, form="lines", **analyst)
             yield from decode(page["lines"])
             remaining = None if remaining is None else remaining - len(page["lines"])
             start = page["next"]
@@ -172,9 +175,17 @@ class RemoteCurator(Proposing):
         """Pause new releases of this policy, or resume them. For owners."""
         self._send("pause", {"paused": paused})
 
-    def amend(self, *, reason: str) -> tuple[str, ...]:
-        """Amend the account to the budget in the server's policy file; return why it is weak, if it is. For owners."""
-        return tuple(map(str, self._send("amend", {"reason": reason})["warnings"]))
+    def amend(self, *, reason: str) -> Line:
+        """Amend the account to the budget in the server's policy file; warn if it is weak. For owners."""
+        reply = self._send("amend", {"reason": reason})
+        for warning in map(str, reply["warnings"]):
+            warn_caller(warning)
+        line: Line = decode(reply["record"])
+        return line
+
+    def overruns(self) -> int:
+        """Return the number of answers that were late. PRIVATE: it depends on rows. For owners."""
+        return int(self._get("overruns")["overruns"])
 
     def shares(self) -> dict[str, Standing | PeriodStandings]:
         """Return the standing of every analyst's share. For owners."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from sfumato.client.wire import Wire
 from sfumato.client.wire_values import encode_named
-from sfumato.errors import ServerUnavailable
+from sfumato.errors import InvalidParameter, ServerUnavailable
 from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import refuse_malformed
 
 if TYPE_CHECKING:
     from sfumato.ledger import Anchor, Verification
+
+_EXPORT_MEDIA = {"json": "application/json", "csv": "text/csv", "arrow": "application/vnd.apache.arrow.file"}
 
 
 @dataclass(frozen=True)
@@ -109,8 +112,14 @@ class RemoteServer:
 
         return codec.loads_as(Anchor, json.dumps(self._wire.get("ledger", "anchor")))
 
+    def export(self, form: str, path: str | os.PathLike[str]) -> None:
+        """Write every line of the server's ledger to a new file here, as "json", "csv" or "arrow"."""
+        if not isinstance(form, str) or form not in _EXPORT_MEDIA:
+            raise InvalidParameter("form", form, "one of " + ", ".join(sorted(_EXPORT_MEDIA)))
+        self._wire.download(path, _EXPORT_MEDIA[form], "ledger", "export", form=form)
+
     def __repr__(self) -> str:
-        return f"<Server {self._wire.address.label}: .users() .tokens() .acts() .verify()>"
+        return f"<Server {self._wire.address.label}: .users() .tokens() .acts() .verify() .export(…)>"
 
 
 def _refuse_malformed_reply() -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import ssl
 import sys
 import threading
@@ -139,6 +140,22 @@ class Wire:
         except MALFORMED_INPUT:
             return None
 
+    def download(self, path: str | os.PathLike[str], media: str, *parts: str, **query: str) -> None:
+        """Write the reply of a GET operation to a new file that only its owner can read; on an error there is none."""
+        from sfumato.ledger.proofs.exporting import new_private_file
+
+        with new_private_file(path) as handle, os.fdopen(handle, "wb") as file:
+            try:
+                with self._client.stream("GET", _url_path(parts), params=query) as response:
+                    if response.status_code != 200 or _media_type(response) != media:
+                        response.read()
+                        self._decode_response(response, None)
+                        raise self._no_server_error(response, None)
+                    for chunk in response.iter_bytes():
+                        file.write(chunk)
+            except self._transport_errors as error:
+                raise self._no_answer_error(error, None, may_be_done=False) from None
+
     def close(self) -> None:
         self._client.close()
 
@@ -158,11 +175,11 @@ class Wire:
             except self._transport_errors as error:
                 may_be_done = not repeatable and not isinstance(error, self._unsent_errors)
                 if may_be_done or attempt == _ATTEMPTS - 1 or time.monotonic() + wait > deadline:
-                    raise self._no_answer_error(error, request_id, may_be_done) from None
+                    raise self._no_answer_error(error, request_id, may_be_done=may_be_done) from None
             time.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
 
-    def _no_answer_error(self, error: Exception, request_id: str | None, may_be_done: bool) -> ServerUnavailable:
+    def _no_answer_error(self, error: Exception, request_id: str | None, *, may_be_done: bool) -> ServerUnavailable:
         rule = f"the server does not answer ({_describe_error(error)})"
         if may_be_done:
             rule, fix = (
@@ -173,7 +190,7 @@ class Wire:
         return ServerUnavailable(rule, place=self.address.label, request_id=request_id)
 
     def _decode_response(self, response: Any, request_id: str | None) -> Any:
-        media = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        media = _media_type(response)
         if media == _PROBLEM:
             raise errors.from_json(response.text)
         if response.status_code in _LOST_STATUSES:
@@ -187,9 +204,12 @@ class Wire:
         except MALFORMED_INPUT:
             body = None
         if not isinstance(body, dict):
-            rule = f"there is no Sfumato server at this address (HTTP status {response.status_code})"
-            raise ServerUnavailable(rule, place=self.address.label, request_id=request_id)
+            raise self._no_server_error(response, request_id)
         return body
+
+    def _no_server_error(self, response: Any, request_id: str | None) -> ServerUnavailable:
+        rule = f"there is no Sfumato server at this address (HTTP status {response.status_code})"
+        return ServerUnavailable(rule, place=self.address.label, request_id=request_id)
 
 
 class _PhaseReporter:
@@ -244,6 +264,10 @@ def _tls_verification(address: Address, certificate: str | None) -> ssl.SSLConte
     except (OSError, ssl.SSLError):
         fix = "ask the owner for the server's certificate as a .pem file, and give its path"
         raise InvalidParameter("certificate", certificate, "the path of a readable PEM file", fix=fix) from None
+
+
+def _media_type(response: Any) -> str:
+    return str(response.headers.get("Content-Type", "")).partition(";")[0].strip().lower()
 
 
 def _release_timeout(timeout: float) -> Any:

@@ -12,6 +12,10 @@ Each step is a sealed line of the ledger, so its state is a pure function of lin
 An approval lapses when whoever gave it is no longer an owner. Who is an owner is not in the ledger, so whoever reads
 a request asks for it (``RequestRecord.with_lapses``), and the lapse is recorded before the next decision.
 
+Several servers may share a ledger, each with a people file of its own, in which equal names are different people. A
+request belongs to the people file of its requester: it is decided, released and lapses there alone
+(``RequestRecord.belongs_to``), and does not exist elsewhere.
+
 *Claim.* An approval admits at most the one release that was approved. The charge is appended in the transaction that
 reads the request as approved and appends its release, so of racing releases one finds it approved. The digest covers
 every column of the charge that decides what is run and what it costs, and the account, its terms, the analyst, the
@@ -124,6 +128,8 @@ class ApprovalRequest:
     """The ε that it counts with; None where no ε bounds it."""
     delta: Fraction | None = None
     """The δ at which that ε holds, for Gaussian noise; None for an ε of its own."""
+    people: str = ""
+    """The people file that the requester is in, by its id; empty in lines of earlier versions."""
 
     def __post_init__(self) -> None:
         for name in ("release_kind", "requester", "digest", "policy"):
@@ -159,6 +165,8 @@ class GrantedShare:
     purpose: str = ""
     measures: tuple[str, ...] = ()
     """What may be read of the rows, such as "count" (``plan.readings.ReadMeasure``); empty: everything."""
+    people: str = ""
+    """The people file that the requester is in, by its id; empty in lines of earlier versions."""
 
     def __post_init__(self) -> None:
         for name in ("requester", "policy"):
@@ -202,6 +210,8 @@ class PublicationReview:
     policy: str
     approvals: int
     expires: int
+    people: str = ""
+    """The people file that the requester is in, by its id; empty in lines of earlier versions."""
 
     def __post_init__(self) -> None:
         for name in ("requester", "policy"):
@@ -232,6 +242,7 @@ RequestSubject = ApprovalRequest | GrantedShare | PublicationReview
 
 def _require_valid_terms(subject: RequestSubject) -> None:
     checked_text(subject.purpose, "purpose", MAX_PURPOSE)
+    checked_text(subject.people, "people", MAX_PURPOSE)
     if type(subject.approvals) is not int or not 1 <= subject.approvals <= MAX_APPROVALS:
         raise InvalidParameter("approvals", subject.approvals, f"a whole number between 1 and {MAX_APPROVALS}")
     if type(subject.expires) is not int or not 0 < subject.expires <= MAX_TIME:
@@ -322,6 +333,10 @@ class RequestRecord:
     def unrecorded_lapses(self) -> tuple[RequestStep, ...]:
         """The lapses that no line holds yet."""
         return tuple(each.step for each in self.steps if not each.number)
+
+    def belongs_to(self, people: str) -> bool:
+        """Return whether it is decided among the people of this file; an empty id stands for those of every server."""
+        return not people or self.subject.people in ("", people)
 
     def with_lapses(self, is_owner: IsOwner, now: int) -> RequestRecord:
         """Return the request without the approvals of those who are no longer owners; one that is decided stays."""

@@ -290,14 +290,19 @@ def parse_questions_option(option: str | None) -> Questions:
 
 
 def reviewed_lines(
-    policy: Policy, ledger: str | os.PathLike[str] | None = None, is_owner: IsOwner = count_everyone_as_owner
+    policy: Policy,
+    ledger: str | os.PathLike[str] | None = None,
+    is_owner: IsOwner = count_everyone_as_owner,
+    people: str = "",
 ) -> Questions:
-    """List the lines that were marked for publication and approved by owners, in requests that have not expired."""
+    """List the lines that were marked for publication and approved by owners, in requests that have not expired: those
+    of one people file, or of all.
+    """
     path = ledger_address(policy, ledger)
     if not ledger_may_exist(path):
         raise _nothing_asked_error(path)
     with Ledger.open(path) as open_ledger:
-        requests = open_ledger.account(policy.account_name).requests.decided_by(is_owner)
+        requests = open_ledger.account(policy.account_name).requests.decided_by(is_owner, people)
         now, records = requests.now(), requests.list()
     approved = [record.subject for record in records if record.state(now) is RequestState.APPROVED]
     lines = sorted({number for each in approved if isinstance(each, PublicationReview) for number in each.lines})

@@ -56,10 +56,12 @@ class RequestedRelease:
 class ApprovalService:
     """The requests of all served policies. Thread-safe: the ledger decides every race."""
 
-    def __init__(self, served: ServedPolicies, propose: Propose, is_owner: IsOwner) -> None:
+    def __init__(self, served: ServedPolicies, propose: Propose, is_owner: IsOwner, people: str) -> None:
         self._served = served
         self._propose = propose
         self._is_owner = is_owner
+        self._people = people
+        """The id of the people file: the requests of another server's people do not exist here."""
 
     # ── the gate ───────────────────────────────────────────────────────────────────────────────
 
@@ -97,6 +99,7 @@ class ApprovalService:
             tables=None if dry is None else dry.tables,
             measures=None if dry is None else dry.measures,
             is_owner=self._is_owner,
+            people=self._people,
         )
 
     def _dry_charge(self, curator: Curator, release: RequestedRelease) -> DryCharge | None:
@@ -149,6 +152,7 @@ class ApprovalService:
             cost=dry.charge.cost,
             epsilon=dry.epsilon,
             delta=dry.delta,
+            people=self._people,
         )
         return self._request_view(caller, name, requests.file(subject, dry.charge.analyst, max_open=MAX_OPEN))
 
@@ -167,6 +171,7 @@ class ApprovalService:
             view.policy_hash,
             rules.approvals,
             _expiry_in_micros(requests, rules.days),
+            self._people,
         )
         analyst = caller.user if caller.user in view.policy.analysts else ""
         return self._request_view(caller, name, requests.file(subject, analyst, max_open=MAX_OPEN))
@@ -219,6 +224,7 @@ class ApprovalService:
             kinds=share.kinds,
             purpose=_checked_purpose(share.purpose),
             measures=share.measures,
+            people=self._people,
         )
         analyst = share.user if share.user in curator.policy.analysts else ""
         return self._request_view(caller, name, requests.file(subject, analyst, approved_by=caller.user))
@@ -239,7 +245,7 @@ class ApprovalService:
     # ── internals ──────────────────────────────────────────────────────────────────────────────
 
     def _account_requests(self, name: str) -> AccountRequests:
-        return self._served.account(name).requests.decided_by(self._is_owner)
+        return self._served.account(name).requests.decided_by(self._is_owner, self._people)
 
     def _visible_request(self, caller: Caller, name: str, number: int) -> RequestRecord:
         record = self._account_requests(name).read(number)

@@ -16,13 +16,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
-from itertools import islice
 from typing import Any, TypeVar
 
 from sfumato.curator import Curator, PeriodStandings, Standing
 from sfumato.curator.described_tables import Tables
 from sfumato.curator.listings import Listing
-from sfumato.curator.policy_account import amend_account, latest_account_lines
+from sfumato.curator.policy_account import amend_account
 from sfumato.curator.weak_policies import weak_policy_warnings
 from sfumato.errors import (
     InvalidParameter,
@@ -58,7 +57,14 @@ from sfumato.server.releases.running_releases import (
 )
 from sfumato.server.releases.stored_answers import find_stored, new_request_id, require_stored
 from sfumato.server.request_calls import RequestCalls
-from sfumato.server.served_policies import HistoryBatch, ServedPolicies, history_page
+from sfumato.server.served_policies import (
+    HistoryBatch,
+    ReadLines,
+    ServedPolicies,
+    history_page,
+    lines_after,
+    lines_before,
+)
 from sfumato.server.settings import ServerSettings
 
 T = TypeVar("T")
@@ -107,7 +113,7 @@ class Gateway:
         turns = FairQueue(settings.releases_at_once, settings.queue, max(4, 2 * (os.cpu_count() or 1)))
         self._flights = Flights(turns, self._clock, self._releases)
         self.requests = RequestCalls(
-            ApprovalService(served, propose, people.is_owner),
+            ApprovalService(served, propose, people.is_owner, people.id),
             self._log_restricted_call,
             self._require_visible_policy,
             self._rate_limit.withdraw,
@@ -186,10 +192,12 @@ class Gateway:
         with self._log_call(caller, "budget"):
             return self.served.curator_for(caller, name).budget.plot()
 
-    def budget(self, caller: Caller, name: str) -> Standing | PeriodStandings:
-        """Return the standing of the account, or of an analyst's own share."""
+    def budget(self, caller: Caller, name: str, analyst: str | None = None) -> Standing | PeriodStandings:
+        """Return the standing of the account, of an analyst's own share, or of the share that an owner names."""
         with self._log_call(caller, "budget"):
-            return self.served.curator_for(caller, name).standing()
+            view = self.served.curator_for(caller, name)
+            sees_all = analyst is not None and caller.role in _READ_ALL_ROLES
+            return (self.served.curator(name) if sees_all else view).standing(analyst)
 
     def account(self, caller: Caller, name: str) -> tuple[Budget, Fraction | None]:
         """Return the budget as the ledger counts it, and the caller's share of every allowance."""
@@ -340,27 +348,26 @@ class Gateway:
             user = None if caller.role in _READ_ALL_ROLES else caller.user
             return self._releases.lines_of_kinds(name, kinds, user)
 
-    def history(self, caller: Caller, name: str, after: int = 0, limit: int = 100) -> HistoryBatch:
-        """List ledger lines after a number: all of them for owners and auditors, their own for analysts."""
-        with self._log_call(caller, "history"):
-            curator = self.served.curator_for(caller, name)
-            page_size = min(max(1, limit), _MAX_PAGE)
-            self._rate_limit.withdraw_extra(caller.user, page_size // LINES_PER_QUESTION)
-            analyst = None if caller.role in _READ_ALL_ROLES else caller.user
-            reader = self.served.curator(name) if analyst is None else curator
-            lines = reader.history(analyst, after=after, limit=page_size + 1)
-            return history_page(self._releases, name, lines, page_size, analyst, curator.policy.analysts)
+    def history(
+        self, caller: Caller, name: str, after: int = 0, limit: int = 100, analyst: str | None = None
+    ) -> HistoryBatch:
+        """List ledger lines after a number: all of them, or an analyst's, for owners and auditors; their own for
+        analysts.
+        """
+        return self._history_batch(caller, name, limit, lines_after(after, analyst))
 
     def latest_history(self, caller: Caller, name: str, before: int | None = None, limit: int = 100) -> HistoryBatch:
-        """List the last ledger lines before a number, newest first, with the visibility of ``history``."""
+        """List the last ledger lines before a number, newest first: all for owners and auditors, or one's own."""
+        return self._history_batch(caller, name, limit, lines_before(before))
+
+    def _history_batch(self, caller: Caller, name: str, limit: int, read: ReadLines) -> HistoryBatch:
         with self._log_call(caller, "history"):
             curator = self.served.curator_for(caller, name)
             page_size = min(max(1, limit), _MAX_PAGE)
             self._rate_limit.withdraw_extra(caller.user, page_size // LINES_PER_QUESTION)
-            analyst = None if caller.role in _READ_ALL_ROLES else caller.user
-            newest_first = latest_account_lines(self.served.ledger, curator.policy, analyst, before or 0)
-            lines = () if before == 0 else islice(newest_first, page_size + 1)
-            return history_page(self._releases, name, lines, page_size, analyst, curator.policy.analysts)
+            own = None if caller.role in _READ_ALL_ROLES else caller.user
+            lines = read(self.served.curator(name) if own is None else curator, own, page_size + 1)
+            return history_page(self._releases, name, lines, page_size, own, curator.policy.analysts)
 
     # ── calls of owners ────────────────────────────────────────────────────────────────────────
 

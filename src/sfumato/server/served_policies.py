@@ -19,13 +19,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
 from sfumato.caching import cached_property
 from sfumato.curator import Curator
 from sfumato.curator.described_tables import Tables
-from sfumato.curator.policy_account import ledger_address, open_account, read_policy, users_path
+from sfumato.curator.policy_account import latest_account_lines, ledger_address, open_account, read_policy, users_path
 from sfumato.errors import (
     AccountDiffers,
     InvalidParameter,
@@ -337,6 +338,25 @@ class HistoryBatch:
     def buyer(self, line: Line) -> str | None:
         """Return the user who bought the release on a line."""
         return line.analyst or self.bought_by.get(line.number)
+
+
+ReadLines = Callable[[Curator, str | None, int], Iterable[Line]]
+"""Reads so many lines with a curator: all, or those of one analyst."""
+
+
+def lines_after(after: int, analyst: str | None) -> ReadLines:
+    """Read the lines after a number, oldest first; of this ``analyst`` where one is named."""
+    return lambda curator, own, count: curator.history(own if analyst is None else analyst, after=after, limit=count)
+
+
+def lines_before(before: int | None) -> ReadLines:
+    """Read the lines before a number, or the last ones, newest first."""
+
+    def read(curator: Curator, own: str | None, count: int) -> Iterable[Line]:
+        newest_first = latest_account_lines(curator.ledger, curator.policy, own, before or 0)
+        return () if before == 0 else islice(newest_first, count)
+
+    return read
 
 
 def history_page(

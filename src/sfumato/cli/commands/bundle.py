@@ -68,8 +68,8 @@ def command(
         raise click.UsageError("give --questions or --reviewed, not both")
     parsed_policy = read_policy(policy)
     if reviewed:
-        with open_owner_check(parsed_policy, ledger) as is_owner:
-            selected_lines = reviewed_lines(parsed_policy, ledger, is_owner)
+        with open_owner_check(parsed_policy, ledger) as (is_owner, people):
+            selected_lines = reviewed_lines(parsed_policy, ledger, is_owner, people)
     else:
         selected_lines = parse_questions_option(questions)
     check_output_files(parsed_policy, ledger, out, key)

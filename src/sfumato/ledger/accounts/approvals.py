@@ -110,6 +110,8 @@ class ApprovalCondition:
     """What is read of the rows; None if it is chosen later."""
     is_owner: IsOwner
     """Whose approvals count, asked in the transaction."""
+    people: str = ""
+    """The id of the people file that the requester is in: requests of others do not count."""
 
     def require(self, transaction: Transaction, charge: ProposedCharge, epsilon: Fraction | None) -> RequestUse | None:
         """Find the approval of exactly this charge, or a share that covers it."""
@@ -133,7 +135,8 @@ class ApprovalCondition:
     ) -> Iterator[RequestRecord]:
         """Yield requests with the approvals that count in this moment."""
         for record in _request_records(transaction, account, plan=digest):
-            yield record.with_lapses(self.is_owner, transaction.next_line_time)
+            if record.belongs_to(self.people):
+                yield record.with_lapses(self.is_owner, transaction.next_line_time)
 
     def _refusal(self, account: str, last: RequestRecord | None, now: int) -> ApprovalNeeded:
         state = None if last is None else last.state(now)
@@ -175,14 +178,22 @@ def _request_state_words(record: RequestRecord, now: int) -> str:
 class AccountRequests:
     """The requests of one account. Safe to use from threads and processes alike."""
 
-    def __init__(self, guarded: GuardedStore, account: str, is_owner: IsOwner = count_everyone_as_owner) -> None:
+    def __init__(
+        self,
+        guarded: GuardedStore,
+        account: str,
+        is_owner: IsOwner = count_everyone_as_owner,
+        people: str = "",
+    ) -> None:
         self._guarded = guarded
         self._account = account
         self._is_owner = is_owner
+        self._people = people
+        """The id of the people file whose requests these are; empty for those of every server."""
 
-    def decided_by(self, is_owner: IsOwner) -> AccountRequests:
-        """Return the requests with only the approvals of those who are owners now."""
-        return AccountRequests(self._guarded, self._account, is_owner)
+    def decided_by(self, is_owner: IsOwner, people: str = "") -> AccountRequests:
+        """Return the requests of one people file with only the approvals of those who are owners now."""
+        return AccountRequests(self._guarded, self._account, is_owner, people)
 
     def file(
         self,
@@ -276,11 +287,15 @@ class AccountRequests:
         row = transaction.line(number)
         if row is None or (row.kind, row.account) != (REQUEST_LINE, self._account):
             raise NotThere(f"request {number}")
-        return _request_record(transaction, row).with_lapses(self._is_owner, transaction.next_line_time)
+        record = _request_record(transaction, row)
+        if not record.belongs_to(self._people):
+            raise NotThere(f"request {number}")
+        return record.with_lapses(self._is_owner, transaction.next_line_time)
 
     def _request_records(self, transaction: Transaction, **columns: str) -> Iterator[RequestRecord]:
         for record in _request_records(transaction, self._account, **columns):
-            yield record.with_lapses(self._is_owner, transaction.next_line_time)
+            if record.belongs_to(self._people):
+                yield record.with_lapses(self._is_owner, transaction.next_line_time)
 
 
 def _request_digest(subject: RequestSubject) -> str:

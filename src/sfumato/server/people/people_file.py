@@ -23,6 +23,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from sfumato.caching import cached_property
 from sfumato.curator.policy_account import LEDGER_NAME, users_path
 from sfumato.errors import InvalidParameter, LedgerUnavailable, NotSignedIn, Paused
 from sfumato.ledger import entries
@@ -66,6 +67,16 @@ class PeopleFile:
     def __init__(self, path: str | os.PathLike[str], clock: Callable[[], float] = time.time) -> None:
         self.database = PeopleDatabase(path)
         self._clock = clock
+
+    @cached_property
+    def id(self) -> str:
+        """A random text that tells this file and its backups from the people file of every other server."""
+        with self.database.read_transaction() as rows:
+            stored = rows.execute("SELECT value FROM secrets WHERE name = 'id'").fetchone()
+        if stored is not None:
+            return str(stored[0])
+        with self.database.write_transaction() as rows:
+            return _read_or_create_secret(rows, "id")
 
     def close(self) -> None:
         self.database.close()
@@ -117,7 +128,7 @@ class PeopleFile:
             secret = rows.execute(_SELECT_SALT_SECRET).fetchone()
         if secret is None:
             with self.database.write_transaction() as rows:
-                return _user_salt(_read_or_create_salt_secret(rows), user)
+                return _user_salt(_read_or_create_secret(rows, "salt"), user)
         return _user_salt(secret[0], user)
 
     def scram_verifiers(self, user: str) -> dict[int, ScramVerifier]:
@@ -240,7 +251,7 @@ class PeopleFile:
         with self.database.write_transaction() as rows:
             if _require_user(rows, user).disabled:
                 raise InvalidParameter("user", user, "enabled", fix=_ENABLE_FIX)
-            verifier = ScramVerifier.of(secret, _user_salt(_read_or_create_salt_secret(rows), user)).to_text()
+            verifier = ScramVerifier.of(secret, _user_salt(_read_or_create_secret(rows, "salt"), user)).to_text()
             number = rows.execute(
                 "INSERT INTO tokens (hash, user, label, made, expires, most, spent, revoked, scram, price)"
                 " VALUES (?, ?, ?, ?, ?, ?, '0', 0, ?, ?)",
@@ -380,10 +391,10 @@ def _sha256_hex(secret: str) -> str:
     return sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
-def _read_or_create_salt_secret(rows: sqlite3.Connection) -> str:
-    """Return the secret that salts are derived from, creating it first if there is none."""
-    rows.execute("INSERT OR IGNORE INTO secrets VALUES ('salt', ?)", (_new_secret(),))
-    (secret,) = rows.execute(_SELECT_SALT_SECRET).fetchone()
+def _read_or_create_secret(rows: sqlite3.Connection, name: str) -> str:
+    """Return the secret of this name, such as the one that salts are derived from; draw it first if there is none."""
+    rows.execute("INSERT OR IGNORE INTO secrets VALUES (?, ?)", (name, _new_secret()))
+    (secret,) = rows.execute("SELECT value FROM secrets WHERE name = ?", (name,)).fetchone()
     return str(secret)
 
 
@@ -466,15 +477,17 @@ def open_people_file(ledger: str | os.PathLike[str] | None = None) -> Iterator[P
 
 
 @contextmanager
-def open_owner_check(policy: Policy, ledger: str | os.PathLike[str] | None = None) -> Iterator[IsOwner]:
-    """Yield who is an enabled owner of the server on a policy's ledger; everybody where no server has users."""
+def open_owner_check(policy: Policy, ledger: str | os.PathLike[str] | None = None) -> Iterator[tuple[IsOwner, str]]:
+    """Yield who is an enabled owner of the server on a policy's ledger, and the id of its people file; everybody, of
+    every server, where no server has users here.
+    """
     path = people_file_path(users_path(policy, ledger))
     if not path.exists():
-        yield count_everyone_as_owner
+        yield count_everyone_as_owner, ""
         return
     people = PeopleFile(path)
     try:
-        yield people.is_owner
+        yield people.is_owner, people.id
     finally:
         people.close()
 

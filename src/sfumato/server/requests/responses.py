@@ -106,6 +106,8 @@ class AmendedLine(LineSummary):
     """The line of an amendment, and why the new guarantee for life is weak; empty for a strong one."""
 
     warnings: tuple[str, ...] = ()
+    record: Line | None = None
+    """The complete line."""
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ async def amend(request: Request) -> Response:
     body: Amendment = await parse_body(request, caller, Amendment)
     gateway, policy = request_gateway(request), request.path_params["policy"]
     line, weaknesses = await run_in_thread(gateway.amend, caller, policy, body.reason)
-    return json_response(replace(AmendedLine.of(line), warnings=weaknesses))
+    return json_response(replace(AmendedLine.of(line), warnings=weaknesses, record=line))
 
 
 async def pause(request: Request) -> Response:

@@ -59,7 +59,8 @@ async def show_policy(request: Request) -> Response:
 
 async def show_budget(request: Request) -> Response:
     caller = await authenticate(request)
-    return json_response(await run_in_thread(request_gateway(request).budget, caller, request.path_params["policy"]))
+    policy, analyst = request.path_params["policy"], request.query_params.get("analyst")
+    return json_response(await run_in_thread(request_gateway(request).budget, caller, policy, analyst))
 
 
 async def show_account(request: Request) -> Response:
@@ -146,7 +147,8 @@ def _show_release(request: Request) -> Response:
 async def show_history(request: Request) -> Response:
     caller = await authenticate(request)
     after, limit = query_integer(request, "after", 0, 10**15), query_integer(request, "limit", 100, MAX_LISTED, 1)
-    page = await run_in_thread(request_gateway(request).history, caller, request.path_params["policy"], after, limit)
+    policy, analyst = request.path_params["policy"], request.query_params.get("analyst")
+    page = await run_in_thread(request_gateway(request).history, caller, policy, after, limit, analyst)
     if _history_form(request) == "lines":
         return json_response(HistoryLines(page.lines, page.next))
     return json_response(HistoryLines(tuple(LineSummary.of(each, page.buyer(each)) for each in page.lines), page.next))
@@ -182,6 +184,7 @@ _FORM = Parameter(
     "form", "query", "The encoding of the answer, instead of Accept.", {"enum": list(answer_encodings.NAMES)}
 )
 _LINE_FORM = Parameter("form", "query", "A summary of each line, or the complete line.", {"enum": list(_LINE_FORMS)})
+_ANALYST = Parameter("analyst", "query", "An analyst of the policy; analysts can name themselves alone.")
 _ASKING = (OWNER, ANALYST)
 _POLICY = "/v1/policies/{policy}"
 OPERATIONS = (
@@ -202,7 +205,9 @@ OPERATIONS = (
         f"{_POLICY}/budget",
         "The remaining budget.",
         show_budget,
+        parameters=(_ANALYST,),
         responses={200: Standing | PeriodStandings},
+        extra_refusals=(422,),
     ),
     RestOperation(
         "show_account",
@@ -270,7 +275,8 @@ OPERATIONS = (
         f"{_POLICY}/history",
         "Ledger lines, oldest first.",
         show_history,
-        parameters=(*CURSOR, _LINE_FORM),
+        parameters=(*CURSOR, _LINE_FORM, _ANALYST),
         responses={200: HistoryLines},
+        extra_refusals=(422,),
     ),
 )
