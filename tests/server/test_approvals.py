@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from server.small_server import BOTH, COUNT, SmallServer, open_server, questions, write_policies
+from sfumato.cli import main
 from sfumato.curator.policy_account import read_policy
 from sfumato.errors import (
     ApprovalNeeded,
@@ -24,7 +26,9 @@ from sfumato.errors import (
     Unsupported,
 )
 from sfumato.ledger.stores.sqlite import SQLiteRows
+from sfumato.reports import verify_bundle
 from sfumato.reports.account_reports import reviewed_lines
+from sfumato.reports.signing_keys import SigningKey
 from sfumato.server import approvals
 from sfumato.server.approvals import RequestedRelease, ShareTerms
 from sfumato.server.people.people_file import PeopleFile
@@ -32,7 +36,7 @@ from sfumato.server.people.users import Caller, Role
 
 PRICE = {"epsilon": "0.2"}
 ASKED = RequestedRelease("questions", COUNT, PRICE)
-ODA = Caller("oda", Role.OWNER)
+ODA, ODO = Caller("oda", Role.OWNER), Caller("odo", Role.OWNER)
 
 
 def governed(
@@ -138,8 +142,10 @@ def of_role(server: SmallServer, who: str) -> Caller:
 class Subjects:
     """Requests of one kind in every state, as many as a table of calls needs."""
 
-    def __init__(self, server: SmallServer, kind: str) -> None:
+    def __init__(self, server: SmallServer, kind: str, *, half: bool = False) -> None:
         self.server, self.kind = server, kind
+        self.half = half or kind == "share"
+        """Whether the first owner has approved what is filed, and a second one is needed."""
         self._numbers = count(1)
         self._line = 0
 
@@ -150,6 +156,17 @@ class Subjects:
         for step in steps.get(state, ({"refused": "refuse", "withdrawn": "withdraw"}.get(state, ""),)):
             who = "ana" if step in ("withdraw", "release") else "other owner" if self.kind == "share" else "owner"
             CALLS[step](self.server, of_role(self.server, who), filed)
+        return filed
+
+    def reach_half(self, state: str) -> int:
+        """Make a request that one owner has approved; where it is "lapsed", a third has, too, who is no owner now."""
+        filed = self._file()
+        if self.kind != "share":
+            CALLS["approve"](self.server, self.server.owner, filed)
+        if state == "lapsed":
+            self.server.people.set_disabled("odo", False, by="olga")
+            CALLS["approve"](self.server, ODO, filed)
+            self.server.people.set_disabled("odo", True, by="olga")
         return filed
 
     def _file(self) -> int:
@@ -177,8 +194,8 @@ class Subjects:
             return NotAllowed
         if who == "ben" or (call == "release" and (who != "ana" or self.kind != "request")):
             return NotThere
-        granted = self.kind == "share" and call == "approve" and who == "owner"  # whoever grants has approved
-        if call in NEXT.get(state, ()) and (call != "withdraw" or who == "ana") and not granted:
+        has_approved = self.half and call == "approve" and who == "owner"  # as whoever grants a share has
+        if call in NEXT.get(state, ()) and (call != "withdraw" or who == "ana") and not has_approved:
             return None
         return ApprovalNeeded if call == "release" else RequestDecided
 
@@ -204,6 +221,42 @@ def test_every_call_of_every_role_in_every_state(tmp_path: Path, monkeypatch: py
         assert server.counter.requests.show(server.owner, "clinic", kept).state == state
     assert server.ledger.verify().holds
     server.close()
+
+
+@pytest.mark.parametrize("kind", ["request", "share", "review"])
+def test_every_call_of_every_role_while_an_approval_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, long: bool
+) -> None:
+    """One of two approvals was given; or both were, and one has lapsed."""
+    server = governed(tmp_path, "approvals = 2", epsilon="30")
+    server.people.add_user("odo", "owner", by="olga")
+    monkeypatch.setattr(approvals, "MAX_OPEN", 500)
+    if kind == "review":  # of an answer that was bought before
+        monkeypatch.setattr(Subjects, "_buy_an_answer", bought_with_two_approvals)
+    subjects = Subjects(server, kind, half=True)
+    for state in ("half-approved", "lapsed") if long else ("lapsed",):  # in which one other counts
+        kept = subjects.reach_half(state)
+        for call, who in product(CALLS, WHO):
+            refusal = subjects.expected("filed", call, who)
+            if refusal is not None:
+                with pytest.raises(refusal):
+                    CALLS[call](server, of_role(server, who), kept)
+            else:
+                view = CALLS[call](server, of_role(server, who), kept if call == "show" else subjects.reach_half(state))
+                if call == "approve":  # the second counts
+                    assert (view.state, view.approvers) == ("approved", ("olga", "oda"))
+        view = server.counter.requests.show(server.owner, "clinic", kept)
+        assert (view.state, view.approvers) == ("filed", ("olga",))
+    assert server.ledger.verify().holds
+    server.close()
+
+
+def bought_with_two_approvals(subjects: Subjects) -> int:
+    server, asked = subjects.server, RequestedRelease("questions", questions(70), PRICE)
+    number = file(server, release=asked)
+    for who in (server.owner, ODA):
+        server.counter.requests.approve(who, "clinic", number)
+    return int(buy(server, key="marked", release=asked).line)
 
 
 @pytest.mark.parametrize("state", ["filed", "approved", "refused", "withdrawn", "expired", "lapsed", "used up"])
@@ -242,6 +295,15 @@ def test_a_share_of_counts_pays_in_one_state_and_for_counts_only(
     server.close()
 
 
+def own_answer(server: SmallServer, who: Caller) -> int:
+    """Buy an answer with an approval, where this role may buy; else the line of nobody's."""
+    if who.role is Role.AUDITOR:
+        return 1
+    asked = RequestedRelease("questions", questions(60 + "ana ben olga".index(who.user)), PRICE)
+    server.counter.requests.approve(ODA, "clinic", file(server, who, asked))
+    return int(buy(server, who, f"own-{who.user}", asked).line)
+
+
 OFFERS: dict[str, Callable[[SmallServer, Caller], Any]] = {
     "file": lambda server, who: file(server, who, RequestedRelease("questions", questions(99), PRICE)),
     "list": lambda server, who: server.counter.requests.list(who, "clinic"),
@@ -249,7 +311,9 @@ OFFERS: dict[str, Callable[[SmallServer, Caller], Any]] = {
         who, "clinic", ShareTerms("ben", "0.1", 7, purpose="drafts")
     ),
     "waiting": lambda server, who: server.counter.requests.approval_reason(who, "clinic", ASKED),
-    "publish": lambda server, who: server.counter.requests.publish(who, "clinic", [1], "a report"),
+    "publish": lambda server, who: server.counter.requests.publish(
+        who, "clinic", [own_answer(server, who)], "a report"
+    ),
 }
 ADMITTED = {
     "file": {"ana", "ben", "owner"},
@@ -267,9 +331,6 @@ def test_what_needs_no_request_is_offered_by_role(server: SmallServer, offer: st
             OFFERS[offer](server, getattr(server, who))
         except NotAllowed:
             assert who not in ADMITTED[offer], (offer, who)
-        except InvalidParameter:
-            assert offer == "publish"  # that line holds no answer of theirs
-            assert who in ADMITTED[offer]
         else:
             assert who in ADMITTED[offer], (offer, who)
 
@@ -549,6 +610,87 @@ OTHERS = (
     RequestedRelease("workloads", {"questions": [COUNT["sql"]]}, PRICE),
     RequestedRelease("marginals", {"table": "visits"}, PRICE),
 )
+
+
+def test_a_release_by_accuracy_is_filed_approved_and_released(server: SmallServer) -> None:
+    """The price is what the accuracy needs: known from the policy, and bound by the approval."""
+    requests = server.counter.requests
+    asked = RequestedRelease("questions", COUNT, {"within": "20"})
+    filed = requests.file(server.ana, "clinic", asked, "the annual report")
+    assert (filed.state, filed.price) == ("filed", '{"within": "20"}')
+    spent = Fraction(filed.epsilon)
+    assert 0 < spent < 1
+    for other in ({"within": "10"}, {"epsilon": str(spent * 2)}):
+        with pytest.raises(ApprovalNeeded):
+            buy(server, key=f"other-{other}", release=RequestedRelease("questions", COUNT, other))
+    requests.approve(server.owner, "clinic", filed.number)
+    with pytest.raises(ApprovalNeeded):
+        buy(server, key="finer", release=RequestedRelease("questions", COUNT, {"within": "10"}))
+    released = requests.release(server.ana, "clinic", filed.number, "k1").result()
+    assert not released.free
+    assert requests.show(server.ana, "clinic", filed.number).state == "released"
+    charge = next(line for line in server.ledger.lines() if line.kind == "charge")
+    assert charge.number in requests.show(server.ana, "clinic", filed.number).charges
+    assert charge.cost.pure <= Fraction(filed.epsilon) * 10**30
+    assert buy(server, key="again", release=asked).free
+
+
+def test_what_was_withdrawn_is_not_released_by_the_question_itself(server: SmallServer) -> None:
+    requests = server.counter.requests
+    for number, approved in enumerate((False, True)):
+        asked = RequestedRelease("questions", questions(number), PRICE)
+        filed = file(server, release=asked)
+        if approved:
+            requests.approve(server.owner, "clinic", filed)
+        requests.withdraw(server.ana, "clinic", filed)
+        with pytest.raises(ApprovalNeeded, match=f"request {filed} for it is withdrawn") as refused:
+            buy(server, key=f"plain-{number}", release=asked)
+        assert "file a request" in refused.value.fix
+        with pytest.raises(ApprovalNeeded):
+            requests.release(server.ana, "clinic", filed, f"again-{number}").result()
+        second = file(server, release=asked)
+        assert second != filed
+        requests.approve(server.owner, "clinic", second)
+        assert not buy(server, key=f"second-{number}", release=asked).free
+        assert requests.show(server.ana, "clinic", filed).state == "withdrawn"
+    assert server.charges() == 2
+
+
+def test_a_bundle_has_the_answers_of_reviews_in_one_state_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Approved by as many owners as the policy says, who still are owners, and not expired."""
+    server = governed(tmp_path, "approvals = 2", epsilon="30")
+    server.people.add_user("odo", "owner", by="olga")
+    requests, later, original = server.counter.requests, [0], SQLiteRows.now
+    monkeypatch.setattr(SQLiteRows, "now", lambda rows: original(rows) + later[0])
+    grant = requests.grant_share(server.owner, "clinic", ShareTerms("ana", "9", 99, purpose="drafts"))
+    requests.approve(ODA, "clinic", grant.number)
+    marked: dict[str, int] = {}
+    states = ("expired", "filed", "half-approved", "lapsed", "approved", "taken back", "refused", "withdrawn")
+    for number, state in enumerate(states):
+        asked = RequestedRelease("questions", questions(number), PRICE)
+        marked[state] = int(buy(server, key=state, release=asked).line)
+        review = requests.publish(server.ana, "clinic", [marked[state]], "a report").number
+        approvers = {"filed": (), "refused": (), "half-approved": (ODA,), "lapsed": (ODA, ODO)}
+        for who in approvers.get(state, (server.owner, ODA)):
+            requests.approve(who, "clinic", review)
+        if state in ("taken back", "refused"):
+            requests.refuse(server.owner, "clinic", review, "not yet")
+        if state == "withdrawn":
+            requests.withdraw(server.ana, "clinic", review)
+        later[0] = 31 * 86_400_000_000
+    server.people.set_disabled("odo", True, by="olga")
+    paid_by = {line.number: line.about for line in server.ledger.lines()}
+    server.close()
+    key, out = tmp_path / "owner.key", tmp_path / "report.zip"
+    SigningKey.new().save(key)
+    command = ["bundle", str(tmp_path / "clinic.toml"), "--key", str(key), "--reviewed", "--out", str(out)]
+    done = CliRunner().invoke(main, command)
+    assert done.exit_code == 0, done.output
+    found = verify_bundle(out).bundle
+    assert [line.number for line in found.shown_lines] == [paid_by[marked["approved"]]]
+    assert [answer.receipt.line for answer in found.answers] == [marked["approved"]]
 
 
 def test_nothing_else_is_released(server: SmallServer) -> None:
