@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 
@@ -84,6 +85,13 @@ def test_other_kinds_shares_and_ends(people: People) -> None:
     again = ana.requests.file(marginals, "0.4", purpose="a table", days=2)
     assert olga.requests.refuse(again.number, "too fine").reason == "too fine"
     limits = {"tables": ["visits"], "kinds": ["marginals"], "measures": ["count"]}
+    for wrong in ({}, {"days": 7, "until": "2999-01-01"}, {"until": "2020-01-01"}, {"until": "30.6."}, {"until": 7}):
+        with pytest.raises(InvalidParameter, match=r"days|until"):
+            olga.requests.grant("ana", epsilon="0.5", purpose="drafts", **wrong)
+    tomorrow = datetime.now(UTC).date() + timedelta(days=1)
+    for until in (tomorrow, str(tomorrow)):
+        dated = olga.requests.grant("audrey", epsilon="0.1", until=until, purpose="drafts")
+        assert dated.expires == f"{tomorrow + timedelta(days=1)} 00:00 UTC"
     share = olga.requests.grant("ana", epsilon="0.5", days=7, purpose="drafts", **limits)
     assert share.words.endswith("kinds: marginals; tables: visits; counts only")
     assert marginals.release(epsilon="0.4").receipt.line
@@ -139,6 +147,12 @@ def test_the_command_line(address: tuple[str, dict[str, str], Path], monkeypatch
     other = run("ana", "file", "clinic", "--kind", "marginals", "--spec", spec, "--epsilon", "0.3", "--purpose", "x")
     number = other.split(":")[0].removeprefix("request ")
     assert "withdrawn" in run("ana", "withdraw", "clinic", number)
+    dated = run("olga", "grant", "clinic", "ana", "--epsilon", "0.01", "--until", "2036-01-31", "--purpose", "y")
+    assert "expires 2036-02-01 00:00 UTC" in dated
+    for terms in ((), ("--days", "3", "--until", "2036-01-31")):
+        command = ["requests", "grant", "clinic", "ana", "--epsilon", "0.1", "--purpose", "y", *terms]
+        refused = CliRunner().invoke(main, [*command, "--server", where])
+        assert (refused.exit_code, "give --days or --until, and not both" in refused.output) == (2, True)
     terms = ("--epsilon", "0.2", "--days", "3", "--purpose", "y", "--measure", "count")
     granted = run("olga", "grant", "clinic", "ana", *terms)
     assert "up to ε = 0.2" in granted

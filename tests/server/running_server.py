@@ -153,14 +153,16 @@ def running_server(
     at: str = "127.0.0.1:0",
     more: Sequence[BaseRoute] = (),
     policy: Path | None = None,
+    beside: Sequence[Path] = (),
     club: bool = False,
     **settings: Any,
 ) -> Iterator[RunningServer]:
     """Serve a policy called flights, or the bundled example, and routes beside it, from a thread until the end of the
-    block; with ``club`` also a policy whose rows are edges, and one of patients and their visits.
+    block; also the policies ``beside`` it, and with ``club`` one whose rows are edges, and one of patients and their
+    visits.
     """
     policy = _example(folder) if policy is None else policy
-    others = (write_club(policy.parent), write_clinic(policy.parent)) if club else ()
+    others = (*beside, *((write_club(policy.parent), write_clinic(policy.parent)) if club else ()))
     log = folder / "activity.jsonl"
     chosen = ServerSettings(**{"listen": at, "answer_after": 0.25, "log": str(log), **settings})
     given = ProcessSettings((policy, *others), None, chosen)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime
 from fractions import Fraction
 from itertools import count, product
 from pathlib import Path
@@ -25,6 +26,7 @@ from sfumato.errors import (
     SfumatoError,
     Unsupported,
 )
+from sfumato.ledger.approval_requests import parse_last_day
 from sfumato.ledger.stores.sqlite import SQLiteRows
 from sfumato.reports import verify_bundle
 from sfumato.reports.account_reports import reviewed_lines
@@ -444,6 +446,55 @@ def test_a_people_file_keeps_its_id_in_every_process_and_backup(server: SmallSer
     finally:
         for opened in (again, copy, other):
             opened.close()
+
+
+DAY = 86_400_000_000
+NOON = 1_800_014_400_000_000
+"""2027-01-15 at noon, in UTC."""
+
+
+@pytest.mark.parametrize(
+    ("until", "days", "expires"),
+    [
+        (date(2027, 1, 15), None, NOON + DAY // 2),
+        (date(2027, 1, 16), None, NOON + DAY + DAY // 2),
+        (date(2037, 1, 11), None, NOON + 3649 * DAY + DAY // 2),
+        (None, 1, NOON + DAY),
+        (date(2027, 1, 14), None, None),
+        (date(2037, 1, 12), None, None),
+        (date.max, None, None),
+        (date.min, None, None),
+        (date(2027, 1, 16), 1, None),
+        (None, None, None),
+        (None, 0, None),
+    ],
+)
+def test_a_share_is_good_until_the_end_of_its_last_day(
+    server: SmallServer, monkeypatch: pytest.MonkeyPatch, until: date | None, days: int | None, expires: int | None
+) -> None:
+    """The day is included, in UTC, whatever zone the server is in."""
+    monkeypatch.setenv("TZ", "Pacific/Kiritimati")
+    now = [NOON]
+    monkeypatch.setattr(SQLiteRows, "now", lambda _: now[0])
+    grant = lambda: server.counter.requests.grant_share(  # noqa: E731
+        server.owner, "clinic", ShareTerms("ana", "0.5", days, purpose="drafts", until=until)
+    )
+    if expires is None:
+        with pytest.raises(InvalidParameter, match=r"until|days"):
+            grant()
+        return
+    number = grant().number
+    for moment, state in ((expires - 1, "approved"), (expires, "expired")):
+        now[0] = moment
+        assert server.counter.requests.show(server.owner, "clinic", number).state == state
+
+
+@pytest.mark.parametrize("text", ["2027-6-30", "20270630", "2027-W01-1", "2027-02-30", "tomorrow", "", "٢٠٢٧-٠٦-٣٠", 5])
+def test_what_is_no_date_is_refused(text: object) -> None:
+    assert parse_last_day("2027-06-30") == parse_last_day(date(2027, 6, 30)) == date(2027, 6, 30)
+    for wrong in (text, datetime(2027, 6, 30, tzinfo=UTC)):
+        with pytest.raises(InvalidParameter, match="a date such as 2027-06-30"):
+            parse_last_day(wrong)
 
 
 def test_other_analysts_see_no_requests(beside_a_school: SmallServer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from sfumato.client.remote_proposals import (
@@ -14,6 +15,7 @@ from sfumato.client.remote_proposals import (
 )
 from sfumato.client.wire_values import decode, encode_named
 from sfumato.errors import InvalidParameter
+from sfumato.ledger.approval_requests import parse_last_day
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:
@@ -81,19 +83,22 @@ class RemoteRequests:
         user: str,
         *,
         epsilon: Number,
-        days: int,
         purpose: str,
+        days: int | None = None,
+        until: date | str | None = None,
         tables: Sequence[str] = (),
         kinds: Sequence[str] = (),
         measures: Sequence[str] = (),
     ) -> RequestView:
         """Approve releases of a user in advance: up to this ε in all, of these tables, kinds and measures. For owners.
 
+        It is good for so many ``days``, or ``until`` the end of a day in UTC, such as "2027-06-30".
         ``measures=["count"]`` approves counts only; the others are "sum", "rank", "distinct" and "frequent".
         """
         address = self._policy_connection
         limits = {"tables": tables, "kinds": kinds, "measures": measures}
-        body = encode_named(user=user, epsilon=epsilon, days=days, purpose=purpose, **limits)
+        last_day = None if until is None else parse_last_day(until).isoformat()
+        body = encode_named(user=user, epsilon=epsilon, days=days, until=last_day, purpose=purpose, **limits)
         view: RequestView = decode(address.wire.send("POST", ("policies", address.policy, "grants"), body))
         return view
 

@@ -25,9 +25,11 @@ requester and the policy. ∎
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from fractions import Fraction
 from hashlib import sha256
@@ -50,6 +52,8 @@ MAX_APPROVALS = 20
 MAX_PURPOSE = 2_000
 MAX_SPEC = 1 << 20
 MAX_LINES = 1_000
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 IsOwner = Callable[[str], bool]
 """Returns whether somebody of this name may decide on requests now."""
 
@@ -235,6 +239,26 @@ class PublicationReview:
     def words(self) -> str:
         """What is to be published, in words."""
         return f"publish the answers of ledger lines {', '.join(map(str, self.lines))}"
+
+
+def parse_last_day(until: object) -> date:
+    """Parse the last day of something: a date, or a text such as 2027-06-30."""
+    if isinstance(until, str) and _DATE.fullmatch(until):
+        with suppress(ValueError):
+            return date.fromisoformat(until)
+    if type(until) is date:
+        return until
+    raise InvalidParameter("until", until, "a date such as 2027-06-30")
+
+
+def end_of_last_day(until: date, now: int, max_days: int) -> int:
+    """Return the microsecond at which a day ends, in UTC; refuse one that is over, or too far away."""
+    days_away = (until - datetime_from_microseconds(now).date()).days
+    if not 0 <= days_away < max_days:
+        rule = f"a day from today to {max_days:,} days away, in UTC: the whole day is included"
+        raise InvalidParameter("until", str(until), rule)
+    end = datetime.combine(until, time.max, UTC) + timedelta(microseconds=1)
+    return (end - _EPOCH) // timedelta(microseconds=1)
 
 
 RequestSubject = ApprovalRequest | GrantedShare | PublicationReview

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from typing import Any
 
 from sfumato.curator import Curator
@@ -27,6 +28,7 @@ from sfumato.ledger.approval_requests import (
     RequestRecord,
     RequestState,
     RequestStep,
+    end_of_last_day,
 )
 from sfumato.ledger.entries import checked_text
 from sfumato.plan.readings.total_readings import ReadMeasure
@@ -219,7 +221,7 @@ class ApprovalService:
             epsilon=exact(share.epsilon, "epsilon", POSITIVE),
             policy=curator.policy_hash,
             approvals=rules.approvals,
-            expires=_expiry_in_micros(requests, _checked_days(share.days)),
+            expires=_share_expiry_in_micros(requests, share),
             tables=share.tables,
             kinds=share.kinds,
             purpose=_checked_purpose(share.purpose),
@@ -296,11 +298,13 @@ class ShareTerms:
 
     user: str
     epsilon: Number
-    days: int
+    days: int | None = None
     tables: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     purpose: str = ""
     measures: tuple[str, ...] = ()
+    until: date | None = None
+    """Instead of days: the last day on which it is good, in UTC."""
 
 
 def _require_known_measures(names: Sequence[str]) -> None:
@@ -346,6 +350,17 @@ def _checked_days(days: int) -> int:
     if exact_integer(days, "days", at_least=1) > MAX_DAYS:
         raise InvalidParameter("days", days, f"a whole number between 1 and {MAX_DAYS:,}")
     return days
+
+
+def _share_expiry_in_micros(requests: AccountRequests, share: ShareTerms) -> int:
+    if (share.days is None) is (share.until is None):
+        given = "neither" if share.days is None else "both"
+        rule = "given as days or as until, and not as both"
+        raise InvalidParameter("days", given, rule, fix="write days=30, or until='2027-06-30' for the last day")
+    if share.until is not None:
+        return end_of_last_day(share.until, requests.now(), MAX_DAYS)
+    assert share.days is not None
+    return _expiry_in_micros(requests, _checked_days(share.days))
 
 
 def _expiry_in_micros(requests: AccountRequests, days: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -12,6 +13,7 @@ from server.pages.signed_in import SignedIn, fields, sign_in
 from server.running_server import RunningServer, running_server
 
 POLICY = "/p/flights"
+TODAY = datetime.now(UTC).date()
 QUESTION = {"sql": "SELECT COUNT(*) AS n FROM flights WHERE distance > 300", "epsilon": "0.2"}
 
 
@@ -106,9 +108,15 @@ def test_a_share_on_the_pages(people: dict[str, SignedIn]) -> None:
         {"measures": "counts"},
         {"purpose": " "},
         {"user": "olga"},
+        {"days": ""},
+        {"until": str(TODAY)},
+        {"days": "", "until": str(TODAY - timedelta(days=2))},
+        {"days": "", "until": "30.6.2027"},
     ):
         assert olga.post(f"{POLICY}/approvals", {**terms, **wrong}).status_code == 400
     assert people["ana"].post(f"{POLICY}/approvals", terms).status_code == 403
+    dated = olga.post(f"{POLICY}/approvals", {**terms, "days": "", "until": str(TODAY + timedelta(days=9))})
+    assert f"{TODAY + timedelta(days=10)} 00:00 UTC" in olga.get(dated.headers["location"]).text
 
 
 def test_other_kinds_are_requested_from_their_form(people: dict[str, SignedIn]) -> None:

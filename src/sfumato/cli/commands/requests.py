@@ -201,7 +201,8 @@ def publish(policy: str, lines: tuple[int, ...], purpose: str, server: str, as_j
 @click.option(
     "--epsilon", required=True, metavar="NUMBER", help="The total ε that all releases under this grant may cost."
 )
-@click.option("--days", required=True, type=int, help="The number of days that the grant is valid.")
+@click.option("--days", type=int, help="The number of days that the grant is valid.")
+@click.option("--until", metavar="DATE", help="Instead of --days: the last day, such as 2027-06-30; it ends in UTC.")
 @click.option(
     "--table", "tables", multiple=True, metavar="NAME", help="A table that may be read. Repeatable.  [default: all]"
 )
@@ -226,7 +227,8 @@ def grant(
     policy: str,
     user: str,
     epsilon: str,
-    days: int,
+    days: int | None,
+    until: str | None,
     tables: tuple[str, ...],
     kinds: tuple[str, ...],
     measures: tuple[str, ...],
@@ -235,7 +237,9 @@ def grant(
     as_json: bool,
 ) -> None:
     """Approve releases of USER in advance, up to a total ε and until a date. For owners."""
+    if (days is None) is (until is None):
+        raise click.UsageError("give --days or --until, and not both")
     with _requests(server, policy) as (_, requests):
         limits = {"tables": tables, "kinds": kinds, "measures": measures}
-        view = requests.grant(user, epsilon=epsilon, days=days, purpose=purpose, **limits)
+        view = requests.grant(user, epsilon=epsilon, days=days, until=until, purpose=purpose, **limits)
     _print_request(view, as_json)

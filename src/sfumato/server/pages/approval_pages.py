@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from sfumato.curator.request_views import OUTSIDE_THE_PROMISE
 from sfumato.errors import InvalidParameter, InvalidRequest, NotAllowed, NotThere, SfumatoError, outcome
+from sfumato.ledger.approval_requests import parse_last_day
 from sfumato.mechanisms import bits
 from sfumato.server.approvals import ShareTerms
 from sfumato.server.pages.browser_sessions import SentForm, authenticate_visitor, authenticated_form
@@ -51,8 +52,17 @@ def _share_terms(form: SentForm) -> ShareTerms:
         tuple(name.strip() for name in form.value(field).split(",") if name.strip())
         for field in ("tables", "kinds", "measures")
     )
-    days = _parse_number(form.value("days"), "days")
-    return ShareTerms(form.value("user"), form.value("epsilon"), days, tables, kinds, form.value("purpose"), measures)
+    days, until = form.value("days"), form.value("until")
+    return ShareTerms(
+        form.value("user"),
+        form.value("epsilon"),
+        _parse_number(days, "days") if days else None,
+        tables,
+        kinds,
+        form.value("purpose"),
+        measures,
+        parse_last_day(until) if until else None,
+    )
 
 
 def _parse_number(text: str, name: str) -> int:

@@ -209,17 +209,18 @@ class NewReview(StrictStruct, frozen=True):
 
 
 class NewShare(StrictStruct, frozen=True):
-    """A share that an owner grants: up to an ε in all, for so many days, of these tables, kinds and measures (empty:
-    all).
+    """A share that an owner grants: up to an ε in all, for so many days or until the end of a day (UTC), of these
+    tables, kinds and measures (empty: all).
     """
 
     user: Name
     epsilon: Amount
-    days: Annotated[int, Meta(ge=1, le=3650)]
     purpose: Annotated[str, Meta(min_length=1, max_length=2000)]
     tables: Annotated[list[Name], Meta(max_length=1000)] = []
     kinds: Annotated[list[Name], Meta(max_length=100)] = []
     measures: Annotated[list[Name], Meta(max_length=100)] = []
+    days: Annotated[int, Meta(ge=1, le=3650)] | None = None
+    until: dt.date | None = None
 
 
 _OPTIONS: dict[str, Any] = {"frozen": True, "forbid_unknown_fields": True, "kw_only": True, "omit_defaults": True}

@@ -101,7 +101,7 @@ async def grant_share(request: Request) -> Response:
     caller = await authenticate(request)
     body: NewShare = await parse_body(request, caller, NewShare)
     tables, kinds, measures = map(tuple, (body.tables, body.kinds, body.measures))
-    terms = ShareTerms(body.user, body.epsilon, body.days, tables, kinds, body.purpose, measures)
+    terms = ShareTerms(body.user, body.epsilon, body.days, tables, kinds, body.purpose, measures, body.until)
     policy = request.path_params["policy"]
     return json_response(await run_in_thread(request_gateway(request).requests.grant_share, caller, policy, terms), 201)
 
