@@ -244,7 +244,7 @@ class Proposing(ABC):
     @overload
     def synthesize(
         self,
-        table: str,
+        table: str | None = None,
         method: Method = "aim",
         ways: Ways = 3,
         *,
@@ -271,7 +271,7 @@ class Proposing(ABC):
 
     def synthesize(
         self,
-        table: str | list[str] | tuple[str, ...],
+        table: str | list[str] | tuple[str, ...] | None = None,
         method: Method = "aim",
         ways: Any = 3,
         *,
@@ -290,7 +290,7 @@ class Proposing(ABC):
         The workload is all marginals of ``ways`` columns, or of these sets. The ``method`` is aim, mst, mwem or
         independent. ``weights`` are weights of columns, such as ``{"income": 3}``; ``where`` selects rows, ``rows``
         lowers the limit of rows per unit; ``one_row_per="unit", order="date"`` uses the first row of each unit, or the
-        last with ``"date DESC"``; ``memory`` bounds the model.
+        last with ``"date DESC"``; ``memory`` bounds the model. The table may be omitted if only one is private.
 
         A list of a parent and tables below it, such as ``["patients", "visits"]``, proposes all, for one price: with
         ``given`` the columns of parents that children depend on, with ``order`` the column that orders the children

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _model_options = options.combine_decorators(
     options.policy,
-    click.argument("table"),
+    click.argument("table", required=False),
     click.option(
         "--method",
         type=click.Choice(["aim", "mst", "mwem", "independent"]),
