@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from sfumato.quick_dataclass import dataclass
 
@@ -67,17 +70,33 @@ def _ordered_codes(texts: pd.Series) -> pd.Series:
     return pd.Categorical(texts, sorted(set(texts), key=order)).codes
 
 
-def wide(columns: int, rows: int) -> tuple[pd.DataFrame, dict[str, int]]:
+def wide(columns: int, rows: int, part: int = 0) -> tuple[pd.DataFrame, dict[str, int]]:
     """Invent a table, the same in every run: in half of the rows a column follows from the one before it."""
-    draw = np.random.default_rng(41)
+    draw = np.random.default_rng((41, part))
     domain = {f"c{place}": SIZES[place % len(SIZES)] for place in range(columns)}
     codes: dict[str, np.ndarray] = {}
     previous = np.zeros(rows)
     for name, size in domain.items():
         alone = np.minimum(draw.random(rows), draw.random(rows))
         previous = np.where(draw.random(rows) < 0.5, previous, alone)
-        codes[name] = (previous * size).astype(np.int64)
+        codes[name] = (previous * size).astype(np.int8)
     return pd.DataFrame(codes), domain
+
+
+_ROWS_PER_PART = 50_000
+
+
+def write_wide(path: Path, columns: int, rows: int) -> dict[str, int]:
+    """Write an invented table to a Parquet file part by part, so that it is never in memory; return its domain."""
+    domain: dict[str, int] = {}
+    with ExitStack() as stack:
+        writer = None
+        for part, start in enumerate(range(0, rows, _ROWS_PER_PART)):
+            codes, domain = wide(columns, min(_ROWS_PER_PART, rows - start), part)
+            table = pa.Table.from_pandas(codes, preserve_index=False)
+            writer = writer or stack.enter_context(pq.ParquetWriter(path, table.schema))
+            writer.write_table(table)
+    return domain
 
 
 def distinct_sets(domain: dict[str, int], count: int = 3) -> list[tuple[str, ...]]:

@@ -28,6 +28,7 @@ from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import MeasuredMarginal
 from sfumato.publish.synthesis.budget import FOR_ROWS, Currency, SynthesisBudget, round_amount_down, sigma_or_scale
 from sfumato.publish.synthesis.candidates import NoisyCells, Outcome, Step, candidates_within_cells, weighted_subsets
+from sfumato.publish.synthesis.compared_sets import compared_sets, max_compared
 from sfumato.publish.synthesis.implications import Pairs, Zeros, distinct_sets, zeros_from_model
 from sfumato.publish.synthesis.private_cells import CELLS_SHARE, CellPlan
 from sfumato.publish.synthesis.released import BoughtCells, SynthesisRound
@@ -264,9 +265,11 @@ class SynthesisState:
         )
 
     def affordable_candidates(self, among: Mapping[AttributeSet, int], share: float) -> dict[AttributeSet, int]:
-        """Return the candidates that the model can hold when this share of the price is spent."""
+        """Return the candidates to compare that the model can hold when this share of the price is spent."""
+        chosen = [measured.places for measured, synthesis_round in self.released if synthesis_round.what == "chosen"]
+        compared = compared_sets(list(among), chosen, max_compared(self.total, len(self.setting.sizes)))
         model_sets = [marginal.places for marginal in self.marginals] + [places for places, _ in self.setting.zeros]
-        affordable_sets = candidates_within_cells(among, self.model, model_sets, self.setting.max_cells * share)
+        affordable_sets = candidates_within_cells(compared, self.model, model_sets, self.setting.max_cells * share)
         return {places: among[places] for places in affordable_sets if places in self.setting.reading.distinct_sets}
 
 
