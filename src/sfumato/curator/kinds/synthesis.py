@@ -45,6 +45,9 @@ class SynthesisSpec(Spec["SynthesisProposal"]):
     order: Name | None = option_field(
         "Which row of a unit is used: the first by this column, or the last with DESC.", None
     )
+    target: Name | None = option_field(
+        "The column that will be learned from the rows: AIM measures its pairs with all others first.", None
+    )
     memory: str | int = option_field("The memory limit of the model.", "1 GiB", local=True)
 
 

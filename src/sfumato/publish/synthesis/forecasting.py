@@ -41,7 +41,7 @@ from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.synthesis.budget import FOR_CHOICES, FOR_ROWS
 from sfumato.publish.synthesis.candidates import Places, subset_index_arrays
 from sfumato.publish.synthesis.compared_sets import ROUNDS_PER_PART, comparison_factor, max_compared
-from sfumato.publish.synthesis.methods import expected_rounds
+from sfumato.publish.synthesis.methods import FOR_TARGET, expected_rounds
 from sfumato.publish.synthesis.state import STEPS_PER_ROUND, SynthesisSetting, mean_absolute_noise
 from sfumato.quick_dataclass import dataclass
 
@@ -89,7 +89,7 @@ class ExpectedRun:
 
 def expected_run(setting: SynthesisSetting, method: str, rows: int) -> ExpectedRun:
     """Return what a method is expected to do on so many rows."""
-    return replace(_expected_run_without_pairs(setting, method, rows), pairs=tuple(setting.pairs))
+    return replace(_expected_run_without_pairs(setting, method, rows), pairs=(*setting.target_pairs, *setting.pairs))
 
 
 def _expected_run_without_pairs(setting: SynthesisSetting, method: str, rows: int) -> ExpectedRun:
@@ -112,9 +112,14 @@ def _expected_run_without_pairs(setting: SynthesisSetting, method: str, rows: in
     noise = _mean_noise(setting, (1 - FOR_CHOICES) / planned)
     learning = _LEARNING_INTERCEPT + _LEARNING_SLOPE * math.log(max(1.0, rows / noise))
     round_share = min(_MAX_ROUND_SHARE, max(_MIN_ROUND_SHARE, learning))
-    count = max(1, math.ceil(round_share * (planned - float(1 - FOR_CHOICES) * columns)))
+    before_choices = planned * float(FOR_TARGET) if setting.target_pairs else float(1 - FOR_CHOICES) * columns
+    count = max(1, math.ceil(round_share * (planned - before_choices)))
     return ExpectedRun(
-        columns, _typical_sets(setting, candidates, count, rows, noise, _LATE_SHARE), cells, count, noise
+        0 if setting.target_pairs else columns,
+        _typical_sets(setting, candidates, count, rows, noise, _LATE_SHARE),
+        cells,
+        count,
+        noise,
     )
 
 

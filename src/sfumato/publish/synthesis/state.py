@@ -65,6 +65,8 @@ class SynthesisSetting:
     """Only sets with one of these columns are measured: an earlier release tells of the others. Empty for all."""
     cell_plan: CellPlan | None = None
     """The columns whose cells are bought; None if the policy declares all cells."""
+    target: int | None = None
+    """The column that will be learned from the rows: its pairs with all others are measured first."""
 
     @property
     def merged_cells(self) -> MergedCells | None:
@@ -100,6 +102,11 @@ class SynthesisSetting:
         """The subsets of the workload's sets with their weights."""
         candidates, measured = weighted_subsets(self.workload), set(self.first_columns)
         return {places: weight for places, weight in candidates.items() if measured.intersection(places)}
+
+    @property
+    def target_pairs(self) -> tuple[AttributeSet, ...]:
+        """The pairs of the target with every other column; none without a target."""
+        return () if self.target is None else pairs_with(self.target, len(self.attributes))
 
     @property
     def first_columns(self) -> tuple[int, ...]:
@@ -277,6 +284,11 @@ def _observation(measured: MeasuredMarginal) -> Observation:
     return Observation(
         measured.places, measured.values.astype(np.float64) * float(measured.unit_value), math.sqrt(measured.variance)
     )
+
+
+def pairs_with(target: int, columns: int) -> tuple[AttributeSet, ...]:
+    """Return the pairs of one column with every other."""
+    return tuple((min(target, place), max(target, place)) for place in range(columns) if place != target)
 
 
 def l1_change(before: Floats, after: Floats) -> float:
