@@ -2,10 +2,12 @@
 
 python peer_runs.py LIBRARY METHOD ROWS.csv DOMAIN.json EPSILON DELTA OUT.csv
 
-Rows are whole numbers below the sizes of the domain. It writes as many synthetic rows as there are real ones, and
-prints CPU seconds and peak memory as JSON. ``dpmm`` runs its own AIM and MST. ``mbi`` 2 has the graphical models and no
-mechanism, so AIM and MST are written here on top of it, by their papers (McKenna, Mullins, Sheldon & Miklau 2022;
-McKenna, Miklau & Sheldon 2021), with the papers' settings. Noise here is numpy's: for a comparison, never for people.
+Rows are whole numbers below the sizes of the domain. It writes as many synthetic rows as there are real ones, and ten
+times as many to OUT.csv.10, and prints CPU seconds and peak memory, up to the first of these, as JSON. ``dpmm`` and
+``smartnoise`` run their own AIM and MST. ``mbi`` 2 has the graphical models and no mechanism, so AIM and MST are ours
+on top of it, by their papers (McKenna, Mullins, Sheldon & Miklau 2022; McKenna, Miklau & Sheldon 2021), with the
+papers' settings. Noise here is numpy's: for a comparison, never for people. What a library reads of the rows for free
+is its own affair: ``smartnoise`` takes the cells of a column from the rows, and its MST the exact number of rows.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import math
 import resource
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +45,10 @@ def rho_of(epsilon: float, delta: float) -> float:
     return low
 
 
-def run_dpmm(method: str, rows: pd.DataFrame, domain: dict[str, int], epsilon: float, delta: float) -> pd.DataFrame:
+Draw = Callable[[int], pd.DataFrame]
+
+
+def run_dpmm(method: str, rows: pd.DataFrame, domain: dict[str, int], epsilon: float, delta: float) -> Draw:
     if method == "aim":
         from dpmm.models.aim import AIMGM
 
@@ -55,7 +61,20 @@ def run_dpmm(method: str, rows: pd.DataFrame, domain: dict[str, int], epsilon: f
 
         model = MSTGM(epsilon=epsilon, delta=delta, domain=domain)
     model.fit(rows)
-    return model.generate(n_records=len(rows))
+    return lambda count: model.generate(n_records=count)
+
+
+def run_smartnoise(method: str, rows: pd.DataFrame, domain: dict[str, int], epsilon: float, delta: float) -> Draw:
+    if method == "aim":
+        from snsynth.aim import AIMSynthesizer
+
+        model = AIMSynthesizer(epsilon, delta, max_model_size=MODEL_MB, degree=WAYS, max_cells=MOST_CELLS)
+    else:
+        from snsynth.mst import MSTSynthesizer
+
+        model = MSTSynthesizer(epsilon, delta)
+    model.fit(rows[list(domain)], categorical_columns=list(domain), preprocessor_eps=0.0)
+    return model.sample
 
 
 class OnMbi:
@@ -154,21 +173,26 @@ def mst_on_mbi(on: OnMbi) -> None:
     on.fit(5000)
 
 
-def run_mbi(method: str, rows: pd.DataFrame, domain: dict[str, int], epsilon: float, delta: float) -> pd.DataFrame:
+def run_mbi(method: str, rows: pd.DataFrame, domain: dict[str, int], epsilon: float, delta: float) -> Draw:
     on = OnMbi(rows, domain, rho_of(epsilon, delta))
     (aim_on_mbi if method == "aim" else mst_on_mbi)(on)
     assert on.spent <= on.rho * (1 + 1e-9)
-    return on.rows(len(rows))
+    return on.rows
+
+
+RUNS = {"mbi": run_mbi, "dpmm": run_dpmm, "smartnoise": run_smartnoise}
 
 
 def main() -> None:
     library, method, rows_file, domain_file, epsilon, delta, out = sys.argv[1:]
     rows, domain = pd.read_csv(rows_file), json.loads(Path(domain_file).read_text())
     cpu, wall = time.process_time(), time.time()
-    made = {"mbi": run_mbi, "dpmm": run_dpmm}[library](method, rows, domain, float(epsilon), float(delta))
+    draw = RUNS[library](method, rows, domain, float(epsilon), float(delta))
+    drawn = draw(len(rows))
     taken = {"cpu": time.process_time() - cpu, "wall": time.time() - wall}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    made[list(domain)].astype(int).to_csv(out, index=False)
+    drawn[list(domain)].astype(int).to_csv(out, index=False)
+    draw(10 * len(rows))[list(domain)].astype(int).to_csv(f"{out}.10", index=False)
     print(json.dumps(taken | {"mb": peak}))
 
 

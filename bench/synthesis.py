@@ -1,18 +1,21 @@
 """How near synthetic tables come, and what they take: total variation of all 3-way marginals, CPU seconds, memory.
 
 .venv/bin/python bench/synthesis.py [--adult FOLDER] [--nist national2019.csv] [--repeat 5] [--methods aim,mst]
-.venv/bin/python bench/synthesis.py --peers --adult FOLDER [--epsilon 1] [--repeat 5] [--scratch FOLDER] [--libraries …]
+.venv/bin/python bench/synthesis.py --wide 100 1000000 [--methods mst] [--epsilon 1]
+.venv/bin/python bench/synthesis.py --peers --adult FOLDER --nist national2019.csv [--epsilon 1] [--tables wide]
 
 ADULT is the encoded table of 14 columns (48,842 rows, UCI) with its domain; NIST's excerpt has 27,253 rows and, with
 ages, densities and incomes in bins, 20 columns. δ = 1e-9. The error is that of the model, then that of rows drawn from
 it, over all sets of three columns with at most 10,000 cells; AUC is that of income, learned from n synthetic rows.
 Every run draws fresh noise; one line is a mean with its deviation.
 
+With ``--wide`` a table of so many columns and rows is invented in a Parquet file: CPU seconds, peak memory, forecasts.
+
 With ``--peers`` other libraries run beside, each installed from the registry into an environment of its own under the
-scratch folder (``peer_runs.py``): the same four fifths of the rows, cells, ε and δ, add-remove neighbours. Errors are
-of as many drawn rows, over all sets of two and of three columns with at most 10,000 cells; AUC is of two learners on
-the last fifth; CPU seconds and peak MB are of the process that fits and draws. One line is a median; what failed to
-install or to end is a line too, and the end says where a peer is better.
+scratch folder (``peer_runs.py``): on ADULT, NIST's table and an invented wide one, the same four fifths of the rows,
+cells, ε and δ, add-remove neighbours. ``peer_measures.py`` says what is measured; CPU seconds and peak MB are of the
+process that fits and draws. One line is a median; what failed to install or to end is a line too, and verdicts against
+the best peer of any method follow: losses as plainly as gains.
 """
 
 from __future__ import annotations
@@ -26,80 +29,39 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
+from peer_measures import COSTS, MEASURES, OURS, distance, measures_of, shares, verdicts
+from synthesis_inputs import LearningTable, adult, distinct_sets, nist, split, wide, write_wide
 
 import sfumato as sf
 from sfumato.publish.sampling import sample_codes
 from sfumato.publish.synthetic import Synthetic
 
-MOST_CELLS = 10_000
 PRICES = {"adult": ("0.1", "1", "10"), "nist": ("1",)}
 GOALS = {("adult", "0.1"): 0.150, ("adult", "1"): 0.0622, ("adult", "10"): 0.036, ("nist", "1"): 0.079}
-
-
-def adult(folder: Path) -> tuple[pd.DataFrame, dict[str, int]]:
-    domain = json.loads((folder / "adult_encoded_domain.json").read_text())
-    return pd.read_csv(folder / "adult_encoded.csv")[list(domain)], domain
-
-
-def nist(path: Path) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Code the excerpt: ages by 5 years, densities in 9 bins, incomes by 50 points of the poverty line."""
-    raw = pd.read_csv(path, dtype=str)
-    found = {}
-    for name in raw.columns:
-        if name in ("INDP", "PINCP", "PWGTP", "WGTP"):
-            continue
-        texts = raw[name].fillna("N")
-        if name == "AGEP":
-            texts = (pd.to_numeric(texts) // 5).clip(0, 19).astype(int).astype(str)
-        elif name == "DENSITY":
-            ends = [-1, 150, 500, 1000, 2000, 3000, 5000, 8000, 15000, 1e9]
-            texts = pd.cut(pd.to_numeric(texts), ends, labels=False).astype(str)
-        elif name == "POVPIP":
-            texts = texts.map(lambda each: each if each in ("N", "501") else str(int(float(each)) // 50))
-        elif name in ("NOC", "NPF"):
-            texts = texts.map(lambda each: each if each == "N" else str(min(int(float(each)), 8)))
-        found[name] = texts.astype("category").cat.codes
-    rows = pd.DataFrame(found)
-    return rows, {name: int(rows[name].max()) + 1 for name in rows}
-
-
-def distinct_sets(domain: dict[str, int], count: int = 3) -> list[tuple[str, ...]]:
-    chosen = itertools.combinations(domain, count)
-    return [each for each in chosen if math.prod(domain[name] for name in each) <= MOST_CELLS]
 
 
 def errors_of(found: Synthetic, rows: pd.DataFrame, sets: list[tuple[str, ...]]) -> dict[str, float]:
     """The mean total variation from the table's marginals: of the model, of as many rows, and of 4 times as many."""
     names, sizes = list(found.columns), found.model.sizes
     places = [tuple(sorted(names.index(name) for name in each)) for each in sets]
-    truth = _shares(rows[names].to_numpy(), places, sizes)
+    truth = shares(rows[names].to_numpy(), places, sizes)
     told = {"error": [each.ravel() / each.sum() for each in found.sampling_model.marginals(places)]}
     for name, times in (("n_rows", 1), ("4n_rows", 4)):
-        told[name] = _shares(
+        told[name] = shares(
             sample_codes(found.sampling_model.conditionals(), times * len(rows), len(names)), places, sizes
         )
     return {
-        name: float(np.mean([_distance(*pair) for pair in zip(truth, own, strict=True)])) for name, own in told.items()
+        name: float(np.mean([distance(*pair) for pair in zip(truth, own, strict=True)])) for name, own in told.items()
     }
-
-
-def _shares(codes: Any, places: list[tuple[int, ...]], sizes: tuple[int, ...]) -> list[Any]:
-    found = []
-    for each in places:
-        shape = [sizes[place] for place in each]
-        flat = np.ravel_multi_index([codes[:, place] for place in each], shape)
-        found.append(np.bincount(flat, minlength=math.prod(shape)) / len(codes))
-    return found
-
-
-def _distance(one: Any, other: Any) -> float:
-    return 0.5 * float(np.abs(one - other).sum())
 
 
 def income_area(found: Synthetic, rows: pd.DataFrame, target: str = "income>50K") -> float:
@@ -119,14 +81,21 @@ def income_area(found: Synthetic, rows: pd.DataFrame, target: str = "income>50K"
     return float(roc_auc_score(real[:, place] == 1, model.predict_proba(np.delete(real, place, axis=1))[:, 1]))
 
 
-def run(data: str, path: str, method: str, epsilon: str) -> dict[str, Any]:
-    """One release in this process."""
-    rows, domain = adult(Path(path)) if data == "adult" else nist(Path(path))
+@contextmanager
+def opened(rows: pd.DataFrame, domain: dict[str, int]) -> Iterator[sf.Curator]:
+    """A curator of coded rows, each of them a person, with a ledger that is removed."""
     columns = {name: {"type": "integer", "values": list(range(size))} for name, size in domain.items()}
     table = sf.Table("people", pa.Table.from_pandas(rows.astype("int64")), columns, id="row")
     policy = sf.Policy(sf.PrivacyUnit("row", every_row=True), sf.Budget(100, "1e-6"), {"people": table})
-    sets = distinct_sets(domain)
     with tempfile.TemporaryDirectory() as folder, sf.Curator(policy, Path(folder) / "people.ledger") as curator:
+        yield curator
+
+
+def run(data: str, path: str, method: str, epsilon: str) -> dict[str, Any]:
+    """One release in this process."""
+    rows, domain = adult(Path(path)) if data == "adult" else nist(Path(path))
+    sets = distinct_sets(domain)
+    with opened(rows, domain) as curator:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         cpu, wall = time.process_time(), time.time()
         proposal = curator.synthesize("people", method, [list(each) for each in sets])
@@ -155,69 +124,88 @@ def forecast_seconds(columns: int = 59, ways: int = 3) -> dict[str, float]:
     return found
 
 
+def run_wide(path: str, domain_file: str, method: str, epsilon: str) -> dict[str, Any]:
+    """One release of a wide table in a file, in this process, with what was forecast for it."""
+    domain = json.loads(Path(domain_file).read_text())
+    columns = {name: {"type": "integer", "values": list(range(size))} for name, size in domain.items()}
+    rows = pq.ParquetFile(path).metadata.num_rows
+    table = sf.Table("people", path, columns, id="row")
+    policy = sf.Policy(sf.PrivacyUnit("row", every_row=True), sf.Budget(100, "1e-6"), {"people": table}, size=rows)
+    with tempfile.TemporaryDirectory() as folder, sf.Curator(policy, Path(folder) / "people.ledger") as curator:
+        start = time.process_time()
+        proposal = curator.synthesize("people", method, 2 if method == "mst" else 3)
+        proposing, start = time.process_time() - start, time.process_time()
+        forecast = proposal.forecast(epsilon=epsilon, delta="1e-9")
+        forecasting = time.process_time() - start
+        before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+        model = proposal.release(epsilon=epsilon, delta="1e-9")
+        cpu, peak = time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {
+        "proposing": proposing,
+        "forecasting": forecasting,
+        "cpu": cpu,
+        "forecast_cpu": forecast.seconds,
+        "mb": peak / 1024,
+        "more_mb": (peak - before) / 1024,
+        "forecast_mb": forecast.memory / 2**20,
+        "rounds": len(model.rounds),
+    }
+
+
+def measure_wide(columns: int, rows: int, methods: list[str], epsilon: str) -> None:
+    """Invent a wide table once, and print what each method takes for it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, domain_file = Path(folder) / "wide.parquet", Path(folder) / "domain.json"
+        domain_file.write_text(json.dumps(write_wide(path, columns, rows)))
+        for method in methods:
+            command = [sys.executable, "-W", "ignore", __file__, "--one-wide", path, domain_file, method, epsilon]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            taken = json.loads(done.stdout)
+            print(
+                f"{columns} columns × {rows:,} rows, ε = {epsilon}, {method}: {taken['cpu']:.1f} CPU-s (forecast "
+                f"{taken['forecast_cpu']:.1f}), {taken['mb']:.0f} MB at most, {taken['more_mb']:.0f} of it for the "
+                f"release (forecast {taken['forecast_mb']:.0f}), {taken['rounds']} measured; proposing "
+                f"{taken['proposing']:.2f} and forecasting {taken['forecasting']:.2f} CPU-s",
+                flush=True,
+            )
+
+
 # ── peers ──────────────────────────────────────────────────────────────────────────────────────
 
 PEERS = {"mbi": ["mbi==2.0.0", "pandas"], "dpmm": ["dpmm==0.1.9"], "smartnoise": ["smartnoise-synth==1.0.8"]}
-OURS = "sfumato"
-MEASURES = ("error2", "error3", "auc_trees", "auc_logistic", "cpu", "mb")
-HIGHER_IS_BETTER = {"auc_trees", "auc_logistic"}
+OWN_CODE = {"mbi": "AIM and MST are our code on mbi's models: mbi has no mechanism of its own"}
+"""What a reader must know of a line that carries a library's name."""
+PEER_TABLES = ("adult", "nist", "wide")
 PEER_SECONDS = 4 * 3600
+WIDE_COLUMNS, WIDE_ROWS = 50, 20_000
 
 
-def split(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Four fifths to learn from, and the rest, the same in every run."""
-    kept = rows.sample(frac=0.8, random_state=0)
-    return kept, rows.drop(kept.index)
-
-
-def rows_error(drawn: pd.DataFrame, real: pd.DataFrame, domain: dict[str, int], count: int) -> float:
-    """The mean total variation of all sets of so many columns."""
-    names = list(domain)
-    places = [tuple(names.index(name) for name in each) for each in distinct_sets(domain, count)]
-    sizes = tuple(domain.values())
-    pairs = zip(*(_shares(each[names].to_numpy(), places, sizes) for each in (drawn, real)), strict=True)
-    return float(np.mean([_distance(*pair) for pair in pairs]))
-
-
-def held_out_areas(drawn: pd.DataFrame, held_out: pd.DataFrame, target: str = "income>50K") -> dict[str, float]:
-    """The area under the ROC curve on held-out rows, of two learners of drawn rows; nan without scikit-learn."""
-    try:
-        from sklearn.ensemble import HistGradientBoostingClassifier
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.metrics import roc_auc_score
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import OneHotEncoder
-    except ImportError:
-        return dict.fromkeys(("auc_trees", "auc_logistic"), math.nan)
-    features = [name for name in held_out.columns if name != target]
-    learners = {
-        "auc_trees": HistGradientBoostingClassifier(random_state=0),
-        "auc_logistic": make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression(max_iter=300)),
-    }
-    found = {}
-    for name, learner in learners.items():
-        if drawn[target].nunique() < 2:
-            found[name] = 0.5
-            continue
-        learner.fit(drawn[features], drawn[target] == 1)
-        scores = learner.predict_proba(held_out[features])[:, 1]
-        found[name] = float(roc_auc_score(held_out[target] == 1, scores))
-    return found
+def learning_table(name: str, path: Path | None) -> LearningTable:
+    """Return a table of ``--peers`` with what is learned from it."""
+    if name == "adult":
+        assert path is not None
+        explaining = ("age", "education-num", "hours-per-week", "sex")
+        return LearningTable(*adult(path), "income>50K", 1, explaining)
+    if name == "nist":
+        assert path is not None
+        return LearningTable(*nist(path), "OWN_RENT", 1, ("AGEP", "EDU", "SEX"))
+    rows, domain = wide(WIDE_COLUMNS, WIDE_ROWS)
+    return LearningTable(rows, domain, "c48", 1, ("c44", "c45", "c46", "c47"))
 
 
 def draw_ours(method: str, train: str, domain_file: str, epsilon: str, out: str) -> dict[str, float]:
     """Fit and draw with this library in this process, as ``peer_runs.py`` does with another."""
     rows, domain = pd.read_csv(train), json.loads(Path(domain_file).read_text())
-    columns = {name: {"type": "integer", "values": list(range(size))} for name, size in domain.items()}
-    table = sf.Table("people", pa.Table.from_pandas(rows.astype("int64")), columns, id="row")
-    policy = sf.Policy(sf.PrivacyUnit("row", every_row=True), sf.Budget(100, "1e-6"), {"people": table})
     cpu, wall = time.process_time(), time.time()
-    with tempfile.TemporaryDirectory() as folder, sf.Curator(policy, Path(folder) / "people.ledger") as curator:
+    with opened(rows, domain) as curator:
         proposal = curator.synthesize("people", method, [list(each) for each in distinct_sets(domain)])
-        drawn = proposal.release(epsilon=epsilon, delta="1e-9").sample(len(rows))
+        model = proposal.release(epsilon=epsilon, delta="1e-9")
+        drawn = model.sample(len(rows))
     taken = {"cpu": time.process_time() - cpu, "wall": time.time() - wall}
+    taken["mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     drawn.to_pandas().to_csv(out, index=False)
-    return taken | {"mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    model.sample(10 * len(rows)).to_pandas().to_csv(f"{out}.10", index=False)
+    return taken
 
 
 def installed(library: str, scratch: Path) -> str:
@@ -233,7 +221,7 @@ def installed(library: str, scratch: Path) -> str:
     return str(python)
 
 
-def run_peer(library: str, method: str, scratch: Path, epsilon: str) -> dict[str, float]:
+def run_peer(library: str, method: str, scratch: Path, epsilon: str, table: LearningTable) -> dict[str, float]:
     """One run of a library on the split in the scratch folder; its measures."""
     files = [str(scratch / name) for name in ("train.csv", "domain.json")]
     out = str(scratch / f"{library}-{method}-{epsilon}.csv")
@@ -244,50 +232,33 @@ def run_peer(library: str, method: str, scratch: Path, epsilon: str) -> dict[str
         command = [installed(library, scratch), "-W", "ignore", runner, library, method, *files, epsilon, "1e-9", out]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PEER_SECONDS)
     taken = json.loads(done.stdout.splitlines()[-1])
-    real, held_out = (pd.read_csv(scratch / name) for name in ("train.csv", "held_out.csv"))
-    drawn, domain = pd.read_csv(out), json.loads(Path(files[1]).read_text())
-    errors = {f"error{count}": rows_error(drawn, real, domain, count) for count in (2, 3)}
-    return errors | held_out_areas(drawn[list(domain)], held_out[list(domain)]) | taken
+    drawn, many_drawn, real, held_out = (
+        pd.read_csv(path) for path in (out, f"{out}.10", scratch / "train.csv", scratch / "held_out.csv")
+    )
+    return measures_of(drawn, many_drawn, real, held_out, table) | taken
 
 
-def compare_peers(folder: Path, scratch: Path, epsilons: list[str], repeat: int, libraries: list[str]) -> None:
-    """Print the median of every measure of every library, what failed, and where a peer is better than we are."""
+def compare_peers(table: LearningTable, scratch: Path, epsilons: list[str], repeat: int, libraries: list[str]) -> None:
+    """Print the median of every measure of every library, what failed, and the verdicts."""
     scratch.mkdir(parents=True, exist_ok=True)
-    rows, domain = adult(folder)
-    for name, part in zip(("train.csv", "held_out.csv"), split(rows), strict=True):
+    for name, part in zip(("train.csv", "held_out.csv"), split(table.rows), strict=True):
         part.to_csv(scratch / name, index=False)
-    (scratch / "domain.json").write_text(json.dumps(domain))
+    (scratch / "domain.json").write_text(json.dumps(table.domain))
     for epsilon in epsilons:
         medians: dict[str, dict[str, float]] = {}
         for library, method in itertools.product([OURS, *libraries], ("aim", "mst")):
             try:
-                found = [run_peer(library, method, scratch, epsilon) for _ in range(repeat)]
-            except (subprocess.CalledProcessError, subprocess.TimeoutExpired, KeyError) as error:
+                found = [run_peer(library, method, scratch, epsilon, table) for _ in range(repeat)]
+            except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
                 said = str(getattr(error, "stderr", "") or error).strip().splitlines()
-                print(f"ε = {epsilon} {library} {method}: FAILED: {said[-1][:200] if said else error}", flush=True)
+                print(f"  ε = {epsilon} {library} {method}: FAILED: {said[-1][:200] if said else error}", flush=True)
                 continue
-            median = {name: float(np.median([each[name] for each in found])) for name in MEASURES}
+            median = {name: float(np.median([each[name] for each in found])) for name in (*MEASURES, *COSTS)}
             medians[f"{library} {method}"] = median
             told = "  ".join(f"{name} {value:.4g}" for name, value in median.items())
-            print(f"ε = {epsilon} {library:10} {method}  {told}  (median of {repeat})", flush=True)
-        for line in losses(medians):
-            print(f"ε = {epsilon} {line}", flush=True)
-
-
-def losses(medians: dict[str, dict[str, float]]) -> list[str]:
-    """Say for each measure and method by how much a peer is better than we are, or that none is."""
-    said = []
-    for method, name in itertools.product(("aim", "mst"), MEASURES):
-        ours = medians.get(f"{OURS} {method}")
-        peers = {key: each[name] for key, each in medians.items() if key.endswith(method) and not key.startswith(OURS)}
-        if ours is None or not peers:
-            continue
-        best = (max if name in HIGHER_IS_BETTER else min)(peers, key=lambda key: peers[key])
-        is_better = (peers[best] > ours[name]) == (name in HIGHER_IS_BETTER) and peers[best] != ours[name]
-        said.append(
-            f"{method} {name}: {'LOSS' if is_better else 'gain'}, ours {ours[name]:.4g}, {best} {peers[best]:.4g}"
-        )
-    return said
+            print(f"  ε = {epsilon} {library:10} {method}  {told}  (median of {repeat})", flush=True)
+        for line in verdicts(medians):
+            print(f"  ε = {epsilon} {line}", flush=True)
 
 
 def main() -> None:
@@ -296,11 +267,16 @@ def main() -> None:
     parser.add_argument("--nist", help="national2019.csv")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--methods", default="aim,mst,mwem,independent")
-    parser.add_argument("--epsilon", help="of ADULT, such as 0.1,1")
+    parser.add_argument("--epsilon", help="such as 0.1,1")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     parser.add_argument("--ours", nargs=5, help=argparse.SUPPRESS)
-    parser.add_argument("--peers", action="store_true", help="run other libraries beside, on ADULT")
+    parser.add_argument(
+        "--wide", nargs=2, type=int, metavar=("COLUMNS", "ROWS"), help="an invented table, such as 100 1000000"
+    )
+    parser.add_argument("--one-wide", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--peers", action="store_true", help="run other libraries beside")
     parser.add_argument("--libraries", default=",".join(PEERS), help="of --peers")
+    parser.add_argument("--tables", default=",".join(PEER_TABLES), help="of --peers")
     parser.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()) / "sfumato-peers")
     given = parser.parse_args()
     if given.ours:
@@ -308,7 +284,23 @@ def main() -> None:
         return
     if given.peers:
         libraries = [name for name in given.libraries.split(",") if name]
-        compare_peers(Path(given.adult), given.scratch, list(_prices("adult", given.epsilon)), given.repeat, libraries)
+        for name in libraries:
+            print(f"{name}: {', '.join(PEERS[name])}; {OWN_CODE.get(name, 'its own AIM and MST')}", flush=True)
+        for name in given.tables.split(","):
+            path = getattr(given, name, None)
+            if name != "wide" and path is None:
+                print(f"{name}: left out, no --{name}", flush=True)
+                continue
+            table = learning_table(name, path and Path(path))
+            print(f"{name}: {len(table.rows):,} rows × {len(table.domain)} columns", flush=True)
+            compare_peers(table, given.scratch, (given.epsilon or "0.1,1,10").split(","), given.repeat, libraries)
+        return
+    if given.one_wide:
+        print(json.dumps(run_wide(*given.one_wide)))
+        return
+    if given.wide:
+        columns, rows = given.wide
+        measure_wide(columns, rows, given.methods.split(","), given.epsilon or "1")
         return
     if given.one:
         print(json.dumps(run(*given.one)))

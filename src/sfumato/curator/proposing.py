@@ -244,7 +244,7 @@ class Proposing(ABC):
     @overload
     def synthesize(
         self,
-        table: str,
+        table: str | None = None,
         method: Method = "aim",
         ways: Ways = 3,
         *,
@@ -255,6 +255,7 @@ class Proposing(ABC):
         one_row_per: str | None = None,
         order: str | None = None,
         memory: str | int = "1 GiB",
+        target: str | None = None,
     ) -> SynthesisProposal: ...
 
     @overload
@@ -271,7 +272,7 @@ class Proposing(ABC):
 
     def synthesize(
         self,
-        table: str | list[str] | tuple[str, ...],
+        table: str | list[str] | tuple[str, ...] | None = None,
         method: Method = "aim",
         ways: Any = 3,
         *,
@@ -283,6 +284,7 @@ class Proposing(ABC):
         order: str | None = None,
         given: Sequence[str] | None = None,
         memory: str | int = "1 GiB",
+        target: str | None = None,
     ) -> SynthesisProposal | LinkedTablesProposal:
         """Propose a synthetic table: rows drawn from a model that is fitted to noisy marginals, of a table or of a
         SELECT that maps and filters single rows. This is free.
@@ -290,14 +292,16 @@ class Proposing(ABC):
         The workload is all marginals of ``ways`` columns, or of these sets. The ``method`` is aim, mst, mwem or
         independent. ``weights`` are weights of columns, such as ``{"income": 3}``; ``where`` selects rows, ``rows``
         lowers the limit of rows per unit; ``one_row_per="unit", order="date"`` uses the first row of each unit, or the
-        last with ``"date DESC"``; ``memory`` bounds the model.
+        last with ``"date DESC"``; ``memory`` bounds the model. The table may be omitted if only one is private. With
+        ``target`` AIM measures the pairs of this column with all others first, for four fifths of the price: rows from
+        which that column is to be learned.
 
         A list of a parent and tables below it, such as ``["patients", "visits"]``, proposes all, for one price: with
         ``given`` the columns of parents that children depend on, with ``order`` the column that orders the children
         of one parent, and with ``columns`` those of a table, such as ``"visits.ward"``.
         """
         if isinstance(table, (list, tuple)):
-            refused = {"weights": weights, "where": where, "rows": rows, "one_row_per": one_row_per}
+            refused = {"weights": weights, "where": where, "rows": rows, "one_row_per": one_row_per, "target": target}
             for name, option in {**refused, "method": None if method == "aim" else method}.items():
                 if option is not None:
                     raise InvalidParameter(name, option, "left out if there are several tables")
@@ -310,7 +314,7 @@ class Proposing(ABC):
                 fix='leave out given, or name several tables: synthesize(["patients", "visits"], given=…)',
             )
         options = method, ways, columns, weights, where, rows
-        return self.propose(SynthesisSpec(table, *options, one_row_per, order, memory))
+        return self.propose(SynthesisSpec(table, *options, one_row_per, order, target, memory))
 
     def score(
         self,

@@ -125,9 +125,16 @@ def keys_from_columns(columns: Sequence[Any], kinds: Sequence[Type]) -> list[Gro
 BATCH = 1 << 21
 """How many rows arrive at a time,"""
 KEYED_BATCH = 1 << 19
-"""and how many where each has many keys."""
+"""and how many where each has many keys:"""
+MAX_BATCH_CELLS = 1 << 21
+"""fewer where they would have more cells than this together."""
 _MAX_DENSE = 1 << 20
 _MAX_WAITING = 1 << 25
+
+
+def keyed_batch_rows(reading: Marginals | CellRows) -> int:
+    """Return how many rows arrive at a time, by the number of their keys."""
+    return max(1, min(KEYED_BATCH, MAX_BATCH_CELLS // max(1, len(reading.cells))))
 
 
 Coded = tuple[list[NDArray[np.int32]], Integers]

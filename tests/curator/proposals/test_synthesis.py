@@ -696,3 +696,19 @@ def test_a_select_that_cannot_be_a_source_is_refused(text: str, given: Any, word
 
 def test_memory_is_read_as_people_write_it() -> None:
     assert [parse_memory(each) for each in ("1 GiB", "500MB", "1.5 kib", 7)] == [2**30, 5 * 10**8, 1536, 7]
+
+
+def test_the_only_private_table_need_not_be_named(tmp_path: Path) -> None:
+    rows = pa.table({"sex": ["f", "m"] * 20, "smokes": [True, False, False, True] * 10})
+    named = {"unit": "row", "epsilon": 9, "account": "people", "values": {"sex": ["f", "m"]}}
+    with sf.protect(rows, **named, ledger=tmp_path / "people.ledger") as owner:
+        assert owner.synthesize(ways=2).plan_key == owner.synthesize("data", ways=2).plan_key
+        assert owner.synthesize().release(epsilon=1).sample(5).num_rows == 5
+    policy = policy_of(people(1, 9))
+    second = sf.Table("others", pa.table({"sex": ["f"]}), {"sex": {"values": ["f", "m"]}}, id="row")
+    several = sf.Policy(policy.unit, policy.budget, {**policy.tables, "others": second})
+    with (
+        sf.Curator(several, tmp_path / "several.ledger") as clinic,
+        pytest.raises(sf.InvalidParameter, match="several: people, others"),
+    ):
+        clinic.synthesize()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _model_options = options.combine_decorators(
     options.policy,
-    click.argument("table"),
+    click.argument("table", required=False),
     click.option(
         "--method",
         type=click.Choice(["aim", "mst", "mwem", "independent"]),
@@ -43,6 +43,11 @@ _model_options = options.combine_decorators(
         multiple=True,
         metavar="A=N",
         help="How much accuracy on column A matters: its weight N, where other columns have 1. Repeatable.",
+    ),
+    click.option(
+        "--target",
+        metavar="COLUMN",
+        help="The column that will be learned from the rows: its pairs are measured first.",
     ),
     click.option("--where", metavar="SQL", help="Use only rows that meet this SQL condition."),
     click.option("--rows", type=int, metavar="N", help="Use at most N rows per unit."),
@@ -142,7 +147,7 @@ def _check_options(values: Mapping[str, Any]) -> None:
 
 def _propose_model(curator: Curator, values: Mapping[str, Any]) -> SynthesisProposal:
     """Return the proposal for the model that the options describe."""
-    model_options = {name: values[name] for name in ("method", "where", "rows", "memory")}
+    model_options = {name: values[name] for name in ("method", "target", "where", "rows", "memory")}
     model_options["columns"] = None if values["columns"] is None else _split_names(values["columns"])
     model_options["weights"] = dict(map(_parse_weight, values["weights"]))
     model_options |= {} if values["order"] is None else {"one_row_per": "unit", "order": values["order"]}

@@ -30,7 +30,9 @@ Method = Literal["aim", "mst", "mwem", "independent"]
 class SynthesisSpec(Spec["SynthesisProposal"]):
     """Make a synthetic table: fit a model to noisy marginals, and draw rows from it."""
 
-    table: Text = option_field("A private table, or a SELECT that maps and filters single rows.")
+    table: Text | None = option_field(
+        "A private table, or a SELECT that maps and filters single rows; may be omitted if there is only one.", None
+    )
     method: Method = option_field("How marginals are chosen.", "aim")
     ways: Count | NameSets = option_field("The workload: all marginals of this many columns, or of these sets.", 3)
     columns: Names | None = option_field("The columns; by default all with declared values.", None)
@@ -43,14 +45,19 @@ class SynthesisSpec(Spec["SynthesisProposal"]):
     order: Name | None = option_field(
         "Which row of a unit is used: the first by this column, or the last with DESC.", None
     )
+    target: Name | None = option_field(
+        "The column that will be learned from the rows: AIM measures its pairs with all others first.", None
+    )
     memory: str | int = option_field("The memory limit of the model.", "1 GiB", local=True)
 
 
 def propose(workspace: Workspace, spec: SynthesisSpec) -> SynthesisProposal:
+    from sfumato.curator.proposals.selected_columns import only_private_table
     from sfumato.curator.proposals.synthesis import propose_synthesis
     from sfumato.curator.proposals.synthesis_columns import SynthesisOptions
 
-    return propose_synthesis(workspace.context, workspace.catalog, SynthesisOptions(**vars(spec)))
+    table = only_private_table(workspace.context.policy) if spec.table is None else spec.table
+    return propose_synthesis(workspace.context, workspace.catalog, SynthesisOptions(**vars(spec) | {"table": table}))
 
 
 _COMMAND = SkinRefusal("synthetic tables have a command of their own", "run sfumato synthesize POLICY TABLE")

@@ -21,6 +21,7 @@ from sfumato.curator.policy_account import explain_period_charges, restrict_to_p
 from sfumato.curator.previews.explaining import Explanation, PlanStep, explain_limit, explain_source
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.marginals import MarginalsProposal, price_in_rho, propose_marginals
+from sfumato.curator.proposals.selected_columns import only_private_table
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.additive import MAX_STEPS
@@ -32,7 +33,7 @@ from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows
 from sfumato.plan.readings.dense_readings import MAX_CELLS
-from sfumato.policy import Policy, Type
+from sfumato.policy import Type
 from sfumato.privacy import Sensitivity
 from sfumato.privacy.numbers import (
     CONFIDENCE,
@@ -356,7 +357,7 @@ def propose_score(
     """Propose to score a candidate; refuse here, before any charge, what cannot be scored."""
     if type(worst) is not bool:
         raise InvalidParameter("worst", worst, "True or False")
-    name = _only_private_table(context.policy) if table is None else table
+    name = only_private_table(context.policy) if table is None else table
     coded_table = propose_marginals(context, catalog, name, 1, columns=columns, where=where, rows=rows)
     names = [attribute.name for attribute in coded_table.attributes]
     sizes = [attribute.size for attribute in coded_table.attributes]
@@ -386,13 +387,6 @@ def _device_and_inode_of_existing(paths: Iterable[str]) -> set[tuple[int, int]]:
     """Return device and inode of the existing files, so that links are recognised."""
     stats = (os.stat(path) for path in paths if os.path.exists(path))
     return {(stat.st_dev, stat.st_ino) for stat in stats}
-
-
-def _only_private_table(policy: Policy) -> str:
-    names = [name for name, table in policy.tables.items() if not table.public]
-    if len(names) != 1:
-        raise InvalidParameter("table", None, f"one of the private tables to compare with: {', '.join(names)}")
-    return names[0]
 
 
 def _refuse_too_many_sets(k: int, sizes: Sequence[int]) -> None:

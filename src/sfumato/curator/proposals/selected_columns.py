@@ -69,6 +69,15 @@ class SelectedColumns:
     domains: tuple[Domain, ...]
 
 
+def only_private_table(policy: Policy) -> str:
+    """Return the name of the policy's only private table; refuse to choose among several."""
+    names = [name for name, table in policy.tables.items() if not table.public]
+    if len(names) != 1:
+        rule = f"one of the private tables, of which there are several: {', '.join(names)}"
+        raise InvalidParameter("table", None, rule, fix=f"name a table, such as {names[0]}")
+    return names[0]
+
+
 def is_select_text(source: str) -> bool:
     """Return whether the text is a SELECT rather than the name of a table."""
     return source.split(None, 1)[:1] != [source.strip()] and source.split()[0].upper() in ("SELECT", "WITH")

@@ -77,13 +77,13 @@ from sfumato.publish.synthesis.implications import (
     zeros_from_policy,
     zeros_of_pair,
 )
-from sfumato.publish.synthesis.methods import aim, independent, mst, mwem
+from sfumato.publish.synthesis.methods import aim, first_sets_and_amount, independent, mst, mwem
 from sfumato.publish.synthesis.private_cells import (
     CELLS_SHARE,
     CellPlan,
 )
 from sfumato.publish.synthesis.released import METHODS, ImpliedColumn, ReleasedMarginal, ReleasedSynthesis
-from sfumato.publish.synthesis.state import Steps, SynthesisSetting, SynthesisState
+from sfumato.publish.synthesis.state import Steps, SynthesisSetting, SynthesisState, pairs_with
 from sfumato.publish.synthetic import Synthetic
 from sfumato.quick_dataclass import dataclass
 from sfumato.release import releasing
@@ -129,6 +129,8 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
     """Cells that the policy rules out by declaring which value determines which."""
     cell_plan: CellPlan | None = field(default=None, repr=False)
     """The columns whose cells are bought, with their parts as planned; None if the policy declares all cells."""
+    target: int | None = None
+    """The index of the column that will be learned from the rows."""
 
     @property
     def attributes(self) -> Attributes:
@@ -155,8 +157,13 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         sets = count_with_noun(len(self.workload), "marginal")
         return (
             f"synthetic rows of {self._coded.query.plan.table}{condition} by {self.method}: {sets} of {names[:4000]}"
-            f"{self._bought_cells_text}"
+            f"{self._bought_cells_text}{'' if self.target is None else f'; to learn {self.target_name}'}"
         )
+
+    @property
+    def target_name(self) -> str | None:
+        """The column that will be learned from the rows."""
+        return None if self.target is None else self.attributes[self.target].name
 
     @property
     def _bought_cells_text(self) -> str:
@@ -169,7 +176,8 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
     @cached_property
     def plan_key(self) -> PlanKey:
         """The key of what is measured."""
-        parts = (self.method, tuple(self.workload.items()), self.max_cells)
+        parts: tuple[Any, ...] = (self.method, tuple(self.workload.items()), self.max_cells)
+        parts += () if self.target is None else ("target", self.target)
         return self._coded.plan_key.derive(lambda key: digest("synthesis", key, *parts))
 
     # ── before the purchase ────────────────────────────────────────────────────────────────────
@@ -213,7 +221,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
             ),
             PlanStep(
                 "measure",
-                "single columns",
+                "single columns" if self.target is None else f"pairs with {self.target_name}",
                 f"±{format_number(first_counts_half_width)} in each count, where they are measured first",
             ),
             PlanStep("rows drawn", "n̂ rows, or rows=4×n̂ for less sampling error", "free, any number of times"),
@@ -257,10 +265,9 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
 
     def first_counts_half_width(self, setting: SynthesisSetting, confidence: Fraction) -> float:
         """Return the half-width of the counts of single columns at the initial noise."""
-        amount, sensitivity = (
-            self._first_round_amounts(setting).measurement,
-            CellCounts(setting.reading, (0,)).sensitivity,
-        )
+        amounts = self._first_round_amounts(setting)
+        _, amount = first_sets_and_amount(setting, setting.currency.total * Fraction(199, 200), amounts)
+        sensitivity = CellCounts(setting.reading, (0,)).sensitivity
         noise = setting.currency.noise(amount, sensitivity)
         return float(noise.error(confidence) * setting.unit_value)
 
@@ -461,6 +468,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
             self.learned_implications,
             required,
             cell_plan=self.cell_plan,
+            target=self.target,
         )
 
     def with_implications(self, table: Table) -> SynthesisProposal:
@@ -473,7 +481,9 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
     def _counted_sets(self) -> tuple[AttributeSet, ...]:
         """All sets of columns that some step may count."""
         sizes = [attribute.size for attribute in self.attributes]
-        return counted_sets(self.method, self.workload, sizes, pair_sets(self.learned_implications), self.max_cells)
+        target_pairs = () if self.target is None else pairs_with(self.target, len(sizes))
+        first_pairs = (*pair_sets(self.learned_implications), *target_pairs)
+        return counted_sets(self.method, self.workload, sizes, first_pairs, self.max_cells)
 
     def setting_after_dry_run(self, price: Price) -> SynthesisSetting:
         """Refuse a price that cannot buy the first steps, before any charge."""
@@ -555,6 +565,7 @@ def propose_synthesis(context: Context, catalog: Catalog, spec: SynthesisOptions
         policy_table, table.attributes, face, table.bought_column_indices
     )
     _refuse_unmodellable_pairs(learned, ruled_out, zeros, table.attributes, max_cells)
+    target = _target_index(table.attributes, spec, max_cells)
     return SynthesisProposal(
         context,
         table.coded,
@@ -568,7 +579,26 @@ def propose_synthesis(context: Context, catalog: Catalog, spec: SynthesisOptions
         learned,
         ruled_out,
         table.cell_plan,
+        target,
     )
+
+
+def _target_index(attributes: Attributes, spec: SynthesisOptions, max_cells: int) -> int | None:
+    """Return the index of the target; refuse one whose pairs with the other columns cannot be modelled."""
+    if spec.target is None:
+        return None
+    if spec.method != "aim":
+        fix = 'leave method out, or target: method="aim" is the one that measures its pairs first'
+        raise InvalidParameter("target", spec.target, f"left out with the method {spec.method}", fix=fix)
+    names, sizes = [attribute.name for attribute in attributes], [attribute.size for attribute in attributes]
+    if spec.target not in names or len(names) < 2:
+        raise InvalidParameter("target", spec.target, f"one of several columns of the model: {', '.join(names)}")
+    target = names.index(spec.target)
+    if predicted_cells(pairs_with(target, len(sizes)), sizes) > sum(sizes) + max_cells:
+        rule = f"the model is too small for the pairs of {spec.target} with all other columns"
+        fix = f'allow more memory, such as memory="4 GiB", or give {spec.target} coarser bins'
+        raise Unsupported("too-many-cells", rule, fix=fix)
+    return target
 
 
 def _require_valid_options(spec: SynthesisOptions) -> None:

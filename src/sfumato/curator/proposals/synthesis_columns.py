@@ -38,6 +38,7 @@ class SynthesisOptions:
     rows: int | None = None
     one_row_per: str | None = None
     order: str | None = None
+    target: str | None = None
     memory: str | int = "1 GiB"
 
 

@@ -72,8 +72,8 @@ class StatementReader:
         if isinstance(reading, ROW_READINGS):
             return totals_from_rows(self.sources.run(text), reading)
         if type(reading) in _STREAM_READERS:
-            to_arrays, size = _STREAM_READERS[type(reading)]
-            return self.sources.stream(text, size, lambda rows: to_arrays(rows, reading))
+            to_arrays, batch_rows = _STREAM_READERS[type(reading)]
+            return self.sources.stream(text, batch_rows(reading), lambda rows: to_arrays(rows, reading))
         return _ARRAY_READERS[type(reading)](self.sources.arrow(text), reading)
 
     def _statement(self, reading: PlanReading[E], sampling_key: int) -> str:
@@ -286,10 +286,10 @@ _ARRAY_READERS: dict[type, Callable[[Any, Any], object]] = {
     DiscoveredTotals: arrays.discovered_groups_from_arrow,
 }
 """Converts a statement's rows to arrays. Rows of declared groups are few and are converted directly."""
-_STREAM_READERS: dict[type, tuple[Callable[[Any, Any], object], int]] = {
-    ValueCounts: (arrays.values_from_rows, arrays.BATCH),
-    Marginals: (arrays.marginals_from_batches, arrays.KEYED_BATCH),
-    CellRows: (arrays.cell_rows_from_batches, arrays.KEYED_BATCH),
-    MatchedValueReading: (arrays.matched_value_counts, arrays.BATCH),
+_STREAM_READERS: dict[type, tuple[Callable[[Any, Any], object], Callable[[Any], int]]] = {
+    ValueCounts: (arrays.values_from_rows, lambda _: arrays.BATCH),
+    Marginals: (arrays.marginals_from_batches, arrays.keyed_batch_rows),
+    CellRows: (arrays.cell_rows_from_batches, arrays.keyed_batch_rows),
+    MatchedValueReading: (arrays.matched_value_counts, lambda _: arrays.BATCH),
 }
 """Readings whose rows are streamed: the converter, and the number of rows per batch."""

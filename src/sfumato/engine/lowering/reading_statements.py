@@ -257,9 +257,9 @@ def arrays_from_rows(rows: Iterable[tuple[Any, ...]], reading: PlanReading[Any])
     if isinstance(reading, ValueCounts):
         return arrays.values_from_counts(_batches(rows, kinds, 2, arrays.BATCH), reading)
     if isinstance(reading, Marginals) and reading.counts_set_by_set:
-        return arrays.set_marginals_from_batches(_batches(rows, kinds, 2, arrays.KEYED_BATCH), reading)
+        return arrays.set_marginals_from_batches(_batches(rows, kinds, 2, arrays.keyed_batch_rows(reading)), reading)
     assert isinstance(reading, Marginals)
-    return arrays.marginals_from_batches(_batches(rows, kinds, 1, arrays.KEYED_BATCH), reading)
+    return arrays.marginals_from_batches(_batches(rows, kinds, 1, arrays.keyed_batch_rows(reading)), reading)
 
 
 _CHUNK_ROWS = 1 << 16

@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from fractions import Fraction
+from operator import lt
 from typing import Any, Protocol
 
 import numpy as np
@@ -157,9 +158,9 @@ class CellRows(PlanReading[CountedCells]):
             )
 
     def _require_sets(self) -> None:
-        columns = {*range(len(self.cells))}
-        if len(self.distinct_sets) != len(self.sets) or any(
-            list(each) != sorted({*each} & columns) for each in self.sets
+        count = len(self.cells)
+        if len(self.distinct_sets) != len(self.sets) or not all(
+            not each or (each[0] >= 0 and each[-1] < count and all(map(lt, each, each[1:]))) for each in self.sets
         ):
             raise InvalidParameter(
                 "sets", self.sets[:3], f"different lists of column indices from 0 to {len(self.cells) - 1}, ascending"
@@ -216,8 +217,11 @@ class CellRows(PlanReading[CountedCells]):
         for codes, batch_totals in row_batches:
             for batches, column_codes, code_type in zip(code_batches, codes, code_types, strict=True):
                 batches.append(column_codes.astype(code_type))
-            totals.append(batch_totals)
-        return CodedRows(self.sizes, tuple(map(np.concatenate, code_batches)), np.concatenate(totals))
+            totals.append(np.array(batch_totals))  # a view would hold the whole batch with all its columns
+        code_batches.reverse()
+        # column by column, and each freed once it is joined: all together would be in memory twice
+        codes_of_columns = tuple(np.concatenate(code_batches.pop()) for _ in code_types)
+        return CodedRows(self.sizes, codes_of_columns, np.concatenate(totals))
 
 
 @dataclass(frozen=True)

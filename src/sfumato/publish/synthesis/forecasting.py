@@ -40,7 +40,8 @@ from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.synthesis.budget import FOR_CHOICES, FOR_ROWS
 from sfumato.publish.synthesis.candidates import Places, subset_index_arrays
-from sfumato.publish.synthesis.methods import expected_rounds
+from sfumato.publish.synthesis.compared_sets import ROUNDS_PER_PART, comparison_factor, max_compared
+from sfumato.publish.synthesis.methods import FOR_TARGET, expected_rounds
 from sfumato.publish.synthesis.state import STEPS_PER_ROUND, SynthesisSetting, mean_absolute_noise
 from sfumato.quick_dataclass import dataclass
 
@@ -88,7 +89,7 @@ class ExpectedRun:
 
 def expected_run(setting: SynthesisSetting, method: str, rows: int) -> ExpectedRun:
     """Return what a method is expected to do on so many rows."""
-    return replace(_expected_run_without_pairs(setting, method, rows), pairs=tuple(setting.pairs))
+    return replace(_expected_run_without_pairs(setting, method, rows), pairs=(*setting.target_pairs, *setting.pairs))
 
 
 def _expected_run_without_pairs(setting: SynthesisSetting, method: str, rows: int) -> ExpectedRun:
@@ -102,7 +103,8 @@ def _expected_run_without_pairs(setting: SynthesisSetting, method: str, rows: in
         noise = _mean_noise(setting, share)
         return ExpectedRun(columns, chain, pairs, (columns - 1) / 2, noise, fits_after_each_set=False)
     candidates = subset_index_arrays(setting.workload)
-    cells = np.concatenate([_cell_counts(sets, setting.sizes) for sets in candidates])
+    all_cells = np.concatenate([_cell_counts(sets, setting.sizes) for sets in candidates])
+    cells = _compared_cells(all_cells, max_compared(rows, columns))
     if method == "mwem":
         noise = _mean_noise(setting, (1 - FOR_CHOICES) / columns)
         return ExpectedRun(0, _typical_sets(setting, candidates, columns, rows, noise), cells, columns, noise)
@@ -110,10 +112,20 @@ def _expected_run_without_pairs(setting: SynthesisSetting, method: str, rows: in
     noise = _mean_noise(setting, (1 - FOR_CHOICES) / planned)
     learning = _LEARNING_INTERCEPT + _LEARNING_SLOPE * math.log(max(1.0, rows / noise))
     round_share = min(_MAX_ROUND_SHARE, max(_MIN_ROUND_SHARE, learning))
-    count = max(1, math.ceil(round_share * (planned - float(1 - FOR_CHOICES) * columns)))
+    before_choices = planned * float(FOR_TARGET) if setting.target_pairs else float(1 - FOR_CHOICES) * columns
+    count = max(1, math.ceil(round_share * (planned - before_choices)))
     return ExpectedRun(
-        columns, _typical_sets(setting, candidates, count, rows, noise, _LATE_SHARE), cells, count, noise
+        0 if setting.target_pairs else columns,
+        _typical_sets(setting, candidates, count, rows, noise, _LATE_SHARE),
+        cells,
+        count,
+        noise,
     )
+
+
+def _compared_cells(cells: Floats, limit: int) -> Floats:
+    """Return the numbers of cells of the sets that a round compares: all, or as many at even distances."""
+    return cells if len(cells) <= limit else cells[np.arange(limit) * len(cells) // limit]
 
 
 def _cell_counts(sets: Places, sizes: Sequence[int]) -> Floats:
@@ -234,8 +246,10 @@ _PREDICTED_COST = 0.5
 """The time of a candidate whose prediction is known from the round before, as the model was not fitted again."""
 _READ_COST = 5.0
 """The time to read one column of a row, in rows counted."""
-_ENGINE_BYTES, _BYTES_PER_VALUE = 5 << 20, 20
-"""The bytes that an engine needs to read at all, and for each value of each row."""
+_ENGINE_BYTES, _BYTES_PER_VALUE, _BYTES_PER_CODE = 5 << 20, 20, 2
+"""The bytes that an engine needs to read at all, for each value that arrives at a time, and for each that is kept."""
+_ARRIVING_VALUES = 1 << 23
+"""The most values that are in memory before they are coded: those of some batches, and of what is read ahead."""
 _SUMS_PER_CELL = 10
 """The cached sums per cell of the model, from which the marginals of candidates are computed."""
 
@@ -291,8 +305,10 @@ def predicted_seconds(setting: SynthesisSetting, course: ExpectedRun, rows: int,
     choices = len(course.chosen) if course.choices else 0
     steps = 1 + course.count_before_choices + len(course.chosen) + choices
     scored = _scored_cells(setting, course)
-    candidate_cost = _CANDIDATE_COST if course.fits_after_each_set else _PREDICTED_COST
-    counted = len(course.candidates) * rows * (1 if scored <= KEPT_CELLS else course.choices)
+    candidate_cost = (
+        _CANDIDATE_COST * comparison_factor(len(setting.sizes)) if course.fits_after_each_set else _PREDICTED_COST
+    )
+    counted = len(course.candidates) * rows * _counts_per_set(course, max_compared(rows, len(setting.sizes)), scored)
     return (
         machine.seconds_per_row * (_READ_COST * rows * len(setting.sizes) + counted)
         + machine.seconds_per_table
@@ -300,6 +316,14 @@ def predicted_seconds(setting: SynthesisSetting, course: ExpectedRun, rows: int,
         + machine.seconds_per_cell * course.choices * scored
         + _fitting_seconds(setting, course, rows, machine)
     )
+
+
+def _counts_per_set(course: ExpectedRun, limit: int, scored_cells: int) -> float:
+    """Return how often as many sets are counted as a round compares: once, for every part of them that has its turn, or
+    in every round if their counts are not kept.
+    """
+    parts = max(1.0, course.choices / ROUNDS_PER_PART) if len(course.candidates) == limit else 1.0
+    return parts if parts * scored_cells <= KEPT_CELLS else course.choices
 
 
 def _fitting_seconds(setting: SynthesisSetting, course: ExpectedRun, rows: int, machine: MachineSpeed) -> float:
@@ -322,13 +346,14 @@ def _round_seconds(sets: list[tuple[int, ...]], sizes: tuple[int, ...], machine:
 
 def predicted_memory(setting: SynthesisSetting, course: ExpectedRun, rows: int) -> int:
     """Sum what is held at once, in bytes: values, cached marginals, the model's marginals, and fitting."""
-    scored = _scored_cells(setting, course)
+    scored, values = _scored_cells(setting, course), rows * len(setting.sizes)
     cached_cells = min(KEPT_CELLS, scored) + min(KEPT_CELLS // 2, scored)
     sets = course.sets(len(setting.sizes))
     cells, fitting = predicted_cells(sets, setting.sizes), predicted_bytes(sets, setting.sizes)
     return (
         _ENGINE_BYTES
-        + _BYTES_PER_VALUE * rows * len(setting.sizes)
+        + _BYTES_PER_VALUE * min(values, _ARRIVING_VALUES)
+        + _BYTES_PER_CODE * max(0, values - _ARRIVING_VALUES)
         + 8 * (cached_cells + scored + _SUMS_PER_CELL * cells)
         + fitting
     )

@@ -4,7 +4,10 @@
 Mullins, Sheldon & Miklau 2022, "AIM: an adaptive and iterative mechanism for differentially private synthetic data").
 A round chooses what the model has wrong by more than the expected noise, and measures it. Noise starts as for 4d
 rounds, or for 2d if counts are small relative to it; it is halved when a round taught nothing, that is when the model
-moved on the measured set by no more than noise would move it. The last round takes the rest of the price.
+moved on the measured set by no more than noise would move it. The last round takes the rest of the price. With a
+target, the pairs of that column with every other are measured instead of single columns, for four fifths of the price:
+such a star is what a learner of that column needs most, and no choice is paid for it. Which pairs follows from the
+request alone; each is a marginal like any other, and costs what its noise does.
 
 *Independent* measures every column by itself: no two columns of the model depend on each other, except where the policy
 declares that one decides the other.
@@ -24,7 +27,7 @@ measured at all.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from fractions import Fraction
 
 from sfumato.plan.readings.cell_rows import CellCounts
@@ -44,6 +47,8 @@ def noise_penalty(course: SynthesisState, amount: Fraction) -> Callable[[int], f
     return lambda cells: mean_noise * cells
 
 
+FOR_TARGET = Fraction(4, 5)
+"""The share of the price for the pairs of a target with all other columns."""
 _MIN_ROWS_PER_CELL = 19.0
 """Fewer rounds are better below so many rows per cell of a column, times √ρ."""
 
@@ -51,12 +56,12 @@ _MIN_ROWS_PER_CELL = 19.0
 def aim(course: SynthesisState) -> Steps:
     """Measure columns, then choose and measure until the price is spent."""
     yield from course.start()
-    columns = len(course.setting.first_columns)
     rounds = expected_rounds(course.setting, course.total)
-    course.planned = columns + len(course.setting.pairs) + rounds
     amounts = RoundAmounts.of_round(round_amount_down(course.budget.remaining / rounds))
-    for place in course.setting.first_columns:
-        yield from course.measure((place,), amounts.measurement, "first", fit=False)
+    first_sets, first_amount = first_sets_and_amount(course.setting, course.budget.remaining, amounts)
+    course.planned = len(first_sets) + len(course.setting.pairs) + rounds
+    for places in first_sets:
+        yield from course.measure(places, first_amount, "first", fit=False)
     yield from course.measure_dependent_pairs(amounts.measurement)
     course.fit()
     is_last = False
@@ -67,6 +72,16 @@ def aim(course: SynthesisState) -> Steps:
         learned = yield from _choose_and_measure(course, amounts, is_last)
         if not learned:
             amounts = amounts.with_half_noise(course.budget.currency)
+
+
+def first_sets_and_amount(
+    setting: SynthesisSetting, remaining: Fraction, amounts: RoundAmounts
+) -> tuple[Sequence[AttributeSet], Fraction]:
+    """Return what AIM measures before it chooses, and the amount for each: every column, or the target's pairs."""
+    pairs = setting.target_pairs
+    if pairs:
+        return pairs, round_amount_down(remaining * FOR_TARGET / len(pairs))
+    return [(place,) for place in setting.first_columns], amounts.measurement
 
 
 def _choose_and_measure(course: SynthesisState, amounts: RoundAmounts, is_last: bool) -> Generator[Step, Outcome, bool]:

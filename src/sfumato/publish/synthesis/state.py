@@ -28,6 +28,7 @@ from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import MeasuredMarginal
 from sfumato.publish.synthesis.budget import FOR_ROWS, Currency, SynthesisBudget, round_amount_down, sigma_or_scale
 from sfumato.publish.synthesis.candidates import NoisyCells, Outcome, Step, candidates_within_cells, weighted_subsets
+from sfumato.publish.synthesis.compared_sets import compared_sets, max_compared
 from sfumato.publish.synthesis.implications import Pairs, Zeros, distinct_sets, zeros_from_model
 from sfumato.publish.synthesis.private_cells import CELLS_SHARE, CellPlan
 from sfumato.publish.synthesis.released import BoughtCells, SynthesisRound
@@ -64,6 +65,8 @@ class SynthesisSetting:
     """Only sets with one of these columns are measured: an earlier release tells of the others. Empty for all."""
     cell_plan: CellPlan | None = None
     """The columns whose cells are bought; None if the policy declares all cells."""
+    target: int | None = None
+    """The column that will be learned from the rows: its pairs with all others are measured first."""
 
     @property
     def merged_cells(self) -> MergedCells | None:
@@ -99,6 +102,11 @@ class SynthesisSetting:
         """The subsets of the workload's sets with their weights."""
         candidates, measured = weighted_subsets(self.workload), set(self.first_columns)
         return {places: weight for places, weight in candidates.items() if measured.intersection(places)}
+
+    @property
+    def target_pairs(self) -> tuple[AttributeSet, ...]:
+        """The pairs of the target with every other column; none without a target."""
+        return () if self.target is None else pairs_with(self.target, len(self.attributes))
 
     @property
     def first_columns(self) -> tuple[int, ...]:
@@ -264,9 +272,11 @@ class SynthesisState:
         )
 
     def affordable_candidates(self, among: Mapping[AttributeSet, int], share: float) -> dict[AttributeSet, int]:
-        """Return the candidates that the model can hold when this share of the price is spent."""
+        """Return the candidates to compare that the model can hold when this share of the price is spent."""
+        chosen = [measured.places for measured, synthesis_round in self.released if synthesis_round.what == "chosen"]
+        compared = compared_sets(list(among), chosen, max_compared(self.total, len(self.setting.sizes)))
         model_sets = [marginal.places for marginal in self.marginals] + [places for places, _ in self.setting.zeros]
-        affordable_sets = candidates_within_cells(among, self.model, model_sets, self.setting.max_cells * share)
+        affordable_sets = candidates_within_cells(compared, self.model, model_sets, self.setting.max_cells * share)
         return {places: among[places] for places in affordable_sets if places in self.setting.reading.distinct_sets}
 
 
@@ -274,6 +284,11 @@ def _observation(measured: MeasuredMarginal) -> Observation:
     return Observation(
         measured.places, measured.values.astype(np.float64) * float(measured.unit_value), math.sqrt(measured.variance)
     )
+
+
+def pairs_with(target: int, columns: int) -> tuple[AttributeSet, ...]:
+    """Return the pairs of one column with every other."""
+    return tuple((min(target, place), max(target, place)) for place in range(columns) if place != target)
 
 
 def l1_change(before: Floats, after: Floats) -> float:
