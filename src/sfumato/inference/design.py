@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference.formula import Factor, Formula, Term, term_label
+from sfumato.inference.number_ranges import range_edges, range_labels
 from sfumato.plan.quoting import quoted
 from sfumato.policy import Domain, Type, Value
 from sfumato.privacy.numbers import exact, format_exact
@@ -48,6 +49,10 @@ MAX_LEVELS = 100
 MAX_MOMENTS = 1_000
 MAX_COORDINATES = 120
 """The most coordinates, and different sums, of one release: its table is computed within about 200 MB."""
+
+
+MAX_GRADIENTS = 480
+"""The most coordinates of which gradients alone are read: a statement has as many sums."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,8 @@ class Category:
     """The SQL condition of each value."""
     reference: int | None = None
     """The reference value that the formula names; None: it is chosen from released counts."""
+    edges: tuple[Fraction, ...] = ()
+    """Where the ranges of a number meet (``inference.number_ranges``); none for declared values."""
 
 
 @dataclass(frozen=True)
@@ -120,17 +127,20 @@ class Design:
     """The columns of the table that are used: rows where one is missing are left out."""
     formula: Formula | None = None
 
+    def moment_of_pair(self, j: int, k: int) -> Moment | None:
+        """Return the moment of two coordinates; None if their values exclude each other, so that it is 0."""
+        pair = self.coordinates[j], self.coordinates[k]
+        levels = pair[0].levels | pair[1].levels
+        if len({category for category, _ in levels}) < len(levels):
+            return None
+        return Moment(levels, tuple(sorted(each.column for each in pair if each.column is not None)))
+
     @cached_property
     def moments_by_pair(self) -> dict[tuple[int, int], Moment]:
-        """The moment of each pair of coordinates j ≤ k; pairs of exclusive values have none, their sum is 0."""
-        moments = {}
-        for j, first in enumerate(self.coordinates):
-            for k, second in enumerate(self.coordinates[j:], j):
-                levels = first.levels | second.levels
-                if len({category for category, _ in levels}) == len(levels):
-                    factors = (column for column in (first.column, second.column) if column is not None)
-                    moments[j, k] = Moment(levels, tuple(sorted(factors)))
-        return moments
+        """The moment of each pair of coordinates j ≤ k that has one."""
+        size = len(self.coordinates)
+        pairs = ((j, k) for j in range(size) for k in range(j, size))
+        return {(j, k): moment for j, k in pairs if (moment := self.moment_of_pair(j, k)) is not None}
 
     @cached_property
     def gram_entries_by_moment(self) -> dict[Moment, int]:
@@ -202,8 +212,10 @@ def largest_scale(rows: int, blocks: int) -> int:
 class DesignBuilder:
     """Collects scaled columns, categories and coordinates from the domains that the policy declares."""
 
-    def __init__(self, scale: int, domains: Mapping[str, Domain]) -> None:
+    def __init__(self, scale: int, domains: Mapping[str, Domain], range_count: int = 0) -> None:
+        """``range_count`` is the number of ranges that a number is cut into; 0 keeps numbers as scaled columns."""
         self.scale = scale
+        self.range_count = range_count
         self.domains = {name.lower(): (name, domain) for name, domain in domains.items()}
         self.columns: list[ScaledColumn] = []
         self.column_index: dict[tuple[str, ...], int] = {}
@@ -224,6 +236,10 @@ class DesignBuilder:
     def is_category(self, factor: Factor) -> bool:
         domain = self.spelling_and_domain(factor.column)[1]
         return factor.is_category or domain.type in (Type.TEXT, Type.BOOLEAN)
+
+    def has_indicators(self, factor: Factor) -> bool:
+        """Return whether a factor's coordinates are indicators: of values, or of the ranges of a number."""
+        return self.range_count > 0 or self.is_category(factor)
 
     def scaled_column_index(self, column: str) -> int:
         """Return the index of a scaled column, added on first use."""
@@ -251,10 +267,10 @@ class DesignBuilder:
         name, domain = self.spelling_and_domain(factor.column)
         self.names[name] = None
         if name not in self.categories:
-            values = category_values(name, domain)
-            predicates = tuple(f"{quoted(name)} = {value_literal(value)}" for value in values)
-            _require_distinct_predicates(name, predicates)
-            self.categories[name] = Category(name, values, predicates)
+            is_category = self.is_category(factor)
+            self.categories[name] = (
+                _declared_category(name, domain) if is_category else _range_category(name, domain, self.range_count)
+            )
         if factor.reference is not None:
             self.categories[name] = _with_reference_value(self.categories[name], factor.reference)
         return list(self.categories).index(name)
@@ -265,8 +281,10 @@ class DesignBuilder:
         for coordinate in coordinates:
             self.coordinates.setdefault(coordinate, len(self.coordinates))
 
-    def build(self, formula: Formula | None = None, max_moments: int = MAX_MOMENTS) -> Design:
-        """Return the design; one with more moments, or with too many coordinates, is refused."""
+    def build(self, formula: Formula | None = None, max_moments: int | None = MAX_MOMENTS) -> Design:
+        """Return the design; one with more moments, or with too many coordinates, is refused. Without a limit of
+        moments its curvature is never read, and it has as many coordinates as ``MAX_GRADIENTS``.
+        """
         design = Design(
             self.scale,
             tuple(self.columns),
@@ -276,11 +294,12 @@ class DesignBuilder:
             tuple(self.names),
             formula,
         )
-        if len(design.coordinates) > MAX_COORDINATES:
-            rule = f"at most {MAX_COORDINATES} columns and values of categories can be fitted at once"
+        max_coordinates = MAX_GRADIENTS if max_moments is None else MAX_COORDINATES
+        if len(design.coordinates) > max_coordinates:
+            rule = f"at most {max_coordinates} columns and values of categories can be fitted at once"
             raise Unsupported("too-many-moments", rule, fix="name fewer columns, or categories with fewer values")
-        moment_count = len(design.gram_entries_by_moment)
-        if moment_count > max_moments:
+        moment_count = 0 if max_moments is None else len(design.gram_entries_by_moment)
+        if max_moments is not None and moment_count > max_moments:
             rule = f"at most {max_moments:,} moments can be measured at once, and this formula has {moment_count:,}"
             raise Unsupported("too-many-moments", rule, fix="name fewer columns, or categories with fewer values")
         return design
@@ -324,7 +343,7 @@ def _factor_level_combinations(term: Term, builder: DesignBuilder) -> list[Combi
     """List the coordinates of a term: every combination of its categories' values."""
     choices: list[list[tuple[Factor, Level | None]]] = []
     for factor in term:
-        if not builder.is_category(factor):
+        if not builder.has_indicators(factor):
             builder.scaled_column_index(factor.column)
             choices.append([(factor, None)])
             continue
@@ -441,6 +460,23 @@ def category_values(name: str, domain: Domain) -> tuple[Value, ...]:
         rule = f"a category of 2 to {MAX_LEVELS} declared values; {name} has another number of them"
         raise InvalidParameter("column", name, rule, fix="use it as a number, or group its values with derive(…)")
     return values
+
+
+def _declared_category(name: str, domain: Domain) -> Category:
+    values = category_values(name, domain)
+    predicates = tuple(f"{quoted(name)} = {value_literal(value)}" for value in values)
+    _require_distinct_predicates(name, predicates)
+    return Category(name, values, predicates)
+
+
+def _range_category(name: str, domain: Domain, count: int) -> Category:
+    """Return a number as ranges, one for each predicate; neighbours share the SQL of the edge between them."""
+    edges = range_edges(domain, count)
+    column, texts = quoted(name), [_sql_number(edge) for edge in edges]
+    at_least = ["", *(f"{column} >= {text}" for text in texts)]
+    below = [*(f"{column} < {text}" for text in texts), ""]
+    predicates = (" AND ".join(filter(None, ends)) for ends in zip(at_least, below, strict=True))
+    return Category(name, range_labels(edges), tuple(predicates), edges=edges)
 
 
 def _require_distinct_predicates(name: str, predicates: Sequence[str]) -> None:

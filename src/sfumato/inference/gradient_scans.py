@@ -1,6 +1,8 @@
 """Scans of a logistic regression with many columns: a first one of the columns' spread, then gradients alone.
 
-Let z be a row's vector of regressors in steps, of which a row has at most one coordinate of each block that is not 0.
+Let z be a row's vector of regressors in steps, of which a row has at most one coordinate of each block that is not 0. A
+number is there as the indicators of disjoint ranges (``inference.number_ranges``) or, where those are too many, as a
+scaled column.
 
 Theorem (the spread). The first scan measures, in units in which a coordinate is within [−1, 1], the number of rows, the
 sum of every coordinate and the sum of its square; an indicator is its own square. A row adds at most 1 for the
@@ -22,7 +24,7 @@ from functools import reduce
 import numpy as np
 
 from sfumato.caching import cached_property
-from sfumato.inference.design import Moment
+from sfumato.inference.design import Design, Moment
 from sfumato.inference.logistic_design import LogisticDesign
 from sfumato.inference.logistic_scans import ScanFactors, ScanRowTerms
 from sfumato.inference.row_expressions import Floats, RowScore, integer_literal
@@ -53,14 +55,14 @@ class GradientScans:
         """The sum and the sum of squares of every regressor's coordinate, each different one once."""
         design = self.logistic.design
         pairs = ((first, index) for index in range(len(design.coordinates) - 1) for first in (0, index))
-        return tuple(dict.fromkeys(design.moments_by_pair[pair] for pair in pairs))
+        return tuple(dict.fromkeys(_pair_moment(design, *pair) for pair in pairs))
 
     @cached_property
     def gradient_moments(self) -> tuple[Moment, ...]:
         """The product of the residual and every regressor's coordinate."""
         design = self.logistic.design
         last = len(design.coordinates) - 1
-        return tuple(design.moments_by_pair[index, last] for index in range(last))
+        return tuple(_pair_moment(design, index, last) for index in range(last))
 
     def sum_and_square_totals(self, bound_measures: Bound) -> WeightedTotals:
         """Return the first scan; ``bound_measures`` bounds measures by the limits of a unit."""
@@ -95,10 +97,17 @@ class GradientScans:
         design, unit = self.logistic.design, float(self.logistic.design.scale) ** 2
         by_moment = dict(zip(self.sum_and_square_moments, totals, strict=True))
         indices = range(len(design.coordinates) - 1)
-        sums = np.array([by_moment[design.moments_by_pair[0, index]] for index in indices], float)
-        squares = np.array([by_moment[design.moments_by_pair[index, index]] for index in indices], float)
+        sums = np.array([by_moment[_pair_moment(design, 0, index)] for index in indices], float)
+        squares = np.array([by_moment[_pair_moment(design, index, index)] for index in indices], float)
         return sums / unit, squares / unit
 
     def gradient_from(self, totals: Sequence[int]) -> Floats:
         """Return the gradient where a coordinate and a residual are within [−1, 1]."""
         return np.array(totals, float) / (self.mean_steps * self.logistic.design.scale)
+
+
+def _pair_moment(design: Design, j: int, k: int) -> Moment:
+    """Return the moment of two coordinates that do not exclude each other."""
+    moment = design.moment_of_pair(j, k)
+    assert moment is not None
+    return moment

@@ -6,12 +6,14 @@ The last coordinate of the design stands for the residual y − μ, so that the 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.inference.design import (
     MAX_COORDINATES,
+    MAX_GRADIENTS,
     MAX_MOMENTS,
     Coordinate,
     Design,
@@ -23,7 +25,8 @@ from sfumato.inference.design import (
     category_values,
     value_literal,
 )
-from sfumato.inference.formula import Formula
+from sfumato.inference.formula import Formula, Term
+from sfumato.inference.number_ranges import RANGE_COUNTS
 from sfumato.plan.quoting import quoted
 from sfumato.policy import Domain, Type, Value
 from sfumato.quick_dataclass import dataclass
@@ -72,14 +75,44 @@ def logistic_design(
     formula: Formula, domains: Mapping[str, Domain], scale: int, event: object = None
 ) -> LogisticDesign:
     """Return the design of a formula whose target has an event; what nothing could measure is refused."""
-    builder = DesignBuilder(scale, domains)
+    return _build(_logistic_builder(formula, domains, scale), formula, event, MAX_COORDINATES**2)
+
+
+def range_logistic_design(
+    formula: Formula, domains: Mapping[str, Domain], scale: int, event: object = None
+) -> LogisticDesign:
+    """Return the design for prediction of a formula that ``logistic_design`` accepts: numbers as ranges, where that
+    leaves few enough coordinates. Ranges follow any curve, so the square of a number is left out.
+    """
+    terms = tuple(term for term in formula.terms if not _is_square(term))
+    for count in RANGE_COUNTS:
+        builder = _logistic_builder(replace(formula, terms=terms), domains, scale, count)
+        if len(builder.coordinates) < MAX_GRADIENTS:
+            return _build(builder, replace(formula, terms=terms), event, None)
+    return logistic_design(formula, domains, scale, event)
+
+
+def _is_square(term: Term) -> bool:
+    return len(term) == 2 and term[0].column.lower() == term[1].column.lower()
+
+
+def _logistic_builder(
+    formula: Formula, domains: Mapping[str, Domain], scale: int, range_count: int = 0
+) -> DesignBuilder:
+    """Return the coordinates of a formula's regressors."""
+    builder = DesignBuilder(scale, domains, range_count)
     add_terms(formula, builder)
+    return builder
+
+
+def _build(builder: DesignBuilder, formula: Formula, event: object, max_moments: int | None) -> LogisticDesign:
+    """Add the residual, and return the design."""
     name, domain = builder.spelling_and_domain(formula.target)
     value = _event_value(name, domain, event)
     builder.names[name] = None
     builder.columns.append(ScaledColumn((name,), "0", Fraction(0), Fraction(1)))
     builder.add_block([Coordinate(column=len(builder.columns) - 1)])
-    design = builder.build(formula, max_moments=MAX_COORDINATES**2)
+    design = builder.build(formula, max_moments)
     return LogisticDesign(design, f"{quoted(name)} = {value_literal(value)}", f"{name}[{value}]")
 
 

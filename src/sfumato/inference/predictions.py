@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
+from sfumato.inference.number_ranges import in_labelled_range
 
 Floats = NDArray[np.float64]
 _CENTRED = re.compile(r"center\((?P<column>.*), (?P<centre>-?[\d.e+-]+)\)")
@@ -45,7 +46,9 @@ def _regressor_values(label: str, columns: Mapping[str, NDArray[Any]]) -> Floats
 
 
 def _factor_values(label: str, columns: Mapping[str, NDArray[Any]]) -> Floats | None:
-    """Return a number, a square, a centred number or an indicator such as ``sex[F]``; None for another label."""
+    """Return a number, a square, a centred number or an indicator such as ``sex[F]`` or ``age[20 to <40]``; None for
+    another label.
+    """
     if label in columns:
         return columns[label].astype(float)
     if label.endswith("^2"):
@@ -56,7 +59,9 @@ def _factor_values(label: str, columns: Mapping[str, NDArray[Any]]) -> Floats | 
         return columns[centred["column"]].astype(float) - float(centred["centre"])
     name, bracket, value = label.partition("[")
     if bracket and value.endswith("]") and name in columns:
-        return np.array([_label_text(cell) == value[:-1] for cell in columns[name].tolist()], float)
+        cells = columns[name].tolist()
+        is_value = np.array([_label_text(cell) == value[:-1] for cell in cells], bool)
+        return (is_value | in_labelled_range(value[:-1], cells)).astype(float)
     return None
 
 

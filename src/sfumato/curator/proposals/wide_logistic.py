@@ -1,7 +1,7 @@
 """A proposal of a logistic regression with many columns: gradient steps on a tab, for prediction.
 
-A design whose curvature has more than 1,000 different sums is fitted this way, and every other one by Newton steps: the
-formula and the policy decide it, before the charge.
+A formula whose curvature has more than 1,000 different sums is fitted this way, and every other one by Newton steps:
+the formula and the policy decide it, before the charge. Numbers are cut into ranges (``inference.number_ranges``).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.regressions import RegressionForecast, parse_formula_or_columns
 from sfumato.curator.proposals.tab_releases import OpenSteps
 from sfumato.errors import Unsupported
-from sfumato.inference.design import largest_scale
+from sfumato.inference.design import Design, largest_scale
 from sfumato.inference.gradient_descent import LikelihoodDescent, commonest_references, regressor_coefficients
 from sfumato.inference.gradient_scans import GRADIENT_SCANS, WIDE_SCAN_SHARES, GradientScans
-from sfumato.inference.logistic_design import logistic_design
+from sfumato.inference.logistic_design import logistic_design, range_logistic_design
 from sfumato.inference.logistic_scans import NoisyScan, ScanRelease, mean_steps, scan_scale
 from sfumato.inference.regression_answers import FOR_PREDICTION, LogisticAnswer, prediction_answer
 from sfumato.inference.row_expressions import Floats
@@ -103,7 +103,7 @@ class WideLogisticProposal(LogisticProposal):
         operators = (
             *explain_source(self.question.query, self._context.policy),
             explain_limit(self.spread_totals.bounded),
-            PlanStep("scale", ", ".join(design.names), "to [−1, 1]; a row with a missing value counts in no sum"),
+            PlanStep("scale", ", ".join(design.names), _scaling_phrase(design)),
             PlanStep(
                 "scan",
                 f"{count_with_noun(len(self.spread_totals.weights), 'sum')} and sums of squares, once",
@@ -194,6 +194,12 @@ class WideLogisticProposal(LogisticProposal):
         )
 
 
+def _scaling_phrase(design: Design) -> str:
+    most = max((len(category.values) for category in design.categories if category.edges), default=0)
+    scaling = f"numbers to up to {most} ranges of equal width" if most else "to [−1, 1]"
+    return f"{scaling}; a row with a missing value counts in no sum"
+
+
 def propose_logistic(
     context: Context,
     rows: RowSelection,
@@ -222,8 +228,11 @@ def propose_logistic(
 
     counted = ask(rows, ["COUNT(*)"])
     most = max_rows_per_unit(counted.query.plan, counted.limits)
-    scale_of = largest_scale if draft.is_wide else scan_scale
-    logistic = logistic_design(parsed, domains, scale_of(most, len(draft.design.blocks) - 1), event)
+    scale_of, design_of, kind = (
+        (largest_scale, range_logistic_design, WideLogisticProposal)
+        if draft.is_wide
+        else (scan_scale, logistic_design, LogisticProposal)
+    )
+    logistic = design_of(parsed, domains, scale_of(most, len(draft.design.blocks) - 1), event)
     selected = building.where(rows, logistic.design.row_condition)
-    kind = WideLogisticProposal if logistic.is_wide else LogisticProposal
     return kind(context, ask(selected, logistic.factor_sums), logistic)
