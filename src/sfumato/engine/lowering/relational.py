@@ -169,6 +169,8 @@ class AggregateFunction(Enum):
     """The number of rows; of those where the argument is not NULL, if there is one."""
     UNITS = auto()
     """The number of different values, NULL aside."""
+    RESIDUES = auto()
+    """The number of different remainders by 62 of whole numbers that are not negative; at least one is not NULL."""
     SUM = auto()
     """Of 64-bit or wide whole numbers, exact and wide; NULL of none."""
     SUM_OF_NARROW = auto()

@@ -124,6 +124,8 @@ class Generator:
             return self.spelling.wide_sum(argument, over)
         if total.aggregation is AggregateFunction.SUM_OF_NARROW:
             return self.spelling.narrow_sum(argument, over)
+        if total.aggregation is AggregateFunction.RESIDUES:
+            return self.spelling.distinct_residues(f"({argument} % 62)")
         if total.aggregation is AggregateFunction.UNITS:
             return f"COUNT(DISTINCT {argument}){over}"
         return f"{total.aggregation.name}({argument}){over}"
