@@ -251,9 +251,7 @@ def _reweight_rows(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
         (name, sum_of_group(_weighting_change(Reference(name), max_rows, bits)))
         for name, bits in zip(rows.values, _coordinate_bits(bounded), strict=True)
     ]
-    beyond = _rows_beyond_limit(
-        rows, (*named_columns(("u", *rows.keys, *rows.values), "r"), ("n", Reference("n", "h")))
-    )
+    beyond = _rows_beyond_limit(rows, (*named_columns((*rows.keys, *rows.values), "r"), ("n", Reference("n", "h"))))
     correction = Select((*named_columns(rows.keys), *excess), beyond, group_by=rows.keys)
     return _correct_totals(bounded, rows, (_units_beyond_limit(rows, max_rows),), correction)
 
@@ -419,7 +417,7 @@ def _scale_rows(
     is_beyond = AnyOf(tuple(part.is_unit_norm_too_large() for part in scaling))
     heavy = "h", Select((*named_columns("u"), *norms), units, where=(is_beyond,))
     lengths = named_columns((part.length for part in scaling), "h")
-    beyond = _rows_beyond_limit(rows, (*named_columns(("u", *rows.keys, *rows.values), "r"), *lengths))
+    beyond = _rows_beyond_limit(rows, (*named_columns((*rows.keys, *rows.values), "r"), *lengths))
     excess = tuple((name, sum_of_group(part.scaling_change())) for name, part in zip(rows.values, scaling, strict=True))
     correction = Select((*named_columns(rows.keys), *excess), beyond, group_by=rows.keys)
     return _correct_totals(bounded, rows, (heavy,), correction)

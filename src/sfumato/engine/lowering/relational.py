@@ -211,7 +211,9 @@ class RowNumber(Enum):
 
 @dataclass(frozen=True)
 class Rank:
-    """The rank of a row within its partition; NULLs come last unless stated otherwise."""
+    """The rank of a row within its partition; NULLs come last unless stated otherwise. Without a partition and an order
+    it numbers all rows, in an order of the engine's choice.
+    """
 
     partition: tuple[Scalar, ...]
     order: tuple[Scalar | Ordered, ...]
