@@ -296,7 +296,7 @@ MUTANTS = (
     Mutant(
         "a rank leaves 63 bits",
         Kind.LIMITS,
-        "engine.lowering.sample_ranks:_polynomial_hash",
+        "engine.lowering.sample_ranks:polynomial_hash",
         "_remainder(number, prime) for number in numbers",
         "number for number in numbers",
         (f"{_RANKS}::test_no_step_of_a_rank_leaves_63_bits",),

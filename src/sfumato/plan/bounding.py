@@ -9,7 +9,8 @@ contribution. T = min(m, g·c) rows in all. Every contribution is a whole number
   Δ₁ = Δ₂ = Δ∞ = mM. Weighted values round toward zero.
 - *clip*: a unit's vector over groups is cut to Δ∞ = cM per group and then scaled to the norm of the noise:
   Δ₁ = TM, or Δ₂ = the longest vector that c per group and T in all allow: ⌊T/c⌋ groups of c and one of the rest.
-  Scaled values round toward zero.
+  Scaled values round toward zero. Where c ≥ T and values have one sign, a unit's rows are scaled one by one, with the
+  same claims and no cap before (``engine.lowering.clip_scaling``).
 - *sample*: at most g groups, c rows in a group and m rows in all are kept, those of the smallest ranks. A rank mixes a
   seed, drawn from a fresh key and the unit's id, with the group's key, or the row's key and values
   (``engine.lowering.sample_ranks``); equal ranks are ordered by the keys and values themselves, so rows that still tie

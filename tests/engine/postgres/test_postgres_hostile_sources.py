@@ -577,3 +577,14 @@ def test_settings_of_newer_servers_are_pinned_there(monkeypatch: pytest.MonkeyPa
     server = connection.ServerSessions(sessions.server.address(), "tables")
     assert server.run("SELECT current_setting('work_mem')") == [("99kB",)]
     server.close()
+
+
+@pytest.mark.parametrize(("memory", "size"), [(None, "128MB"), ("1.5 GiB", "1536MB")])
+def test_the_memory_of_a_step_is_not_the_servers(sessions: Sessions, memory: str | None, size: str) -> None:
+    server = connection.ServerSessions(sessions.server.address(), "tables", memory)
+    try:
+        with server.session() as session:
+            server.rows(session, "SELECT 1")
+            assert server.rows(session, "SELECT current_setting('work_mem')") == [(size,)]
+    finally:
+        server.close()

@@ -130,6 +130,7 @@ STATEMENTS: dict[object, tuple[str, str, str]] = {
     AggregateFunction.COUNT: (r"COUNT\(\*\)", 'COUNT(r."i")', "COUNT"),
     AggregateFunction.UNITS: (r"COUNT\(DISTINCT ", "COUNT(", "COUNT DISTINCT"),
     AggregateFunction.SUM: (r"SUM\(", "SUM(DISTINCT ", "SUM of a group"),
+    AggregateFunction.RESIDUES: ("BIT_OR", "BIT_XOR", "the number of different remainders"),
     "the MIN of a group": (r"\bMIN\(", "MAX(", "MIN of a group"),
     "the MAX of a group": (r"\bMAX\(", "MIN(", "MAX of a group"),
     "GROUP BY": (r"GROUP BY k", 'GROUP BY k COLLATE "C", n', "COUNT"),

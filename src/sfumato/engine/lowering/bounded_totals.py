@@ -25,7 +25,15 @@ from sfumato.engine.lowering.cell_lowering import (
     with_contributions,
     without_contributions,
 )
-from sfumato.engine.lowering.clip_scaling import MAX_UNIT_TOTAL, ClipScaling, max_unit_totals, sum_of_group
+from sfumato.engine.lowering.clip_scaling import (
+    MAX_UNIT_TOTAL,
+    ClipScaling,
+    max_squared_rows_of,
+    max_unit_totals,
+    may_exceed_norm,
+    scales_row_by_row,
+    sum_of_group,
+)
 from sfumato.engine.lowering.relation_lowering import (
     Columns,
     RelationLowering,
@@ -35,6 +43,7 @@ from sfumato.engine.lowering.relation_lowering import (
 )
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
+    AnyOf,
     Constant,
     Exists,
     GroupTotal,
@@ -57,6 +66,7 @@ from sfumato.engine.lowering.sample_ranks import (
     SEED_COLUMNS,
     mixed_rank,
     number_of_value,
+    polynomial_hash,
     spread_rows,
     with_seeds,
 )
@@ -68,6 +78,7 @@ from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
 from sfumato.plan.readings.total_readings import DiscoveredTotals
 from sfumato.plan.readings.value_readings import MatchedValueReading, with_value_as_key
 from sfumato.plan.values.expressions import Expression
+from sfumato.policy import Type
 from sfumato.policy.domains import LARGEST_INTEGER
 
 
@@ -240,9 +251,7 @@ def _reweight_rows(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
         (name, sum_of_group(_weighting_change(Reference(name), max_rows, bits)))
         for name, bits in zip(rows.values, _coordinate_bits(bounded), strict=True)
     ]
-    beyond = _rows_beyond_limit(
-        rows, (*named_columns(("u", *rows.keys, *rows.values), "r"), ("n", Reference("n", "h")))
-    )
+    beyond = _rows_beyond_limit(rows, (*named_columns((*rows.keys, *rows.values), "r"), ("n", Reference("n", "h"))))
     correction = Select((*named_columns(rows.keys), *excess), beyond, group_by=rows.keys)
     return _correct_totals(bounded, rows, (_units_beyond_limit(rows, max_rows),), correction)
 
@@ -316,7 +325,8 @@ def _unlimited_total(rows: CountedRows, name: str) -> Scalar:
 def _clip_unit_totals(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
     """Clip each unit's totals, first per group to what c rows may count, then over all groups to the norm.
 
-    A unit with few rows is within every norm, wherever they are: only the units with more are looked at group by group.
+    A unit with few rows is within every norm, wherever they are: only the units with more are looked at group by group,
+    or, where the cap of a group is the norm, row by row.
     """
     scaling = [ClipScaling.of(bounded, number) for number in range(len(bounded.measures))]
     max_totals = max_unit_totals(bounded)
@@ -326,8 +336,10 @@ def _clip_unit_totals(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
     if not rows.keys:  # one group: the cap is the norm
         totals = tuple((name, or_zero(sum_of_group(Reference(name)))) for name in rows.values)
         return StagedSelect((_unit_totals(rows, rows.select, max_totals, scaling),), Select(totals, clipped))
+    if scales_row_by_row(bounded, max_totals):
+        return _scale_rows(bounded, rows, scaling, max_totals)
     beyond = _rows_beyond_limit(rows, named_columns(("u", *rows.keys, *rows.values), "r"))
-    heavy = _units_beyond_limit(rows, _max_unscaled_rows(bounded, scaling))
+    heavy = _units_possibly_scaled(bounded, rows, scaling)
     stages = (heavy, _unit_totals(rows, beyond, max_totals, scaling), _unit_norms(clipped, scaling))
     return _correct_totals(bounded, rows, stages, _clipping_change(bounded, rows, scaling, clipped))
 
@@ -361,6 +373,54 @@ def _max_unscaled_rows(bounded: BoundedPlan, scaling: Sequence[ClipScaling]) -> 
     max_rows = min(bounded.limits.rows_per_group, bounded.limits.total)
     pairs = zip(bounded.measures, scaling, strict=True)
     return min(part.max_full_groups if scaled.measure.once_per_unit else max_rows for scaled, part in pairs)
+
+
+def _units_possibly_scaled(
+    bounded: BoundedPlan, rows: CountedRows, scaling: Sequence[ClipScaling]
+) -> tuple[str, Select]:
+    """Select the units with more rows than are surely within every limit and norm, less those whose rows are spread
+    over so many groups that they are within them too (``clip_scaling``).
+    """
+    max_rows = _max_unscaled_rows(bounded, scaling)
+    name, heavy = _units_beyond_limit(rows, max_rows)
+    group_number, max_squared_rows = _group_number(rows), max_squared_rows_of(bounded, scaling)
+    if group_number is None or max_squared_rows is None or max_squared_rows <= max_rows:
+        return name, heavy
+    spread = GroupTotal(AggregateFunction.RESIDUES, group_number)
+    counted = replace(heavy, columns=(*heavy.columns, ("d", spread)))
+    return name, Select(named_columns("un"), counted, where=(may_exceed_norm(max_rows, max_squared_rows),))
+
+
+_CHEAP_TYPES = Type.INTEGER, Type.BOOLEAN, Type.DATE
+
+
+def _group_number(rows: CountedRows) -> Scalar | None:
+    """Compute a number from 1 on that the group of a row determines, from the keys that are cheap to number."""
+    numbers = [
+        number_of_value(Reference(name), kind, rows.codes.get(name, ()))
+        for name, kind in zip(rows.keys, rows.kinds, strict=True)
+        if kind in _CHEAP_TYPES or name in rows.codes
+    ]
+    return polynomial_hash(numbers) if numbers else None
+
+
+def _scale_rows(
+    bounded: BoundedPlan, rows: CountedRows, scaling: Sequence[ClipScaling], max_totals: Sequence[int]
+) -> StagedSelect:
+    """Count every row as it is, less what scaling takes of the rows of units beyond the norm of a measure."""
+    unit_totals = tuple(
+        (part.length, apply(ScalarFunction.ABS, _unit_total(rows, name, max_total)))
+        for name, part, max_total in zip(rows.values, scaling, max_totals, strict=True)
+    )
+    units = Select((*named_columns("u"), *unit_totals), rows.select, group_by=("u",))
+    norms = tuple((part.length, part.unit_norm_if_too_large()) for part in scaling)
+    is_beyond = AnyOf(tuple(part.is_unit_norm_too_large() for part in scaling))
+    heavy = "h", Select((*named_columns("u"), *norms), units, where=(is_beyond,))
+    lengths = named_columns((part.length for part in scaling), "h")
+    beyond = _rows_beyond_limit(rows, (*named_columns((*rows.keys, *rows.values), "r"), *lengths))
+    excess = tuple((name, sum_of_group(part.scaling_change())) for name, part in zip(rows.values, scaling, strict=True))
+    correction = Select((*named_columns(rows.keys), *excess), beyond, group_by=rows.keys)
+    return _correct_totals(bounded, rows, (heavy,), correction)
 
 
 def _clip_cells(

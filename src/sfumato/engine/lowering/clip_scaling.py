@@ -1,4 +1,26 @@
-"""How clipping scales a unit's totals: in one group to what its rows there may count, over all groups to a norm."""
+"""How clipping scales a unit's totals: in one group to what its rows there may count, over all groups to a norm.
+
+Notation: a unit has n rows in at least G groups, n_k of them in group k; at most c rows count in a group and T in all,
+and a row adds a vector v with Σ|v| ≤ M. Coordinates of a group are clipped where Σ|·| > cM, the length L of all of
+them is scaled to B where L > B. B = ⌊√x⌋ with x the largest Σw² that |w| ≤ cM and Σ|w| ≤ TM allow.
+
+*Units that no length clips.* Theorem: if p = n − G + 1 ≤ c and p² + G − 1 ≤ ⌊B²/M²⌋, nothing of the unit is clipped or
+scaled, so leaving it out changes no total. *Proof.* Every group of the unit has a row, so n_k ≤ n − (G' − 1) ≤ p, with
+G' ≥ G its number of groups; the rows of a group add at most n_k·M ≤ cM. L² ≤ M²·Σn_k² by the triangle inequality, and
+Σn_k², convex, is largest where one group has n − G' + 1 rows and the others one: (n − G' + 1)² + G' − 1, which falls
+as G' grows to n (one row more there and one less here changes it by 1 − (2p − 1) ≤ 0). ∎ The number of different
+remainders by 62 of numbers that groups determine is such a G: equal groups have equal remainders.
+
+*Row by row.* Where c ≥ T, and contributions to the only total of a measure have one sign, a row x of a unit with
+S = Σ|x| > B = TM counts x·B/S, rounded toward zero, and any other row x. Theorem: what a unit adds has Δ₁ ≤ B in all
+and Δ∞ ≤ B ≤ cM in a group, with that sign, for any number of rows; a replaced unit moves at most 2B in all and cM in a
+group. *Proof.* Rounding toward zero only shrinks: Σ|x·B/S| ≤ B; if S ≤ B the rows add S. A group's part is a partial
+sum of terms of one sign, and two such parts differ by at most the larger. ∎ (The doubles are those of ``_scale_to``,
+whose proof is for any number of parts.) A group with more than cM is not clipped before the norm is taken, unlike where
+totals are scaled: the unit keeps its proportions. Of mixed signs S would be larger than the norm of the totals, in
+which they cancel: they are scaled group by group. A unit beyond the norm loses less than one unit of the totals per row
+to rounding, as where rows are reweighted.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +51,8 @@ from sfumato.quick_dataclass import dataclass
 
 MAX_UNIT_TOTAL = 2**61
 """A unit's total is clamped here before it is scaled: two of them together fit 64 bits."""
+_MAX_SQUARED_ROWS = 2**30
+"""The most rows that may count of a unit where their number is squared in 64 bits."""
 
 
 def sum_of_group(scalar: Scalar) -> Scalar:
@@ -41,6 +65,44 @@ def max_unit_totals(bounded: BoundedPlan) -> list[int]:
     return [max_rows * each.size for each in bounded.measures for _ in range(each.coordinates)]
 
 
+def scales_row_by_row(bounded: BoundedPlan, max_totals: Sequence[int]) -> bool:
+    """Return whether the rows of a unit may be scaled one by one: the cap of a group is not below the norm, and every
+    measure has one total, to which rows contribute with one sign.
+    """
+    limits = bounded.limits
+    return (
+        bounded.strategy is Strategy.CLIP_L1
+        and limits.rows_per_group >= limits.total
+        and max(max_totals) <= MAX_UNIT_TOTAL
+        and not any(each.measure.once_per_unit for each in bounded.measures)
+        and all(0 in (each.row_contribution_bounds or ()) for each in bounded.measures)
+    )
+
+
+def max_squared_rows_of(bounded: BoundedPlan, scaling: Sequence[ClipScaling]) -> int | None:
+    """Return the largest Σn² of the numbers of rows in each group with which a unit is within every length; None where
+    lengths are not what units are scaled to, or squares may not fit 64 bits.
+    """
+    if bounded.strategy is not Strategy.CLIP_L2 or bounded.limits.total > _MAX_SQUARED_ROWS:
+        return None
+    if any(each.measure.once_per_unit for each in bounded.measures):
+        return None
+    return min(part.max_squared_rows for part in scaling)
+
+
+def may_exceed_norm(max_rows_per_group: int, max_squared_rows: int) -> Scalar:
+    """Return whether a unit of ``n`` rows, with ``d`` different remainders of its groups, may be clipped or scaled."""
+    others = apply(ScalarFunction.SUBTRACT, Reference("d"), integer_constant(1))
+    in_one_group = apply(ScalarFunction.SUBTRACT, Reference("n"), others)
+    capped = apply(ScalarFunction.LEAST, in_one_group, integer_constant(max_rows_per_group + 1))  # its square fits
+    squared_rows = apply(ScalarFunction.ADD, apply(ScalarFunction.MULTIPLY, capped, capped), others)
+    return apply(
+        ScalarFunction.OR,
+        apply(ScalarFunction.GREATER, in_one_group, integer_constant(max_rows_per_group)),
+        apply(ScalarFunction.GREATER, squared_rows, integer_constant(max_squared_rows)),
+    )
+
+
 @dataclass(frozen=True)
 class ClipScaling:
     """How one measure's coordinates are clipped in each group and scaled over all of them."""
@@ -50,6 +112,8 @@ class ClipScaling:
     """The column of the unit's norm."""
     max_in_group: int
     """The largest size in one group."""
+    per_group: int
+    """The most rows that count in one group."""
     bits: int
     bound: int
     """The norm, rounded down."""
@@ -75,7 +139,9 @@ class ClipScaling:
             else (measure.row_contribution_bounds[0] * per_group, measure.row_contribution_bounds[1] * per_group)
         )
         wide_totals = box is None and max_unit_totals(bounded)[index] > MAX_UNIT_TOTAL
-        return cls(coordinates, f"n{number}", measure.size * per_group, bits, bound, squared, box, wide_totals)
+        return cls(
+            coordinates, f"n{number}", measure.size * per_group, per_group, bits, bound, squared, box, wide_totals
+        )
 
     def clipped_columns(self) -> Columns:
         """Clip a unit's total in one group to what c rows may count; several totals are scaled together."""
@@ -97,6 +163,32 @@ class ClipScaling:
             clamped_total = apply(ScalarFunction.CASE, is_within, finer, wide(scaled) if self.wide else scaled)
             clipped_columns.append((name, narrow(clamped_total) if self.wide else clamped_total))
         return tuple(clipped_columns)
+
+    @property
+    def max_squared_rows(self) -> int:
+        """Return the largest Σn² of the numbers n of rows in each group with which a unit is within the norm."""
+        size = (self.max_in_group // self.per_group) << self.bits
+        return self.bound**2 // size**2
+
+    @property
+    def unit_norm_bound(self) -> int:
+        """The norm in whole steps, before these are divided."""
+        return self.bound >> self.bits
+
+    def is_unit_norm_too_large(self) -> Scalar:
+        return apply(ScalarFunction.GREATER, Reference(self.length), integer_constant(self.unit_norm_bound))
+
+    def unit_norm_if_too_large(self) -> Scalar:
+        """Return the norm of a unit's rows, in whole steps, as a real where it is too large, else NULL."""
+        return apply(ScalarFunction.CASE, self.is_unit_norm_too_large(), as_real(Reference(self.length)))
+
+    def scaling_change(self) -> Scalar:
+        """Return what a row counts when its unit is scaled, less what it counts as it is."""
+        (name,), norm = self.coordinates, Reference(self.length)
+        unscaled = apply(ScalarFunction.MULTIPLY, Reference(name), integer_constant(1 << self.bits))
+        scaled = _scale_to(as_real(Reference(name)), self.bound, norm)
+        change = apply(ScalarFunction.SUBTRACT, scaled, unscaled)
+        return apply(ScalarFunction.CASE, apply(ScalarFunction.IS_NULL, norm), integer_constant(0), change)
 
     def norm_column(self) -> tuple[str, Scalar]:
         """Compute the norm exactly, so that it does not depend on the order of groups."""

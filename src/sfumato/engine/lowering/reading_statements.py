@@ -36,6 +36,7 @@ from sfumato.engine.lowering.relational import (
 )
 from sfumato.engine.lowering.row_lowering import RowLowering
 from sfumato.engine.lowering.unit_lowering import wide
+from sfumato.engine.lowering.unit_numbers import number_heavy_units
 from sfumato.errors import Unsupported
 from sfumato.plan import keys as group_keys
 from sfumato.plan.keys import ValueCombinations, conditions_met_by_rows, undeclared_key_indices
@@ -115,10 +116,12 @@ def reading_statement(reading: PlanReading[Any], sampling_key: int) -> StagedSel
 
 
 def local_statement(reading: PlanReading[Any], sampling_key: int) -> StagedSelect:
-    """Lower a reading where rows stay in this process: only there, pairs of a unit and a value may be matched."""
+    """Lower a reading where rows stay in this process: only there, pairs of a unit and a value may be matched, and
+    units numbered.
+    """
     if isinstance(reading, MatchedValueReading):
         return bounded_totals.matched_pairs_statement(reading, sampling_key)
-    return reading_statement(reading, sampling_key)
+    return number_heavy_units(reading_statement(reading, sampling_key))
 
 
 MAX_SENT_ROWS = 1 << 22

@@ -169,6 +169,8 @@ class AggregateFunction(Enum):
     """The number of rows; of those where the argument is not NULL, if there is one."""
     UNITS = auto()
     """The number of different values, NULL aside."""
+    RESIDUES = auto()
+    """The number of different remainders by 62 of whole numbers that are not negative; at least one is not NULL."""
     SUM = auto()
     """Of 64-bit or wide whole numbers, exact and wide; NULL of none."""
     SUM_OF_NARROW = auto()
@@ -209,7 +211,9 @@ class RowNumber(Enum):
 
 @dataclass(frozen=True)
 class Rank:
-    """The rank of a row within its partition; NULLs come last unless stated otherwise."""
+    """The rank of a row within its partition; NULLs come last unless stated otherwise. Without a partition and an order
+    it numbers all rows, in an order of the engine's choice.
+    """
 
     partition: tuple[Scalar, ...]
     order: tuple[Scalar | Ordered, ...]

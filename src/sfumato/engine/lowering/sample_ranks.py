@@ -68,7 +68,7 @@ def mixed_rank(numbers: Sequence[Scalar], seed: tuple[Scalar, Scalar]) -> Scalar
     if not numbers:
         return integer_constant(0)
     (first, second), (one, two, three) = seed, _PRIMES
-    mixed = _remainder(_multiply_add(_polynomial_hash(numbers), first, second), one)
+    mixed = _remainder(_multiply_add(polynomial_hash(numbers), first, second), one)
     mixed = _remainder(apply(ScalarFunction.MULTIPLY, mixed, second), two)
     return _remainder(apply(ScalarFunction.MULTIPLY, mixed, first), three)
 
@@ -101,7 +101,7 @@ def spread_rows(
     return counted, apply(ScalarFunction.AND, is_chosen, apply(ScalarFunction.GREATER, *shares))
 
 
-def _polynomial_hash(numbers: Sequence[Scalar]) -> Scalar:
+def polynomial_hash(numbers: Sequence[Scalar]) -> Scalar:
     """Evaluate the polynomial whose coefficients are the numbers, modulo a prime p, as a whole number from 1 to 2p."""
     prime = _PRIMES[0]
     folded, *rest = (_remainder(number, prime) for number in numbers)

@@ -38,10 +38,11 @@ _SETTINGS = {
     "lock_timeout": "60s",
     "statement_timeout": "1h",
     "idle_in_transaction_session_timeout": "0",
+    "work_mem": "128MB",
 }
 """Set for one transaction, as its first statement: behind a connection pool the next transaction may run in another
 session, where others may have left temporary tables and types; pg_temp is searched last where it is named, and first
-where it is not.
+where it is not. With the server's own 4 MB for a step, grouping people would be written to its disks.
 """
 _SETTINGS_SINCE = {"transaction_timeout": (170000, "0")}
 """Settings that exist since a server version."""

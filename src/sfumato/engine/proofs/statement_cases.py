@@ -208,12 +208,28 @@ def _group_cases() -> list[StatementCase]:
             ),
             tuple((key, _expected_totals(key)[7]) for key in _KEYS if _expected_totals(key)[7] > 0),
         ),
+        _residues_case(),
         StatementCase(
             tuple(f"{name} without rows" for name in names),
             Select((("k", null), *columns), StageReference("p"), where=(is_absent,)),
             ((None, 0, 0, 0, None, None, None, None),),
         ),
     ]
+
+
+def _residues_case() -> StatementCase:
+    """Count remainders by 62 of large numbers: 0, 60 and 61, and of some keys several equal ones."""
+    n = column_reference("n")
+    third = apply(ScalarFunction.REMAINDER, n, integer_constant(3))
+    number = apply(
+        ScalarFunction.ADD,
+        apply(ScalarFunction.MULTIPLY, third, integer_constant(61)),
+        apply(ScalarFunction.MULTIPLY, n, integer_constant(62 << 40)),
+    )
+    count = GroupTotal(AggregateFunction.RESIDUES, number)
+    select = Select((("k", column_reference("k")), *_values(count)), StageReference("p"), group_by=("k",))
+    rows = tuple((key, len({row["n"] % 3 for row in ALL if _key(row) == key})) for key in _KEYS)
+    return StatementCase(("the number of different remainders",), select, rows)
 
 
 def _values(*scalars: Scalar) -> tuple[tuple[str, Scalar], ...]:

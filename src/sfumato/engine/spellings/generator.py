@@ -48,7 +48,7 @@ class Generator:
 
     def statement(self, statement: StagedSelect) -> str:
         """Write a whole statement: one SELECT, after the stages it names."""
-        stages = [f"{name} AS ({self.select(select)})" for name, select in statement.stages]
+        stages = [f"{name} AS {_materialised(select)}({self.select(select)})" for name, select in statement.stages]
         return (f"WITH {', '.join(stages)} " if stages else "") + self.select(statement.result)
 
     def select(self, select: Select) -> str:
@@ -124,6 +124,8 @@ class Generator:
             return self.spelling.wide_sum(argument, over)
         if total.aggregation is AggregateFunction.SUM_OF_NARROW:
             return self.spelling.narrow_sum(argument, over)
+        if total.aggregation is AggregateFunction.RESIDUES:
+            return self.spelling.distinct_residues(f"({argument} % 62)")
         if total.aggregation is AggregateFunction.UNITS:
             return f"COUNT(DISTINCT {argument}){over}"
         return f"{total.aggregation.name}({argument}){over}"
@@ -137,13 +139,19 @@ class Generator:
     def _over(
         self, partition: tuple[Scalar, ...], order: tuple[Scalar | Ordered, ...], frame: WindowFrame | None = None
     ) -> str:
-        by = f"PARTITION BY {', '.join(map(self.scalar, partition))}"
+        by = f"PARTITION BY {', '.join(map(self.scalar, partition))}" if partition else ""
         ordered = f" ORDER BY {', '.join(map(self._sort_key, order))}" if order else ""
         return f" OVER ({by}{ordered}{_FRAMES[frame] if frame else ''})"
 
     def _sort_key(self, key: Scalar | Ordered) -> str:
         ordered = key if isinstance(key, Ordered) else Ordered(key)
         return self.spelling.sort_key(self.scalar(ordered.scalar), ordered.descending, ordered.nulls_first)
+
+
+def _materialised(select: Select) -> str:
+    """Keep an engine from computing a stage twice whose rows it numbers in an order of its own."""
+    numbers_rows = any(isinstance(scalar, Rank) and not scalar.partition for _, scalar in select.columns)
+    return "MATERIALIZED " if numbers_rows else ""
 
 
 _FRAMES = {

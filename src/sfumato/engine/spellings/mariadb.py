@@ -187,6 +187,9 @@ class MariaDBSpelling(CommonSpelling):
     def ordinal(self, x: str, *texts: str) -> str:
         return f"NULLIF(FIELD({x}, {self.literals.literal_list(texts)}), 0)"
 
+    def distinct_residues(self, x: str) -> str:
+        return f"CAST(BIT_COUNT(BIT_OR(1 << {x})) AS SIGNED)"
+
     def fingerprint(self, x: str) -> str:
         return f"CAST(CONV(LEFT(MD5({x}), 15), 16, 10) AS SIGNED)"
 

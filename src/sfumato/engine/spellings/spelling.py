@@ -229,6 +229,10 @@ class Spelling(Protocol):
         """Write the exact sum, wide, of 64-bit numbers in a group, or over a window."""
         ...
 
+    def distinct_residues(self, x: str) -> str:
+        """Count the different values in a group of whole numbers from 0 to 61, as a 64-bit whole number."""
+        ...
+
     def sort_key(self, x: str, descending: bool, nulls_first: bool) -> str:
         """Write a key of ORDER BY."""
         ...
@@ -320,6 +324,9 @@ class CommonSpelling:
 
     def narrow_sum(self, x: str, over: str = "") -> str:
         return self.wide_sum(x, over)
+
+    def distinct_residues(self, x: str) -> str:
+        return f"CAST(BIT_COUNT(BIT_OR(CAST(1 AS BIGINT) << {x})) AS BIGINT)"
 
     def sort_key(self, x: str, descending: bool, nulls_first: bool) -> str:
         return f"{x}{' DESC' if descending else ''} NULLS {'FIRST' if nulls_first else 'LAST'}"
