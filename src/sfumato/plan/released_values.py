@@ -1,8 +1,8 @@
 """Put released numbers in the place of ``ReleasedValue`` in what has been priced.
 
-*Claim.* What is priced with a ``ReleasedValue`` of a domain has the same sensitivity and the same noise with any literal
-of that domain in its place. Bounds, ranges and groups are derived from domains, and every expression carries its own,
-which the literal leaves as it is; conditions narrow ranges and groups only by what they compare with literals
+*Claim.* What is priced with a ``ReleasedValue`` of a domain has the same sensitivity and the same noise with any
+literal of that domain in its place. Bounds, ranges and groups are derived from domains, and every expression carries
+its own, which the literal leaves as it is; conditions narrow ranges and groups only by what they compare with literals
 (``narrowing``), and were read before there was one. What engines clamp rows to was written into the plan then. ∎
 """
 
@@ -14,9 +14,22 @@ from dataclasses import fields, is_dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from sfumato.errors import Unsupported
+from sfumato.plan.nodes import Query
 from sfumato.plan.values.expressions import Column, Literal, ReleasedValue
 from sfumato.policy import Domain, Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER
+
+
+def require_no_released_values(query: Query) -> None:
+    """Refuse a question whose rows are compared with released numbers, where only one release can be made of it."""
+    if query.value_queries:
+        raise Unsupported(
+            "subquery-value",
+            "a subquery that is released first is part of questions that are asked by themselves, in SQL",
+            fix=f"ask for the value first, and write it here: {query.value_queries[0].text}",
+        )
+
 
 _LARGEST_REAL, _SMALLEST_REAL = Fraction(2) ** 500, Fraction(1, 2**500)
 
@@ -47,7 +60,7 @@ def value_in_domain(value: Any, domain: Domain) -> Value | None:
     """Return a released number as a value of its domain: clamped to its range, and to what literals may be."""
     if value is None or not domain.type.numeric:
         return None if value is None else _as_declared(value, domain)
-    number = Fraction(value)
+    number = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)  # short, and the same double
     low, high = domain.range or (None, None)
     number = number if low is None else max(number, Fraction(low))  # type: ignore[arg-type]
     number = number if high is None else min(number, Fraction(high))  # type: ignore[arg-type]

@@ -33,8 +33,14 @@ from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.sampled_questions import refuse_sample_of_release
 from sfumato.curator.proposals.tab_releases import OpenSteps, SteppedRelease
 from sfumato.errors import InvalidParameter
+from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.canonical import PlanKey, digest
-from sfumato.plan.released_values import extreme_values, value_in_domain, with_released_values
+from sfumato.plan.released_values import (
+    extreme_values,
+    require_no_released_values,
+    value_in_domain,
+    with_released_values,
+)
 from sfumato.policy import Domain, Value
 from sfumato.privacy import Curve, compose
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number, exact
@@ -83,7 +89,7 @@ class PricedSteps:
         return compose(self.curves)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ScalarQuestion(Question):
     """A parsed question whose rows are compared with numbers that are released first."""
 
@@ -108,6 +114,12 @@ class ScalarQuestion(Question):
     def plan_key(self) -> PlanKey:
         keys = (self.main.plan_key, *(question.plan_key for question in self.value_questions))
         return PlanKey.of(keys, lambda *texts: digest("released values", *texts, str(VALUE_SHARE)))
+
+    @cached_property
+    def bounding_options(self) -> tuple[BoundedPlan, ...]:
+        """Refuse to be part of another release, which would be made of the question alone."""
+        require_no_released_values(self.query)
+        return ()
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
@@ -136,15 +148,14 @@ class ScalarQuestion(Question):
 
     def _first_steps_notes(self, prepared: PricedSteps) -> tuple[str, ...]:
         steps = zip(self.query.value_queries, prepared.values, strict=True)
-        return tuple(f"({value.text}) is released first, at {step.price}. {_LEFT_OUT}" for value, step in steps)
+        return tuple(f"({value.text}) is released first, for {step.price}: {_LEFT_OUT}." for value, step in steps)
 
     def advise(self, epsilon: Number | None = None, **terms: Any) -> Advice:
         """Advise which limit or bound causes most of the error, at ε = 1 when no price is given. Free."""
         request = self._with_defaults(PriceRequest(epsilon, **terms))
         prepared: Any = self.price_release(request)
-        return Advice(
-            self.text, str(prepared.price), question_tips(self.main, _at_price(request, prepared.main), prepared.main)
-        )
+        tips = question_tips(self.main, _at_price(request, prepared.main), prepared.main)
+        return Advice(self.text, str(prepared.price), tips)
 
     def explain(
         self,
@@ -167,14 +178,14 @@ class ScalarQuestion(Question):
         for value, question, step in zip(self.query.value_queries, self.value_questions, prepared.values, strict=True):
             price = step.price
             explanation = question.explain(price.epsilon, delta=price.delta, rho=price.rho, confidence=confidence)
-            operators += [PlanStep("first", f"({value.text})", f"released on its own, at {price}")]
+            operators += [PlanStep("first", f"({value.text})", f"released by itself, for {price}")]
             operators += explanation.operators
         at_rest = _at_price(request, prepared.main)
         main = self.main.explain(
             at_rest.epsilon, delta=at_rest.delta, rho=at_rest.rho, confidence=confidence, mechanism=mechanism,
             weights=weights, range=range,
         )  # fmt: skip
-        operators += [PlanStep("then", "the question with these numbers", f"at {prepared.main.price}; {_LEFT_OUT}")]
+        operators += [PlanStep("then", "the question with it", f"for {prepared.main.price}; {_LEFT_OUT}")]
         notes = (*self.warnings, *offered_delta_notes(stated, self.assumed_delta))
         warnings = tuple(dict.fromkeys((*notes, *main.warnings)))
         return replace(main, price=str(prepared.price), operators=(*operators, *main.operators), warnings=warnings)
@@ -317,7 +328,9 @@ class ScalarQuestion(Question):
         main = self.main.build_answer(main_result, confidence, joint)
         mechanisms = dict.fromkeys(words for answer in (*answers, main) for words in answer.receipt.mechanisms)
         shown = zip(self.query.value_queries, answers, strict=True)
-        notes = (f"({value.text}) was released first: {_number_text(answer)}. {_LEFT_OUT}" for value, answer in shown)
+        notes = (
+            f"({value.text}) was released first, as {_number_text(answer)}: {_LEFT_OUT}." for value, answer in shown
+        )
         warnings = tuple(dict.fromkeys((*main.warnings, *self.warnings, *notes)))
         return main.changed(receipt=replace(main.receipt, mechanisms=tuple(mechanisms)), warnings=warnings)
 
@@ -331,7 +344,7 @@ class ScalarQuestion(Question):
         )
 
 
-_LEFT_OUT = "The ± of the answer holds for the released number; it leaves out that number's own error."
+_LEFT_OUT = "the ± of the answer holds for rows compared with this number, and leaves out its error"
 
 
 def _split_price(price: Price, count: int) -> tuple[Price, Price]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import takewhile
 
 from sqlglot import exp
 
@@ -21,7 +22,6 @@ from sfumato.plan.sql.noisy_relations import (
     NoisyRowsDetector,
     Scope,
     body_and_scope,
-    cte_scope,
     is_scalar_subquery,
     with_scope_ctes,
     without_parentheses,
@@ -52,9 +52,7 @@ def lower_with_released_scalars(select: exp.Select, catalog: Catalog, lower: Low
             queries.append(value)
         _replace_by_value(subquery, value, queries.index(value))
     if len(queries) > MAX_VALUES:
-        rule = (
-            f"a question can compare rows with at most {MAX_VALUES} released numbers, and this one has {len(queries)}"
-        )
+        rule = f"rows can be compared with at most {MAX_VALUES} released numbers, and here they are {len(queries)}"
         fix = f"ask for one of them first, and write it here: {queries[-1].text}"
         raise refusal_at(found[-1][0], "subquery-value", rule, fix)
     query = lower(_without_unused_ctes(select) if queries else select)
@@ -109,15 +107,11 @@ class _RowScalars:
 
 def _is_read_by_rows(node: exp.Expr, select: exp.Select) -> bool:
     """Return whether a part of an aggregating SELECT is read row by row, not once for each group."""
-    group_items = _grouped_items(select)
-    ancestor = node.parent
-    while ancestor is not None and ancestor is not select:
-        if isinstance(ancestor, (exp.Where, exp.Group, exp.Join, exp.AggFunc)) or any(
-            ancestor is item for item in group_items
-        ):
-            return True
-        ancestor = ancestor.parent
-    return False
+    row_wise = {id(item) for item in _grouped_items(select)}
+    return any(
+        isinstance(ancestor, (exp.Where, exp.Group, exp.Join, exp.AggFunc)) or id(ancestor) in row_wise
+        for ancestor in takewhile(lambda above: above is not select, _ancestors(node))
+    )
 
 
 def _grouped_items(select: exp.Select) -> list[exp.Expr]:
@@ -125,9 +119,10 @@ def _grouped_items(select: exp.Select) -> list[exp.Expr]:
     group = select.args.get("group")
     references = [] if group is None else group.expressions
     names = {node.name.lower() for node in references if isinstance(node, (exp.Column, exp.Literal))}
-    numbered = enumerate(select.expressions, 1)
     return [
-        item for number, item in numbered if isinstance(item, exp.Alias) and names & {item.alias.lower(), str(number)}
+        item
+        for number, item in enumerate(select.expressions, 1)
+        if names & {str(number), *([item.alias.lower()] if isinstance(item, exp.Alias) else [])}
     ]
 
 
