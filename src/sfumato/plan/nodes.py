@@ -638,6 +638,9 @@ class ValueQuery:
     domain: Domain
     """What the number is clamped to when it is released; it may be missing."""
     text: str = field(default="", compare=False)
+    """The SQL of the query, to be asked by itself."""
+    written: str = field(default="", compare=False)
+    """What the question says in its place."""
 
 
 def relations(relation: Relation) -> Iterator[Relation]:

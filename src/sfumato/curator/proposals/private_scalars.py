@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from itertools import product
+from itertools import zip_longest
 from typing import Any
 
 from sfumato.caching import cached_property
@@ -148,7 +148,9 @@ class ScalarQuestion(Question):
 
     def _first_steps_notes(self, prepared: PricedSteps) -> tuple[str, ...]:
         steps = zip(self.query.value_queries, prepared.values, strict=True)
-        return tuple(f"({value.text}) is released first, for {step.price}: {_LEFT_OUT}." for value, step in steps)
+        return (
+            f"Released first: {'; '.join(f'{value.written} for {step.price}' for value, step in steps)}. {_LEFT_OUT}",
+        )
 
     def advise(self, epsilon: Number | None = None, **terms: Any) -> Advice:
         """Advise which limit or bound causes most of the error, at ε = 1 when no price is given. Free."""
@@ -178,14 +180,14 @@ class ScalarQuestion(Question):
         for value, question, step in zip(self.query.value_queries, self.value_questions, prepared.values, strict=True):
             price = step.price
             explanation = question.explain(price.epsilon, delta=price.delta, rho=price.rho, confidence=confidence)
-            operators += [PlanStep("first", f"({value.text})", f"released by itself, for {price}")]
+            operators += [PlanStep("first", value.written, f"released by itself, for {price}")]
             operators += explanation.operators
         at_rest = _at_price(request, prepared.main)
         main = self.main.explain(
             at_rest.epsilon, delta=at_rest.delta, rho=at_rest.rho, confidence=confidence, mechanism=mechanism,
             weights=weights, range=range,
         )  # fmt: skip
-        operators += [PlanStep("then", "the question with it", f"for {prepared.main.price}; {_LEFT_OUT}")]
+        operators += [PlanStep("then", "the question with it", f"for {prepared.main.price}")]
         notes = (*self.warnings, *offered_delta_notes(stated, self.assumed_delta))
         warnings = tuple(dict.fromkeys((*notes, *main.warnings)))
         return replace(main, price=str(prepared.price), operators=(*operators, *main.operators), warnings=warnings)
@@ -268,7 +270,7 @@ class ScalarQuestion(Question):
     def _run_steps(self, steps: OpenSteps, prepared: PricedSteps, confidence: Number, joint: bool) -> Answer:
         """Release the numbers, then the answer of the question with them."""
         named_releases = zip(self.query.value_queries, self._value_releases(prepared), strict=True)
-        measured = [steps.run(release, f"({value.text})") for value, release in named_releases]
+        measured = [steps.run(release, value.written) for value, release in named_releases]
         main = steps.run(self._main_release(prepared, self._released_values(measured)), "rows compared with it")
         results = [*map(steps.with_opening_line, (*measured, main))]
         return _with_total_price(self._build_from_steps(results, confidence, joint), prepared)
@@ -300,7 +302,7 @@ class ScalarQuestion(Question):
 
     def _check_at_extreme_values(self, prepared: PricedSteps) -> None:
         """Refuse, before the charge, a question that could not be asked with numbers at the ends of their ranges."""
-        for values in product(*map(extreme_values, self._value_domains)):
+        for values in zip_longest(*map(extreme_values, self._value_domains)):
             self._context.engine.check(*self._main_release(prepared, values).readings).close()
 
     def _dry_run_answer(
@@ -328,9 +330,8 @@ class ScalarQuestion(Question):
         main = self.main.build_answer(main_result, confidence, joint)
         mechanisms = dict.fromkeys(words for answer in (*answers, main) for words in answer.receipt.mechanisms)
         shown = zip(self.query.value_queries, answers, strict=True)
-        notes = (
-            f"({value.text}) was released first, as {_number_text(answer)}: {_LEFT_OUT}." for value, answer in shown
-        )
+        numbers = "; ".join(f"{value.written} as {_number_text(answer)}" for value, answer in shown)
+        notes = (f"Released first: {numbers}. {_LEFT_OUT}",)
         warnings = tuple(dict.fromkeys((*main.warnings, *self.warnings, *notes)))
         return main.changed(receipt=replace(main.receipt, mechanisms=tuple(mechanisms)), warnings=warnings)
 
@@ -344,7 +345,7 @@ class ScalarQuestion(Question):
         )
 
 
-_LEFT_OUT = "the ± of the answer holds for rows compared with this number, and leaves out its error"
+_LEFT_OUT = "The ± of the answer is for rows compared with exactly this, and leaves out its error."
 
 
 def _split_price(price: Price, count: int) -> tuple[Price, Price]:

@@ -33,7 +33,7 @@ from sfumato.plan.sql.unit_joins import is_correlated
 from sfumato.plan.values.expressions import Column, ReleasedValue
 from sfumato.policy import Domain, Type
 
-MAX_VALUES = 4
+MAX_VALUES = 9
 """The most numbers of one question that are released first."""
 
 LowerSelect = Callable[[exp.Select], Query]
@@ -137,15 +137,14 @@ def _value_query(subquery: exp.Subquery, scope: Scope, lower: LowerSelect) -> Va
     if not is_one_row or len(query.outputs) != 1 or len(query.plan.measures) != 1:
         rule = f"{node_text(subquery)} must return one number to be compared with rows"
         raise refusal_at(subquery, "scalar-subquery", rule, "select one aggregate in it, without GROUP BY or HAVING")
-    return ValueQuery(query, _value_domain(query), whole.sql(dialect=DIALECT))
+    return ValueQuery(query, _value_domain(query), whole.sql(dialect=DIALECT), whole_text(subquery))
 
 
 def _replace_by_value(subquery: exp.Subquery, value: ValueQuery, index: int) -> None:
     """Put a node that stands for the released number in the place of its subquery; it is written as the subquery is."""
-    text = whole_text(subquery)
-    node = exp.Var(this=text)
+    node = exp.Var(this=value.written)
     node.meta.update(next((part.meta for part in subquery.walk() if "line" in part.meta), {}))
-    node.meta[RELEASED_VALUE] = Column(ReleasedValue(index, text), value.domain)
+    node.meta[RELEASED_VALUE] = Column(ReleasedValue(index, value.written), value.domain)
     subquery.replace(node)
 
 
