@@ -33,7 +33,9 @@ def quantiles_fix(node: exp.Window) -> str:
     select, terms = node.find_ancestor(exp.Select), _order_terms(node)
     if select is None or len(terms) != 1:
         return "order by one column, and ask for its quantiles: QUANTILE_CONT(x, [0.25, 0.5, 0.75])"
-    quantiles = _rows_with(select, f"QUANTILE_CONT({whole_text(terms[0].this)}, [{', '.join(_levels(node))}])")
+    keys = "".join(f"{whole_text(key)}, " for key in node.args.get("partition_by") or [])
+    item = f"{keys}QUANTILE_CONT({whole_text(terms[0].this)}, [{', '.join(_levels(node))}])"
+    quantiles = _rows_with(select, item) + (f" GROUP BY {keys.removesuffix(', ')}" if keys else "")
     with_clause, own = node.root().args.get("with_"), select.find_ancestor(exp.CTE)
     others = [] if with_clause is None else [whole_text(cte) for cte in with_clause.expressions if cte is not own]
     prefix = f"WITH {', '.join(others)} " if others else ""

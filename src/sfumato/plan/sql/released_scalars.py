@@ -17,6 +17,7 @@ from sqlglot import exp
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.nodes import Query, ValueQuery
 from sfumato.plan.noisy_rows import Finish
+from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.dialect import DIALECT
 from sfumato.plan.sql.noisy_relations import (
     NoisyRowsDetector,
@@ -100,9 +101,32 @@ class _RowScalars:
             if isinstance(subquery, exp.Exists) or isinstance(subquery.parent, exp.In):
                 yield from self.scalars_of(subquery.this, scope)
             elif is_scalar_subquery(subquery) and (is_row_wise or _is_read_by_rows(subquery, select)):
-                body = without_parentheses(subquery)
-                if self._detector.reads_private_table(with_scope_ctes(body, scope)) and not is_correlated(subquery):
+                if not self._detector.reads_private_table(with_scope_ctes(without_parentheses(subquery), scope)):
+                    continue
+                if not is_correlated(subquery):
                     yield subquery, scope
+                elif not scope:
+                    _require_tied_to_unit(subquery, self._detector.catalog)
+
+
+def _require_tied_to_unit(subquery: exp.Subquery, catalog: Catalog) -> None:
+    """Refuse a value for each group of other people's rows; one for each unit is refused where it is read."""
+    body = without_parentheses(subquery)
+    where, source, items = body.args.get("where"), body.args["from_"].this, body.args["expressions"]
+    pair = where.this if where is not None and isinstance(where.this, exp.EQ) else None
+    names = set() if pair is None else {pair.left.name.lower(), pair.right.name.lower()}
+    table = next((table for name, table in catalog.tables.items() if name.lower() == source.name.lower()), None)
+    is_plain = isinstance(source, exp.Table) and not body.args.get("joins") and len(items) == 1
+    if table is None or pair is None or not is_plain or names != {pair.left.name.lower()}:
+        return
+    if names == {str(table.id).lower()}:
+        return
+    key = quoted(pair.left.name)
+    grouped = f"SELECT {key}, {whole_text(items[0].unalias())} FROM {whole_text(source)} GROUP BY {key}"
+    rule = f"a subquery with a value for each {key} would compare a row with those of other people"
+    raise refusal_at(
+        subquery, "subquery-value", rule, f"ask for the values of all groups: {grouped}"
+    )
 
 
 def _is_read_by_rows(node: exp.Expr, select: exp.Select) -> bool:
