@@ -44,7 +44,8 @@ def with_released_values(part: Any, values: Sequence[Value | None]) -> Any:
             return part
         return type(part)(*members) if hasattr(part, "_fields") else tuple(members)
     if isinstance(part, Mapping):
-        return {name: with_released_values(member, values) for name, member in part.items()}
+        changed_members = {name: with_released_values(member, values) for name, member in part.items()}
+        return changed_members if any(changed_members[name] is not part[name] for name in part) else part
     if not is_dataclass(part) or isinstance(part, (type, Domain)):
         return part
     changed = {}

@@ -148,9 +148,8 @@ class ScalarQuestion(Question):
 
     def _first_steps_notes(self, prepared: PricedSteps) -> tuple[str, ...]:
         steps = zip(self.query.value_queries, prepared.values, strict=True)
-        return (
-            f"Released first: {'; '.join(f'{value.written} for {step.price}' for value, step in steps)}. {_LEFT_OUT}",
-        )
+        prices = "; ".join(f"{value.written} for {step.price}" for value, step in steps)
+        return (f"Released first: {prices}. {_LEFT_OUT}",)
 
     def advise(self, epsilon: Number | None = None, **terms: Any) -> Advice:
         """Advise which limit or bound causes most of the error, at ε = 1 when no price is given. Free."""

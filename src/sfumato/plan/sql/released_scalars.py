@@ -124,9 +124,7 @@ def _require_tied_to_unit(subquery: exp.Subquery, catalog: Catalog) -> None:
     key = quoted(pair.left.name)
     grouped = f"SELECT {key}, {whole_text(items[0].unalias())} FROM {whole_text(source)} GROUP BY {key}"
     rule = f"a subquery with a value for each {key} would compare a row with those of other people"
-    raise refusal_at(
-        subquery, "subquery-value", rule, f"ask for the values of all groups: {grouped}"
-    )
+    raise refusal_at(subquery, "subquery-value", rule, f"ask for the values of all groups: {grouped}")
 
 
 def _is_read_by_rows(node: exp.Expr, select: exp.Select) -> bool:
