@@ -81,8 +81,10 @@ COMBINED = [
     " UNION ALL ".join(f"SELECT COUNT(*) AS n FROM visits WHERE age > {index}" for index in range(60)),
 ]
 VALUES = [
-    "SELECT COUNT(*) FROM visits WHERE age > (SELECT AVG(age) FROM visits)",
-    "SELECT COUNT(*) FROM visits WHERE age > 2 * (SELECT MEDIAN(age) FROM visits WHERE urgent) + 1",
+    "SELECT COUNT(*) FROM visits WHERE age > (SELECT AVG(age) FROM visits WHERE cost > (SELECT AVG(cost) FROM visits))",
+    "SELECT COUNT(*) FROM visits v WHERE age > (SELECT AVG(age) FROM visits w WHERE w.region = v.region)",
+    "SELECT COUNT(*) FROM visits v WHERE age > (SELECT AVG(age) FROM visits w WHERE v.region = w.region) - 1",
+    "SELECT COUNT(*) / (SELECT COUNT(*) FROM visits) AS n FROM visits WHERE age > (SELECT AVG(age) FROM visits)",
     "SELECT COUNT(*) FROM visits v WHERE (SELECT SUM(w.age) FROM visits w WHERE w.patient_id = v.patient_id) > 9",
 ]
 """Rows compared with a value of all rows, or of a unit."""

@@ -344,13 +344,14 @@ QUESTIONS = [
     ("SHOW TABLES", "SELECT … FROM … [WHERE] [GROUP BY]", "SELECT COUNT(*) FROM visits WHERE age > 5 GROUP BY region"),
     (
         "SELECT q, COUNT(*) FROM (SELECT NTILE(5) OVER (ORDER BY cost DESC) AS q FROM visits) GROUP BY q",
-        "QUANTILE_CONT(cost, [0.2, 0.4, 0.6, 0.8])",
-        "SELECT QUANTILE_CONT(cost, [0.2, 0.4, 0.6, 0.8]) FROM visits",
+        "CASE WHEN cost > (SELECT QUANTILE_CONT(cost, 0.8) FROM visits) THEN 1 WHEN",
+        "SELECT CASE WHEN cost > (SELECT QUANTILE_CONT(cost, 0.8) FROM visits) THEN 1 ELSE 2 END AS q, COUNT(*) "
+        "FROM visits GROUP BY q",
     ),
     (
         "SELECT AVG(q) FROM (SELECT NTILE(2) OVER (PARTITION BY region ORDER BY cost) AS q FROM visits)",
-        "group by CASE WHEN cost < … THEN 1 … END",
-        "SELECT CASE WHEN cost < 9 THEN 1 ELSE 2 END AS q, COUNT(*) FROM visits GROUP BY q",
+        "SELECT region, QUANTILE_CONT(cost, [0.5]) FROM visits GROUP BY region",
+        "SELECT region, QUANTILE_CONT(cost, [0.5]) FROM visits GROUP BY region",
     ),
     (
         "SELECT AVG(s) FROM (SELECT PERCENT_RANK() OVER (ORDER BY age + 1) AS s FROM visits)",

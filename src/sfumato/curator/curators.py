@@ -158,6 +158,10 @@ class Curator(Proposing):
             from sfumato.curator.proposals.combined_questions import CombinedQuestion
 
             return CombinedQuestion(self._context, text, query, query.plan.limits)
+        if query.value_queries:
+            from sfumato.curator.proposals.private_scalars import ScalarQuestion
+
+            return ScalarQuestion(self._context, text, query, query.plan.limits)
         question = Question(self._context, text, query, query.plan.limits)
         if query.plan.measures or question.discovered_keys:
             return question

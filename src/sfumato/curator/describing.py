@@ -54,6 +54,10 @@ class PolicyWithoutData:
             from sfumato.curator.proposals.combined_questions import CombinedQuestion
 
             return CombinedQuestion(self.context, text, query, query.plan.limits)
+        if query.value_queries:
+            from sfumato.curator.proposals.private_scalars import ScalarQuestion
+
+            return ScalarQuestion(self.context, text, query, query.plan.limits)
         return Question(self.context, text, query, query.plan.limits)
 
 

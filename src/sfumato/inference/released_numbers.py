@@ -15,6 +15,7 @@ from sfumato.inference.seeded_draws import Floats
 from sfumato.plan.aggregates.measures import Count, MeanEstimate
 from sfumato.plan.aggregates.moments import CentredRange, CorrelationEstimate, SpreadEstimate
 from sfumato.plan.nodes import GroupKey, Query
+from sfumato.plan.released_values import require_no_released_values
 from sfumato.plan.values.expressions import Column, Key, Result
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.formatting import key_text
@@ -179,6 +180,7 @@ def discovered_groups_refusal() -> Unsupported:
 def require_unselected_rows(query: Query) -> None:
     """Refuse a question whose rows are selected by noisy numbers, or computed from them: selection biases a test."""
     finish = query.finish
+    require_no_released_values(query)
     if finish.having is not None or finish.limit is not None or finish.offset:
         rule = (
             "HAVING and LIMIT select groups by their noisy numbers, so a test on the remaining groups would reject "

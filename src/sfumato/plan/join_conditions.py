@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from sfumato.plan.nodes import Relation, conjuncts
-from sfumato.plan.values.expressions import Call, Expression, columns
+from sfumato.plan.values.expressions import Call, Expression, ReleasedValue, columns
 
 
 def reads_one_side(expression: Expression, *sides: Relation) -> bool:
     """Return whether an expression reads columns of a single one of the relations."""
-    return any(side.columns.keys() >= columns(expression).keys() for side in sides)
+    read = {reference for reference in columns(expression) if not isinstance(reference, ReleasedValue)}
+    return any(side.columns.keys() >= read for side in sides)
 
 
 def is_separable(condition: Expression, left: Relation, right: Relation) -> bool:

@@ -607,6 +607,8 @@ class Query:
     """The outer SELECTs over the rows of the finish, innermost first."""
     combined: CombinedRows | None = None
     """Where the answer is computed from several aggregating SELECTs; this query is then the first of them."""
+    value_queries: tuple[ValueQuery, ...] = ()
+    """The queries of the numbers that conditions and expressions on rows read: they are released first."""
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -625,6 +627,20 @@ class CombinedRows:
     rows: NoisySelect
     texts: tuple[str, ...] = field(default=(), compare=False)
     """The SQL of each query."""
+
+
+@codec.serialisable("value-query")
+@dataclass(frozen=True)
+class ValueQuery:
+    """A query with one number, which another reads as ``ReleasedValue``."""
+
+    query: Query
+    domain: Domain
+    """What the number is clamped to when it is released; it may be missing."""
+    text: str = field(default="", compare=False)
+    """The SQL of the query, to be asked by itself."""
+    written: str = field(default="", compare=False)
+    """What the question says in its place."""
 
 
 def relations(relation: Relation) -> Iterator[Relation]:

@@ -91,7 +91,10 @@ REFUSED = {
     "age > (SELECT SUM(town) FROM places)": ("type-mismatch", "age > (SELECT COUNT(town) FROM places)"),
     "age > (SELECT sizes FROM places)": ("unknown-column", "age > (SELECT MAX(size) FROM places)"),
     "age > (SELECT size FROM places WHERE town = p.home)": ("public-subquery", "age > (SELECT MAX(size) FROM places)"),
-    "age > (SELECT AVG(age) FROM people)": ("subquery-value", "age > 5"),
+    "age > (SELECT AVG(age) FROM people q WHERE q.home = p.home)": (
+        "subquery-value",
+        "age > (SELECT AVG(age) FROM people)",
+    ),
     "EXISTS (SELECT 1 FROM places WHERE size > p.age)": ("public-subquery", "EXISTS (SELECT 1 FROM places)"),
 }
 

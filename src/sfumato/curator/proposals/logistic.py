@@ -257,7 +257,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         first = self._first_step(noise)
         return stepped.run(
             price,
-            noise,
+            noise.curves,
             first,
             lambda result: self._dry_run_answer(result, price, confidence),
             lambda steps: self._run_steps(steps, first, price, confidence),

@@ -86,6 +86,7 @@ from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.readings.dense_readings import ranked_step_limit
 from sfumato.plan.readings.total_readings import DiscoveredTotals
 from sfumato.plan.readings.value_readings import pair_limits
+from sfumato.plan.released_values import require_no_released_values
 from sfumato.plan.sharing import SharedMeasures, share_measures
 from sfumato.plan.values.expressions import Expression
 from sfumato.plan.warnings import undeclared_value_warnings
@@ -133,6 +134,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
     strategy: Strategy | None = None
 
     def __post_init__(self) -> None:
+        require_no_released_values(self.query)
         if self.query.plan.measures or self.discovered_keys:
             plan, context = restrict_to_periods(self.query.plan, self._context)
             object.__setattr__(self, "query", replace(self.query, plan=plan))
@@ -535,12 +537,10 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
     @cached_property
     def _max_groups(self) -> int:
         """The number of groups of an answer, or its maximum."""
-        declared_groups = len(self.groups)
         if not self.discovered_keys:
-            return declared_groups
-        return declared_groups * max_keys_in_answer(
-            DiscoveredTotals(self.bounding_options[0], self.discovered_keys, self.groups), self.other_parts
-        )
+            return len(self.groups)
+        reading = DiscoveredTotals(self.bounding_options[0], self.discovered_keys, self.groups)
+        return len(self.groups) * max_keys_in_answer(reading, self.other_parts)
 
     @cached_property
     def plan_key(self) -> PlanKey:

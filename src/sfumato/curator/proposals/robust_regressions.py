@@ -171,7 +171,7 @@ class RobustProposal(RegressionProposal):
         self._context.engine.check(*second.readings).close()
         return stepped.run(
             price,
-            self._step_noise(price),
+            self._step_noise(price).curves,
             first,
             lambda result: self._dry_run_answer(result, price, confidence),
             lambda steps: self._run_steps(steps, first, confidence),

@@ -32,6 +32,7 @@ from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows, de
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.readings.combining import FactoredTotals
 from sfumato.plan.readings.total_readings import MeasureTotals
+from sfumato.plan.released_values import require_no_released_values
 from sfumato.plan.values.expressions import Column, Key, Result
 from sfumato.policy import Type, Value
 from sfumato.privacy import Budget, codec
@@ -536,6 +537,7 @@ def _require_plain_declared_periods(question: Question) -> None:
     computed.
     """
     query, finish = question.query, question.query.finish
+    require_no_released_values(query)
     is_computed = query.outer or query.combined or finish.sets or finish.windows or finish.qualify
     if is_computed or finish.having is not None or finish.limit is not None:
         rule = "running totals show every period once, without HAVING, LIMIT, ROLLUP, windows or an outer SELECT"

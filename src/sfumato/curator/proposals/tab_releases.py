@@ -9,10 +9,9 @@ from typing import Any, Generic, TypeVar
 
 from sfumato.curator.context import Context
 from sfumato.curator.tab_series import TabSeries, step_plan_hash
-from sfumato.inference.step_noise import StepNoise
 from sfumato.ledger import StoredAnswer
 from sfumato.plan.canonical import PlanKey
-from sfumato.privacy import Cost, codec
+from sfumato.privacy import Cost, Curve, codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, format_exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
@@ -38,12 +37,14 @@ class SteppedRelease(Generic[A]):
     """The name of the series, part of the hashes of its steps."""
     answer_class: type[A]
     rebuild: Callable[[A, Sequence[Any]], A]
-    """Builds a stored answer anew, at the confidence of its receipt, from the released values of all steps."""
+    """Builds a stored answer anew, with the ranges that its receipt states, from the released values of all steps."""
+    joint: bool = False
+    """Whether ranges hold for all numbers at once."""
 
     def run(
         self,
         price: Price,
-        noise: StepNoise,
+        curves: Sequence[Curve],
         first: ReleaseStrategy[S],
         dry_answer: Callable[[StoredResult[S]], A],
         run_steps: Callable[[OpenSteps], A],
@@ -56,7 +57,7 @@ class SteppedRelease(Generic[A]):
         warn_of_weak_price(price, context)
         context.engine.check(*first.readings).close()
         with context.running_work.running():
-            tab_or_stored = series.open(_amount_to_hold(context, noise))
+            tab_or_stored = series.open(_amount_to_hold(context, curves))
             if isinstance(tab_or_stored, StoredAnswer):
                 return self._restore(tab_or_stored, confidence)
             with tab_or_stored as tab:
@@ -76,10 +77,12 @@ class SteppedRelease(Generic[A]):
         """Return a stored answer; at another confidence than it was shown at, from the stored values of its steps."""
         answer = codec.loads_as(self.answer_class, stored_answer.body)
         level = format_exact(exact(confidence, "confidence", CONFIDENCE))
-        values = [] if level == answer.receipt.confidence else self._released_step_values(answer.receipt.hash)
+        is_as_shown = (level, self.joint) == (answer.receipt.confidence, answer.receipt.joint)
+        values = [] if is_as_shown else self._released_step_values(answer.receipt.hash)
         if values:
-            answer = self.rebuild(replace(answer, receipt=replace(answer.receipt, confidence=level)), values)
-        require_same_ranges([answer.receipt], confidence)
+            shown_as = replace(answer.receipt, confidence=level, joint=self.joint)
+            answer = self.rebuild(replace(answer, receipt=shown_as), values)
+        require_same_ranges([answer.receipt], confidence, joint=self.joint)
         return replace(answer, receipt=repeated_receipt(answer.receipt, self.context))
 
     def _released_step_values(self, opening_hash: str) -> list[Any]:
@@ -131,9 +134,9 @@ class OpenSteps:
         return max(_LEAST_SECONDS, self.deadline + self.on_tab.delayed_seconds - time.monotonic())
 
 
-def _amount_to_hold(context: Context, noise: StepNoise) -> Cost:
+def _amount_to_hold(context: Context, curves: Sequence[Curve]) -> Cost:
     """Return the cost of all steps, added up as they are charged, so that nothing is left over after the last."""
-    first, *others = map(context.account.cost, noise.curves)
+    first, *others = map(context.account.cost, curves)
     for cost in others:
         first = first + cost
     return first

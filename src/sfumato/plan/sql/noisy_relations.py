@@ -66,12 +66,12 @@ Scope = dict[str, tuple[exp.Expr, "Scope"]]
 
 def combines_noisy_rows(select: exp.Select, catalog: Catalog) -> bool:
     """Return whether a SELECT, or one that it reads, combines the noisy rows of several SELECTs."""
-    return _NoisyRowsDetector(catalog).combines_noisy_rows(select, {})
+    return NoisyRowsDetector(catalog).combines_noisy_rows(select, {})
 
 
 def lower_combined(select: exp.Select, catalog: Catalog, lower_leaf: LowerLeaf) -> Query:
     """Return the query of a SELECT that combines noisy rows."""
-    lowering = _CombiningBuilder(_NoisyRowsDetector(catalog), lower_leaf, [], [])
+    lowering = _CombiningBuilder(NoisyRowsDetector(catalog), lower_leaf, [], [])
     rows = lowering.select(select, {})
     assert isinstance(rows.relation, NoisySelect)
     return replace(
@@ -80,7 +80,7 @@ def lower_combined(select: exp.Select, catalog: Catalog, lower_leaf: LowerLeaf) 
 
 
 @dataclass(frozen=True)
-class _NoisyRowsDetector:
+class NoisyRowsDetector:
     """Tells which SELECTs have noisy rows, without lowering them."""
 
     catalog: Catalog
@@ -113,25 +113,30 @@ class _NoisyRowsDetector:
         if self.combines_noisy_rows(node, visible):
             return True
         whole = with_scope_ctes(node, visible)
-        if not self._reads_private_table(whole):
+        if not self.reads_private_table(whole):
             return False
         if has_aggregates(node):
             return not (node.args.get("group") and groups_by_unit(whole, self.catalog))
         return inner_aggregate_select(whole, self.catalog) is not None
 
-    def _reads_private_table(self, select: exp.Select) -> bool:
+    def reads_private_table(self, select: exp.Expr) -> bool:
         private = {name.lower() for name, table in self.catalog.tables.items() if not table.public}
         return any(table.name.lower() in private for table in select.find_all(exp.Table))
 
     def noisy_scalar_subqueries(self, select: exp.Select, visible: Scope) -> Iterator[exp.Subquery]:
         """Iterate over the scalar subqueries of a SELECT whose results are noisy."""
         for subquery in select.find_all(exp.Subquery):
-            if subquery.find_ancestor(exp.Select) is not select or isinstance(
-                subquery.parent, (exp.From, exp.Join, exp.In, exp.Exists, exp.SetOperation, exp.CTE)
-            ):
+            if subquery.find_ancestor(exp.Select) is not select or not is_scalar_subquery(subquery):
                 continue
             if self.is_noisy(without_parentheses(subquery), cte_scope(select, visible)):
                 yield subquery
+
+
+def is_scalar_subquery(subquery: exp.Subquery) -> bool:
+    """Return whether a subquery stands for a value, not for rows."""
+    return not isinstance(
+        subquery.parent, (exp.From, exp.Join, exp.In, exp.Exists, exp.SetOperation, exp.CTE, exp.Subquery)
+    )
 
 
 def cte_scope(select: exp.Expr, visible: Scope) -> Scope:
@@ -178,7 +183,7 @@ class _LoweredRows:
 class _CombiningBuilder:
     """Lowers a tree of SELECTs over noisy rows, and collects the queries at its leaves."""
 
-    shape: _NoisyRowsDetector
+    shape: NoisyRowsDetector
     lower_leaf: LowerLeaf
     queries: list[Query]
     texts: list[str]

@@ -11,6 +11,7 @@ from sqlglot import exp
 from sfumato.errors import Unsupported
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.dialect import function_name
+from sfumato.plan.sql.rank_fixes import quantiles_fix
 from sfumato.plan.sql.row_sources import RowSource
 from sfumato.plan.sql.sql_expressions import cached_lowering
 from sfumato.plan.sql.text_positions import node_text, refusal_at, whole_text
@@ -56,9 +57,7 @@ def row_window_refusal(node: exp.Window, source: RowSource) -> Unsupported:
     name, function = function_name(node.this), node.this
     rule = f"{name} over rows would show single rows, which are never shown"
     if isinstance(function, _SHARES):
-        terms = node.args["order"].expressions if node.args.get("order") else []
-        value = whole_text(terms[0].this) if terms else "x"
-        return refusal_at(node, "window", rule, f"ask for QUANTILE_CONT({value}, [0.25, 0.5, 0.75])")
+        return refusal_at(node, "window", rule, quantiles_fix(node))
     if source.table.id is None or function.find(exp.Distinct) is not None:
         return refusal_at(node, "window", rule, f"ask for counts or sums by group, and {_IN_PANDAS}")
     within_unit = node.copy()

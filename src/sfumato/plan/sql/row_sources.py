@@ -64,7 +64,7 @@ class RowSource:
             raise Unsupported(
                 "unit-column",
                 f"{name[:60]} identifies the unit of each row, and ids are never released",
-                fix=f"count units with COUNT(DISTINCT {quoted(name[:60])})",
+                fix=f"count units: SELECT COUNT(DISTINCT {quoted(name[:60])}) FROM {quoted(self.table.name)}",
             )
         refusal = list_column_refusal(name, self.lists)
         if refusal is not None:

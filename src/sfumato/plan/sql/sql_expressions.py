@@ -17,7 +17,7 @@ from sqlglot import exp
 from sfumato.errors import Unsupported
 from sfumato.plan.sql.dialect import function_name
 from sfumato.plan.sql.expression_refusals import refusal
-from sfumato.plan.values.expressions import Expression, Literal, Resolve, expression_size
+from sfumato.plan.values.expressions import Column, Expression, Literal, Resolve, expression_size
 from sfumato.plan.values.functions import FUNCTIONS, call, literal, null_literal
 from sfumato.plan.values.functions.declaring import require_literal
 from sfumato.plan.values.functions.temporal import COMPOSED_PARTS, PARTS
@@ -180,6 +180,17 @@ def _lower_column(node: exp.Column, resolve: Resolve) -> Expression:
             f"{unknown.fix.rstrip('?')}; double quotes are for names, and a text is written in single quotes: '{name}'"
         )
         raise Unsupported("unknown-column", rule, fix=fix) from None
+
+
+RELEASED_VALUE = "released_value"
+"""Where a node that stands for a released number holds the column that it is."""
+
+
+def _lower_released_value(node: exp.Var, _: Read) -> Expression:
+    released = node.meta.get(RELEASED_VALUE)
+    if not isinstance(released, Column):
+        raise refusal(node)
+    return released
 
 
 # Literals
@@ -564,6 +575,7 @@ def _reader_with_parts(reader: Reader, *parts: str) -> tuple[Reader, frozenset[s
 
 _READERS: dict[type[Node], tuple[Reader, frozenset[str]]] = {
     exp.Literal: _reader_with_parts(_lower_literal, "this", "is_string"),
+    exp.Var: _reader_with_parts(_lower_released_value, "this"),
     exp.Boolean: _reader_with_parts(_lower_boolean, "this"),
     exp.Null: _reader_with_parts(_lower_null),
     exp.Paren: _reader_with_parts(_lower_paren, "this"),

@@ -54,6 +54,7 @@ from sfumato.plan.sql.parameters import Parameters
 from sfumato.plan.sql.pivots import expand_pivots
 from sfumato.plan.sql.public_subqueries import inline_public_subqueries
 from sfumato.plan.sql.quantiles import RANKED, lower_quantile, lower_quantiles, probability_list
+from sfumato.plan.sql.released_scalars import lower_with_released_scalars
 from sfumato.plan.sql.row_refusals import aggregate_refusal, row_window_refusal
 from sfumato.plan.sql.row_sources import RowSource
 from sfumato.plan.sql.rows import lower_condition, lower_rows
@@ -134,7 +135,8 @@ def lower_query(statement: exp.Select, catalog: Catalog) -> Query:
     """Return the query that a parsed statement means."""
     strip_database(statement, catalog.databases)
     try:
-        return _lower_query(inline_public_subqueries(statement, catalog), catalog)
+        inlined = inline_public_subqueries(statement, catalog)
+        return lower_with_released_scalars(inlined, catalog, lambda select: _lower_query(select, catalog))
     except RecursionError:
         raise Unsupported(
             "too-deep", "the question is nested too deeply", fix="flatten the question, for instance with WITH"

@@ -36,6 +36,7 @@ from sfumato.plan.aggregates.unit_measures import (
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.dialect import function_name
 from sfumato.plan.sql.distinct_tuples import lower_distinct_tuple
+from sfumato.plan.sql.rank_fixes import rank_over_units_fix
 from sfumato.plan.sql.sql_expressions import lower_expression
 from sfumato.plan.sql.text_positions import node_text, refusal_at
 from sfumato.plan.values.expressions import Column, Expression, Field, Literal, Order, Resolve
@@ -252,13 +253,8 @@ _FRAME_FIX = "leave out the frame, or write ROWS UNBOUNDED PRECEDING"
 
 def _rank_over_units_refusal(node: exp.Window) -> Unsupported:
     """Return the refusal of a function that tells where a row is among the rows of others: quantiles answer it."""
-    order = node.args.get("order")
-    value = node_text(order.expressions[0].this) if order else "<column>"
-    parts = int(node.this.name) if isinstance(node.this, exp.Ntile) and node.this.name.isdecimal() else 4
-    levels = ", ".join(f"{index / parts:.3g}" for index in range(1, parts)) if 2 <= parts <= 100 else "0.25, 0.5, 0.75"
     rule = f"{node.this.sql_name()} over private rows would compare a row with those of other people"
-    limits = f"ask for the limits between groups first, with QUANTILE_CONT({value}, [{levels}])"
-    return refusal_at(node, "window", rule, f"{limits}, and group by CASE WHEN {value} < … THEN 1 … END")
+    return refusal_at(node, "window", rule, rank_over_units_fix(node))
 
 
 @dataclass(frozen=True)

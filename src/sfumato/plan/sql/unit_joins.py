@@ -528,11 +528,16 @@ def _scalar_value_fix(subquery: exp.Subquery) -> str:
     is_whole = isinstance(body, exp.Select) and body.args.get("from_") and not root.args.get("with_")
     if not is_whole or len(text) > _MAX_PROPOSAL:
         return "ask for the value first, and write it here"
-    sources = {table.alias_or_name.lower() for table in body.find_all(exp.Table)}
-    outside = [column for column in body.find_all(exp.Column) if column.table and column.table.lower() not in sources]
-    if not outside:
+    if not is_correlated(subquery):
         return f"ask for the value first, and write it here: {text}"
     return _joined_value_fix(subquery, body)
+
+
+def is_correlated(subquery: exp.Subquery) -> bool:
+    """Return whether a subquery names a column of the rows around it."""
+    body = subquery.this
+    sources = {source.alias_or_name.lower() for source in body.find_all(exp.Table, exp.Subquery)}
+    return any(column.table and column.table.lower() not in sources for column in body.find_all(exp.Column))
 
 
 def _joined_value_fix(subquery: exp.Subquery, body: exp.Select) -> str:

@@ -74,8 +74,27 @@ class WindowResult:
     noises: int = field(default=1, compare=False)
 
 
-Reference = Field | Key | Result | GroupingFlag | NoisyColumn | WindowResult
-"""What a column refers to: a field below the aggregate; above it a key, a result, or a column of noisy rows."""
+@codec.serialisable("released-value")
+@dataclass(frozen=True)
+class ReleasedValue:
+    """A number that is released before the rows are read, by its index: it is the same in every row.
+
+    A plan is priced with it in place, so all that follows from the plan holds whatever it turns out to be; it becomes a
+    literal (``plan.released_values``) when it is known.
+    """
+
+    index: int
+    text: str = field(default="", compare=False)
+    """What the question says in its place."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Reference = Field | ReleasedValue | Key | Result | GroupingFlag | NoisyColumn | WindowResult
+"""What a column refers to: a field or a released value below the aggregate; above it a key, a result, or a column of
+noisy rows.
+"""
 
 
 @codec.serialisable("column")

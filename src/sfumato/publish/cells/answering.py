@@ -34,6 +34,7 @@ from sfumato.plan.caveats import published_caveat_by_column
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import Filter, GroupKey, Query, Relation, Scan
 from sfumato.plan.quoting import quoted
+from sfumato.plan.released_values import require_no_released_values
 from sfumato.plan.sql import statements
 from sfumato.plan.sql.parameters import Parameters
 from sfumato.plan.values.expressions import Column, Expression, Field, Reference, Result, columns
@@ -234,6 +235,7 @@ class CellCondition:
 def parse_condition(face: QueryableTable, text: str) -> CellCondition:
     """Parse a condition and evaluate it on cells."""
     query = statements.parse(f"SELECT COUNT(*) FILTER (WHERE {text}) FROM {quoted(face.table)}", face.catalog)
+    require_no_released_values(query)
     (measure,) = query.plan.measures
     assert measure.where is not None
     evaluator = _QuestionEvaluator(face, replace(query, plan=replace(query.plan, measures=())), (), 0.05)
@@ -253,6 +255,7 @@ def certain_cells(face: QueryableTable, text: str) -> tuple[AttributeSet, Bools]
 
 
 def _require_supported_finish(query: Query) -> None:
+    require_no_released_values(query)
     if query.combined is not None:
         rule = "a synopsis answers one SELECT at a time, and this question combines several"
         raise Unsupported(
