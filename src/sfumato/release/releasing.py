@@ -7,7 +7,7 @@ again. Whatever happens in between, the charge stands.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -28,20 +28,9 @@ from sfumato.release import deadlines
 from sfumato.release.deadlines import Deadline
 from sfumato.release.measurement import Batch
 from sfumato.release.payers import Payer
+from sfumato.release.running_work import Progress, ignore_progress
 
 T = TypeVar("T", covariant=True)
-
-Progress = Callable[[str], None]
-"""Called with the name of each phase; never with a count or a percentage.
-
-Between "charging" and "writing down", or "stopping", the duration of a release depends on its private rows, and so does
-that of a session between "closing" and "closed". The release waits for the callback: nothing of it can be seen
-elsewhere before it returns.
-"""
-
-
-def ignore_progress(phase: str) -> None:
-    """Ignore progress."""
 
 
 class Read(Protocol):

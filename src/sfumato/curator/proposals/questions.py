@@ -114,8 +114,9 @@ from sfumato.release.parts.shares import WeightedRequests
 from sfumato.release.prices import Price
 from sfumato.release.pricing import PricedRelease, price_release
 from sfumato.release.proposal import ReleaseCall, StoredProposal, is_stored, make_receipt, release_or_find
-from sfumato.release.releasing import Progress, ReleaseStrategy, StoredResult, interrupt_after
+from sfumato.release.releasing import ReleaseStrategy, StoredResult, interrupt_after
 from sfumato.release.requests import PriceRequest, Weights, Within
+from sfumato.release.running_work import Progress
 from sfumato.renamed import PreviewedByOldName
 
 FREE_METHODS = ".explain() .error() .price() .advise() .limit() are free, .release() asks"

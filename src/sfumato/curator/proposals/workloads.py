@@ -62,8 +62,9 @@ from sfumato.release.proposal import (
     make_receipt,
     warn_of_weak_price,
 )
-from sfumato.release.releasing import Progress, ReleaseRequest, StoredResult
+from sfumato.release.releasing import ReleaseRequest, StoredResult
 from sfumato.release.requests import PriceRequest, RequestedSeries, repeated_receipt, require_same_ranges
+from sfumato.release.running_work import Progress
 from sfumato.renamed import PreviewedByOldName
 
 BuildAnswers = Callable[[Mapping[str, StoredResult[NoisyMeasurements]], Receipt | None], Answers]
