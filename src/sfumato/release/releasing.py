@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
 
 from sfumato.engine.protocols import OpenReading, Reader
@@ -253,8 +253,21 @@ def _timed_reader(engine: Reader, opened: OpenReading, seconds: float | None, pr
 
 def _decode_stored_answer(stored_answer: StoredAnswer) -> StoredResult[T]:
     body = stored_answer.body
-    value = cast("T", codec.loads(body, longest=len(body)))  # from our own ledger line, so any length is trusted
+    value = cast("T", _decode_short_body(body) if len(body) <= _SHORT_BODY else _decode_body(body))
     return StoredResult(value, stored_answer.number, stored_answer.time, stored_answer.hash, free=True)
+
+
+_SHORT_BODY = 4096
+
+
+def _decode_body(body: str) -> Any:
+    return codec.loads(body, longest=len(body))  # from our own ledger line, so any length is trusted
+
+
+@lru_cache(maxsize=128)
+def _decode_short_body(body: str) -> Any:
+    """Decode a short stored value, which is frozen, once for equal texts."""
+    return _decode_body(body)
 
 
 @contextmanager

@@ -66,6 +66,7 @@ from sfumato.curator.proposals.sampled_questions import (
     text_with_sample,
     validated_sampling_rate,
 )
+from sfumato.curator.proposals.shown_parts import ShownParts, shown_parts
 from sfumato.errors import EngineFailed, InvalidParameter, shorten
 from sfumato.notebook_html import paragraphs, preformatted, table
 from sfumato.plan.aggregates.measures import ReadingKind
@@ -101,13 +102,9 @@ from sfumato.release.measured import (
     MAX_NUMBERS,
     DeclaredGroupsRelease,
     NoisyMeasurements,
-    group_estimator,
     notes_by_column,
-    rank_errors,
-    selection_notes,
 )
-from sfumato.release.noisy_rows.finishing import count_jointly_held_ranges, finish
-from sfumato.release.noisy_rows.key_functions import answer_rows, with_key_functions
+from sfumato.release.noisy_rows.finishing import count_jointly_held_ranges
 from sfumato.release.parts.other_parts import build_other_part
 from sfumato.release.parts.question_parts import NamedNoise, OtherPart
 from sfumato.release.parts.shares import WeightedRequests
@@ -561,26 +558,25 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         return preformatted(self.text) + table(("price", "error"), rows) + paragraphs([*self.warnings, FREE_METHODS])
 
     def build_answer(self, result: StoredResult[NoisyMeasurements], confidence: Number, joint: bool) -> Answer:
-        """Build the answer from the drawn totals."""
-        measured = result.value
-        rows = answer_rows(self.query.finish.sets, measured.keys.groups, len(self.query.plan.keys))
-        estimates = group_estimator(measured, confidence, rows)
-        query, rows = with_key_functions(self.query, rows, self._context.engine.values)
-        finished = finish(query, rows, estimates, joint=joint)
-        ranks = notes_by_column(self.query, rank_errors(measured, confidence))
-        noise_words = tuple(dict.fromkeys(scale.words() for scale in measured.scales))
-        warnings = self.warnings
-        if measured.selection is not None:
-            noise_words, shown_groups = (measured.selection.words(), *noise_words), len(measured.keys.groups)
-            warnings += discovery_notes(measured.selection, shown_groups, self._max_groups, self.query)
-        terms, context = measured.purchase, self._context
+        """Build the answer: what a sealed line shows is computed once for the last one, the receipt anew each time."""
+        line = result.number, result.hash, exact(confidence, "confidence"), joint
+        parts = self._last_shown.get(line) if result.hash else None
+        if parts is None:
+            parts = shown_parts(self, self._context, lambda: self._max_groups, result.value, confidence, joint)
+            if result.hash and parts.is_short:
+                self._last_shown.clear()
+                self._last_shown[line] = parts
+        terms, words, context = result.value.purchase, parts.noise_words, self._context
         answer_receipt = make_receipt(
-            result, terms, noise_words, question=self.text, context=context, confidence=confidence, joint=joint
+            result, terms, words, question=self.text, context=context, confidence=confidence, joint=joint
         )
-        selected = notes_by_column(self.query, selection_notes(measured, confidence))
-        annotations = ranks, selected, self.caveats(terms.strategy)
-        built = build_answer(self.query, finished, answer_receipt, warnings, *annotations).with_clipped(self.clipped)
-        return built.with_tests(answer_tester(self, measured, answer_receipt))
+        built = build_answer(self.query, parts.finished, answer_receipt, parts.warnings, *parts.annotations)
+        return built.with_clipped(self.clipped).with_tests(answer_tester(self, result.value, answer_receipt))
+
+    @cached_property
+    def _last_shown(self) -> dict[tuple[int, str, Fraction, bool], ShownParts]:
+        """By a line's number and seal, and how it is shown."""
+        return {}
 
     def caveats(self, strategies: str) -> dict[str, str]:
         """Name, by column, what can move its numbers under these bounding strategies and is not in their ±."""
