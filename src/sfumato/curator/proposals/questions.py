@@ -78,7 +78,7 @@ from sfumato.plan.bounding import (
     candidate_bounded_plans,
     for_neighbours,
 )
-from sfumato.plan.canonical import PlanKey, digest
+from sfumato.plan.canonical import PlanKey, digest_beginning
 from sfumato.plan.caveats import RowLimits, without_coverage_note
 from sfumato.plan.descriptions import describe_dropped_rows
 from sfumato.plan.keys import conditions_met_by_rows, possible_group_keys, undeclared_key_indices as undeclared_keys
@@ -546,8 +546,8 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         # the groups are hashed separately, since there may be many
         groups_hash, plan = hashlib.sha256(repr(self.groups).encode()).hexdigest(), self.query.plan
         parts, found = (plan, self.limits, self.strategy, groups_hash), ("found", self.discovered_keys)
-        further = found if self.discovered_keys else ()
-        return self._context.plan_key(plan, lambda policy: digest(*parts, policy, *further))
+        further, digest = found if self.discovered_keys else (), digest_beginning(*parts)
+        return self._context.plan_key(plan, lambda policy: digest(policy, *further))
 
     def __repr__(self) -> str:
         return f"<Question {shorten(' '.join(self.text.split()), 100)}: {FREE_METHODS}>"
