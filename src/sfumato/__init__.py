@@ -312,7 +312,10 @@ for _module in (
     "publish.marginals.planning",
     "publish.files.model_files",
     "surveys",
-    "curator.curators",
+    "curator.described_tables",
+    "curator.listings",
+    "curator.standings",
+    "release.answers.answer",
 ):
     codec.register_module(f"sfumato.{_module}")
 

@@ -1,9 +1,10 @@
 """`dataclass` whose methods are shared, or compiled when they are first needed, so that many classes import quickly.
 
 The standard decorator compiles up to six methods of every class while it is imported: for the classes that a first
-question needs, that took longer than everything else. Here it still collects the fields, so `fields`, `replace`,
-`asdict` and `match` work as ever. `repr`, comparison, hash and the refusal to assign are plain functions, and
-`__init__` is compiled when the class is first called or inspected.
+question needs, that took longer than everything else. Here it collects the fields when they are first read, and
+`__init__` is compiled when the class is first called or inspected; `fields`, `replace`, `asdict` and `match` work as
+ever. `repr`, comparison, hash and the refusal to assign are plain functions. A mistake among the fields (a list as a
+default, a field without one behind a default) is therefore refused at the first use of the class.
 
 Not supported, and refused: `InitVar`, `slots` and ordering. Such a class takes `dataclasses.dataclass`.
 """
@@ -41,14 +42,11 @@ def _build_dataclass(
     kw_only: bool = False,
 ) -> type[Any]:
     _check_fields(cls)
-    documented = cls.__doc__
-    cls.__doc__ = documented or cls.__name__  # else the signature would be computed for it
-    with _BUILDING, _thawed_bases(cls):
-        dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)
-    cls.__doc__ = documented
-    cls.__dataclass_params__.frozen = frozen
+    postponed = _PostponedFields(cls, frozen, kw_only)
+    for name in _COLLECTED:
+        _add_unless_defined(cls, name, _CollectOnRead(name, postponed))
     if init:
-        _add_unless_defined(cls, "__init__", _LazyInit(cls, frozen))
+        _add_unless_defined(cls, "__init__", _LazyMethod(cls, "__init__", lambda: _compile_init(cls, frozen)))
     if repr:
         _add_unless_defined(cls, "__repr__", _repr)
     if eq:
@@ -59,6 +57,58 @@ def _build_dataclass(
 
 
 _BUILDING = RLock()
+_COLLECTED = ("__dataclass_fields__", "__dataclass_params__", "__match_args__")
+"""What the standard decorator sets. A placeholder stands for each until one of them is read."""
+
+
+class _PostponedFields:
+    """The fields of a class that the standard decorator has not collected yet: most classes of a process are never
+    called.
+
+    Meanwhile the class attribute of a field is its default, as it will be afterwards.
+    """
+
+    def __init__(self, cls: type[Any], frozen: bool, kw_only: bool) -> None:
+        self.cls, self._frozen, self._kw_only = cls, frozen, kw_only
+        self._specified = {name: value for name, value in vars(cls).items() if type(value) is dataclasses.Field}
+        for name, specified in self._specified.items():
+            if specified.default is dataclasses.MISSING:
+                delattr(cls, name)
+            else:
+                setattr(cls, name, specified.default)
+
+    def collect(self) -> None:
+        """Let the standard decorator collect the fields, once. The placeholders stay until it has: threads that read
+        one meanwhile wait for it.
+        """
+        with _BUILDING:
+            cls = self.cls
+            if not isinstance(vars(cls)["__dataclass_fields__"], _CollectOnRead):
+                return
+            for base in cls.__mro__[1:]:
+                getattr(base, "__dataclass_fields__", None)  # collects those of the base
+            for name, specified in self._specified.items():
+                setattr(cls, name, specified)
+            documented = cls.__doc__
+            cls.__doc__ = documented or cls.__name__  # else the signature would be computed for it
+            with _thawed_bases(cls):
+                dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=self._kw_only)(cls)
+            cls.__doc__ = documented
+            cls.__dataclass_params__.frozen = self._frozen
+            if isinstance(vars(cls)["__match_args__"], _CollectOnRead):
+                fields = dataclasses.fields(cls)
+                cls.__match_args__ = tuple(field.name for field in fields if field.init and not field.kw_only)
+
+
+class _CollectOnRead:
+    """A placeholder of what the standard decorator sets: reading it collects the fields."""
+
+    def __init__(self, name: str, postponed: _PostponedFields) -> None:
+        self._name, self._postponed = name, postponed
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        self._postponed.collect()
+        return getattr(self._postponed.cls, self._name)
 
 
 @contextmanager
@@ -77,7 +127,10 @@ def _thawed_bases(cls: type[Any]) -> Iterator[None]:
 
 def _check_fields(cls: type[Any]) -> None:
     """Refuse the fields that only the standard decorator knows."""
-    if any("InitVar" in str(annotation) for annotation in inspect.get_annotations(cls).values()):
+    annotations = vars(cls).get("__annotations__")
+    if annotations is None:
+        annotations = inspect.get_annotations(cls)
+    if "InitVar" in str(annotations):
         raise TypeError(f"{cls.__qualname__} has an InitVar: use dataclasses.dataclass")
 
 
@@ -98,22 +151,30 @@ def _repr(self: Any) -> str:
 def _add_comparison(cls: type[Any], frozen: bool) -> None:
     """Compare and hash by the tuple of fields; what can change has no hash."""
     has_own_hash = cls.__dict__.get("__hash__") is not None
+    _add_unless_defined(cls, "__eq__", _LazyMethod(cls, "__eq__", lambda: _comparison_of_fields(cls)))
+    if not has_own_hash:
+        cls.__hash__ = _LazyMethod(cls, "__hash__", lambda: _hash_of_fields(cls)) if frozen else None
+
+
+def _comparison_of_fields(cls: type[Any]) -> Callable[[object, object], Any]:
     compared = _tuple_getter([field.name for field in dataclasses.fields(cls) if field.compare])
-    hashed = _tuple_getter(
-        [field.name for field in dataclasses.fields(cls) if (field.compare if field.hash is None else field.hash)]
-    )
 
     def equal(self: object, other: object) -> Any:
         if other.__class__ is self.__class__:
             return compared(self) == compared(other)
         return NotImplemented
 
+    return equal
+
+
+def _hash_of_fields(cls: type[Any]) -> Callable[[object], int]:
+    fields = dataclasses.fields(cls)
+    hashed = _tuple_getter([field.name for field in fields if (field.compare if field.hash is None else field.hash)])
+
     def hash_of_fields(self: object) -> int:
         return hash(hashed(self))
 
-    _add_unless_defined(cls, "__eq__", equal)
-    if not has_own_hash:
-        cls.__hash__ = hash_of_fields if frozen else None  # type: ignore[assignment]
+    return hash_of_fields
 
 
 def _tuple_getter(names: list[str]) -> Callable[[object], tuple[object, ...]]:
@@ -128,15 +189,17 @@ def _tuple_getter(names: list[str]) -> Callable[[object], tuple[object, ...]]:
 
 def _freeze(cls: type[Any]) -> None:
     """Refuse to assign or delete fields; a subclass that is no dataclass may have attributes of its own."""
-    names = frozenset(field.name for field in dataclasses.fields(cls))
+
+    def is_refused(self: object, name: str) -> bool:
+        return type(self) is cls or any(name == field.name for field in dataclasses.fields(cls))
 
     def refuse_to_set(self: object, name: str, value: object) -> None:
-        if type(self) is cls or name in names:
+        if is_refused(self, name):
             raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
         super(cls, self).__setattr__(name, value)
 
     def refuse_to_delete(self: object, name: str) -> None:
-        if type(self) is cls or name in names:
+        if is_refused(self, name):
             raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
         super(cls, self).__delattr__(name)
 
@@ -144,17 +207,17 @@ def _freeze(cls: type[Any]) -> None:
     cls.__delattr__ = refuse_to_delete  # type: ignore[assignment]
 
 
-class _LazyInit:
-    """An `__init__` that compiles itself, and takes its own place, when it is first looked up."""
+class _LazyMethod:
+    """A method that builds itself, and takes its own place, when it is first looked up."""
 
-    def __init__(self, cls: type[Any], frozen: bool) -> None:
-        self._cls, self._frozen = cls, frozen
+    def __init__(self, cls: type[Any], name: str, build: Callable[[], Any]) -> None:
+        self._cls, self._name, self._build = cls, name, build
 
     def __get__(self, instance: object, owner: type) -> Any:
-        compiled = _compile_init(self._cls, self._frozen)
-        if self._cls.__dict__.get("__init__") is self:
-            self._cls.__init__ = compiled
-        return compiled if instance is None else compiled.__get__(instance, owner)
+        method = self._build()
+        if self._cls.__dict__.get(self._name) is self:
+            setattr(self._cls, self._name, method)
+        return method if instance is None else method.__get__(instance, owner)
 
 
 def _compile_init(cls: type[Any], frozen: bool) -> Any:

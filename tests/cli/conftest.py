@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.engine.opening import shared_inspection
+from sfumato.engine.inspecting import shared_inspection
 
 
 @pytest.fixture(scope="module", autouse=True)

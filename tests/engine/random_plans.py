@@ -23,7 +23,7 @@ from sfumato.plan.bounding import BoundedPlan, bound_for_discovery, candidate_bo
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sharing import with_all_measures
 from sfumato.policy import Policy
-from sfumato.release.releasing import ignore_progress
+from sfumato.release.running_work import ignore_progress
 
 
 class Sessions(Protocol):

@@ -21,7 +21,7 @@ from sfumato.engine.file_copies import (
     recorded_origin,
     sqlite_tables,
 )
-from sfumato.engine.opening import inferred_types
+from sfumato.engine.inspecting import inferred_types
 from sfumato.engine.text_formats import detect_text_format, unique_names, usable_names
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.policy import Type

@@ -26,7 +26,7 @@ from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.readings.total_readings import DiscoveredGroups, DiscoveredTotals
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Policy, Table
-from sfumato.release.releasing import ignore_progress
+from sfumato.release.running_work import ignore_progress
 
 COLUMNS = {
     "city": {"type": "text", "nullable": True},

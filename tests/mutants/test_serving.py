@@ -126,7 +126,7 @@ MUTANTS = (
     Mutant(
         "a drained curator charges",
         Kind.CHARGE_ORDER,
-        "release.proposal:RunningWork.running",
+        "release.running_work:RunningWork.running",
         "if self._draining:",
         "if self._draining and self._running < 0:",
         (f"{_SHARED}::test_a_drain_waits_for_charged_work_and_refuses_new_work",),
@@ -134,7 +134,7 @@ MUTANTS = (
     Mutant(
         "a drain does not wait for what was charged",
         Kind.CHARGE_ORDER,
-        "release.proposal:RunningWork.running",
+        "release.running_work:RunningWork.running",
         "self._running -= 1",
         "self._running -= 2",
         (f"{_SHARED}::test_a_drained_session_answers_no_more_and_a_failed_release_is_not_waited_for",),

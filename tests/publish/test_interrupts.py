@@ -14,7 +14,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.publish.files import sealed_files
-from sfumato.release.releasing import ignore_progress
+from sfumato.release.running_work import ignore_progress
 
 POLICY = """
 [unit]

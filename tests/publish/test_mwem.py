@@ -34,7 +34,7 @@ from sfumato.publish.published_files import FittedModel
 from sfumato.publish.tab_steps import ChosenCandidate
 from sfumato.release.measurement import Measurement
 from sfumato.release.prices import Price
-from sfumato.release.releasing import ignore_progress
+from sfumato.release.running_work import ignore_progress
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
 

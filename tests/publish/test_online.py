@@ -48,7 +48,7 @@ from sfumato.publish.online import (
     worst_error_in_row_effects,
 )
 from sfumato.release.prices import Price
-from sfumato.release.releasing import ignore_progress
+from sfumato.release.running_work import ignore_progress
 
 COLUMNS = ["sex", "age", "smokes", "day"]
 PRICE: dict[str, Any] = {"epsilon": 1, "delta": "1e-9"}

@@ -27,7 +27,7 @@ from sfumato.plan.readings.cell_rows import CellCounts, CodedRows
 from sfumato.privacy import codec
 from sfumato.publish.scoring import CandidateScore, ScoreRelease, SetDistance, candidate_digest
 from sfumato.release.prices import Price
-from sfumato.release.releasing import ignore_progress
+from sfumato.release.running_work import ignore_progress
 
 CANDIDATE = pa.table({"sex": ["f", "m", "m", None], "age": [1, 4, 8, 2], "smokes": [False, False, True, None]})
 ONE_CELL = pa.table({"sex": ["f"], "age": [1], "smokes": [False]})

@@ -130,7 +130,7 @@ def test_two_samples_of_one_population_can_hardly_be_told_apart() -> None:
 
 
 def _ratio(real: pd.DataFrame, synthetic: pd.DataFrame) -> float:
-    from sfumato.engine.opening import paired_tables
+    from sfumato.engine.inspecting import paired_tables
     from sfumato.quality.paired_columns import paired_columns
 
     return propensity(paired_columns(paired_tables(real, synthetic), 10)).ratio

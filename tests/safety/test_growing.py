@@ -30,7 +30,7 @@ from sfumato.plan.sql.statements import parse
 from sfumato.plan.values import calendar
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit
-from sfumato.release.releasing import ignore_progress
+from sfumato.release.running_work import ignore_progress
 
 LOW, HIGH = dt.date(2024, 2, 7), dt.date(2024, 5, 16)
 _NEW = 99

@@ -21,7 +21,7 @@ from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
-from sfumato.release.releasing import ignore_progress
+from sfumato.release.running_work import ignore_progress
 
 Row = dict[str, Any]
 FIRST = dt.date(2024, 1, 1)

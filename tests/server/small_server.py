@@ -12,7 +12,7 @@ from typing import Any
 from sfumato.curator import Curator
 from sfumato.ledger import Ledger
 from sfumato.policy import Policy
-from sfumato.release.releasing import Progress
+from sfumato.release.running_work import Progress
 from sfumato.server.activity_log import ActivityLog
 from sfumato.server.gateway import Gateway
 from sfumato.server.people.database import people_file_path

@@ -26,7 +26,7 @@ from sfumato.curator import Curator
 from sfumato.errors import InvalidPolicy, NotThere, Overspent, ServerUnavailable, SfumatoError, outcome
 from sfumato.ledger import Ledger
 from sfumato.policy import Policy
-from sfumato.release.releasing import Progress, ignore_progress
+from sfumato.release.running_work import Progress, ignore_progress
 from sfumato.server.releases import answer_clock
 from sfumato.server.releases.answer_clock import AnswerClock
 from sfumato.server.releases.running_releases import MAX_TEXTS_PER_LINE

@@ -123,9 +123,10 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve the command by name; for an unknown one, suggest the closest match."""
-        close_matches = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
-        if close_matches and close_matches[0] != args[0] and self.get_command(ctx, args[0]) is None:
-            ctx.fail(f"there is no command {args[0]}: did you mean {close_matches[0]}?")
+        if self.get_command(ctx, args[0]) is None:
+            close_matches = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
+            if close_matches:
+                ctx.fail(f"there is no command {args[0]}: did you mean {close_matches[0]}?")
         return super().resolve_command(ctx, args)
 
 

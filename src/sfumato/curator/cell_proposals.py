@@ -30,7 +30,7 @@ from pathlib import Path
 from string import ascii_letters, digits
 from typing import Any
 
-from sfumato.engine.opening import TriedDeclarations, sample_texts
+from sfumato.engine.inspecting import TriedDeclarations, sample_texts
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Type
 from sfumato.policy.cell_rules import CASES, CellRules, upper

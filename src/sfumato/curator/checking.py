@@ -27,7 +27,8 @@ from sfumato.curator.policy_account import PathOrText, read_policy, require_perm
 from sfumato.curator.previews.advising import Advice
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.weak_policies import exposure_warning, weak_policy_warnings
-from sfumato.engine.opening import misquoted_lines, open_engine, open_inspector
+from sfumato.engine.inspecting import misquoted_lines, open_inspector
+from sfumato.engine.opening import open_engine
 from sfumato.engine.protocols import Engine, Inspection, Inspector
 from sfumato.errors import InvalidPolicy, SfumatoError
 from sfumato.ledger import Ledger

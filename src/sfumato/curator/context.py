@@ -9,20 +9,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from sfumato.caching import cached_property
-from sfumato.engine.opening import open_engine, with_invented_rows
-from sfumato.engine.protocols import Engine
 from sfumato.errors import Unsupported
-from sfumato.ledger import Account
-from sfumato.plan.canonical import PlanKey, digest
-from sfumato.plan.relevant_policy import declarations_beyond_first_form, declarations_for_plan
-from sfumato.policy import Policy, Table, Via
-from sfumato.privacy import Budget, Curve
-from sfumato.privacy.budget_words import gaussian_warning
 from sfumato.quick_dataclass import dataclass
-from sfumato.release.proposal import RunningWork
-from sfumato.release.releasing import Progress
+from sfumato.release.running_work import RunningWork
+
+if TYPE_CHECKING:
+    from sfumato.engine.protocols import Engine
+    from sfumato.ledger import Account
+    from sfumato.plan.canonical import PlanKey
+    from sfumato.policy import Policy, Table
+    from sfumato.privacy import Budget, Curve
+    from sfumato.release.running_work import Progress
 
 
 class PreviewEngine:
@@ -34,6 +34,8 @@ class PreviewEngine:
 
     def engine_for(self, policy: Policy) -> Engine:
         """Return the engine over the invented rows of the curator's policy."""
+        from sfumato.engine.opening import open_engine, with_invented_rows
+
         with self._lock:
             if self._engine is None:
                 self._engine = open_engine(with_invented_rows(policy))
@@ -75,6 +77,9 @@ class Context:
     @cached_property
     def policy_version(self) -> str:
         """The policy's version: a hash of all its declarations."""
+        from sfumato.plan.canonical import digest
+        from sfumato.plan.relevant_policy import declarations_beyond_first_form
+
         policy = self.declared_policy
         ids: list[object] = [] if policy.id_type is None else [policy.id_type.value]
         ids += [] if policy.per is None else [["per", policy.per]]
@@ -92,6 +97,9 @@ class Context:
 
         Formerly it was hashed with the version of the whole policy.
         """
+        from sfumato.plan.canonical import PlanKey
+        from sfumato.plan.relevant_policy import declarations_for_plan
+
         relevant = declarations_for_plan(plan, self.declared_policy, reads_cells=reads_cells)
         return PlanKey(make_hash(relevant), make_hash(self.policy_version))
 
@@ -110,6 +118,8 @@ class Context:
 
         None stands for a curve of Gaussian noise.
         """
+        from sfumato.privacy.budget_words import gaussian_warning
+
         if all(curve is not None and curve.max_divergence is not None for curve in curves):
             return ()
         budgets = self.budgets
@@ -159,5 +169,7 @@ def _coding_declarations(table: Table) -> list[object]:
 
 def _id_declaration(table: Table) -> object:
     """Return how rows map to units; tables without a path or period keep the version they had before these existed."""
+    from sfumato.policy import Via
+
     unit_id = str(table.id) if isinstance(table.id, Via) else table.id
     return unit_id if table.period is None else [unit_id, table.period]

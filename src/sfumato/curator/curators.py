@@ -16,49 +16,36 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from sfumato.curator.checking import CheckReport, compare_with_sources
 from sfumato.curator.context import Context, PreviewEngine
-from sfumato.curator.described_tables import Tables
-from sfumato.curator.describing import describe_tables
-from sfumato.curator.dry_charges import DryCharge, dry_charge, policy_hash
-from sfumato.curator.kinds.workloads import WorkloadSpec
-from sfumato.curator.listings import Listing, list_declarations
-from sfumato.curator.policy_account import (
-    account_lines,
-    amend_account,
-    compute_standings,
-    cumulative_spending,
-    ledger_address,
-    open_account,
-    read_policy,
-    require_analyst,
-)
-from sfumato.curator.previews.previewing import rebind_proposal
-from sfumato.curator.proposals.questions import Question
+from sfumato.curator.policy_account import account_lines, ledger_address, open_account, read_policy, require_analyst
 from sfumato.curator.proposing import Proposing
 from sfumato.curator.question_cache import QuestionCache
-from sfumato.curator.release_kinds import Spec, Workspace, kind_for_spec, require_known_kinds
-from sfumato.curator.standings import PeriodStandings, Standing
 from sfumato.curator.weak_policies import warn_if_weak_policy
-from sfumato.engine.opening import open_engine, types_in_memory
-from sfumato.engine.protocols import Engine
+from sfumato.engine.opening import open_engine
 from sfumato.errors import InvalidParameter, LedgerUnavailable, SfumatoError
-from sfumato.ledger import Ledger, Line, SpendingLimit
-from sfumato.ledger.accounts.approvals import ChargeCondition
-from sfumato.ledger.history import AccountLines
-from sfumato.notebook_html import paragraph
-from sfumato.plan.nodes import Query
+from sfumato.ledger import Ledger, Line
 from sfumato.policy import ROW, Domain, Policy, Table, Type, Value
-from sfumato.policy.domains import check_keys
 from sfumato.privacy import Budget, PrivacyUnit
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, exact_integer
-from sfumato.privacy.pictures import History, SpendingPoint
-from sfumato.release.releasing import Progress, ignore_progress
+from sfumato.release.running_work import Progress, ignore_progress
 
 if TYPE_CHECKING:  # opening a policy needs no parser, and a question no publishing
+    from sfumato.curator.checking import CheckReport
+    from sfumato.curator.described_tables import Tables
+    from sfumato.curator.dry_charges import DryCharge
+    from sfumato.curator.listings import Listing
+    from sfumato.curator.proposals.questions import Question
     from sfumato.curator.proposals.workloads import WorkloadProposal
+    from sfumato.curator.release_kinds import Spec
+    from sfumato.curator.standings import PeriodStandings, Standing
     from sfumato.curator.tables import TableView
+    from sfumato.engine.protocols import Engine
+    from sfumato.ledger import SpendingLimit
+    from sfumato.ledger.accounts.approvals import ChargeCondition
+    from sfumato.ledger.history import AccountLines
+    from sfumato.plan.nodes import Query
     from sfumato.plan.sql.parameters import Parameters
+    from sfumato.privacy.pictures import SpendingPoint
 
 P = TypeVar("P")
 
@@ -94,6 +81,8 @@ class Curator(Proposing):
     ) -> None:
         self.policy = read_policy(policy)
         if self.policy.approval is not None:
+            from sfumato.curator.release_kinds import require_known_kinds
+
             require_known_kinds(self.policy.approval.kinds, "approval.kinds")
         self._memory = memory
         self._threads = threads
@@ -133,10 +122,14 @@ class Curator(Proposing):
 
         Where every period has an account of its own, it is the budget of a period that was not yet queried.
         """
+        from sfumato.privacy.pictures import History
+
         return self._context.budgets[-1].with_history(History(self._charges))
 
     def _charges(self) -> list[SpendingPoint]:
         """List the charges to the account, or to the analyst's share, with their times."""
+        from sfumato.curator.policy_account import cumulative_spending
+
         return cumulative_spending(self.history(), self._context.analyst)
 
     def sql(self, question: str, parameters: Parameters | None = None) -> Question | Listing:
@@ -149,11 +142,15 @@ class Curator(Proposing):
 
         request = parse_listing(question)
         if request is not None:
+            from sfumato.curator.listings import list_declarations
+
             return list_declarations(question, request, self.policy, self._catalog)
         return self._parse_question(question, parameters)
 
     def _propose_question(self, text: str, query: Query) -> Question:
         """Return a question; without measures it is answered from the policy, unless its groups are discovered."""
+        from sfumato.curator.proposals.questions import Question
+
         if query.combined is not None:
             from sfumato.curator.proposals.combined_questions import CombinedQuestion
 
@@ -178,6 +175,8 @@ class Curator(Proposing):
 
     def propose(self, spec: Spec[P]) -> P:
         """Propose what a spec describes: ``curator.propose(BoundsSpec("visits", "cost"))``. This is free."""
+        from sfumato.curator.release_kinds import Workspace, kind_for_spec
+
         proposal: P = kind_for_spec(spec).propose(
             Workspace(self._context, self._catalog, self.sql, self._parse_question), spec
         )
@@ -187,6 +186,8 @@ class Curator(Proposing):
         self, questions: Sequence[str | Question] | Mapping[str, str | Question] | os.PathLike[str]
     ) -> WorkloadProposal:
         """Propose to ask several questions at one price: a list, a mapping from names, or a .sql file. This is free."""
+        from sfumato.curator.kinds.workloads import WorkloadSpec
+
         return self.propose(WorkloadSpec(questions))
 
     def _parse_question(self, text: str, parameters: Parameters | None = None) -> Question:
@@ -214,6 +215,8 @@ class Curator(Proposing):
 
         Both policies must declare the same of every table.
         """
+        from sfumato.curator.previews.previewing import rebind_proposal
+
         return rebind_proposal(proposal, self._context)
 
     def limited(self, limit: SpendingLimit, until: int | None = None) -> Curator:
@@ -231,11 +234,15 @@ class Curator(Proposing):
         """Return what ``release`` would charge and read if it were called with this curator and a request id; None if
         it costs nothing. Nothing is charged and no row is read.
         """
+        from sfumato.curator.dry_charges import dry_charge
+
         return dry_charge(self._context, lambda context, request_id: release(self._in_context(context), request_id))
 
     @property
     def policy_hash(self) -> str:
         """The hash of the whole policy, which an approval is bound to."""
+        from sfumato.curator.dry_charges import policy_hash
+
         return policy_hash(self._context)
 
     def _in_context(self, context: Context) -> Curator:
@@ -250,6 +257,8 @@ class Curator(Proposing):
         Where every period has an account of its own, it holds one for each: ``standing()["2024-03"]``. It is cached per
         ledger head. Charges never use it: the ledger decides in a transaction.
         """
+        from sfumato.curator.policy_account import compute_standings
+
         payer = self._resolve_analyst(analyst)
         head = self.ledger.head  # read before the standing, which is then at least as new
         cached = self._standings.get(payer)
@@ -263,6 +272,8 @@ class Curator(Proposing):
 
         ``after`` is the number of the last line already seen; ``limit`` is the maximal number of further lines.
         """
+        from sfumato.ledger.history import AccountLines
+
         max_lines = None if limit is None else exact_integer(limit, "limit", at_least=1)
         exact_integer(after, "after", at_least=0)
         payer = self._resolve_analyst(analyst)
@@ -273,6 +284,8 @@ class Curator(Proposing):
 
         Without a policy, this curator's file is read again. Unit and neighbours cannot change.
         """
+        from sfumato.curator.policy_account import amend_account
+
         self._require_owner("amend")
         source = self.policy.path if policy is None else policy
         if source is None:
@@ -286,6 +299,8 @@ class Curator(Proposing):
 
     def check(self, *, private: bool = True) -> CheckReport:
         """Compare the policy with its sources, opened anew; ``private`` adds exact figures for the owner alone."""
+        from sfumato.curator.checking import compare_with_sources
+
         self._require_owner("check")
         return compare_with_sources(self.policy, private=private)
 
@@ -363,12 +378,19 @@ class Curator(Proposing):
     @property
     def tables(self) -> Tables:
         """The tables and columns to ask about, from the policy alone, with example questions and their errors."""
+        from sfumato.curator.describing import describe_tables
+
         return describe_tables(self.policy, self._catalog, self._parse_question)
 
     def __repr__(self) -> str:
+        from sfumato.curator.describing import describe_tables
+
         return describe_tables(self.policy, self._catalog).brief()
 
     def _repr_html_(self) -> str:
+        from sfumato.curator.describing import describe_tables
+        from sfumato.notebook_html import paragraph
+
         tables_html = describe_tables(self.policy, self._catalog)._repr_html_()
         try:
             return tables_html + self.budget._repr_html_()
@@ -415,6 +437,9 @@ def protect(
     budget outlives the process. Protecting a copy or an edited table under the same account spends the same budget. A
     new account has a δ of 1/1000 or more only with ``allow_large_delta``.
     """
+    from sfumato.engine.inspecting import types_in_memory
+    from sfumato.policy.domains import check_keys
+
     if isinstance(table, (str, os.PathLike)):
         fix = "run sfumato init on a file to draft its policy, and open that: sf.open('policy.toml')"
         raise InvalidParameter("table", os.fspath(table), "a pandas, polars or Arrow table", fix=fix)

@@ -34,7 +34,7 @@ from sfumato.policy.codings import describe_cells
 from sfumato.privacy.numbers import format_exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import describe_guarantee
-from sfumato.release.releasing import ignore_progress
+from sfumato.release.running_work import ignore_progress
 from sfumato.untrusted import escape_unprintable
 
 

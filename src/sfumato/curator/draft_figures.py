@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import date
 from decimal import Decimal
 
-from sfumato.engine.opening import count_beyond, open_inspector
+from sfumato.engine.inspecting import count_beyond, open_inspector
 from sfumato.errors import SfumatoError
 from sfumato.policy import Policy, Table, Type
 from sfumato.privacy import Budget, PrivacyUnit

@@ -14,25 +14,25 @@ from dataclasses import replace
 from itertools import accumulate
 from operator import add
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from sfumato.curator.context import Context
-from sfumato.curator.previews.explaining import PlanStep
-from sfumato.curator.standings import PeriodStandings, Standing
 from sfumato.curator.weak_policies import has_unpermitted_delta, require_permitted_delta, warn_if_weak_policy
 from sfumato.errors import AccountDiffers, InvalidParameter, SourceTaken, WeakLedger
-from sfumato.ledger import Account, Ledger, Line, PeriodAccounts
+from sfumato.ledger import Ledger, PeriodAccounts
 from sfumato.ledger.stores.server_addresses import is_same_ledger, is_server_address
-from sfumato.plan import account_periods
-from sfumato.plan.descriptions import count_with_noun
-from sfumato.plan.nodes import Aggregate
 from sfumato.policy import Policy
 from sfumato.policy.toml_files import read
 from sfumato.privacy import Budget, Guarantee
 from sfumato.privacy.numbers import Number, format_number
-from sfumato.privacy.pictures import History, SpendingPoint
-from sfumato.privacy.precedents import Precedents, precedents
-from sfumato.release.answers.receipts import describe_period_guarantee
+
+if TYPE_CHECKING:
+    from sfumato.curator.context import Context
+    from sfumato.curator.previews.explaining import PlanStep
+    from sfumato.curator.standings import PeriodStandings, Standing
+    from sfumato.ledger import Account, Line
+    from sfumato.plan.nodes import Aggregate
+    from sfumato.privacy.pictures import SpendingPoint
+    from sfumato.privacy.precedents import Precedents
 
 PathOrText = str | os.PathLike[str]
 
@@ -109,6 +109,9 @@ def standing(
 
 def precedents_of(policy: Policy | PathOrText, ledger: PathOrText | None = None, prior: Number = "0.01") -> Precedents:
     """Compare the account's guarantee for one unit with real deployments, with the spent part marked."""
+    from sfumato.curator.standings import Standing
+    from sfumato.privacy.precedents import precedents
+
     parsed = read_policy(policy)
     budget = parsed.budget
     current = standing(parsed, ledger)
@@ -124,6 +127,9 @@ def precedents_of(policy: Policy | PathOrText, ledger: PathOrText | None = None,
 
 def compute_standings(policy: Policy, account: Account | None, analyst: str | None) -> Standing | PeriodStandings:
     """Compute the standing of the account, or of the account of each period."""
+    from sfumato.curator.standings import PeriodStandings
+    from sfumato.release.answers.receipts import describe_period_guarantee
+
     if policy.per is None:
         return compute_standing(policy, account, analyst)
     period_accounts = account if isinstance(account, PeriodAccounts) else None
@@ -148,6 +154,8 @@ def policy_budget(
 
     Where every period has an account of its own, it is the budget of a period that was not yet queried.
     """
+    from sfumato.privacy.pictures import History
+
     parsed = read_policy(policy)
     with _existing_account(parsed, ledger) as account:
         budget = _account_and_share_budgets(parsed, account, analyst)[-1]
@@ -156,6 +164,8 @@ def policy_budget(
 
 def cumulative_spending(lines: Iterable[Line], analyst: str | None) -> list[SpendingPoint]:
     """List the charges to an account, or to an analyst's share, with their times and running totals."""
+    from sfumato.privacy.pictures import SpendingPoint
+
     charged_lines = [line for line in lines if not line.cost.is_zero]
     if analyst is None:
         return [SpendingPoint(line.time, line.spent.amounts) for line in charged_lines]
@@ -173,6 +183,8 @@ def require_analyst(policy: Policy, name: str) -> None:
 
 def compute_standing(policy: Policy, account: Account | None, analyst: str | None) -> Standing:
     """Compute the standing of an account, which is None before the policy's first question."""
+    from sfumato.curator.standings import Standing
+
     return Standing.of(*_account_and_share_budgets(policy, account, analyst))
 
 
@@ -312,6 +324,8 @@ def restrict_to_periods(plan: Aggregate, context: Context) -> tuple[Aggregate, C
 
     Both depend on the question and the policy only. With one account for all periods, both are returned unchanged.
     """
+    from sfumato.plan import account_periods
+
     policy = context.policy
     if policy.per is None:
         return plan, context
@@ -322,6 +336,11 @@ def restrict_to_periods(plan: Aggregate, context: Context) -> tuple[Aggregate, C
 
 def explain_period_charges(context: Context) -> tuple[PlanStep, ...]:
     """Explain which accounts a release charges, and their guarantee, if there are several."""
+    from sfumato.curator.previews.explaining import PlanStep
+    from sfumato.plan import account_periods
+    from sfumato.plan.descriptions import count_with_noun
+    from sfumato.release.answers.receipts import describe_period_guarantee
+
     policy, account = context.policy, context.account
     if policy.per is None or not account.periods:
         return ()
@@ -338,6 +357,9 @@ def explain_period_charges(context: Context) -> tuple[PlanStep, ...]:
 
 def price_and_accounts_phrase(price: object, context: Context) -> str:
     """Format a price, with the paying accounts if there are several; these may include future periods."""
+    from sfumato.plan import account_periods
+    from sfumato.plan.descriptions import count_with_noun
+
     per, periods = context.policy.per, context.account.periods
     if per is None or not periods:
         return str(price)

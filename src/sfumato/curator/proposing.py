@@ -10,30 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from sfumato.curator.kinds.auctions import AuctionSpec
-from sfumato.curator.kinds.bounds import BoundsSpec
-from sfumato.curator.kinds.components import ComponentsSpec
-from sfumato.curator.kinds.degrees import DegreesSpec
-from sfumato.curator.kinds.hypothesis_tests import TestSpec
-from sfumato.curator.kinds.limits import LimitsSpec
-from sfumato.curator.kinds.linked_tables import LinkedTablesSpec
-from sfumato.curator.kinds.logistic import LogisticSpec
-from sfumato.curator.kinds.marginals import MarginalsSpec, Objective
-from sfumato.curator.kinds.mwem import MwemSpec, Queries
-from sfumato.curator.kinds.online import OnlineSpec
-from sfumato.curator.kinds.open_sessions import OpenSessionSpec
-from sfumato.curator.kinds.regressions import RegressionSpec
-from sfumato.curator.kinds.running import RunningSpec
-from sfumato.curator.kinds.scores import ScoreSpec
-from sfumato.curator.kinds.sessions import SessionSpec
-from sfumato.curator.kinds.survival import SurvivalSpec
-from sfumato.curator.kinds.synthesis import Method, SynthesisSpec
-from sfumato.curator.release_kinds import Spec
 from sfumato.errors import InvalidParameter
-from sfumato.inference.names_of_tests import TestName
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:
+    from sfumato.curator.kinds.marginals import Objective
+    from sfumato.curator.kinds.mwem import Queries
+    from sfumato.curator.kinds.synthesis import Method
     from sfumato.curator.proposals.components import ComponentsProposal
     from sfumato.curator.proposals.degrees import DegreesProposal
     from sfumato.curator.proposals.hypothesis_tests import TestProposal
@@ -53,6 +36,8 @@ if TYPE_CHECKING:
     from sfumato.curator.proposals.survival import SurvivalProposal
     from sfumato.curator.proposals.synthesis import SynthesisProposal
     from sfumato.curator.proposals.table_auctions import AuctionProposal
+    from sfumato.curator.release_kinds import Spec
+    from sfumato.inference.names_of_tests import TestName
     from sfumato.plan.sql.parameters import Parameters
 
 P = TypeVar("P")
@@ -76,6 +61,8 @@ class Proposing(ABC):
 
         Table and column may be omitted if the policy declares only one private column of numbers.
         """
+        from sfumato.curator.kinds.auctions import AuctionSpec
+
         return self.propose(AuctionSpec(prices, table, column))
 
     def degrees(self, table: str, ends: str | Sequence[str], most: int | None = None) -> DegreesProposal:
@@ -84,6 +71,8 @@ class Proposing(ABC):
         ``ends`` names the columns of both endpoints, or of one to count incoming or outgoing edges. The nodes are their
         declared values. Degrees of ``most`` and above are counted together.
         """
+        from sfumato.curator.kinds.degrees import DegreesSpec
+
         return self.propose(DegreesSpec(table, ends, most))
 
     @overload
@@ -126,6 +115,9 @@ class Proposing(ABC):
         questions; by default that of counting rows of these ``tables``, or of all private ones. With ``questions``,
         ``release`` asks them one after the other and closes the session.
         """
+        from sfumato.curator.kinds.open_sessions import OpenSessionSpec
+        from sfumato.curator.kinds.sessions import SessionSpec
+
         if questions is None:
             return self.propose(OpenSessionSpec(threshold, positives, sensitivity, tables, monotone))
         return self.propose(SessionSpec(threshold, questions, positives, sensitivity, tables, monotone))
@@ -134,6 +126,8 @@ class Proposing(ABC):
         """Propose running totals of a count or sum by day, week, month or integer: one total up to each of them, at one
         price for all. This is free.
         """
+        from sfumato.curator.kinds.running import RunningSpec
+
         parsed = question if parameters is None or not isinstance(question, str) else self.sql(question, parameters)
         return self.propose(RunningSpec(parsed))
 
@@ -155,6 +149,8 @@ class Proposing(ABC):
         ``rows`` lowers the limit of rows per unit. ``robust`` buys sampling errors that allow unequal variances, and
         correlated rows of a unit, for a fifth of ρ.
         """
+        from sfumato.curator.kinds.regressions import RegressionSpec
+
         if table is None:
             fix = 'write regress("hours ~ age + sex", "people")'
             raise InvalidParameter("table", table, "the name of a private table", fix=fix)
@@ -176,6 +172,8 @@ class Proposing(ABC):
         The target has two declared values, of which the last is the event, or ``event`` names one. All else is as in
         ``regress``.
         """
+        from sfumato.curator.kinds.logistic import LogisticSpec
+
         if table is None:
             fix = 'write logistic("died ~ age + sex", "patients")'
             raise InvalidParameter("table", table, "the name of a private table", fix=fix)
@@ -189,6 +187,8 @@ class Proposing(ABC):
 
         Columns are scaled by their bounds to [−1, 1]; rows with a missing value are left out.
         """
+        from sfumato.curator.kinds.components import ComponentsSpec
+
         return self.propose(ComponentsSpec(table, columns, where, rows))
 
     def marginals(
@@ -208,12 +208,16 @@ class Proposing(ABC):
         ``weights`` are the weights of the marginals' errors; the ``objective`` minimises the sum of all variances or
         the largest one; ``where`` selects rows, ``rows`` lowers the limit of rows per unit.
         """
+        from sfumato.curator.kinds.marginals import MarginalsSpec
+
         return self.propose(MarginalsSpec(table, ways, weights, objective, where, columns, rows))
 
     def histogram(
         self, table: str, columns: Sequence[str], *, where: str | None = None, rows: int | None = None
     ) -> MarginalsProposal:
         """Propose to count the rows in every cell of these columns together. This is free."""
+        from sfumato.curator.kinds.marginals import MarginalsSpec
+
         if isinstance(columns, (str, bytes)) or not isinstance(columns, Sequence) or not columns:
             raise InvalidParameter("columns", columns, 'a list of names such as ["sex", "age"]')
         return self.propose(MarginalsSpec(table, [columns], where=where, rows=rows))
@@ -239,6 +243,8 @@ class Proposing(ABC):
         changes the model only where one is off by more than a threshold (``theorems.multiplicative_weights``).
         ``rows`` lowers the limit of rows per unit.
         """
+        from sfumato.curator.kinds.mwem import MwemSpec
+
         return self.propose(MwemSpec(table, columns, ways, queries, rounds, textbook, where, rows, update))
 
     @overload
@@ -300,6 +306,9 @@ class Proposing(ABC):
         ``given`` the columns of parents that children depend on, with ``order`` the column that orders the children
         of one parent, and with ``columns`` those of a table, such as ``"visits.ward"``.
         """
+        from sfumato.curator.kinds.linked_tables import LinkedTablesSpec
+        from sfumato.curator.kinds.synthesis import SynthesisSpec
+
         if isinstance(table, (list, tuple)):
             refused = {"weights": weights, "where": where, "rows": rows, "one_row_per": one_row_per, "target": target}
             for name, option in {**refused, "method": None if method == "aim" else method}.items():
@@ -336,6 +345,8 @@ class Proposing(ABC):
         public, such as that of a synthetic table; otherwise a third of the price pays for it. ``where`` selects private
         rows, ``rows`` lowers the limit of rows per unit.
         """
+        from sfumato.curator.kinds.scores import ScoreSpec
+
         return self.propose(ScoreSpec(candidate, table, k, worst, columns, where, rows, total))
 
     def online(
@@ -354,18 +365,24 @@ class Proposing(ABC):
 
         ``textbook`` measures the number of rows only, and starts from a uniform table (Hardt & Rothblum 2010).
         """
+        from sfumato.curator.kinds.online import OnlineSpec
+
         return self.propose(OnlineSpec(table, columns, ways, rounds, where, rows, textbook))
 
     def bounds(self, table: str, column: str, *, cover: Number = "0.99") -> BoundsProposal:
         """Propose to find bounds for a column of numbers or dates that cover this share of its values, among steps that
         depend only on its type. This is free.
         """
+        from sfumato.curator.kinds.bounds import BoundsSpec
+
         return self.propose(BoundsSpec(table, column, cover))
 
     def limits(self, table: str, *, by: str | Sequence[str] = (), share: Number = "0.95") -> LimitsProposal:
         """Propose to find limits on rows per unit, and on groups ``by`` these columns, that leave this share of the
         units whole. This is free.
         """
+        from sfumato.curator.kinds.limits import LimitsSpec
+
         return self.propose(LimitsSpec(table, by, share))
 
     def survival(
@@ -385,6 +402,8 @@ class Proposing(ABC):
         ``time`` is a bounded number: when the event happened, or when the unit was last seen without it. ``event`` is
         boolean, or has declared values of which ``event_is`` marks the event. Periods are ``every`` long.
         """
+        from sfumato.curator.kinds.survival import SurvivalSpec
+
         return self.propose(SurvivalSpec(table, time, event, by, event_is, every, where))
 
     def test(
@@ -402,4 +421,6 @@ class Proposing(ABC):
         """Propose to ask a question and test its answer; ``power`` tells beforehand what the test would find. This is
         free. Answers that were bought are tested with ``answer.test``, which is free, too.
         """
+        from sfumato.curator.kinds.hypothesis_tests import TestSpec
+
         return self.propose(TestSpec(test, question, column, outcome, shares, scores, of, equals))

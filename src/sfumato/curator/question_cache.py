@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from sfumato.curator.context import Context
-from sfumato.curator.proposals.questions import Question
-from sfumato.plan.nodes import Query
+if TYPE_CHECKING:
+    from sfumato.curator.context import Context
+    from sfumato.curator.proposals.questions import Question
+    from sfumato.plan.nodes import Query
 
 _MAX_ENTRIES, _MAX_TEXT_LENGTH, _MAX_GROUPS = 32, 4096, 1000
 

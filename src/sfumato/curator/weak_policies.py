@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from sfumato.errors import InvalidPolicy
-from sfumato.policy import Policy
-from sfumato.privacy import Budget, Guarantee
+from sfumato.privacy import Guarantee
 from sfumato.privacy.numbers import format_exact, format_probability
-from sfumato.privacy.precedents import belief_sentence, deployment_comparison_sentence
-from sfumato.release.prices import ODDS_WORDS, warn_caller
+
+if TYPE_CHECKING:
+    from sfumato.policy import Policy
+    from sfumato.privacy import Budget
 
 MAX_LIFETIME_EPSILON = 10
 """The largest ε for life that is not warned about."""
@@ -74,6 +76,9 @@ def weak_policy_warnings(policy: Policy) -> tuple[str, ...]:
 
 
 def _weak_epsilon_warning(policy: Policy) -> str:
+    from sfumato.privacy.precedents import belief_sentence, deployment_comparison_sentence
+    from sfumato.release.prices import ODDS_WORDS
+
     unit, promise = policy.unit, Guarantee(policy.budget.epsilon, policy.budget.delta)
     scope = "for life" if policy.per is None else f"for one {unit.name}-{unit.period}"
     belief = belief_sentence(promise, policy.neighbours)
@@ -85,6 +90,8 @@ def _weak_epsilon_warning(policy: Policy) -> str:
 
 def warn_if_weak_policy(policy: Policy) -> None:
     """Warn that a policy's guarantee for life is weak: when it is opened or amended, not with every answer."""
+    from sfumato.release.prices import warn_caller
+
     for reason in weak_policy_warnings(policy):
         warn_caller(reason)
 

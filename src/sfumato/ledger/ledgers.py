@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from fractions import Fraction
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from sfumato.errors import (
     AccountDiffers,
@@ -20,13 +20,11 @@ from sfumato.errors import (
     WeakLedger,
 )
 from sfumato.ledger import entries
-from sfumato.ledger.accounts import joined_sources
 from sfumato.ledger.accounts.account import Account
 from sfumato.ledger.accounts.period_accounts import PeriodAccounts
-from sfumato.ledger.entries import Line
 from sfumato.ledger.guarded import GuardedStore
 from sfumato.ledger.local_files import DiskReserve
-from sfumato.ledger.proofs import anchors, verification_runs
+from sfumato.ledger.proofs import anchors
 from sfumato.ledger.proofs.anchors import (
     Anchor,
     accept_lost_lines,
@@ -35,14 +33,17 @@ from sfumato.ledger.proofs.anchors import (
     line_marks,
     mark_numbers,
 )
-from sfumato.ledger.proofs.exporting import export, write_complete_export
 from sfumato.ledger.proofs.verifying import Verification
 from sfumato.ledger.sealed_rows import KeyedHash
 from sfumato.ledger.stores.opening import open_store
-from sfumato.ledger.stores.store import Store
-from sfumato.ledger.transaction import Terms, Transaction
+from sfumato.ledger.transaction import Terms
 from sfumato.privacy import Budget, PrivacyUnit, codec
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, exact_integer
+
+if TYPE_CHECKING:
+    from sfumato.ledger.accounts import joined_sources
+    from sfumato.ledger.entries import Line
+    from sfumato.ledger.stores.store import Store
 
 _PAGE = 1000
 _LATEST_PAGE = 128
@@ -139,6 +140,8 @@ class Ledger:
 
     def require_public(self, source: joined_sources.SourceDescription, *, fingerprint: str | None = None) -> None:
         """Refuse data that an account protects: declared public, they would be read without charge."""
+        from sfumato.ledger.accounts import joined_sources
+
         with self._guarded.reading() as transaction:
             joined = joined_sources.joined_sources(transaction)
         account = joined_sources.protecting_account(joined, source, fingerprint, self._guarded.keyed_hash)
@@ -162,6 +165,8 @@ class Ledger:
         """Iterate over lines in order, of one account or analyst, from ``since`` on and before ``until``; with
         ``after`` only those with larger numbers.
         """
+        from sfumato.ledger.entries import Line
+
         filters = (("account", account), ("analyst", analyst))
         equal = {key: entries.checked_name(value, key) for key, value in filters if value is not None}
         end = None if until is None else entries.checked_microseconds(until, "until")
@@ -182,6 +187,8 @@ class Ledger:
         """Iterate over lines from the last one back, of one account or analyst; with ``before`` only those with smaller
         numbers. Lines are read on demand, so the first ones cost the same however long the ledger is.
         """
+        from sfumato.ledger.entries import Line
+
         filters = (("account", account), ("analyst", analyst))
         equal = {key: entries.checked_name(value, key) for key, value in filters if value is not None}
         before = exact_integer(before, "before", at_least=0)
@@ -214,6 +221,8 @@ class Ledger:
         ``progress`` is called with the current phase, in words. A run that was interrupted is continued with
         ``resume``: what it has read is not read again, and the report says so.
         """
+        from sfumato.ledger.proofs import verification_runs
+
         verification = verification_runs.verify_everything(self._guarded.store, progress=progress, resume=resume)
         if not verification.holds:
             # Only an answer is lost: what was spent is in the lines, so charging may continue.
@@ -242,6 +251,8 @@ class Ledger:
         """Accept, as the owner, that lines known to an anchor are lost: totals rise to the anchor's, and charging
         continues.
         """
+        from sfumato.ledger.entries import Line
+
         entries.checked_reason(reason)
         lost_anchors = self._guarded.anchors_to_check(anchor)
         if not lost_anchors or not all(isinstance(candidate, Anchor) for candidate in lost_anchors):
@@ -262,6 +273,8 @@ class Ledger:
         A ``complete`` JSON export also contains the key and the salts: a ledger can be rebuilt from it, and it is as
         secret as the ledger itself.
         """
+        from sfumato.ledger.proofs.exporting import export, write_complete_export
+
         store = self._guarded.store
         if not complete:
             export(self.lines(), form, path, store.bodies.read)
@@ -307,6 +320,9 @@ def open_guarded(
     """Open the store with everything that is known about its lines from elsewhere. Unlike ``Ledger.open`` it does not
     warn, for an owner who moves the ledger.
     """
+    from sfumato.ledger.proofs import verification_runs
+    from sfumato.ledger.transaction import Transaction
+
     store = open_store(path, schema, float(exact(timeout, "timeout", NONNEGATIVE)))
     try:
         given_anchors = (

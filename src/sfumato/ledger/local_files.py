@@ -126,9 +126,9 @@ def filesystem_type(path: Path, mounts: str) -> str | None:
     """Return the type of the file system that holds a path, by its longest mount point; of equal ones the last
     mounted.
     """
-    longest, kind = -1, None
+    longest, kind, inside = -1, None, f"{path}/"
     for point, mounted_kind in _parse_mounts(mounts):
-        if path.is_relative_to(point) and len(point) >= longest:
+        if len(point) >= longest and inside.startswith(f"{point.rstrip('/')}/"):
             longest, kind = len(point), mounted_kind
     return kind
 
@@ -139,7 +139,10 @@ def _parse_mounts(mounts: str) -> Iterator[tuple[str, str]]:
         before, _, after = line.partition(" - ")
         fields = before.split(" ")
         if len(fields) >= 5 and after:
-            yield re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4]), after.split(" ")[0]
+            point = fields[4]
+            if "\\" in point:
+                point = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point)
+            yield point, after.split(" ", 1)[0]
 
 
 def create_private_file_if_missing(path: Path) -> None:

@@ -54,13 +54,18 @@ class RandomByteStream:
         self._encrypt: Any = None
 
     def take(self, count: int) -> bytes:
-        """Return the next ``count`` bytes."""
+        """Return the next ``count`` bytes.
+
+        The process is compared after they are taken: a fork before or meanwhile left the same bytes to the parent, so
+        the child drops them and takes others. Asking the system who one is takes longer than all else here.
+        """
         while True:
-            if self._process != os.getpid() or self._left <= 0:
+            if self._left <= 0:
                 self._rekey()
             taken = self._take_from_pool(count)
-            if self._process == os.getpid():  # else a handler forked meanwhile, and the parent has these bytes
+            if self._process == os.getpid():
                 return taken
+            self._left = 0
 
     def _take_from_pool(self, count: int) -> bytes:
         """Serve small requests from a pool, large ones directly."""

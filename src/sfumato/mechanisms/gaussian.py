@@ -28,6 +28,10 @@ Floats = NDArray[np.float64]
 _WIDTH = 64
 _GLANCE, _PLACE = 24, 39  # bits of a block's word: one is the sign, then the first of V, then the place's
 _LN2 = math.log(2)
+_WIDTH_IN_NATS = _WIDTH * _LN2
+_PROPOSALS = 4  # read at once for one draw: all of them are refused once in 300 draws
+_PROPOSAL_BITS = laplace.WORD_BITS + _WIDTH
+_PROPOSAL_MASK, _V_MASK = (1 << _PROPOSAL_BITS) - 1, (1 << _WIDTH) - 1
 _SURE = 1 << 30
 _MARGIN = 2.0**-28  # γ and −ln V are computed to 2⁻⁴⁵ relative; V's interval is 2⁻³⁰ wide at worst
 
@@ -72,15 +76,21 @@ class GaussianSampler:
         """Add one discrete Gaussian number to the value."""
         proposal = self._proposal
         while True:
-            parts, v = proposal.draw_parts(), bits.random_bits(_WIDTH)
-            distance = parts[0] * proposal.unit + parts[1] - self._centre
-            gamma = distance * distance / self._twice
-            gap = math.log(max(v, 1)) - _WIDTH * _LN2 + gamma  # γ − (−ln V)
-            if v < _SURE or abs(gap) < _MARGIN * (1 + gamma):
-                if accepts_candidate(proposal.add_parts(0, *parts), self.sigma, v):
+            words = bits.random_bits(_PROPOSALS * _PROPOSAL_BITS)  # one reading of the stream for nearly every draw
+            for _ in range(_PROPOSALS):
+                v, parts = words & _V_MASK, proposal.parts_of_word((words & _PROPOSAL_MASK) >> _WIDTH)
+                words >>= _PROPOSAL_BITS
+                if parts is not None and self._accepts(parts, v):
                     return proposal.add_parts(value, *parts)
-            elif gap < 0:
-                return proposal.add_parts(value, *parts)
+
+    def _accepts(self, parts: tuple[float, int, int], v: int) -> bool:
+        """Return whether −ln V ≥ γ for the proposal of these parts."""
+        distance = parts[0] * self._proposal.unit + parts[1] - self._centre
+        gamma = distance * distance / self._twice
+        gap = math.log(max(v, 1)) - _WIDTH_IN_NATS + gamma  # γ − (−ln V)
+        if v < _SURE or abs(gap) < _MARGIN * (1 + gamma):
+            return accepts_candidate(self._proposal.add_parts(0, *parts), self.sigma, v)
+        return gap < 0
 
 
 def draw_one(sigma: Fraction) -> int:
@@ -155,7 +165,7 @@ def _are_words_accepted(
     """
     gap = np.maximum(words, np.uint64(1)).astype(np.float64)
     np.log(gap, out=gap)
-    gap -= _WIDTH * _LN2
+    gap -= _WIDTH_IN_NATS
     gap += gamma
     # 1 + γ is at least the size of both sides where they are close, so the margin covers their rounding.
     gamma += 1

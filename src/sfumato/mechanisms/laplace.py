@@ -30,6 +30,8 @@ Floats = NDArray[np.float64]
 DIRECT = Fraction(1 << 24)  # the largest scale computed in one piece
 _WIDTH = 63  # bits of V; the last of a 64-bit word is the sign
 _LONG = 127  # bits of V where one number is drawn
+WORD_BITS = _LONG + 1
+"""The bits that one number is drawn from, its sign included."""
 _FAR = 1 << 45  # above every high part: 127·ln 2 times 2²⁴ is below 2³¹
 _SURE = 2.0**45  # a V below this many units of 2^-63 is left to exact arithmetic: its interval is too wide
 _LN2 = math.log(2)
@@ -109,13 +111,17 @@ class LaplaceSampler:
     def draw_parts(self) -> tuple[float, int, int]:
         """Draw one number, as (high, low, minus): its magnitude is high·unit + low."""
         while True:
-            word = bits.random_bits(_LONG + 1)
-            high = self._magnitude_of_uniform(word >> 1)
-            if not self._low:
-                return high, 0, word & 1
-            low, minus = _draw_low_part(self.scale, self._low), word & 1
-            if high or low or not minus:  # minus zero is drawn anew
-                return high, low, minus
+            parts = self.parts_of_word(bits.random_bits(WORD_BITS))
+            if parts is not None:
+                return parts
+
+    def parts_of_word(self, word: int) -> tuple[float, int, int] | None:
+        """Return the number that a uniform word of ``WORD_BITS`` begins; None for minus zero, which is drawn anew."""
+        high = self._magnitude_of_uniform(word >> 1)
+        if not self._low:
+            return high, 0, word & 1
+        low, minus = _draw_low_part(self.scale, self._low), word & 1
+        return (high, low, minus) if high or low or not minus else None
 
     def add_parts(self, value: int, high: float, low: int, minus: int) -> int:
         """Add a draw, given by its parts, to the value."""

@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Iterable
 from enum import Enum
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from sfumato.policy import Domain
@@ -49,8 +50,19 @@ class PlanKey:
 
 def digest(*parts: object) -> str:
     """Return the hash of frozen nodes and plain values."""
+    return digest_beginning(*parts)()
+
+
+def digest_beginning(*first_parts: object) -> Callable[..., str]:
+    """Return ``digest`` with these first parts, written once however often it is called with others."""
     domain_hashes: dict[int, str] = {}
-    return _sha256([VERSION, [_canonical_json(part, domain_hashes) for part in parts]])
+    first = [_canonical_json(part, domain_hashes) for part in first_parts]
+
+    def digest_of_all(*parts: object) -> str:
+        hashes: dict[int, str] = {}  # by identity: what was hashed before may be gone
+        return _sha256([VERSION, [*first, *(_canonical_json(part, hashes) for part in parts)]])
+
+    return digest_of_all
 
 
 def _sha256(document: Any) -> str:
@@ -61,7 +73,8 @@ def _canonical_json(node: Any, domain_hashes: dict[int, str]) -> Any:
     """Return a JSON value for a node. ``domain_hashes`` caches the hashes of domains by identity: thousands of parts
     may share a long list of values.
     """
-    if type(node) in _PLAIN:
+    kind = type(node)
+    if kind in _PLAIN:
         return node
     if isinstance(node, Enum):
         return node.value
@@ -69,7 +82,7 @@ def _canonical_json(node: Any, domain_hashes: dict[int, str]) -> Any:
         if id(node) not in domain_hashes:
             domain_hashes[id(node)] = _sha256(_canonical_fields(node, domain_hashes))
         return domain_hashes[id(node)]
-    if dataclasses.is_dataclass(node) and not isinstance(node, type):
+    if _compared_fields(kind) is not None:
         return _canonical_fields(node, domain_hashes)
     if isinstance(node, (tuple, list)):
         if _PLAIN.issuperset(map(type, node)):
@@ -84,5 +97,14 @@ def _canonical_json(node: Any, domain_hashes: dict[int, str]) -> Any:
 
 
 def _canonical_fields(node: Any, domain_hashes: dict[int, str]) -> list[Any]:
-    values = [getattr(node, attribute.name) for attribute in dataclasses.fields(node) if attribute.compare]
-    return [codec.kind_of_class(type(node)), *map(_canonical_json, values, itertools.repeat(domain_hashes))]
+    kind: Any = type(node)
+    values = [getattr(node, name) for name in _compared_fields(kind) or ()]
+    return [codec.kind_of_class(kind), *map(_canonical_json, values, itertools.repeat(domain_hashes))]
+
+
+@cache
+def _compared_fields(kind: Any) -> tuple[str, ...] | None:
+    """Return the names of a dataclass's fields that are compared; None for other classes."""
+    if not dataclasses.is_dataclass(kind):
+        return None
+    return tuple(field.name for field in dataclasses.fields(kind) if field.compare)

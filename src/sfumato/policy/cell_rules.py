@@ -282,6 +282,8 @@ def effective_rules(
     rules: Mapping[str, CellRules], nulls: tuple[str, ...], columns: Iterable[str], exempt: Collection[str]
 ) -> dict[str, CellRules]:
     """Return the rules of each column that has any, with its table's ``nulls`` unless it has its own or is exempt."""
+    if not rules and not nulls:
+        return {}
     resolved, exempt_names = {}, {name.lower() for name in exempt}
     for name in columns:
         own = rules.get(name, CellRules())

@@ -226,14 +226,13 @@ def _encode(item: object) -> Any:
             return item
         return [_encode(element) for element in item]
     cls: Any = type(item)
-    if cls in _kind_by_class and dataclasses.is_dataclass(item):
-        fields = ((name, f, getattr(item, f.name)) for name, f in _written_fields(cls).items())
-        encoded = {
-            name: _encode_field(f, field_value)
-            for name, f, field_value in fields
-            if not _equals_default(f, field_value)
-        }
-        return dict(sorted({"kind": _kind_by_class[cls], **encoded}.items()))
+    if cls in _kind_by_class and dataclasses.is_dataclass(cls):
+        encoded: dict[str, Any] = {"kind": _kind_by_class[cls]}
+        for name, f in _written_fields(cls).items():
+            field_value = getattr(item, f.name)
+            if not _equals_default(f, field_value):
+                encoded[name] = _encode_field(f, field_value)
+        return dict(sorted(encoded.items()))
     raise InvalidParameter("item", item, "a value that can be serialised, such as a Curve or a Budget")
 
 

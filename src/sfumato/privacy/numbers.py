@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal, InvalidOperation, localcontext
 from fractions import Fraction
+from functools import lru_cache
 
 from sfumato.errors import InvalidParameter
 
@@ -53,9 +54,19 @@ class Range:
         return replace(self, words=plural, is_list=True)
 
     def __contains__(self, value: Fraction) -> bool:
-        if self.low is not None and (value < self.low or (self.low_open and value == self.low)):
-            return False
-        return self.high is None or not (value > self.high or (self.high_open and value == self.high))
+        if self.low is not None:
+            above = _scaled_difference(value, self.low)
+            if above < 0 or (self.low_open and not above):
+                return False
+        if self.high is not None:
+            below = _scaled_difference(self.high, value)
+            return below > 0 or (not below and not self.high_open)
+        return True
+
+
+def _scaled_difference(one: Fraction, other: Fraction) -> int:
+    """Return a whole number with the sign of one − other: Fraction's own comparison takes four times as long."""
+    return one.numerator * other.denominator - other.numerator * one.denominator
 
 
 ANY = Range("a finite number")
@@ -134,6 +145,8 @@ def _parse_finite_number(value: object) -> Fraction | None:
     """Parse one finite number; return None for anything else."""
     if isinstance(value, Fraction):
         return value
+    if type(value) is int:
+        return Fraction(value)
     if isinstance(value, bool):
         return None
     if isinstance(value, Decimal):
@@ -153,6 +166,19 @@ def _parse_finite_number(value: object) -> Fraction | None:
 
 
 def _fraction_from_text(text: str) -> Fraction | None:
+    return _fraction_from_short_text(text) if len(text) <= _SHORT_TEXT else _fraction_from_any_text(text)
+
+
+_SHORT_TEXT = 64
+
+
+@lru_cache(maxsize=1024)
+def _fraction_from_short_text(text: str) -> Fraction | None:
+    """A release reads the same few texts, such as "0.95", a dozen times."""
+    return _fraction_from_any_text(text)
+
+
+def _fraction_from_any_text(text: str) -> Fraction | None:
     text = text[:5000].strip()
     if _FRACTION.fullmatch(text):
         top, _, bottom = text.partition("/")

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -299,6 +300,7 @@ def _fraction_to_decimal(value: Fraction, context: Context) -> Decimal:
     return context.divide(Decimal(value.numerator), Decimal(value.denominator))
 
 
+@lru_cache(maxsize=256)
 def _best_order(guarantee: Guarantee) -> Fraction:
     """Return the order with the largest r(α)/α, to six digits: one peak in ln(α − 1), found by ternary search."""
     epsilon, log_delta = float(guarantee.epsilon), math.log(guarantee.delta)
@@ -311,7 +313,10 @@ def _best_order(guarantee: Guarantee) -> Fraction:
     low, high = math.log(1e-9), math.log(1e290)
     for _ in range(300):
         left, right = low + (high - low) / 3, high - (high - low) / 3
-        low, high = (left, high) if rho(left) < rho(right) else (low, right)
+        narrowed = (left, high) if rho(left) < rho(right) else (low, right)
+        if narrowed == (low, high):  # as narrow as floating-point numbers allow
+            break
+        low, high = narrowed
     return 1 + Fraction(Decimal(f"{math.exp(low):.6g}"))
 
 

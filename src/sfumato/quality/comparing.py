@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.engine.opening import PairedTables, paired_tables, read_table, tables
+from sfumato.engine.inspecting import PairedTables, paired_tables, read_table, tables
 from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError, ValueWords
 from sfumato.policy import Policy, Table, Type, read
 from sfumato.privacy.numbers import exact_integer

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.engine.opening import PairedTables
+from sfumato.engine.inspecting import PairedTables
 from sfumato.policy import Type
 from sfumato.privacy.numbers import format_number
 from sfumato.quick_dataclass import dataclass

@@ -2,23 +2,18 @@
 
 All kinds of proposals share these steps: look up a stored answer, refuse before the charge what cannot be shown, warn
 of a weak guarantee, release, and attach a receipt.
-
-Charged work always runs to its end: a curator that is stopping takes no new releases and waits for those that run. None
-is interrupted, because a stopped release has been paid for and answers nothing. Stored answers are still returned then:
-they are no new work.
 """
 
 from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from sfumato.engine.protocols import Engine
-from sfumato.errors import Draining, InvalidParameter, Unsupported
+from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.ledger import Account
 from sfumato.ledger.accounts.account import AccountStatement
 from sfumato.plan import account_periods
@@ -32,38 +27,9 @@ from sfumato.release.answers.receipts import Receipt, describe_charged_periods, 
 from sfumato.release.measurement import Batch
 from sfumato.release.payers import AccountPayer, PurchaseTerms
 from sfumato.release.prices import Price, warn_if_weak
-from sfumato.release.releasing import Progress, ReleaseRequest, ReleaseStrategy, StoredResult
+from sfumato.release.releasing import ReleaseRequest, ReleaseStrategy, StoredResult
+from sfumato.release.running_work import Progress, RunningWork
 from sfumato.version import __version__
-
-
-class RunningWork:
-    """The releases that run now in all threads of a process; once drained, new ones are refused."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._running = 0
-        self._draining = False
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Count one release from before its charge to its end; raise ``Draining`` before the charge once drained."""
-        with self._changed:
-            if self._draining:
-                raise Draining
-            self._running += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._running -= 1
-                self._changed.notify_all()
-
-    def drain(self, seconds: float | None = None) -> bool:
-        """Refuse new releases from now on, and wait for those that run; return whether all ended in this time."""
-        with self._changed:
-            self._draining = True
-            return self._changed.wait_for(lambda: not self._running, seconds)
-
 
 T = TypeVar("T")
 S = TypeVar("S")

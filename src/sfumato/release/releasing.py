@@ -7,11 +7,11 @@ again. Whatever happens in between, the charge stands.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
 
 from sfumato.engine.protocols import OpenReading, Reader
@@ -28,20 +28,9 @@ from sfumato.release import deadlines
 from sfumato.release.deadlines import Deadline
 from sfumato.release.measurement import Batch
 from sfumato.release.payers import Payer
+from sfumato.release.running_work import Progress, ignore_progress
 
 T = TypeVar("T", covariant=True)
-
-Progress = Callable[[str], None]
-"""Called with the name of each phase; never with a count or a percentage.
-
-Between "charging" and "writing down", or "stopping", the duration of a release depends on its private rows, and so does
-that of a session between "closing" and "closed". The release waits for the callback: nothing of it can be seen
-elsewhere before it returns.
-"""
-
-
-def ignore_progress(phase: str) -> None:
-    """Ignore progress."""
 
 
 class Read(Protocol):
@@ -264,8 +253,21 @@ def _timed_reader(engine: Reader, opened: OpenReading, seconds: float | None, pr
 
 def _decode_stored_answer(stored_answer: StoredAnswer) -> StoredResult[T]:
     body = stored_answer.body
-    value = cast("T", codec.loads(body, longest=len(body)))  # from our own ledger line, so any length is trusted
+    value = cast("T", _decode_short_body(body) if len(body) <= _SHORT_BODY else _decode_body(body))
     return StoredResult(value, stored_answer.number, stored_answer.time, stored_answer.hash, free=True)
+
+
+_SHORT_BODY = 4096
+
+
+def _decode_body(body: str) -> Any:
+    return codec.loads(body, longest=len(body))  # from our own ledger line, so any length is trusted
+
+
+@lru_cache(maxsize=128)
+def _decode_short_body(body: str) -> Any:
+    """Decode a short stored value, which is frozen, once for equal texts."""
+    return _decode_body(body)
 
 
 @contextmanager

@@ -74,8 +74,9 @@ from sfumato.release.answers.web_pages import (
 from sfumato.release.measured import NoisyMeasurements
 from sfumato.release.payers import PurchaseTerms
 from sfumato.release.proposal import make_receipt
-from sfumato.release.releasing import StoredResult, ignore_progress
+from sfumato.release.releasing import StoredResult
 from sfumato.release.running_totals import NoisyRunningTotals
+from sfumato.release.running_work import ignore_progress
 from sfumato.version import __version__
 
 T = TypeVar("T")

@@ -42,7 +42,7 @@ from sfumato.ledger.local_files import DiskReserve
 from sfumato.ledger.spending import NO_COST
 from sfumato.policy import Policy
 from sfumato.quick_dataclass import dataclass
-from sfumato.release.releasing import Progress
+from sfumato.release.running_work import Progress
 from sfumato.server.people.users import Caller, Role
 from sfumato.server.releases.answer_clock import AnswerClock, DelayedOpenings
 from sfumato.server.releases.proposal_cache import ProposalCache

@@ -45,7 +45,7 @@ from sfumato.privacy import Budget, Guarantee, PrivacyUnit
 from sfumato.release.answers.web_pages import loads_nothing
 from sfumato.release.measurement import Measurement
 from sfumato.release.parts.question_parts import NoisyTotals
-from sfumato.release.releasing import ignore_progress
+from sfumato.release.running_work import ignore_progress
 
 CONFIDENCE = "0.999999"
 COLUMNS = {

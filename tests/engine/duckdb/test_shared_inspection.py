@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from sfumato.engine.opening import inferred_types, sample_texts, schema, shared_inspection, tables, unusable_columns
+from sfumato.engine.inspecting import inferred_types, sample_texts, schema, shared_inspection, tables, unusable_columns
 from sfumato.errors import InvalidPolicy
 
 

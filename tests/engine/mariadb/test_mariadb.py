@@ -26,11 +26,12 @@ from mariadb_server import MariaDBServer
 from safety.worlds import changes, question, text, world
 from sfumato import Curator
 from sfumato.engine import self_test, server_engine
+from sfumato.engine.inspecting import open_inspector
 from sfumato.engine.lowering.reading_statements import server_statement
 from sfumato.engine.mariadb import connection, driver
 from sfumato.engine.mariadb.connection import MariaDBSessions
 from sfumato.engine.mariadb.driver import MariaDB
-from sfumato.engine.opening import open_engine, open_inspector
+from sfumato.engine.opening import open_engine
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged, Unanswered, Unsupported
 from sfumato.plan.aggregates.measures import Count, Sum
 from sfumato.plan.bounding import candidate_bounded_plans, for_neighbours

@@ -13,7 +13,7 @@ from engine.on_postgres import Sessions
 from engine.ruled import all_cells
 from engine.test_ruled_cells import clean
 from postgres_server import PostgresServer
-from sfumato.engine.opening import open_inspector
+from sfumato.engine.inspecting import open_inspector
 from sfumato.engine.postgres.driver import Postgres, ReadTransaction
 
 

@@ -12,7 +12,7 @@ import pytest
 from engine.ruled import all_cells
 from engine.test_ruled_cells import clean
 from engines.spark.conftest import PANDAS, Cluster
-from sfumato.engine.opening import open_inspector
+from sfumato.engine.inspecting import open_inspector
 from sfumato.engine.spark.driver import Spark
 from sfumato.policy import Table
 

@@ -20,7 +20,7 @@ from engine.tables import policy_of, tuples
 from engines.spark import compared
 from engines.spark.conftest import PANDAS, Cluster
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.engine.opening import open_inspector
+from sfumato.engine.inspecting import open_inspector
 from sfumato.engine.spark.driver import Spark
 from sfumato.plan.bounding import ContributionLimits, bound_for_discovery, candidate_bounded_plans
 from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals

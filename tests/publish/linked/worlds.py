@@ -25,7 +25,7 @@ from sfumato.curator.proposals.linked_tables import (
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.readings.cell_rows import CodedRows
 from sfumato.release.prices import Price
-from sfumato.release.releasing import ignore_progress
+from sfumato.release.running_work import ignore_progress
 
 _SAMPLING_KEY = 1
 """By which rows beyond a limit are sampled: so that some neighbours keep none alike, and attain the bound."""

@@ -43,7 +43,7 @@ from sfumato.publish.marginals.measuring import (
     largest_variance,
 )
 from sfumato.release.prices import Price
-from sfumato.release.releasing import ignore_progress
+from sfumato.release.running_work import ignore_progress
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
 

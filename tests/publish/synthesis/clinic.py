@@ -18,7 +18,7 @@ from sfumato.curator.proposals.synthesis_columns import SynthesisOptions
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.readings.cell_rows import CodedRows
 from sfumato.release.prices import Price
-from sfumato.release.releasing import ignore_progress
+from sfumato.release.running_work import ignore_progress
 
 COLUMNS: dict[str, Any] = {
     "sex": {"values": ["f", "m"]},

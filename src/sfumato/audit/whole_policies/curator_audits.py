@@ -70,7 +70,7 @@ from sfumato.mechanisms import bits
 from sfumato.policy import Policy
 from sfumato.privacy.numbers import POSITIVE, Number, Range, exact, exact_integer
 from sfumato.quick_dataclass import dataclass
-from sfumato.release.releasing import Progress, ignore_progress
+from sfumato.release.running_work import Progress, ignore_progress
 
 _DRAWS = 10_000
 _RELEASES_PER_MINUTE = 60

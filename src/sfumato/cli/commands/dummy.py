@@ -87,7 +87,7 @@ def _write_table(table: Any, target: Path, relation: str | None) -> None:
     from pyarrow import csv, parquet
 
     if relation is not None:
-        from sfumato.engine.opening import write_table
+        from sfumato.engine.inspecting import write_table
 
         write_table(table, target, relation)
     elif target.suffix.lower() == ".csv":

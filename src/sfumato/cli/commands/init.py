@@ -46,7 +46,7 @@ from sfumato.curator.policy_drafts import (
     write_draft,
 )
 from sfumato.curator.weak_policies import LARGE_DELTA, proposed_delta, weak_policy_warnings
-from sfumato.engine.opening import shared_inspection
+from sfumato.engine.inspecting import shared_inspection
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import ROW, Domain, Policy, Table, Type, Via
 from sfumato.privacy import Budget, Guarantee, PrivacyUnit

@@ -18,7 +18,7 @@ from sfumato.curator.context import Context
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Ledger
 from sfumato.policy import Policy, Table
-from sfumato.release.releasing import ignore_progress
+from sfumato.release.running_work import ignore_progress
 
 P = TypeVar("P")
 T = TypeVar("T")

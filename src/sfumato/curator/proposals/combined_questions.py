@@ -56,8 +56,9 @@ from sfumato.release.noisy_rows.key_functions import (
 from sfumato.release.parts.question_parts import NamedNoise
 from sfumato.release.prices import Price
 from sfumato.release.proposal import ReleaseCall, make_receipt
-from sfumato.release.releasing import Progress, StoredResult
+from sfumato.release.releasing import StoredResult
 from sfumato.release.requests import PriceRequest, RequestedSeries, Weights, Within
+from sfumato.release.running_work import Progress
 
 
 def _separate_selects_fix(call: str) -> str:

@@ -31,8 +31,8 @@ from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.measured import noisy_measurements, scales_of_all_parts
 from sfumato.release.parts.question_parts import NamedNoise
 from sfumato.release.proposal import StoredProposal
-from sfumato.release.releasing import Progress
 from sfumato.release.requests import PriceRequest, Within
+from sfumato.release.running_work import Progress
 from sfumato.renamed import PreviewedByOldName
 
 _POWERED = ("difference", "anova", "trend")

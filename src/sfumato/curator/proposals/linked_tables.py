@@ -46,8 +46,9 @@ from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.payers import PurchaseTerms, purchase_terms
 from sfumato.release.prices import Price, rounded_up_to_4_digits
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, warn_of_weak_price
-from sfumato.release.releasing import Progress, StoredResult, ignore_progress
+from sfumato.release.releasing import StoredResult
 from sfumato.release.requests import RequestedSeries, repeated_receipt
+from sfumato.release.running_work import Progress, ignore_progress
 
 _PREVIEW_ROWS = 10_000
 _REASON = (

@@ -25,8 +25,8 @@ from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.proposal import ReleaseCall, StoredProposal
-from sfumato.release.releasing import Progress
 from sfumato.release.requests import RequestedSeries, repeated_receipt
+from sfumato.release.running_work import Progress
 from sfumato.renamed import PreviewedByOldName
 
 

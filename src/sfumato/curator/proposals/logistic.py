@@ -56,7 +56,8 @@ from sfumato.release.answers.receipts import Receipt
 from sfumato.release.payers import purchase_terms
 from sfumato.release.prices import Price, rounded_up_to_4_digits
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt
-from sfumato.release.releasing import Progress, StoredResult
+from sfumato.release.releasing import StoredResult
+from sfumato.release.running_work import Progress
 from sfumato.renamed import PreviewedByOldName
 
 

@@ -72,7 +72,8 @@ from sfumato.release.measurement import Batch
 from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
 from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price, rounded_up_to_4_digits
 from sfumato.release.proposal import ReleaseCall, StoredProposal, is_stored, make_receipt, release_or_find
-from sfumato.release.releasing import Progress, StoredResult
+from sfumato.release.releasing import StoredResult
+from sfumato.release.running_work import Progress
 from sfumato.renamed import PreviewedByOldName
 
 Ways = int | Sequence[Sequence[str]]

@@ -38,7 +38,8 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.prices import Price, rounded_up_to_4_digits
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, release_or_find
-from sfumato.release.releasing import Progress, StoredResult
+from sfumato.release.releasing import StoredResult
+from sfumato.release.running_work import Progress
 from sfumato.renamed import PreviewedByOldName
 
 DEFAULT_DELTA = Fraction(1, 10**6)

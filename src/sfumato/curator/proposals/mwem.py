@@ -59,8 +59,9 @@ from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.payers import purchase_terms
 from sfumato.release.prices import Price, least_epsilon
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, warn_of_weak_price
-from sfumato.release.releasing import Progress, ReleaseStrategy, StoredResult
+from sfumato.release.releasing import ReleaseStrategy, StoredResult
 from sfumato.release.requests import RequestedSeries, repeated_receipt
+from sfumato.release.running_work import Progress
 from sfumato.renamed import PreviewedByOldName
 
 T = TypeVar("T")

@@ -63,8 +63,9 @@ from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.prices import Price, least_epsilon
 from sfumato.release.proposal import ReleaseCall, make_receipt, release_or_find
-from sfumato.release.releasing import Progress, StoredResult
+from sfumato.release.releasing import StoredResult
 from sfumato.release.requests import second_session_refusal
+from sfumato.release.running_work import Progress
 from sfumato.renamed import PreviewedByOldName
 
 _SHARES = Fraction(1, 2), Fraction(2, 5), Fraction(1, 10)

@@ -11,7 +11,8 @@ from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exac
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.prices import Price
 from sfumato.release.proposal import ReleaseCall, StoredProposal, release_or_find
-from sfumato.release.releasing import Progress, ReleaseStrategy, StoredResult
+from sfumato.release.releasing import ReleaseStrategy, StoredResult
+from sfumato.release.running_work import Progress
 from sfumato.renamed import PreviewedByOldName
 
 T = TypeVar("T")

@@ -66,6 +66,7 @@ from sfumato.curator.proposals.sampled_questions import (
     text_with_sample,
     validated_sampling_rate,
 )
+from sfumato.curator.proposals.shown_parts import ShownParts, shown_parts
 from sfumato.errors import EngineFailed, InvalidParameter, shorten
 from sfumato.notebook_html import paragraphs, preformatted, table
 from sfumato.plan.aggregates.measures import ReadingKind
@@ -77,7 +78,7 @@ from sfumato.plan.bounding import (
     candidate_bounded_plans,
     for_neighbours,
 )
-from sfumato.plan.canonical import PlanKey, digest
+from sfumato.plan.canonical import PlanKey, digest_beginning
 from sfumato.plan.caveats import RowLimits, without_coverage_note
 from sfumato.plan.descriptions import describe_dropped_rows
 from sfumato.plan.keys import conditions_met_by_rows, possible_group_keys, undeclared_key_indices as undeclared_keys
@@ -102,21 +103,18 @@ from sfumato.release.measured import (
     MAX_NUMBERS,
     DeclaredGroupsRelease,
     NoisyMeasurements,
-    group_estimator,
     notes_by_column,
-    rank_errors,
-    selection_notes,
 )
-from sfumato.release.noisy_rows.finishing import count_jointly_held_ranges, finish
-from sfumato.release.noisy_rows.key_functions import answer_rows, with_key_functions
+from sfumato.release.noisy_rows.finishing import count_jointly_held_ranges
 from sfumato.release.parts.other_parts import build_other_part
 from sfumato.release.parts.question_parts import NamedNoise, OtherPart
 from sfumato.release.parts.shares import WeightedRequests
 from sfumato.release.prices import Price
 from sfumato.release.pricing import PricedRelease, price_release
 from sfumato.release.proposal import ReleaseCall, StoredProposal, is_stored, make_receipt, release_or_find
-from sfumato.release.releasing import Progress, ReleaseStrategy, StoredResult, interrupt_after
+from sfumato.release.releasing import ReleaseStrategy, StoredResult, interrupt_after
 from sfumato.release.requests import PriceRequest, Weights, Within
+from sfumato.release.running_work import Progress
 from sfumato.renamed import PreviewedByOldName
 
 FREE_METHODS = ".explain() .error() .price() .advise() .limit() are free, .release() asks"
@@ -548,8 +546,8 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         # the groups are hashed separately, since there may be many
         groups_hash, plan = hashlib.sha256(repr(self.groups).encode()).hexdigest(), self.query.plan
         parts, found = (plan, self.limits, self.strategy, groups_hash), ("found", self.discovered_keys)
-        further = found if self.discovered_keys else ()
-        return self._context.plan_key(plan, lambda policy: digest(*parts, policy, *further))
+        further, digest = found if self.discovered_keys else (), digest_beginning(*parts)
+        return self._context.plan_key(plan, lambda policy: digest(policy, *further))
 
     def __repr__(self) -> str:
         return f"<Question {shorten(' '.join(self.text.split()), 100)}: {FREE_METHODS}>"
@@ -560,26 +558,25 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         return preformatted(self.text) + table(("price", "error"), rows) + paragraphs([*self.warnings, FREE_METHODS])
 
     def build_answer(self, result: StoredResult[NoisyMeasurements], confidence: Number, joint: bool) -> Answer:
-        """Build the answer from the drawn totals."""
-        measured = result.value
-        rows = answer_rows(self.query.finish.sets, measured.keys.groups, len(self.query.plan.keys))
-        estimates = group_estimator(measured, confidence, rows)
-        query, rows = with_key_functions(self.query, rows, self._context.engine.values)
-        finished = finish(query, rows, estimates, joint=joint)
-        ranks = notes_by_column(self.query, rank_errors(measured, confidence))
-        noise_words = tuple(dict.fromkeys(scale.words() for scale in measured.scales))
-        warnings = self.warnings
-        if measured.selection is not None:
-            noise_words, shown_groups = (measured.selection.words(), *noise_words), len(measured.keys.groups)
-            warnings += discovery_notes(measured.selection, shown_groups, self._max_groups, self.query)
-        terms, context = measured.purchase, self._context
+        """Build the answer: what a sealed line shows is computed once for the last one, the receipt anew each time."""
+        line = result.number, result.hash, exact(confidence, "confidence"), joint
+        parts = self._last_shown.get(line) if result.hash else None
+        if parts is None:
+            parts = shown_parts(self, self._context, lambda: self._max_groups, result.value, confidence, joint)
+            if result.hash and parts.is_short:
+                self._last_shown.clear()
+                self._last_shown[line] = parts
+        terms, words, context = result.value.purchase, parts.noise_words, self._context
         answer_receipt = make_receipt(
-            result, terms, noise_words, question=self.text, context=context, confidence=confidence, joint=joint
+            result, terms, words, question=self.text, context=context, confidence=confidence, joint=joint
         )
-        selected = notes_by_column(self.query, selection_notes(measured, confidence))
-        annotations = ranks, selected, self.caveats(terms.strategy)
-        built = build_answer(self.query, finished, answer_receipt, warnings, *annotations).with_clipped(self.clipped)
-        return built.with_tests(answer_tester(self, measured, answer_receipt))
+        built = build_answer(self.query, parts.finished, answer_receipt, parts.warnings, *parts.annotations)
+        return built.with_clipped(self.clipped).with_tests(answer_tester(self, result.value, answer_receipt))
+
+    @cached_property
+    def _last_shown(self) -> dict[tuple[int, str, Fraction, bool], ShownParts]:
+        """By a line's number and seal, and how it is shown."""
+        return {}
 
     def caveats(self, strategies: str) -> dict[str, str]:
         """Name, by column, what can move its numbers under these bounding strategies and is not in their ±."""

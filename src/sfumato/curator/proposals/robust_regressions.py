@@ -52,7 +52,8 @@ from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exac
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.prices import Price
 from sfumato.release.proposal import ReleaseCall
-from sfumato.release.releasing import Progress, StoredResult
+from sfumato.release.releasing import StoredResult
+from sfumato.release.running_work import Progress
 
 STEP_SHARES = Fraction(4, 5), Fraction(1, 5)
 """The share of ρ of the moments and of the meat. On ADULT at ε = 1 the meat's part of an interval is then known to

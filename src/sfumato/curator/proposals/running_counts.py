@@ -54,8 +54,9 @@ from sfumato.release.parts.question_parts import Family, NamedNoise, noise_famil
 from sfumato.release.parts.scales import KeyColumn
 from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price, rounded_up_to_4_digits
 from sfumato.release.proposal import ReleaseCall, StoredProposal, is_stored, make_receipt, release_or_find
-from sfumato.release.releasing import Progress, StoredResult
+from sfumato.release.releasing import StoredResult
 from sfumato.release.running_totals import NoisyRunningTotals, RunningAnswer, RunningNoise, RunningTotalsRelease
+from sfumato.release.running_work import Progress
 from sfumato.renamed import PreviewedByOldName
 
 _MAX_MATRIX_BITS, _MIN_MATRIX_BITS, _MAX_TOTAL_BITS = 10, 6, 33

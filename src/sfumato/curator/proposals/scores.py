@@ -59,7 +59,8 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.prices import Price, least_epsilon
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, release_or_find
-from sfumato.release.releasing import Progress, StoredResult
+from sfumato.release.releasing import StoredResult
+from sfumato.release.running_work import Progress
 from sfumato.renamed import PreviewedByOldName
 
 MAX_SETS = 20_000

@@ -65,8 +65,9 @@ from sfumato.release.measurement import Measurement
 from sfumato.release.payers import PrepaidTabPayer, PurchaseTerms
 from sfumato.release.prices import Price, rounded_up_to_4_digits, weak_price_warnings
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, warn_of_weak_price
-from sfumato.release.releasing import Progress, ReleaseRequest, StoredResult
+from sfumato.release.releasing import ReleaseRequest, StoredResult
 from sfumato.release.requests import RequestedSeries
+from sfumato.release.running_work import Progress
 from sfumato.renamed import PreviewedByOldName
 
 Ask = Callable[[str, Parameters | None], Question]

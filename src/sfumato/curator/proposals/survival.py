@@ -37,8 +37,9 @@ from sfumato.release.measured import NoisyMeasurements
 from sfumato.release.parts.question_parts import NamedNoise
 from sfumato.release.parts.scales import NoisyScale
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, release_or_find
-from sfumato.release.releasing import Progress, StoredResult
+from sfumato.release.releasing import StoredResult
 from sfumato.release.requests import PriceRequest
+from sfumato.release.running_work import Progress
 from sfumato.renamed import PreviewedByOldName
 
 MAX_PERIODS = 400

@@ -91,8 +91,9 @@ from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.payers import PurchaseTerms, purchase_terms
 from sfumato.release.prices import Price, rounded_up_to_4_digits
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, warn_of_weak_price
-from sfumato.release.releasing import Progress, StoredResult
+from sfumato.release.releasing import StoredResult
 from sfumato.release.requests import RequestedSeries, repeated_receipt
+from sfumato.release.running_work import Progress
 from sfumato.renamed import PreviewedByOldName
 
 _METHOD_STEPS: dict[str, Callable[[SynthesisState], Steps]] = {

@@ -56,7 +56,8 @@ from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.payers import purchase_terms
 from sfumato.release.prices import Price, parse_prices_and_denominator, rounded_up_to_4_digits
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, release_or_find
-from sfumato.release.releasing import Progress, StoredResult
+from sfumato.release.releasing import StoredResult
+from sfumato.release.running_work import Progress
 from sfumato.renamed import PreviewedByOldName
 
 

@@ -1,8 +1,7 @@
 """Workloads: several questions bought together, with one price, one charge and one receipt.
 
 The questions' privacy losses are composed as one release, which costs far less than the sum of their separate prices.
-Each answer is stored as its own question's, so it is never bought again, neither by this workload nor by a request for
-one of its questions alone.
+Each answer is stored as its own question's: neither this workload nor a request for one of them buys it again.
 """
 
 from __future__ import annotations
@@ -62,8 +61,9 @@ from sfumato.release.proposal import (
     make_receipt,
     warn_of_weak_price,
 )
-from sfumato.release.releasing import Progress, ReleaseRequest, StoredResult
+from sfumato.release.releasing import ReleaseRequest, StoredResult
 from sfumato.release.requests import PriceRequest, RequestedSeries, repeated_receipt, require_same_ranges
+from sfumato.release.running_work import Progress
 from sfumato.renamed import PreviewedByOldName
 
 BuildAnswers = Callable[[Mapping[str, StoredResult[NoisyMeasurements]], Receipt | None], Answers]

@@ -16,17 +16,15 @@ from itertools import count
 from threading import Lock, RLock, get_ident
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from sfumato.engine.duckdb import discovery, files, memory, owners
+from sfumato.engine.duckdb import files, memory, owners
 from sfumato.engine.duckdb.memory import SpillFolder
 from sfumato.engine.duckdb.owners import OpenedRelation, RowOwners
-from sfumato.engine.duckdb.ruled_scans import RuledCell, source_and_ruled_cells
 from sfumato.engine.duckdb.scan import Cell, TableScan, count_with_copies_sql
 from sfumato.engine.protocols import DataIdentity, FetchedTable
 from sfumato.engine.sources.clean_cells import fold_name
 from sfumato.engine.sources.inspected_tables import identify_file
 from sfumato.engine.spellings.duckdb import literal, literal_list, quote_identifier
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged, Unsupported
-from sfumato.plan.values.coded_keys import MAX_ROWS, max_band_matches
 from sfumato.policy import Domain, InMemory, ListColumn, Policy, Table, Type, Via
 from sfumato.privacy.numbers import exact_integer
 
@@ -130,6 +128,8 @@ class Sources:
         Rows count together when they share one value of ``columns``; ``comparisons`` are pairs of an operator and the
         column that the value is compared with.
         """
+        from sfumato.plan.values.coded_keys import MAX_ROWS, max_band_matches
+
         key = (table, tuple(columns), tuple(comparisons))
         if key not in self._overlaps:
             if self.max_rows_per_value(table, ()) > MAX_ROWS:
@@ -341,6 +341,8 @@ class Sources:
 
     def _discover_columns(self, table: Table) -> dict[str, Domain]:
         """Find the domains of a public table's columns in its data; a CSV file is read once, into a temporary copy."""
+        from sfumato.engine.duckdb import discovery
+
         relation = self._relations[table.name]
         cells = dict(relation.usable_columns())
         if not cells:
@@ -359,6 +361,8 @@ class Sources:
         )
 
     def _infer_domains(self, table: str, cells: Mapping[str, Cell], source: str) -> dict[str, Domain]:
+        from sfumato.engine.duckdb import discovery
+
         copy = quote_identifier(f"sf reading of {table}")  # no view has a space after sf
         self._execute(f"CREATE TABLE {copy} AS SELECT * FROM {source}")
         try:
@@ -377,6 +381,8 @@ class Sources:
 
     def _read_cells(self, table: Table, columns: Mapping[str, Domain]) -> tuple[str, dict[str, Cell]]:
         """Return the source of a table with the cells of its columns, read by the rules of those that have any."""
+        from sfumato.engine.duckdb.ruled_scans import RuledCell, source_and_ruled_cells
+
         relation = self._relations[table.name]
         cells = {column: relation.find_cell(column, f"tables.{table.name}.columns.{column}") for column in columns}
         rules = self.policy.cell_rules(table.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from threading import Event, Lock, Thread, get_ident
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 from weakref import ReferenceType, ref
 
 from sfumato.engine import arrays
@@ -13,20 +13,27 @@ from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.lowering import reading_statements
 from sfumato.engine.lowering.reading_statements import local_statement
 from sfumato.engine.lowering.relational import CleanTable, StagedSelect
-from sfumato.engine.protocols import DataIdentity, OpenReading, StatelessReading
+from sfumato.engine.protocols import StatelessReading
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator
 from sfumato.errors import EngineClosed, EngineFailed, Unsupported
-from sfumato.plan.bounding import BoundedPlan
-from sfumato.plan.catalog import Catalog, catalog_table
-from sfumato.plan.keys import KeySpan, ValueCombinations
-from sfumato.plan.nodes import GroupKey, table_names
+from sfumato.plan.catalog import catalog_table
+from sfumato.plan.keys import KeySpan
+from sfumato.plan.nodes import table_names
 from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
-from sfumato.plan.readings.total_readings import DiscoveredTotals, E, GroupTotals, PlanReading
+from sfumato.plan.readings.total_readings import DiscoveredTotals, E, GroupTotals
 from sfumato.plan.readings.value_readings import MatchedValueReading
-from sfumato.plan.values.expressions import Expression
-from sfumato.policy import Policy, Value
+
+if TYPE_CHECKING:
+    from sfumato.engine.protocols import DataIdentity, OpenReading
+    from sfumato.plan.bounding import BoundedPlan
+    from sfumato.plan.catalog import Catalog
+    from sfumato.plan.keys import ValueCombinations
+    from sfumato.plan.nodes import GroupKey
+    from sfumato.plan.readings.total_readings import PlanReading
+    from sfumato.plan.values.expressions import Expression
+    from sfumato.policy import Policy, Value
 
 _MAX_BOUND = 1000
 _BIND_KEY = 2**61 + 1
@@ -141,6 +148,8 @@ class DuckDB(StatementReader):
 
     def catalog(self) -> Catalog:
         """Return the catalog of tables and columns that queries may use."""
+        from sfumato.plan.catalog import Catalog
+
         tables = {name: catalog_table(self._policy, name, self.sources.columns(name)) for name in self._policy.tables}
         return Catalog(
             tables,

@@ -230,22 +230,26 @@ def _normalise_select(statement: exp.Select) -> exp.Select:
     """Normalise a statement: LIMIT for FETCH FIRST, tables without a schema, composed accents, windows and dates
     written out.
     """
-    cte_names = {cte.alias.lower() for cte in statement.find_all(exp.CTE)}
-    for table in statement.find_all(exp.Table):
-        if table.name.lower() not in cte_names:  # what WITH defines has no schema
-            _strip_schema(table)
-    for column in statement.find_all(exp.Column):
-        if column.args.get("catalog") is None and column.text("db").lower() in _SCHEMAS:
-            column.set("db", None)
+    nodes = list(statement.walk())
+    cte_names = {cte.alias.lower() for cte in nodes if isinstance(cte, exp.CTE)}
+    for node in nodes:
+        if isinstance(node, exp.Table) and node.name.lower() not in cte_names:  # what WITH defines has no schema
+            _strip_schema(node)
+        elif isinstance(node, exp.Column) and node.args.get("catalog") is None and node.text("db").lower() in _SCHEMAS:
+            node.set("db", None)
     fold_written_dates(statement)
-    for name in statement.find_all(exp.Identifier):
-        name.set("this", unicodedata.normalize("NFC", name.name))
-    for fetch in list(statement.find_all(exp.Fetch)):
+    nodes = list(statement.walk())
+    for node in nodes:
+        if isinstance(node, exp.Identifier):
+            node.set("this", unicodedata.normalize("NFC", node.name))
+    for fetch in nodes:
+        if not isinstance(fetch, exp.Fetch):
+            continue
         options = fetch.args.get("limit_options")
         if options is None or not (options.args.get("percent") or options.args.get("with_ties")):
             count = fetch.args.get("count") or exp.Literal.number(1)
             fetch.replace(exp.Limit(expression=count))
-    if any(window.args.get("alias") for window in statement.find_all(exp.Window)):
+    if any(isinstance(node, exp.Window) and node.args.get("alias") for node in nodes):
         for select in statement.find_all(exp.Select):
             _inline_named_windows(select)
     return statement

@@ -46,7 +46,7 @@ from sfumato.curator import release_kinds
 from sfumato.errors import ServerUnavailable, SfumatoError
 from sfumato.plan.nodes import AnySemiJoin, PerUnit, PublicJoin, SemiJoin, UnitJoin, Unnest, Window, relations
 from sfumato.quick_dataclass import dataclass
-from sfumato.release.releasing import Progress, ignore_progress
+from sfumato.release.running_work import Progress, ignore_progress
 from sfumato.server.releases.fair_queue import lower_priority
 
 _MAX_DOUBLINGS = 10
