@@ -8,6 +8,7 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -163,6 +164,17 @@ def test_rows_are_counted_as_they_arrive_where_combinations_are_many(
             assert np.array_equal(mine, other)
     assert ["GROUP BY" in each for each in statements] == [False, True]
     assert [int(each.sum()) for each in read([], Strategy.WHOLE)] == [0] * len(SETS)
+
+
+def test_batches_of_many_keys_have_fewer_rows() -> None:
+    rows_of_keys = {
+        count: arrays.keyed_batch_rows(SimpleNamespace(cells=[(1,)] * count))  # type: ignore[arg-type]
+        for count in (0, 1, 4, 14, 100, 10**7)
+    }
+    assert rows_of_keys[0] == rows_of_keys[1] == rows_of_keys[4] == arrays.KEYED_BATCH
+    assert all(rows * count <= arrays.MAX_BATCH_CELLS for count, rows in rows_of_keys.items() if count < 10**7)
+    assert rows_of_keys[100] > 10_000
+    assert rows_of_keys[10**7] == 1
 
 
 LARGEST = 2**63 - 1

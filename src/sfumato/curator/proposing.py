@@ -7,7 +7,7 @@ enough.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from sfumato.errors import InvalidParameter
@@ -272,7 +272,7 @@ class Proposing(ABC):
         ways: int = 3,
         columns: Sequence[str] | None = None,
         given: Sequence[str] | None = None,
-        order: str | None = None,
+        order: str | Sequence[str] | Mapping[str, str] | None = None,
         memory: str | int = "1 GiB",
     ) -> LinkedTablesProposal: ...
 
@@ -287,7 +287,7 @@ class Proposing(ABC):
         where: str | None = None,
         rows: int | None = None,
         one_row_per: str | None = None,
-        order: str | None = None,
+        order: Any = None,
         given: Sequence[str] | None = None,
         memory: str | int = "1 GiB",
         target: str | None = None,
@@ -304,7 +304,8 @@ class Proposing(ABC):
 
         A list of a parent and tables below it, such as ``["patients", "visits"]``, proposes all, for one price: with
         ``given`` the columns of parents that children depend on, with ``order`` the column that orders the children
-        of one parent, and with ``columns`` those of a table, such as ``"visits.ward"``.
+        of one parent, or one of each table, ``{"visits": "day", "tests": "taken"}``, and with ``columns`` those of a
+        table, such as ``"visits.ward"``.
         """
         from sfumato.curator.kinds.linked_tables import LinkedTablesSpec
         from sfumato.curator.kinds.synthesis import SynthesisSpec
@@ -314,6 +315,8 @@ class Proposing(ABC):
             for name, option in {**refused, "method": None if method == "aim" else method}.items():
                 if option is not None:
                     raise InvalidParameter(name, option, "left out if there are several tables")
+            if isinstance(order, Mapping):
+                order = tuple(f"{name}.{column}" for name, column in order.items())
             return self.propose(LinkedTablesSpec(tuple(table), ways, columns, given, order, memory))
         if given is not None:
             raise InvalidParameter(

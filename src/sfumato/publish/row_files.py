@@ -42,12 +42,34 @@ def write_rows(
     target = rows_file_path(path)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
+        _require_writable_folder(partial)
         _WRITERS[target.suffix.lower()](partial, _report_progress(parts, row_count, progress), schema, table)
         partial.replace(target)
     except OSError as error:
         raise _unwritable_refusal(target, os.strerror(error.errno or 0)) from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def write_database(path: str | os.PathLike[str], tables: Mapping[str, pyarrow.Table]) -> None:
+    """Write tables by their names to one DuckDB or SQLite file; an older file of this name is replaced at the end."""
+    target = Path(path)
+    writer = _DATABASE_WRITERS[target.suffix.lower()]
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        _require_writable_folder(partial)
+        for name, rows in tables.items():
+            writer(partial, [rows], rows.schema, name)
+        partial.replace(target)
+    except OSError as error:
+        raise _unwritable_refusal(target, os.strerror(error.errno or 0)) from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def is_database_path(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file of this name can hold several tables."""
+    return Path(path).suffix.lower() in _DATABASE_WRITERS
 
 
 def _unwritable_refusal(target: Path, reason: str) -> InvalidParameter:
@@ -81,10 +103,9 @@ def _write_csv(path: Path, parts: Parts, schema: pyarrow.Schema, table: str) -> 
 
 
 def _write_duckdb(path: Path, parts: Parts, schema: pyarrow.Schema, table: str) -> None:
-    """Write a DuckDB database with one table, of the policy's types."""
+    """Add a table of the policy's types to a DuckDB database."""
     import duckdb
 
-    _require_writable_folder(path)
     with duckdb.connect(str(path)) as connection:
         connection.register("sampled_part", schema.empty_table())
         connection.execute(f"CREATE TABLE {quoted(table)} AS FROM sampled_part")
@@ -96,10 +117,9 @@ def _write_duckdb(path: Path, parts: Parts, schema: pyarrow.Schema, table: str) 
 
 
 def _write_sqlite(path: Path, parts: Parts, schema: pyarrow.Schema, table: str) -> None:
-    """Write an SQLite database with one table; truths are 0 and 1, and dates and times are texts as ISO 8601."""
+    """Add a table to an SQLite database; truths are 0 and 1, and dates and times are texts as ISO 8601."""
     import sqlite3
 
-    _require_writable_folder(path)
     columns = ", ".join(f"{quoted(field.name)} {_SQLITE_TYPES.get(str(field.type), 'TEXT')}" for field in schema)
     marks = ", ".join("?" * len(schema))
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -130,3 +150,5 @@ _WRITERS: Mapping[str, Callable[[Path, Parts, Any, str], None]] = {
     ".duckdb": _write_duckdb,
     ".sqlite": _write_sqlite,
 }
+_DATABASE_WRITERS = {".duckdb": _write_duckdb, ".sqlite": _write_sqlite}
+"""Files that hold any number of tables."""

@@ -240,9 +240,9 @@ class Synthetic:
         columns = len(self.attributes)
         return lambda rows: self.typed_rows(sample_codes(conditionals, rows, columns, source), rules, source)
 
-    def sample_cells(self, rows: int) -> Codes:
+    def sample_cells(self, rows: int, source: ByteSource | None = None) -> Codes:
         """Sample the cells of so many rows, in the columns of the model."""
-        return sample_codes(self._conditionals, rows, len(self.attributes))
+        return sample_codes(self._conditionals, rows, len(self.attributes), source)
 
     def typed_rows(self, cells: Codes, rules: RowRules = NO_RULES, source: ByteSource | None = None) -> SampledRows:
         """Return rows with these cells in the columns of the model: values of the policy's types, and derived columns

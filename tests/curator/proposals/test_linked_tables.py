@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -136,6 +139,43 @@ def test_tables_are_written_and_read_back(released: sf.SyntheticTables, tmp_path
     for text in ("{}", released.parent.to_json(), released.to_json().replace("table-link", "price")):
         with pytest.raises(SfumatoError):
             sf.SyntheticTables.from_json(text)
+
+
+@pytest.mark.parametrize("form", ["duckdb", "sqlite"])
+def test_one_database_holds_all_tables(released: sf.SyntheticTables, tmp_path: Path, form: str) -> None:
+    path = tmp_path / f"clinic.{form}"
+    for _ in range(2):  # an older file is replaced
+        released.write(path)
+    connect: Any = duckdb.connect if form == "duckdb" else sqlite3.connect
+    with closing(connect(path)) as connection:
+        for name in released.names:
+            rows = connection.execute(f"SELECT COUNT(*) FROM {name}").fetchone()[0]
+            assert rows == released[name].num_rows
+    assert [*tmp_path.iterdir()] == [path]
+    with pytest.raises(InvalidParameter, match="can be written"):
+        released.write(tmp_path / "missing" / path.name)
+
+
+def test_a_seed_draws_the_same_tables_again(released: sf.SyntheticTables, tmp_path: Path) -> None:
+    once, again, other = (released.draw(40, seed=seed) for seed in (7, 7, 8))
+    assert all(once[name].equals(again[name]) for name in released.names)
+    assert not any(once[name].equals(other[name]) for name in released.names)
+    assert released.tables(seed=7)["patients"].num_rows == released["patients"].num_rows
+    for folder in ("one", "two"):
+        released.write(tmp_path / folder, "csv", parents=9, seed=3)
+    assert (tmp_path / "one/visits.csv").read_bytes() == (tmp_path / "two/visits.csv").read_bytes()
+    with pytest.raises(InvalidParameter, match="seed"):
+        released.draw(5, seed=-1)
+
+
+def test_each_table_has_a_card_with_the_guarantee_of_all(released: sf.SyntheticTables) -> None:
+    cards = released.cards(name="Clinic", licence="CC0")
+    assert [*cards] == [*released.names]
+    for table, card in cards.items():
+        assert card.guarantee == f"{released.price}, for all tables together"
+        assert (card.name, card.licence) == (f"Clinic: {table}", "CC0")
+        assert card.rows == released.models[table].quality().total
+    assert "visits" in released.cards()["visits"].name
 
 
 def test_questions_about_each_table_and_about_the_join(released: sf.SyntheticTables) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import weakref
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -457,6 +459,21 @@ def test_batches_are_stored_in_small_types() -> None:
     assert [codes.dtype for codes in rows.codes] == [np.uint8, np.uint8]
     assert [codes.tolist() for codes in rows.codes] == [[0, 2, 0], [3, 1, 3]]
     assert rows.totals.tolist() == [1, 2, 4]
+
+
+def test_a_batch_is_freed_once_it_is_stored() -> None:
+    """The totals of a batch share memory with its keys: a view of them would hold all columns as they arrived."""
+    arrived: list[weakref.ref[np.ndarray[Any, Any]]] = []
+
+    def batches() -> Iterator[tuple[list[Any], Any]]:
+        for _ in range(3):
+            assert sum(earlier() is not None for earlier in arrived) <= 1  # the last one, at most
+            batch = np.zeros((3, 5), np.int64)
+            arrived.append(weakref.ref(batch))
+            yield [batch[0], batch[1]], batch[2]
+
+    rows = CellRows(two_keys(), CELLS, ((0, 1),)).store_batches(batches())
+    assert rows.totals.size == 15
 
 
 def test_scores_of_sets_refuse_other_numbers() -> None:

@@ -25,8 +25,9 @@ class LinkedTablesSpec(Spec["LinkedTablesProposal"]):
     given: Names | None = option_field(
         "The columns of parents that children depend on; by default as many as fit.", None
     )
-    order: Name | None = option_field(
-        "A column that orders the children of one parent: each depends on the one before.", None
+    order: Name | Names | None = option_field(
+        "A column that orders the children of one parent: each depends on the one before. Several tables: visits.day.",
+        None,
     )
     memory: str | int = option_field("The memory limit of each model.", "1 GiB", local=True)
 
@@ -35,7 +36,7 @@ def propose(workspace: Workspace, spec: LinkedTablesSpec) -> LinkedTablesProposa
     from sfumato.curator.proposals.linked_tables import LinkedTablesOptions, propose_linked_tables
 
     # a command leaves them out as empty lists
-    not_given = {name: None for name in ("columns", "given") if getattr(spec, name) == ()}
+    not_given = {name: None for name in ("columns", "given", "order") if getattr(spec, name) == ()}
     return propose_linked_tables(workspace.context, workspace.catalog, LinkedTablesOptions(**vars(spec) | not_given))
 
 

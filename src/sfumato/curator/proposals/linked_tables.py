@@ -335,7 +335,7 @@ class LinkedTablesOptions:
     ways: int = 3
     columns: Sequence[str] | None = None
     given: Sequence[str] | None = None
-    order: str | None = None
+    order: str | Sequence[str] | None = None
     memory: str | int = "1 GiB"
 
 

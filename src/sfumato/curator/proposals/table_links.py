@@ -219,7 +219,7 @@ class LinkOptions:
 
     columns: Sequence[str] | None = None
     given: Sequence[str] | None = None
-    order: str | None = None
+    order: str | Sequence[str] | None = None
     max_cells: int = MAX_GIVEN_CELLS
     """The most combinations of given columns."""
 
@@ -230,6 +230,11 @@ def build_links(linked: LinkedTables, options: LinkOptions) -> tuple[TableLink, 
     names = {table.name: linked.chosen_columns(table, options.columns) for table in linked.tables}
     _require_named_columns("given", options.given, {pair.parent.name: names[pair.parent.name] for pair in linked.pairs})
     _require_named_columns("order", options.order, {pair.child.name: names[pair.child.name] for pair in linked.pairs})
+    for pair in linked.pairs:
+        if len(orders := _named_columns(pair.child, names[pair.child.name], options.order)) > 1:
+            rule = f"one column of each table: {pair.child.name} has {', '.join(orders)}"
+            fix = f'write order={{"{pair.child.name}": "{orders[0]}"}}'
+            raise InvalidParameter("order", options.order, rule, fix=fix)
     _refuse_implied_keys(linked, names)
     links: list[TableLink] = []
     for pair in linked.pairs:
@@ -283,7 +288,7 @@ def _require_named_columns(option: str, chosen: Any, columns: Mapping[str, tuple
     """Refuse what names no column of these tables: one text for an order, a list for given columns."""
     if chosen is None:
         return
-    is_one = option == "order"
+    is_one = option == "order" and not isinstance(chosen, (list, tuple))
     texts = [chosen] if is_one else chosen
     lower_names = {
         text.lower() for table, names in columns.items() for name in names for text in (name, f"{table}.{name}")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sfumato.mechanisms import bits
+from sfumato.mechanisms.bits import ByteSource
 from sfumato.publish.linked.conditioning import conditionals_given
 from sfumato.publish.linked.links import TableLink, links_to_children
 from sfumato.publish.marginals.attributes import Attributes, ListedCell
@@ -43,15 +44,17 @@ class LinkedModels:
 
     links: tuple[TableLink, ...]
     models: Mapping[str, Synthetic]
+    source: ByteSource | None = None
+    """Where random bytes come from; None for the system's entropy."""
 
     def draw(self, parents: int) -> dict[str, pyarrow.Table]:
         """Draw so many rows of the first table, and their children, as Arrow tables by name."""
         first = self.links[0]
         model = self.models[first.parent]
-        units, cells = self._units_and_ordered_cells(model.sample_cells(parents))
-        drawn = {first.parent: DrawnTable(model.typed_rows(cells), units, {first.unit: units + 1})}
+        units, cells = self._units_and_ordered_cells(model.sample_cells(parents, self.source))
+        drawn = {first.parent: DrawnTable(model.typed_rows(cells, source=self.source), units, {first.unit: units + 1})}
         for link in self.links:
-            pair = ModelPair(link, self.models[link.parent], self.models[link.child])
+            pair = ModelPair(link, self.models[link.parent], self.models[link.child], self.source)
             drawn[link.child] = pair.draw_children(drawn[link.parent])
         columns = {first.parent: first.parent_columns, **{link.child: link.child_columns for link in self.links}}
         return {name: self._with_keys(name, table, columns[name]) for name, table in drawn.items()}
@@ -90,13 +93,14 @@ class ModelPair:
     link: TableLink
     parent: Synthetic
     child: Synthetic
+    source: ByteSource | None = None
 
     def draw_children(self, parents: DrawnTable) -> DrawnTable:
         """Draw the children of all parents, in their order."""
         link, cells = self.link, parents.rows.codes
         counts = limit_children_per_unit(self._draw_child_counts(cells), parents.units, link.max_children)
         owners = np.repeat(np.arange(len(cells)), counts)
-        rows = self.child.typed_rows(self._draw_cells(cells, counts, owners))
+        rows = self.child.typed_rows(self._draw_cells(cells, counts, owners), source=self.source)
         if link.order:
             face = self.child.released.face
             has_rules = bool(face.impossible or face.implies)
@@ -107,7 +111,7 @@ class ModelPair:
         link = self.link
         bands = self._cell_bands(self.parent)[cells[:, self.parent.columns.index(link.count_column)]]
         widths = np.array(link.band_widths)[bands]
-        return np.asarray(np.array(link.bands)[bands] + bits.random_below_limits(widths))
+        return np.asarray(np.array(link.bands)[bands] + bits.random_below_limits(widths, self.source))
 
     def _cell_bands(self, model: Synthetic) -> Integers:
         """Return the band of each cell of the number of children; missing counts as none."""
@@ -132,7 +136,7 @@ class ModelPair:
         given = [self.child.columns.index(name) for name in self.link.conditioning_columns]
         conditionals = conditionals_given(self.child.sampling_model, given)
         if not self.link.previous_columns:
-            extend_codes(conditionals, codes)
+            extend_codes(conditionals, codes, self.source)
             return
         pairs = [
             (self.child.columns.index(self.link.previous_name(column)), self.child.columns.index(column))
@@ -145,7 +149,7 @@ class ModelPair:
             for previous_place, place in pairs:
                 missing_value_cell = self.child.attributes[previous_place].size - 1
                 drawn[:, previous_place] = codes[rows - 1, place] if position else missing_value_cell
-            extend_codes(conditionals, drawn)
+            extend_codes(conditionals, drawn, self.source)
             codes[rows] = drawn
 
 

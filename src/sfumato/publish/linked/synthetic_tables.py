@@ -27,7 +27,10 @@ from sfumato.publish.linked.drawing import LinkedModels
 from sfumato.publish.linked.links import TableLink, link_to_parent, links_to_children, require_tree, table_names
 from sfumato.publish.marginals.attributes import summarize_columns
 from sfumato.publish.marginals.verifying import Check, SynopsisVerification, line_checks
+from sfumato.publish.model_cards import ModelCard
 from sfumato.publish.model_quality import Quality
+from sfumato.publish.row_files import is_database_path, write_database
+from sfumato.publish.seeded_bytes import seeded_bytes
 from sfumato.publish.synthetic import MAX_HELD, Synthetic
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
@@ -159,24 +162,34 @@ class SyntheticTables:
 
     # ── rows ───────────────────────────────────────────────────────────────────────────────────
 
-    def tables(self, parents: int | None = None) -> dict[str, pyarrow.Table]:
+    def tables(self, parents: int | None = None, *, seed: int | None = None) -> dict[str, pyarrow.Table]:
         """Return all tables as Arrow tables by name: without a number always the same n̂ rows of the first with their
-        children, with one so many new ones with theirs.
+        children, with a number or a seed new ones with theirs.
         """
-        return self._tables if parents is None else self.draw(parents)
+        if parents is None and seed is None:
+            return self._tables
+        return self.draw(self.default_parents if parents is None else parents, seed=seed)
+
+    @property
+    def default_parents(self) -> int:
+        """n̂ of the first table as a whole number: its rows that are drawn if no number is given."""
+        return max(1, round(self.parent.total))
 
     @cached_property
     def _tables(self) -> dict[str, pyarrow.Table]:
-        return self.draw(max(1, round(self.parent.total)))
+        return self.draw(self.default_parents)
 
-    def draw(self, parents: int) -> dict[str, pyarrow.Table]:
-        """Draw so many new rows of the first table, and their children. This is free."""
+    def draw(self, parents: int, *, seed: int | None = None) -> dict[str, pyarrow.Table]:
+        """Draw so many new rows of the first table, and their children. This is free. The same ``seed`` draws the same
+        rows from the same file and version; it never touches the noise.
+        """
         count = exact_integer(parents, "parents", at_least=1)
         if count > (max_parents := self.parents_within(MAX_HELD)):
             raise InvalidParameter(
                 "parents", count, f"a number up to {max_parents:,}, so that all children fit in memory"
             )
-        drawn = LinkedModels(self.links, self.models).draw(count)
+        source = None if seed is None else seeded_bytes(seed)
+        drawn = LinkedModels(self.links, self.models, source).draw(count)
         return dict(zip(self.names, drawn.values(), strict=True))
 
     def parents_within(self, max_rows: int) -> int:
@@ -190,17 +203,29 @@ class SyntheticTables:
             raise InvalidParameter("name", name, " or ".join(self.names))
         return self._tables[name]
 
-    def to_pandas(self, parents: int | None = None) -> dict[str, pandas.DataFrame]:
+    def to_pandas(self, parents: int | None = None, *, seed: int | None = None) -> dict[str, pandas.DataFrame]:
         """Return all tables as data frames by name; integers and booleans keep their types beside missing values."""
         import pandas
         import pyarrow
 
         types = {pyarrow.int64(): pandas.Int64Dtype(), pyarrow.bool_(): pandas.BooleanDtype()}
         kinds = {**types, pyarrow.date32(): pandas.ArrowDtype(pyarrow.date32())}
-        return {name: rows.to_pandas(types_mapper=kinds.get) for name, rows in self.tables(parents).items()}
+        return {name: rows.to_pandas(types_mapper=kinds.get) for name, rows in self.tables(parents, seed=seed).items()}
 
-    def write(self, folder: str | os.PathLike[str], format: str = "parquet", *, parents: int | None = None) -> None:  # noqa: A002
-        """Write each table to a file of its name in a folder, which is created: Parquet or CSV."""
+    def write(
+        self,
+        folder: str | os.PathLike[str],
+        format: str = "parquet",  # noqa: A002
+        *,
+        parents: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """Write each table to a file of its name in a folder, which is created: Parquet or CSV. A name that ends in
+        .duckdb or .sqlite is one database with all tables.
+        """
+        if is_database_path(folder):
+            write_database(folder, self.tables(parents, seed=seed))
+            return
         if format not in _FILE_FORMATS:
             raise InvalidParameter("format", format, f"one of {', '.join(_FILE_FORMATS)}")
         from pyarrow import csv, parquet
@@ -209,7 +234,7 @@ class SyntheticTables:
         target = Path(folder)
         try:
             target.mkdir(parents=True, exist_ok=True)
-            for name, rows in self.tables(parents).items():
+            for name, rows in self.tables(parents, seed=seed).items():
                 writer(rows, target / f"{name}.{format}")
         except OSError as error:
             reason = os.strerror(error.errno or 0)
@@ -274,6 +299,20 @@ class SyntheticTables:
     def quality(self, *, confidence: Number = DEFAULT_CONFIDENCE) -> dict[str, Quality]:
         """Estimate the distance of each model from the truth, by table: free, and as public as the models."""
         return {table: model.quality(confidence=confidence) for table, model in self.models.items()}
+
+    def cards(
+        self, *, name: str = "", description: str = "", licence: str = "", contact: str = ""
+    ) -> dict[str, ModelCard]:
+        """Describe each table, by its name, as ``Synthetic.card`` does; the guarantee is that of all together."""
+        guarantee = "none: a preview on invented rows" if self.is_preview else f"{self.price}, for all tables together"
+        models = zip(self.names, self.models.values(), strict=True)
+        cards = {
+            table: model.card(
+                name=name and f"{name}: {table}", description=description, licence=licence, contact=contact
+            )
+            for table, model in models
+        }
+        return {table: replace(card, guarantee=guarantee) for table, card in cards.items()}
 
     @property
     def warnings(self) -> tuple[str, ...]:

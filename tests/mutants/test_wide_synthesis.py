@@ -1,0 +1,102 @@
+"""Seeded bugs of wide and linked syntheses: what a round compares, what a target costs, which rows a seed draws."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_COMPARED = "publish/synthesis/test_compared_sets.py::"
+_TARGET = "publish/synthesis/test_target.py::"
+_LINKED = "curator/proposals/test_linked_tables.py::"
+
+MUTANTS = (
+    Mutant(
+        "one set too few is compared where all fit",
+        Kind.AUDIT,
+        "publish.synthesis.compared_sets:compared_sets",
+        "if len(candidates) <= limit:",
+        "if len(candidates) < limit:",
+        (_COMPARED + "test_all_sets_are_compared_while_they_are_few",),
+    ),
+    Mutant(
+        "more sets are compared than the limit allows",
+        Kind.AUDIT,
+        "publish.synthesis.compared_sets:compared_sets",
+        "room -= len(share)",
+        "room -= len(share) // 2",
+        (_COMPARED + "test_no_more_are_compared_than_the_limit_allows",),
+    ),
+    Mutant(
+        "the same part of the sets is compared in all rounds",
+        Kind.REUSE,
+        "publish.synthesis.compared_sets:_evenly_spaced",
+        "(start + index * len(sets) // count)",
+        "(index * len(sets) // count)",
+        (_COMPARED + "test_every_set_has_its_turn",),
+    ),
+    Mutant(
+        "a choice among a subset moves half as much",
+        Kind.SENSITIVITY,
+        "plan.readings.cell_rows:ColumnSetDistances.sensitivity",
+        "cells_sensitivity(self.bounded, 1 + has_several_cells).total",
+        "cells_sensitivity(self.bounded, 1 + has_several_cells).total / 2",
+        (_COMPARED + "test_a_choice_among_a_subset_is_as_likely_on_neighbours_as_its_price_says",),
+    ),
+    Mutant(
+        "pairs with a target cost half of what they move",
+        Kind.SENSITIVITY,
+        "publish.synthesis.budget:Concentrated.noise_cost",
+        "(2 * sigma_or_scale(noise) ** 2)",
+        "(4 * sigma_or_scale(noise) ** 2)",
+        (_TARGET + "test_the_targets_pairs_cost_what_all_neighbours_can_move_them",),
+    ),
+    Mutant(
+        "the share of the first pair is kept back for nothing",
+        Kind.CHARGE_ORDER,
+        "publish.synthesis.methods:first_sets_and_amount",
+        "remaining * FOR_TARGET / len(pairs)",
+        "remaining * FOR_TARGET / (len(pairs) + 1)",
+        (_TARGET + "test_the_targets_pairs_cost_what_all_neighbours_can_move_them",),
+    ),
+    Mutant(
+        "a synthesis for a target is stored as one without",
+        Kind.REUSE,
+        "curator.proposals.synthesis:SynthesisProposal.plan_key",
+        "if self.target is None else",
+        "if True else",
+        (_TARGET + "test_a_release_for_a_target_is_charged_as_any_other",),
+    ),
+    Mutant(
+        "children are drawn without the seed",
+        Kind.REUSE,
+        "publish.linked.drawing:LinkedModels.draw",
+        "self.models[link.child], self.source)",
+        "self.models[link.child])",
+        (_LINKED + "test_a_seed_draws_the_same_tables_again",),
+    ),
+    Mutant(
+        "the card of one table promises its own share of the price",
+        Kind.AUDIT,
+        "publish.linked.synthetic_tables:SyntheticTables.cards",
+        "replace(card, guarantee=guarantee)",
+        "card",
+        (_LINKED + "test_each_table_has_a_card_with_the_guarantee_of_all",),
+    ),
+    Mutant(
+        "totals of rows hold the batches they came in",
+        Kind.AUDIT,
+        "plan.readings.cell_rows:CellRows.store_batches",
+        "totals.append(np.array(batch_totals))",
+        "totals.append(batch_totals)",
+        ("plan/readings/test_reading_edges.py::test_a_batch_is_freed_once_it_is_stored",),
+    ),
+    Mutant(
+        "batches of wide tables are as long as those of narrow ones",
+        Kind.AUDIT,
+        "engine.arrays:keyed_batch_rows",
+        "min(KEYED_BATCH, MAX_BATCH_CELLS // max(1, len(reading.cells)))",
+        "KEYED_BATCH",
+        ("engine/test_dense_arrays.py::test_batches_of_many_keys_have_fewer_rows",),
+    ),
+)
+
+test_the_tests_of_wide_syntheses_notice = suite(MUTANTS)
