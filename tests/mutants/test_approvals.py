@@ -469,6 +469,14 @@ MUTANTS = (
         "if share.days is None and share.until is None:",
         (f"{_DESK}::test_a_share_is_good_until_the_end_of_its_last_day",),
     ),
+    Mutant(
+        "whoever has approved is asked again",
+        Kind.CONSENT,
+        "server.pages.approval_pages:_render_request",
+        "caller.user not in view.approvers",
+        "True",
+        ("server/pages/test_approval_pages.py::test_whoever_has_approved_is_not_asked_again",),
+    ),
 )
 
 test_the_tests_of_approvals_notice = suite(MUTANTS)

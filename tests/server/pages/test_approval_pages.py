@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from server.browsers import chromium, visit
+from server.browsers import Chromium, Visit, chromium, visit
 from server.pages.signed_in import SignedIn, fields, sign_in
 from server.running_server import RunningServer, running_server
 
@@ -78,6 +78,19 @@ def test_a_request_on_the_pages(people: dict[str, SignedIn]) -> None:
     assert "approval requested" in olga.get(f"{POLICY}/history").text
 
 
+def test_whoever_has_approved_is_not_asked_again(governed: RunningServer) -> None:
+    signed_in = {name: sign_in(governed, name) for name in ("ana", "olga", "oda")}
+    asked = {**QUESTION, "do": "file", "purpose": "a chart", "request": "k"}
+    place = signed_in["ana"].post(f"{POLICY}/answers", asked).headers["location"]
+    assert "nobody yet (0 of 2 needed)" in signed_in["olga"].get(place).text
+    assert signed_in["olga"].post(place, {"do": "approve", "reason": ""}).status_code == 303
+    for name, offered in (("olga", False), ("oda", True)):
+        page = signed_in[name].get(place).text
+        assert ("olga (1 of 2 needed)" in page, 'value="approve"' in page, "Refuse" in page) == (True, offered, True)
+    for each in signed_in.values():
+        each.client.close()
+
+
 def test_who_sees_which_page(people: dict[str, SignedIn]) -> None:
     place = filed(people["ana"], {**QUESTION, "sql": f"{QUESTION['sql']} AND distance < 900"})
     assert people["ben"].get(place).status_code == 404
@@ -100,7 +113,9 @@ def test_a_share_on_the_pages(people: dict[str, SignedIn]) -> None:
     shown = olga.get(granted.headers["location"]).text
     assert "up to ε = 0.3" in shown
     assert "counts only" in shown
-    assert "ε = 0 of 0.3 used" in olga.get(f"{POLICY}/approvals").text
+    listed = olga.get(f"{POLICY}/approvals").text
+    assert "ε = 0 of 0.3 used" in listed
+    assert "<b>approved</b><span>share</span>" in listed
     for wrong in (
         {"days": "x"},
         {"epsilon": "-1"},
@@ -127,24 +142,92 @@ def test_other_kinds_are_requested_from_their_form(people: dict[str, SignedIn]) 
     assert sent.status_code == 303, sent.text
 
 
+HOSTILE = "<script>alert(1)</script> \u202egnp.exe {{ 7 * 7 }} " + "W" * 120 + "' OR 1=1 --"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def governed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A server whose policy wants two owners to approve every release."""
+    with running_server(tmp_path_factory.mktemp("governed"), free_per_second=1000) as running:
+        policy = running.folder / "flights" / "flights.toml"
+        policy.write_text(f"{policy.read_text()}\n[approval]\napprovals = 2\n")
+        running.counter.people.add_user("oda", "owner", by="olga")
+        yield running
+
+
+def require_fitting(there: Visit, width: int) -> None:
+    """Check that the page is no wider than the window, and that nothing of a text was run."""
+    assert there.page.evaluate("document.documentElement.scrollWidth") <= width, there.page.url
+    assert there.refused() == []
+
+
+def as_user(there: Visit, user: str, path: str) -> None:
+    there.page.context.clear_cookies()
+    there.start_session(user)
+    there.open(path)
+
+
+def file_in_browser(there: Visit, sql: str, purpose: str) -> str:
+    as_user(there, "ana", f"{POLICY}/ask")
+    there.page.locator("textarea[name=sql]").fill(sql)
+    there.page.locator("input[name=epsilon]").first.fill("0.2")
+    there.page.get_by_label("What the answer is for").fill(purpose)
+    there.page.get_by_role("button", name="Request approval").click()
+    there.page.wait_for_url("**/approvals/*")
+    return str(there.page.url.removeprefix(there.served.url))
+
+
+def press(there: Visit, user: str, place: str, button: str, state: str, width: int, reason: str = "") -> None:
+    """Press a button of a request, and wait for the state that it leads to."""
+    as_user(there, user, place)
+    require_fitting(there, width)
+    if reason:
+        there.page.get_by_label("Reason").fill(reason)
+    there.page.get_by_role("button", name=button).click()
+    there.page.get_by_role("heading", name=re.compile(state)).wait_for()
+    require_fitting(there, width)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("width", [1280, 390])
-def test_the_whole_flow_in_a_browser(served: RunningServer, width: int) -> None:
-    with chromium() as browser, visit(browser, served, viewport={"width": width, "height": 844}) as there:
-        page = there.page
-        there.start_session("ana")
-        there.open(f"{POLICY}/ask")
-        page.locator("textarea[name=sql]").fill(f"SELECT COUNT(*) AS n FROM flights WHERE distance > {width}")
-        page.locator("input[name=epsilon]").first.fill("0.2")
-        page.get_by_label("What the answer is for").fill("a chart")
-        page.get_by_role("button", name="Request approval").click()
-        page.wait_for_url("**/approvals/*")
-        place = page.url.removeprefix(served.url)
-        for who, button, shown in (("olga", "Approve", "approved"), ("ana", "Release it", "Answer ")):
-            page.context.clear_cookies()
-            there.start_session(who)
-            there.open(place)
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
-            page.get_by_role("button", name=button).click()
-            page.get_by_role("heading", name=re.compile(shown)).wait_for()
-        assert there.refused() == []
+def test_the_whole_flow_in_a_browser(browser: Chromium, governed: RunningServer, width: int) -> None:
+    """Two approvers: approved, taken back, refused, withdrawn, released, reviewed; and a share that is granted."""
+    question, grants = f"SELECT COUNT(*) AS n FROM flights WHERE distance > {width}", f"{POLICY}/approvals"
+    with visit(browser, governed, viewport={"width": width, "height": 844}) as there:
+        place = file_in_browser(there, question, HOSTILE)
+        press(there, "olga", place, "Approve", "filed", width)
+        assert there.page.get_by_role("button", name="Approve").count() == 0  # once is enough
+        press(there, "oda", place, "Approve", "approved", width)
+        press(there, "olga", place, "Take back", "refused", width, "the report is late")
+        press(there, "olga", file_in_browser(there, question, "a chart"), "Refuse", "refused", width, "too fine")
+        press(there, "ana", file_in_browser(there, question, "a chart"), "Withdraw", "withdrawn", width)
+        place = file_in_browser(there, question, "a chart")
+        press(there, "olga", place, "Approve", "filed", width)
+        press(there, "oda", place, "Approve", "approved", width)
+        press(there, "ana", place, "Release it", "Answer ", width)
+        there.page.get_by_text("Publish", exact=True).click()
+        there.page.get_by_label("Where it is to be published").fill("a journal")
+        there.page.get_by_role("button", name="Mark for publication").click()
+        there.page.wait_for_url("**/approvals/*")
+        review = there.page.url.removeprefix(governed.url)
+        press(there, "olga", review, "Approve", "filed", width)
+        press(there, "oda", review, "Approve", "approved", width)
+        as_user(there, "olga", grants)
+        require_fitting(there, width)
+        there.page.get_by_label("User").select_option("ana")
+        there.page.get_by_label("ε in all").fill("0.1")
+        there.page.get_by_label("or until the end of").fill(str(TODAY + timedelta(days=30)))
+        there.page.get_by_label("Purpose").fill("drafts")
+        there.page.get_by_role("button", name="Grant a share").click()
+        there.page.wait_for_url("**/approvals/*")
+        require_fitting(there, width)
+        press(there, "oda", there.page.url.removeprefix(governed.url), "Approve", "approved", width)
+        for user in ("ana", "olga"):
+            as_user(there, user, grants)
+            require_fitting(there, width)

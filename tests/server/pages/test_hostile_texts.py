@@ -11,7 +11,11 @@ import pytest
 from pyarrow import parquet
 
 from server.browsers import Chromium, Visit, chromium, visit
+from server.pages import test_approval_pages as approval_pages
+from server.pages.signed_in import sign_in
 from server.running_server import RunningServer, running_server
+
+governed = approval_pages.governed
 
 RUN = "window.ran=1"
 TEXTS = (
@@ -194,3 +198,22 @@ def test_no_hostile_address_is_obeyed(browser: Chromium, served: RunningServer, 
         for place, path in enumerate(("/p/{}/ask", "/login/{}", "/p/{}/answers/1", "/static/{}", "/{}")):
             there.open(path.format(quote(texts[(place + turn) % len(texts)], safe="")))
             nothing_ran(there)
+
+
+def test_hostile_texts_on_the_pages_of_approvals(browser: Chromium, governed: RunningServer) -> None:
+    """On a telephone, with a list that is not empty: no text widens a page, runs, or looks like a part of it."""
+    ana, width = sign_in(governed, "ana"), 390
+    asked = {"sql": "SELECT COUNT(*) AS n FROM flights", "epsilon": "0.2", "do": "file", "request": "k"}
+    filed = ana.post(f"{approval_pages.POLICY}/answers", {**asked, "purpose": approval_pages.HOSTILE})
+    place = filed.headers["location"]
+    ana.client.close()
+    with visit(browser, governed, viewport={"width": width, "height": 844}) as there:
+        for path in (f"{approval_pages.POLICY}/approvals", place, f"{approval_pages.POLICY}/history"):
+            approval_pages.as_user(there, "olga", path)
+            approval_pages.require_fitting(there, width)
+            assert there.page.locator("script").filter(has_text="alert").count() == 0
+        text = there.page.content()
+        assert "\u202e" not in text
+        there.open(place)
+        assert "\u202e" not in there.page.content()
+        assert "{{ 7 * 7 }}" in there.page.inner_text("main")

@@ -372,3 +372,33 @@ def test_the_last_owner_is_not_shut_out(tmp_path: Path) -> None:
         people.set_disabled("ana", True, by="two")
         people.set_disabled("one", False, by="two")
         assert people.set_disabled("two", True, by="one").disabled
+
+
+def test_a_clock_that_is_set_back_revives_what_time_ended_and_nothing_that_a_person_ended(
+    people: PeopleFile, clock: Clock
+) -> None:
+    """What ``docs/reference/threats.md`` says of the machine's clock: it is trusted."""
+    people.add_user("ben", "analyst", by="olga")
+    _, expiring = people.new_token("ana", expires=timedelta(days=1), by="olga")
+    revoked, revoked_text = people.new_token("ana", expires=timedelta(days=1), by="olga")
+    _, disabled = people.new_token("ben", by="olga")
+    used, unused = (people.new_link("ana", by="olga") for _ in range(2))
+    cookie, other = (
+        people.sign_in(used, timedelta(hours=1)),
+        people.sign_in(people.new_link("ana", by="olga"), timedelta(hours=1)),
+    )
+    assert cookie is not None
+    assert other is not None
+    people.sign_out(other)
+    people.revoke_token(revoked.number, by="olga")
+    people.set_disabled("ben", True, by="olga")
+    clock.seconds += 2 * 86_400
+    assert people.authenticate(Credentials(token=expiring)) is None
+    assert people.authenticate(Credentials(cookie=cookie)) is None
+    clock.seconds -= 2 * 86_400
+    assert people.authenticate(Credentials(token=expiring)) is not None
+    assert people.authenticate(Credentials(cookie=cookie)) is not None
+    for ended in (Credentials(token=revoked_text), Credentials(token=disabled), Credentials(cookie=other)):
+        assert people.authenticate(ended) is None
+    assert people.sign_in(used, timedelta(hours=1)) is None
+    assert people.sign_in(unused, timedelta(hours=1)) is not None

@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from sfumato.curator.request_views import OUTSIDE_THE_PROMISE
 from sfumato.errors import InvalidParameter, InvalidRequest, NotAllowed, NotThere, SfumatoError, outcome
-from sfumato.ledger.approval_requests import parse_last_day
+from sfumato.ledger.approval_requests import RequestState, parse_last_day
 from sfumato.mechanisms import bits
 from sfumato.server.approvals import ShareTerms
 from sfumato.server.pages.browser_sessions import SentForm, authenticate_visitor, authenticated_form
@@ -139,9 +139,11 @@ def _render_request(request: Request, caller: Caller, error: SfumatoError | None
     gateway, policy = request_gateway(request), request.path_params["policy"]
     view = gateway.requests.show(caller, policy, request.path_params["request"])
     own = view.requester == caller.user
+    decides = caller.role is Role.OWNER and not own and view.is_open
     page = RequestPage(
         view,
-        caller.role is Role.OWNER and not own and view.is_open,
+        decides,
+        decides and view.state == RequestState.FILED and caller.user not in view.approvers,
         own,
         f"page-{bits.random_bits(128):032x}",
         OUTSIDE_THE_PROMISE,

@@ -409,6 +409,8 @@ class RequestPage:
     request: RequestView
     decides: bool
     """Whether the visitor may approve or refuse it."""
+    approves: bool
+    """Whether an approval of the visitor is still missing."""
     own: bool
     key: str
     """The request id of its release, the same however often the button is pressed."""
