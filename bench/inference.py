@@ -34,7 +34,7 @@ from sfumato.curator.proposals.regressions import RegressionProposal
 from sfumato.curator.proposals.robust_regressions import ClusteredProposal, RobustProposal
 from sfumato.curator.proposals.wide_logistic import WideLogisticProposal
 from sfumato.inference.clustered_meat import RESIDUAL_STEPS
-from sfumato.inference.design import Design
+from sfumato.inference.design import Category, Design
 from sfumato.inference.gradient_descent import LikelihoodDescent
 from sfumato.inference.gradient_scans import WIDE_SCAN_SHARES
 from sfumato.inference.linear import LinearFit
@@ -144,8 +144,16 @@ def coordinates(design: Design, frame: pd.DataFrame) -> Floats:
         if coordinate.column is not None:
             rows[:, index] *= numbers[design.columns[coordinate.column].factors[0]]
         for category, value in coordinate.levels:
-            rows[:, index] *= frame[design.categories[category].column] == design.categories[category].values[value]
+            rows[:, index] *= has_value(design.categories[category], value, frame)
     return rows
+
+
+def has_value(category: Category, value: int, frame: pd.DataFrame) -> NDArray[np.bool_]:
+    """Return which rows have a value of a category, or a number in one of its ranges."""
+    cells = frame[category.column].to_numpy()
+    if category.edges:
+        return np.asarray(np.searchsorted([float(edge) for edge in category.edges], cells, "right") == value)
+    return np.asarray(cells == category.values[value])
 
 
 def moments(design: Design, rows: Floats) -> Floats:

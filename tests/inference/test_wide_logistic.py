@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,9 +20,13 @@ from sfumato.curator.proposals.regressions import RegressionForecast
 from sfumato.curator.proposals.wide_logistic import WideLogisticProposal
 from sfumato.errors import InvalidParameter, SfumatoError, Unsupported
 from sfumato.inference.assumed import assumed_coordinates
+from sfumato.inference.design import DesignBuilder
+from sfumato.inference.formula import Factor, parse_formula
 from sfumato.inference.gradient_descent import MOMENTUM, SPREAD_FLOOR, LikelihoodDescent, regressor_coefficients
 from sfumato.inference.gradient_scans import WIDE_SCAN_SHARES, GradientScans
+from sfumato.inference.logistic_design import range_logistic_design
 from sfumato.inference.logistic_scans import ScanFactors
+from sfumato.inference.number_ranges import RANGE_COUNTS, in_labelled_range, range_labels
 from sfumato.inference.predictions import predicted_probability
 from sfumato.inference.regression_answers import LogisticAnswer
 from sfumato.inference.row_expressions import rounded_coefficients
@@ -27,6 +34,7 @@ from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.plan.bounding import bound_by_whole_rows
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql import building
+from sfumato.policy import Domain, Type
 from sfumato.privacy import compose
 from sfumato.release.prices import Price
 
@@ -213,21 +221,69 @@ def test_coefficients_of_a_reference_predict_what_those_of_all_values_do(tmp_pat
         design = proposal_of(made, f"{FORMULA} + age:sex").logistic.design
     rows = assumed_coordinates(design)[:200, :-1]
     coefficients = np.random.default_rng(1).normal(0, 1, rows.shape[1])
-    fitted = regressor_coefficients(design, (0, 1, 7, 3), coefficients)
-    assert {"intercept", "age", "sex[M]", "age:sex[M]", "arm[a]"} <= {*fitted}
-    assert not {"sex[F]", "arm[b]", "town[7]", "job[3]"} & {*fitted}
-    scaled = {column.factors: index for index, column in enumerate(design.columns)}
-    place = {coordinate: index for index, coordinate in enumerate(design.coordinates)}
+    fitted = regressor_coefficients(design, (2, 0, 0, 1, 7, 3), coefficients)
+    assert {"intercept", "age[<22]", "sex[M]", "age[<22]:sex[M]", "arm[a]"} <= {*fitted}
+    assert not {"age[26 to <30]", "hours[<4]", "sex[F]", "arm[b]", "town[7]", "job[3]"} & {*fitted}
     frame = {}
-    for name in ("age", "hours"):
-        column = design.columns[scaled[(name,)]]
-        (index,) = [at for each, at in place.items() if each.column == scaled[(name,)] and not each.levels]
-        frame[name] = rows[:, index] * float(column.slope) + float(column.middle)
     for number, category in enumerate(design.categories):
         held = [rows[:, place_of(design, number, value)] for value in range(len(category.values))]
-        frame[category.column] = np.array([str(category.values[index]) for index in np.argmax(held, axis=0)])
+        named = [*category.edges, category.edges[-1] + 1000] if category.edges else category.values
+        values = [value - 1 if category.edges else str(value) for value in named]
+        frame[category.column] = np.array([values[index] for index in np.argmax(held, axis=0)], object)
     expected = 1 / (1 + np.exp(-rows @ coefficients))
     assert predicted_probability(fitted, pd.DataFrame(frame)) == pytest.approx(expected, abs=1e-6)
+
+
+WIDTHS: dict[str, tuple[Domain, list[float]]] = {
+    "age": (Domain(Type.INTEGER, bounds=(18, 80)), [-(2**40), 17, 18, *range(20, 80, 3), *range(21, 80, 3), 80, 81]),
+    "few": (Domain(Type.INTEGER, bounds=(-2, 1)), [-3, -2, -1, 0, 1, 2]),
+    "cost": (Domain(Type.REAL, bounds=(Fraction(-1, 3), Fraction(5))), [-1.0, -1 / 3, 0.0, 5.0, 6.0]),
+    "tight": (Domain(Type.REAL, bounds=(Fraction(10**16), Fraction(10**16 + 4))), [1e16 - 2, 1e16, 1e16 + 2, 1e16 + 4]),
+}
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+@pytest.mark.parametrize("count", RANGE_COUNTS)
+def test_every_number_is_in_exactly_one_range(name: str, count: int) -> None:
+    """At each edge, the doubles beside it, both ends and beyond them: in SQL, and where labels are read back."""
+    domain, values = WIDTHS[name]
+    builder = DesignBuilder(1 << 5, {name: domain}, count)
+    builder.category_index(Factor(name))
+    category = builder.categories[name]
+    assert 2 <= len(category.values) <= count
+    for edge in map(float, category.edges):
+        values = [*values, edge, edge - 1, edge + 1, np.nextafter(edge, -np.inf), np.nextafter(edge, np.inf)]
+    numbers = [int(value) for value in values] if domain.type is Type.INTEGER else [float(value) for value in values]
+    tests = ", ".join(f"CAST({predicate} AS INTEGER)" for predicate in category.predicates)
+    kind = "BIGINT" if domain.type is Type.INTEGER else "DOUBLE"
+    rows = ", ".join(f"(CAST({number!r} AS {kind}))" for number in numbers)
+    held = np.array(duckdb.sql(f'SELECT {tests} FROM (VALUES {rows}) AS t("{name}")').fetchall())
+    assert held.sum(axis=1).tolist() == [1] * len(numbers)
+    labelled = [in_labelled_range(label, [*numbers]) for label in range_labels(category.edges)]
+    assert np.array(labelled).T.tolist() == held.astype(bool).tolist()
+    assert not in_labelled_range("<x", [1]).any()
+    assert not in_labelled_range("F", [1]).any()
+
+
+def test_a_label_of_a_range_holds_numbers_and_equal_texts_only() -> None:
+    fitted = {"age[20 to <40]": 1.0}
+    cells = [20, 39.5, 40, 19, None, "20 to <40", "30", True, Decimal(30)]
+    inside = [True, True, False, False, False, True, False, False, True]
+    found = predicted_probability(fitted, {"age": np.array(cells, object)})
+    assert (found > 0.5).tolist() == inside
+
+
+def test_a_formula_of_many_numbers_gets_fewer_ranges() -> None:
+    numbers = {f"x{index}": Domain(Type.INTEGER, bounds=(0, 100)) for index in range(119)}
+    domains = {**numbers, "y": Domain(Type.BOOLEAN)}
+    for count, ranges in ((29, 16), (59, 8), (119, 4)):
+        formula = parse_formula(f"y ~ {' + '.join([*numbers][:count])} + x0^2")
+        design = range_logistic_design(formula, domains, 32).design
+        assert len(design.coordinates) == 2 + count * ranges  # without the square
+        assert {len(category.values) for category in design.categories} == {ranges}
+    pairs = " + ".join(f"x{index}:x{index + 1}" for index in range(50))
+    design = range_logistic_design(parse_formula(f"y ~ {' + '.join([*numbers][:60])} + {pairs}"), domains, 32).design
+    assert not design.categories
 
 
 def place_of(design: Any, category: int, value: int) -> int:
@@ -261,4 +317,4 @@ def test_every_charged_release_answers(rows: str, tmp_path: Path) -> None:
     else:
         frame["retired"] = True
     with curator(frame.reset_index(drop=True), tmp_path, columns=WIDE) as made:
-        assert len(proposal_of(made).release(**PRICE).rows) == 59
+        assert len(proposal_of(made).release(**PRICE).rows) == 87

@@ -11,6 +11,7 @@ _EXACT = f"{_LOGISTIC}::test_without_noise_it_is_the_logistic_regression_of_the_
 _NOISE = f"{_LOGISTIC}::test_noise_has_the_deviation_that_is_charged_and_is_drawn_anew"
 _WIDE = "inference/test_wide_logistic.py"
 _WIDE_MOVED = f"{_WIDE}::test_no_unit_moves_a_scan_further_than_is_charged"
+_RANGES = f"{_WIDE}::test_every_number_is_in_exactly_one_range"
 MUTANTS = (
     Mutant(
         "models of the same columns share one answer",
@@ -147,6 +148,38 @@ MUTANTS = (
         "SPREAD_FLOOR * deviation",
         "1e-09",
         (f"{_WIDE}::test_steps_without_noise_lead_to_the_largest_likelihood",),
+    ),
+    Mutant(
+        "a number at an edge is in two ranges",
+        Kind.SENSITIVITY,
+        "inference.design:_range_category",
+        "f'{column} < {text}'",
+        "f'{column} <= {text}'",
+        (_WIDE_MOVED, _RANGES),
+    ),
+    Mutant(
+        "a number from the last edge on is in no range",
+        Kind.RANGES,
+        "inference.design:_range_category",
+        "f'{column} >= {text}'",
+        "f'{column} > {text}'",
+        (_RANGES,),
+    ),
+    Mutant(
+        "a predicted number below an edge counts as above it",
+        Kind.RANGES,
+        "inference.number_ranges:in_labelled_range",
+        "numbers < high",
+        "numbers <= high",
+        (_RANGES,),
+    ),
+    Mutant(
+        "a row's score is cut where the sigmoid is not yet 0",
+        Kind.RANGES,
+        "inference.row_expressions:RowScore.negated_within",
+        "COEFFICIENT_STEPS * self.design.scale",
+        "self.design.scale",
+        (_EXACT,),
     ),
 )
 

@@ -113,8 +113,7 @@ class ScanRowTerms:
     @cached_property
     def mean(self) -> Expression:
         """μ in steps: σ of the score within its farthest ends, rounded to the nearest."""
-        within = self.score.clamped(_FARTHEST_SCORE)
-        odds = call("EXP", call("-", real_literal(0.0), within))
+        odds = call("EXP", self.score.negated_within(_FARTHEST_SCORE))
         mean = call(
             "+", call("/", real_literal(float(self.mean_steps)), call("+", real_literal(1.0), odds)), real_literal(0.5)
         )

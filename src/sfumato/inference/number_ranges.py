@@ -17,6 +17,7 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,6 @@ def in_labelled_range(label: str, cells: list[Any]) -> NDArray[np.bool_]:
     if not ends:
         return np.zeros(len(cells), bool)
     low, high = ends.get("low", ends.get("last", -np.inf)), ends.get("high", ends.get("first", np.inf))
-    is_number = [isinstance(cell, (int, float, Decimal)) and not isinstance(cell, bool) for cell in cells]
+    is_number = [isinstance(cell, (Real, Decimal)) and not isinstance(cell, bool) for cell in cells]
     numbers = np.array([float(cell) if real else np.nan for cell, real in zip(cells, is_number, strict=True)])
     return (numbers >= low) & (numbers < high)

@@ -78,9 +78,12 @@ class RowScore:
         unit = float(COEFFICIENT_STEPS * self.design.scale)
         return call("/", call("CAST", self.steps, literal(Type.TEXT, Type.REAL.value)), real_literal(unit))
 
-    def clamped(self, limit: float | Fraction) -> Expression:
-        """Return the score within ± a limit."""
-        return call("LEAST", call("GREATEST", self.value, real_literal(-Fraction(limit))), real_literal(limit))
+    def negated_within(self, limit: int) -> Expression:
+        """Return −β·z within ± a limit; whole steps are clamped, and a product with a power of two is exact."""
+        unit = COEFFICIENT_STEPS * self.design.scale
+        least, greatest = integer_literal(-limit * unit), integer_literal(limit * unit)
+        steps = call("LEAST", call("GREATEST", self.steps, least), greatest)
+        return call("*", call("CAST", steps, literal(Type.TEXT, Type.REAL.value)), real_literal(Fraction(-1, unit)))
 
     def _term_expression(self, choices: Sequence[tuple[Coordinate, int]]) -> Expression:
         first, coefficient = choices[0]

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from sfumato.engine.lowering.applications import not_null_test
+from sfumato.engine.lowering.proven_values import ProvenValues, shared_factors
 from sfumato.engine.lowering.relation_lowering import (
     Columns,
     RelationLowering,
@@ -36,7 +37,7 @@ from sfumato.engine.lowering.relational import (
 )
 from sfumato.engine.lowering.row_lowering import RowLowering
 from sfumato.engine.lowering.unit_lowering import clamped, value_in_steps, wide
-from sfumato.plan.aggregates.measures import RowContribution
+from sfumato.plan.aggregates.measures import RowContribution, Sum
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import Strategy
 from sfumato.plan.values import expressions
@@ -200,7 +201,9 @@ def counted_rows(bounded: BoundedPlan, relations: RelationLowering) -> CountedRo
         for key, declared_key in zip(keys, plan.keys, strict=True)
         if not declared_key.domain.nullable
     ]
-    values = [_lower_contributions(measure, lowering) for measure in bounded.measures]
+    for factor in shared_factors(each.measure.value for each in bounded.measures if isinstance(each.measure, Sum)):
+        lowering.share(factor)
+    values = [_lower_contributions(measure, lowering, source.proven) for measure in bounded.measures]
     value_columns = [
         (f"v{index}", value) for index, value in enumerate(value for contributions in values for value in contributions)
     ]
@@ -228,14 +231,14 @@ def materialise_rows(bounded: BoundedPlan, rows: CountedRows, relations: Relatio
     return replace(rows, select=Select(named_columns(name for name, _ in rows.select.columns), stage), cells=())
 
 
-def _lower_contributions(scaled: ScaledMeasure, lowering: RowLowering) -> list[Scalar]:
+def _lower_contributions(scaled: ScaledMeasure, lowering: RowLowering, proven: ProvenValues) -> list[Scalar]:
     """Lower the contribution of one row to each coordinate: a whole number, 0 where the predicate is not true or the
     value is missing.
     """
     where = scaled.measure.where
     tests = [] if where is None else [lowering.lower(where)]
     return [
-        _lower_contribution(contribution, [*tests, *_part_tests(contribution, lowering)], lowering)
+        _lower_contribution(contribution, [*tests, *_part_tests(contribution, lowering)], lowering, proven)
         for contribution in scaled.contributions
     ]
 
@@ -252,7 +255,9 @@ def _part_tests(contribution: RowContribution, lowering: RowLowering) -> list[Sc
     return [apply(ScalarFunction.EQUAL, first_part, integer_constant(contribution.part))]
 
 
-def _lower_contribution(contribution: RowContribution, tests: list[Scalar], lowering: RowLowering) -> Scalar:
+def _lower_contribution(
+    contribution: RowContribution, tests: list[Scalar], lowering: RowLowering, proven: ProvenValues
+) -> Scalar:
     if contribution.value is None:
         return (
             apply(ScalarFunction.CASE, all_of(tests), integer_constant(contribution.high), integer_constant(0))
@@ -261,14 +266,16 @@ def _lower_contribution(contribution: RowContribution, tests: list[Scalar], lowe
         )
     value = lowering.compute_once(lowering.lower(contribution.value))
     steps_of_value = lowering.compute_once(
-        value_in_steps(contribution.value, value, contribution)
+        value_in_steps(contribution.value, value, contribution, proven)
     )  # of a mean and a sum: the same ones
     mirrored_steps = (
         apply(ScalarFunction.SUBTRACT, integer_constant(contribution.high), steps_of_value)
         if contribution.mirrored
         else steps_of_value
     )
-    return apply(ScalarFunction.CASE, all_of([*tests, not_null_test(value)]), mirrored_steps, integer_constant(0))
+    if not proven.is_never_null(contribution.value):
+        tests = [*tests, not_null_test(value)]
+    return apply(ScalarFunction.CASE, all_of(tests), mirrored_steps, integer_constant(0)) if tests else mirrored_steps
 
 
 _BEYOND_TOTALS = 2**104

@@ -15,6 +15,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from sfumato.engine.lowering.proven_values import ProvenValues
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
     AnyOf,
@@ -72,6 +73,8 @@ class FlatRows:
     select: Select
     lowering: RowLowering
     tests: tuple[Scalar, ...]
+    proven: ProvenValues
+    """What the filters prove of expressions."""
 
     def select_columns(self, columns: Columns, tests: Iterable[Scalar] = ()) -> Select:
         """Select these columns of the rows that pass the filters, after the stages of common subexpressions."""
@@ -109,8 +112,8 @@ class RelationLowering:
             elif isinstance(node, nodes.Unnest):
                 item_column = (names.get(node.item_column, f"i{node.source}"), Items(Reference(names[node.items])))
                 source = Select((item_column,), with_shared_columns(source, lowering), all_columns=True)
-        tests = tuple(lowering.lower(node.predicate) for node in chain if isinstance(node, nodes.Filter))
-        return FlatRows(source, lowering, tests)
+        predicates = [node.predicate for node in chain if isinstance(node, nodes.Filter)]
+        return FlatRows(source, lowering, tuple(map(lowering.lower, predicates)), ProvenValues(predicates))
 
     def _lower_base(self, base: nodes.Relation, names: Names, unit: bool) -> Select:
         return _BASES[type(base)](self, base, names, unit)

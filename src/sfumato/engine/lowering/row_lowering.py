@@ -52,6 +52,8 @@ _SMALLEST_HELD = -Fraction(2**63)
 """The smallest one."""
 _FARTHEST_EXPONENT = 400
 """Beyond it, e to the power x is surely larger than 2^500 or smaller than 2^-500."""
+_NEAR_EXPONENT = 340
+"""Within it, e to the power x is surely a real."""
 
 
 class RowLowering:
@@ -76,6 +78,10 @@ class RowLowering:
             arguments = tuple(map(self.lower, expression.arguments))
             self._lowered[expression] = _LOWERINGS[expression.function](Application(self, expression, arguments))
         return self._lowered[expression]
+
+    def share(self, expression: Expression) -> None:
+        """Compute an expression once, wherever it is a part of another one that is lowered later."""
+        self._lowered[expression] = self.compute_once(self.lower(expression))
 
     def compute_once(self, scalar: Scalar) -> Scalar:
         """Compute a value once: give what is neither a column nor a constant a stage and a name."""
@@ -235,6 +241,9 @@ def _is_exponent_in_range(exponent: Scalar) -> Scalar:
 
 
 def _lower_exp(call: Application) -> Scalar:
+    ends = intervals.double_range(call.node.arguments[0].domain)
+    if ends is not None and ends[0] >= -_NEAR_EXPONENT and ends[1] <= _NEAR_EXPONENT:
+        return apply(ScalarFunction.EXP, call.arguments[0])
     x = call.shared_argument()
     below = apply(ScalarFunction.LESS, x, real_constant(0))
     return call.rows.limit_real(

@@ -21,6 +21,7 @@ from dataclasses import field
 from fractions import Fraction
 
 from sfumato.engine.lowering.applications import choice, not_null_test, null_constant, real_constant
+from sfumato.engine.lowering.proven_values import ProvenValues
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
     Apply,
@@ -88,19 +89,23 @@ def real_of_wide(scalar: Scalar) -> Scalar:
     return apply(ScalarFunction.ADD, apply(ScalarFunction.MULTIPLY, high, real_constant(_HALF)), low)
 
 
-def value_in_steps(expression: Expression, value: Scalar, contribution: RowContribution) -> Scalar:
+def value_in_steps(
+    expression: Expression, value: Scalar, contribution: RowContribution, proven: ProvenValues
+) -> Scalar:
     """Convert a value to a whole number of steps from an origin, rounded to the nearest, ties to even, within [low,
     high].
 
     A column is clamped at the scan, to its declared range. What is computed from columns, and a column of which less
     than that range is summed, is clamped here before it becomes a whole number, and after, unless it was whole before:
-    a sum is bounded, and no conversion fails, whatever a range or a rounding missed.
+    a sum is bounded, and no conversion fails, whatever a range or a rounding missed. Sums and products of clamped whole
+    numbers are exact, and need no clamp where their factors' ranges leave them in theirs (``proven_values``).
     """
     step, origin, low, high = contribution.step, contribution.origin, contribution.low, contribution.high
     max_steps = max(abs(low + origin), abs(high + origin))
     is_exact = expression.domain.type is Type.INTEGER and step == 1
     least_value, greatest_value = ((end + origin) * step for end in (low, high))
-    is_clamped = isinstance(expression, Column) and _holds_range(least_value, greatest_value, expression.domain)
+    is_column = isinstance(expression, Column) and _holds_range(least_value, greatest_value, expression.domain)
+    is_clamped = is_column or (is_exact and proven.is_within(expression, int(least_value), int(greatest_value)))
     if isinstance(expression, Column) and expression.domain.type is Type.INTEGER and not is_exact:
         value = as_real(value)
     if not is_clamped:
@@ -189,7 +194,9 @@ class UnitLowering:
         """Convert the value to whole steps; NULL where it is missing or the row does not count."""
         value, step = self.lowering.compute_once(self.lowering.lower(measure.value)), measure.step
         low, high = value_step_range(measure.value, step)
-        step_count = value_in_steps(measure.value, value, RowContribution(measure.value, step, 0, low, high))
+        step_count = value_in_steps(
+            measure.value, value, RowContribution(measure.value, step, 0, low, high), ProvenValues()
+        )
         return self.column(
             self._null_unless_counted(measure, apply(ScalarFunction.CASE, not_null_test(value), step_count))
         )

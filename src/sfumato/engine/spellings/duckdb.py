@@ -37,6 +37,9 @@ class DuckDBSpelling(CommonSpelling):
 
     types = TYPES
     literals = LITERALS
+    staged = " OFFSET 0"
+    # filters pass through what is merged; a score of a hundred values, merged into as many sums, takes minutes to plan
+    longest_merged = 2_000
 
     def round_half_away(self, x: str) -> str:
         return f"ROUND({x})"

@@ -85,7 +85,8 @@ class Generator:
     def source(self, source: Relation | Select, part: str) -> str:
         match source:
             case Select():
-                return f"({self.select(source)}{self.spelling.staged}) AS {part}"
+                ending = self.spelling.staged if self._is_kept_apart(source) else ""
+                return f"({self.select(source)}{ending}) AS {part}"
             case CleanTable():
                 return f"{self.scan(source)} AS {part}"
             case StageReference(name):
@@ -96,6 +97,13 @@ class Generator:
                 return self._or_null(self.spelling.select_parameter_list(number, kind), kind, part)
             case IntegerSpan(Constant(first, kind), count):
                 return self._or_null(self.spelling.span(first, count, kind), kind, part)
+
+    def _is_kept_apart(self, select: Select) -> bool:
+        """Return whether the engine would write too long a text of these columns wherever they are read."""
+        longest = self.spelling.longest_merged
+        if not longest or not select.all_columns:
+            return not longest
+        return sum(len(self.scalar(scalar)) for _, scalar in select.columns) > longest
 
     def _or_null(self, values: str, kind: Kind, part: str) -> str:
         return f"({values} UNION ALL SELECT {self.spelling.constant(None, kind)}) AS {part}"

@@ -82,6 +82,8 @@ class Spelling(Protocol):
     """The type of each kind: 64-bit whole numbers, doubles, texts compared as bytes, and wide whole numbers."""
     staged: str
     """What ends a subselect that is to be computed once, not merged into what selects from it."""
+    longest_merged: int
+    """The longest text of computed columns that may be merged nevertheless."""
     length: str
     """The function that counts the letters of a text."""
 
@@ -273,6 +275,7 @@ class CommonSpelling:
     types: Mapping[Kind, str]
     literals: Literals
     staged = ""
+    longest_merged = 0
     length = "LENGTH"
 
     def name(self, identifier: str) -> str:
