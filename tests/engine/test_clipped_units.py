@@ -146,14 +146,12 @@ def _heavy(numbers: list[tuple[int, int]], max_rows: int, max_squared_rows: int)
     """The pairs of a number of rows and a number of groups that may exceed a norm, as SQL finds them."""
     import duckdb
 
-    select = Select(
-        (("n", Reference("n")), ("d", Reference("d"))),
-        StageReference("numbers"),
-        where=(may_exceed_norm(max_rows, max_squared_rows),),
-    )
+    columns = (("n", Reference("n")), ("d", Reference("d")), ("k", may_exceed_norm(max_rows, max_squared_rows)))
+    select = Select(columns, StageReference("numbers"))  # a column has both sides of an OR computed, and a filter not
     text = Generator(DuckDBSpelling(), str).statement(StagedSelect((), select))
     listed = ", ".join(f"(CAST({n} AS BIGINT), CAST({d} AS BIGINT))" for n, d in numbers)
-    return set(duckdb.sql(f"WITH numbers AS (SELECT * FROM (VALUES {listed}) AS v(n, d)) {text}").fetchall())
+    found = duckdb.sql(f"WITH numbers AS (SELECT * FROM (VALUES {listed}) AS v(n, d)) {text}").fetchall()
+    return {(n, d) for n, d, is_heavy in found if is_heavy}
 
 
 def _parts(total: int, most: int) -> Iterator[tuple[int, ...]]:

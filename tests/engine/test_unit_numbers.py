@@ -15,7 +15,9 @@ import sfumato as sf
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import reading_statements
 from sfumato.engine.lowering.reading_statements import local_statement, server_readings, server_statement
-from sfumato.engine.lowering.relational import Rank, StagedSelect
+from sfumato.engine.lowering.relational import Rank, Select, StagedSelect, StageReference
+from sfumato.engine.spellings.duckdb import DuckDBSpelling
+from sfumato.engine.spellings.generator import Generator
 from sfumato.plan.readings.total_readings import DiscoveredGroups, PlanReading
 
 ASKED = {
@@ -100,3 +102,9 @@ def test_every_reading_is_the_same_with_ids_and_with_numbers(
         question = curator.sql(text)
         (question.limit(**limits) if limits else question).release(epsilon=1, delta="1e-6")
     assert set(numbered) == {"h"}
+
+
+def test_a_stage_whose_rows_are_numbered_is_computed_once() -> None:
+    number = Select((("q", Rank((), ())),), StageReference("rows"))
+    text = Generator(DuckDBSpelling(), str).statement(StagedSelect((("h", number),), Select((), StageReference("h"))))
+    assert "h AS MATERIALIZED (" in text

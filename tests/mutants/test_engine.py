@@ -200,9 +200,9 @@ MUTANTS = (
     Mutant(
         "units of one row more than a group may have are not clipped",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:_clip_unit_totals",
-        "heavy = _units_beyond_limit(rows, _max_unscaled_rows(bounded, scaling))\n    stages",
-        "heavy = _units_beyond_limit(rows, 1 + _max_unscaled_rows(bounded, scaling))\n    stages",
+        "engine.lowering.bounded_totals:_units_possibly_scaled",
+        "max_rows = _max_unscaled_rows(bounded, scaling)",
+        "max_rows = 1 + _max_unscaled_rows(bounded, scaling)",
         _reached(_COUNTS, "CLIP_L1"),
     ),
     Mutant(

@@ -20,6 +20,7 @@ from typing import Any, Protocol, Self, cast
 
 from sfumato.engine.lowering.reading_statements import (
     arrays_from_rows,
+    as_arrow,
     join_server_results,
     require_few_rows,
     server_key_types,
@@ -28,10 +29,16 @@ from sfumato.engine.lowering.reading_statements import (
 )
 from sfumato.engine.lowering.relational import CleanTable, StagedSelect
 from sfumato.engine.protocols import DataIdentity, Inspection, OpenReading, StatelessReading
-from sfumato.engine.public_tables import CarriedTables, PublicRows
+from sfumato.engine.public_tables import (
+    MAX_CARRIED_ROWS,
+    CarriedTables,
+    PublicRows,
+    public_table_too_large,
+    unreadable_public_table,
+)
 from sfumato.engine.server_sessions import SessionPool
 from sfumato.engine.sources import inspected_tables
-from sfumato.engine.sources.clean_scans import CellExpressions, CleanScans, StoredColumn, StoredTable
+from sfumato.engine.sources.clean_scans import AS_TYPES, CellExpressions, CleanScans, StoredColumn, StoredTable
 from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.spelling import Spelling
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged
@@ -78,6 +85,18 @@ def unreadable_source_refusal(policy_path: str) -> InvalidPolicy:
         fix="check the role's rights on the source and on the tables that a view reads, that no row makes a view "
         "fail, and that nobody is altering the source at the moment",
     )
+
+
+def read_public_rows(table: Table, relation: ServerRelation, cell: Callable[[StoredColumn], str], run: Run) -> Any:
+    """Read the rows of a public table into an Arrow table, each cell by its expression."""
+    columns = [column for column in relation.columns if column.kind in AS_TYPES]
+    try:
+        rows = run(f"SELECT {', '.join(map(cell, columns))} FROM {relation.sql} LIMIT {MAX_CARRIED_ROWS + 1}")
+    except EngineFailed:
+        raise unreadable_public_table(table.name) from None
+    if len(rows) > MAX_CARRIED_ROWS:
+        raise public_table_too_large(table.name)
+    return as_arrow(rows, [AS_TYPES[column.kind] for column in columns], [column.name for column in columns])
 
 
 class ServerEngine(ABC):

@@ -16,8 +16,8 @@ from postgres_server import PostgresServer
 from safety.worlds import question
 from sfumato import Curator
 from sfumato.curator.checking import check
+from sfumato.engine import server_engine
 from sfumato.engine.opening import open_engine
-from sfumato.engine.postgres import driver
 from sfumato.errors import InvalidPolicy, SourceTaken
 from sfumato.plan.bounding import candidate_bounded_plans
 from sfumato.plan.readings.total_readings import GroupTotals
@@ -67,7 +67,7 @@ def test_a_public_table_on_a_server_has_at_most_so_many_rows(
     sessions: Sessions, zones: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its limit, and one row beyond it."""
-    monkeypatch.setattr(driver, "MAX_CARRIED_ROWS", 2)
+    monkeypatch.setattr(server_engine, "MAX_CARRIED_ROWS", 2)
     policy = _policy(VISITS, Table("zones", sessions.server.address(), public=True, relation=zones))
     assert _counted(policy) == {"north": 2, "south": 1}
     sessions.run(f"INSERT INTO {zones} VALUES ('C', 'west')")

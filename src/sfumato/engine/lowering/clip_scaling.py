@@ -19,7 +19,7 @@ sum of terms of one sign, and two such parts differ by at most the larger. ∎ (
 whose proof is for any number of parts.) A group with more than cM is not clipped before the norm is taken, unlike where
 totals are scaled: the unit keeps its proportions. Of mixed signs S would be larger than the norm of the totals, in
 which they cancel: they are scaled group by group. A unit beyond the norm loses less than one unit of the totals per row
-to rounding, as where rows are reweighted.
+to rounding, as where rows are reweighted, which is at most 2^-20 of B (``plan.bounding``).
 """
 
 from __future__ import annotations

@@ -143,7 +143,12 @@ def require_few_rows(reading: PlanReading[Any]) -> None:
 
 
 def _max_sent_rows(reading: PlanReading[Any]) -> int:
-    """Return the most rows that a statement sends, where that is known before: discovered keys are not."""
+    """Return the most rows that a statement sends, where that is known before; 0 for discovered keys.
+
+    They are as many as the rows that count allow. A server could not send fewer of them safely: whether a row is among
+    the first so many depends on the rows of others, and to leave out keys of few holders takes a threshold of its own,
+    whose failure δ is that of one more holder.
+    """
     if isinstance(reading, Marginals | ValueCounts):
         return reading.cell_count
     if isinstance(reading, GroupTotals | DistinctValueReading):

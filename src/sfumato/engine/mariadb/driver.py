@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sfumato.engine import self_test
-from sfumato.engine.lowering.reading_statements import as_arrow
 from sfumato.engine.lowering.relational import StagedSelect
 from sfumato.engine.mariadb.connection import MariaDBSessions, is_supported
 from sfumato.engine.mariadb.stored_tables import (
@@ -24,17 +23,11 @@ from sfumato.engine.mariadb.stored_tables import (
     require_read_only,
 )
 from sfumato.engine.protocols import DataIdentity, FetchedTable
-from sfumato.engine.public_tables import (
-    MAX_CARRIED_ROWS,
-    PublicRows,
-    id_columns,
-    public_table_too_large,
-    unreadable_public_table,
-)
-from sfumato.engine.server_engine import Run, ServerEngine, ServerInspector, digest
+from sfumato.engine.public_tables import PublicRows, id_columns
+from sfumato.engine.server_engine import Run, ServerEngine, ServerInspector, digest, read_public_rows
 from sfumato.engine.server_sessions import SessionPool
 from sfumato.engine.sources.clean_cells import Stored, find_column
-from sfumato.engine.sources.clean_scans import AS_TYPES, StoredColumn
+from sfumato.engine.sources.clean_scans import StoredColumn
 from sfumato.engine.spellings.mariadb import COLLATION, MariaDBSpelling, quote_identifier, text
 from sfumato.errors import EngineFailed, InvalidPolicy, SourceChanged, Unsupported
 from sfumato.policy import Policy, Table, Type
@@ -188,7 +181,7 @@ def fetch(table: Table) -> FetchedTable:
         relation = find_table(table.source.relation, table.name, server.run)
         server_identity = tuple(map(str, server.run("SELECT @@hostname, @@port, @@datadir")[0]))
         identity = _data_identities(server_identity, relation, table.source.version or "")
-        return FetchedTable(_read_rows(table, relation, server.run), identity)
+        return FetchedTable(read_public_rows(table, relation, MariaDBCells().plain, server.run), identity)
     finally:
         server.close()
 
@@ -196,19 +189,6 @@ def fetch(table: Table) -> FetchedTable:
 def _data_identities(server: tuple[str, ...], relation: StoredTable, version: str) -> tuple[DataIdentity, ...]:
     address = f"mariadb://{'/'.join(server)}/{relation.database}.{relation.name}"
     return (DataIdentity(address, partial(digest, address, version)),)
-
-
-def _read_rows(table: Table, relation: StoredTable, run: Run) -> Any:
-    """Read the rows of a public table into an Arrow table."""
-    columns = [column for column in relation.columns if column.kind in AS_TYPES]
-    cells = ", ".join(MariaDBCells().plain(column) for column in columns)
-    try:
-        rows = run(f"SELECT {cells} FROM {relation.sql} LIMIT {MAX_CARRIED_ROWS + 1}")
-    except EngineFailed:
-        raise unreadable_public_table(table.name) from None
-    if len(rows) > MAX_CARRIED_ROWS:
-        raise public_table_too_large(table.name)
-    return as_arrow(rows, [AS_TYPES[column.kind] for column in columns], [column.name for column in columns])
 
 
 def _version_and_max_packet(run: Run) -> tuple[str, int]:

@@ -13,22 +13,23 @@ from typing import TYPE_CHECKING, Any
 from sfumato.engine import self_test
 from sfumato.engine.arrays import as_statement_parameter, exact_keys
 from sfumato.engine.lowering import reading_statements
-from sfumato.engine.lowering.reading_statements import as_arrow
 from sfumato.engine.lowering.relational import CleanTable
 from sfumato.engine.postgres import stored_relations
 from sfumato.engine.postgres.connection import OLDEST, ServerSessions
 from sfumato.engine.postgres.stored_relations import PostgresCells, StoredRelation
 from sfumato.engine.protocols import DataIdentity, FetchedTable
-from sfumato.engine.public_tables import (
-    MAX_CARRIED_ROWS,
-    PublicRows,
-    public_table_too_large,
-    unreadable_public_table,
+from sfumato.engine.public_tables import PublicRows
+from sfumato.engine.server_engine import (
+    ReadTransaction as ReadTransaction,
+    Run,
+    ServerEngine,
+    ServerInspector,
+    digest,
+    read_public_rows,
 )
-from sfumato.engine.server_engine import ReadTransaction as ReadTransaction, Run, ServerEngine, ServerInspector, digest
 from sfumato.engine.server_sessions import SessionPool, without_cause
 from sfumato.engine.sources.clean_cells import Stored
-from sfumato.engine.sources.clean_scans import AS_TYPES
+from sfumato.engine.sources.clean_scans import StoredColumn
 from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.postgres import BYTES, TYPES, PostgresSpelling, quote_identifier
 from sfumato.errors import EngineFailed, InvalidPolicy, Unsupported
@@ -50,7 +51,7 @@ def fetch(table: Table) -> FetchedTable:
     try:
         relation = stored_relations.find_relation(table.source.relation, table.name, server.run, locked=False)
         identity = data(require_database_identity(server.run), relation, table.source.version or "")
-        return FetchedTable(_read_rows(table, relation, server.run), identity)
+        return FetchedTable(read_public_rows(table, relation, _plain_cell, server.run), identity)
     finally:
         server.close()
 
@@ -85,18 +86,8 @@ def data(database: Database, relation: StoredRelation, version: str) -> tuple[Da
     return tuple(DataIdentity(address, partial(digest, address, version)) for address in addresses)
 
 
-def _read_rows(table: Table, relation: StoredRelation, run: Run) -> Any:
-    """Read the rows of a public table into an Arrow table."""
-    columns = [column for column in relation.columns if column.kind in AS_TYPES]
-    cells = PostgresCells()
-    expressions = ", ".join(_null_outside_calendar(cells.plain(column), column.kind) for column in columns)
-    try:
-        rows = run(f"SELECT {expressions} FROM {relation.sql} LIMIT {MAX_CARRIED_ROWS + 1}")
-    except EngineFailed:
-        raise unreadable_public_table(table.name) from None
-    if len(rows) > MAX_CARRIED_ROWS:
-        raise public_table_too_large(table.name)
-    return as_arrow(rows, [AS_TYPES[column.kind] for column in columns], [column.name for column in columns])
+def _plain_cell(column: StoredColumn) -> str:
+    return _null_outside_calendar(PostgresCells().plain(column), column.kind)
 
 
 def _null_outside_calendar(x: str, kind: Stored) -> str:

@@ -10,8 +10,7 @@ import datetime as dt
 from collections.abc import Mapping
 
 from sfumato.engine.lowering.relational import Kind, Wide
-from sfumato.engine.spellings.spelling import CommonSpelling, Literals, anchored, quote
-from sfumato.errors import Unsupported
+from sfumato.engine.spellings.spelling import CollatedSpelling, Literals, anchored, storable_text
 from sfumato.plan.values.grammars import ZONED
 from sfumato.policy import Type, Value
 from sfumato.quick_dataclass import dataclass
@@ -32,8 +31,6 @@ carried texts, nor what a function makes of them.
 _ENDS = r"\A", r"\z"
 _ESCAPES = "\\!#~^|"
 _ZONE = r"(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)\z"
-_MAX_POSITION = 1_000_000_000
-"""No text is so long: a position or a count beyond it is this one."""
 _DAYS_BEFORE_YEAR_1 = 366
 """What MariaDB counts, by FROM_DAYS and TO_SECONDS, before the year 1."""
 _PARTS = {
@@ -59,14 +56,7 @@ _SECONDS_INTO_DAY = {
 
 
 def text(value: str) -> str:
-    """Write a text as a literal; one with a NUL or a surrogate is refused."""
-    if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
-        raise Unsupported(
-            "engine-limits",
-            "a statement for MariaDB cannot contain the character U+0000",
-            fix="leave that character out",
-        )
-    return quote(value)
+    return storable_text(value, "MariaDB")
 
 
 LITERALS = Literals(TYPES, text)
@@ -74,16 +64,14 @@ quote_identifier = LITERALS.name
 
 
 @dataclass(frozen=True)
-class MariaDBSpelling(CommonSpelling):
+class MariaDBSpelling(CollatedSpelling):
     """The MariaDB dialect: a double that overflows is an error (none does within our range), no double is infinite, and
     truths are the numbers 1 and 0.
     """
 
-    letters: str | None = None
-    """The collation under which LOWER and UPPER turn letters one for one; None where the server has none."""
-
     types = TYPES
     literals = LITERALS
+    bytewise = COLLATION
     staged = " LIMIT 9223372036854775807"  # what ends so is not merged into what selects from it
     length = "CHAR_LENGTH"
 
@@ -158,20 +146,7 @@ class MariaDBSpelling(CommonSpelling):
 
     def lower(self, x: str) -> str:
         """Convert to lower case; İ is replaced by i before, where a server's own rule yields another letter."""
-        return self._change_case("LOWER", f"REPLACE({x}, 'İ', 'i')")
-
-    def upper(self, x: str) -> str:
-        """Convert to upper case; ẞ becomes ß again, since not every collation knows that capital."""
-        return f"REPLACE({self._change_case('UPPER', x)}, 'ẞ', 'ß')"
-
-    def _change_case(self, function: str, x: str) -> str:
-        if self.letters is None:
-            raise Unsupported(
-                "engine-limits",
-                f"{function} needs a collation that maps letters one to one, and this server has none",
-                fix="use the text without this function",
-            )
-        return f"({function}({x} COLLATE {self.letters}) COLLATE {COLLATION})"
+        return self.change_case("LOWER", f"REPLACE({x}, 'İ', 'i')")
 
     def trim(self, x: str, letters: str, start: bool, end: bool) -> str:
         if len(letters) == 1:
@@ -180,9 +155,6 @@ class MariaDBSpelling(CommonSpelling):
         trimmed = "".join(rf"\x{{{ord(letter):x}}}" for letter in letters)
         ends = [rf"\A[{trimmed}]+"] * start + [rf"[{trimmed}]+\z"] * end
         return f"REGEXP_REPLACE({x}, '{'|'.join(ends)}', '')" if letters else x
-
-    def slice(self, x: str, first: str, count: str) -> str:
-        return f"SUBSTR({x}, {_position(first)}, {_position(count)})"
 
     def ordinal(self, x: str, *texts: str) -> str:
         return f"NULLIF(FIELD({x}, {self.literals.literal_list(texts)}), 0)"
@@ -259,8 +231,3 @@ def _ignoring_null(function: str, xs: tuple[str, ...]) -> str:
         return xs[0]
     first, second = (_ignoring_null(function, half) for half in (xs[: len(xs) // 2], xs[len(xs) // 2 :]))
     return f"COALESCE({function}({first}, {second}), {first}, {second})"
-
-
-def _position(x: str) -> str:
-    """Clamp a position or a count; NULL stays NULL."""
-    return f"CASE WHEN {x} > {_MAX_POSITION} THEN {_MAX_POSITION} ELSE {x} END"

@@ -8,12 +8,11 @@ from sfumato.engine.lowering.relational import Kind, Wide
 from sfumato.engine.spellings.spelling import (
     COMMON_TYPES,
     SECONDS_BEFORE_1970,
-    CommonSpelling,
+    CollatedSpelling,
     Literals,
     anchored,
-    quote,
+    storable_text,
 )
-from sfumato.errors import Unsupported
 from sfumato.plan.values.grammars import ZONED
 from sfumato.policy import Type, Value
 from sfumato.quick_dataclass import dataclass
@@ -27,17 +26,10 @@ TYPES: Mapping[Kind, str] = {
 BYTES = 'COLLATE "C"'
 """Texts are compared by their bytes, whatever collation their source or the database has."""
 _MONTHS = {"quarter": 3}
-_MAX_POSITION = 1_000_000_000
-"""No text is so long: a position or a count beyond it is this one, which PostgreSQL's 32 bits hold."""
 
 
 def text(value: str) -> str:
-    """Write a text as a literal; PostgreSQL has none with a NUL, nor a surrogate."""
-    if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
-        raise Unsupported(
-            "engine-limits", "PostgreSQL cannot store the character U+0000 in a text", fix="leave that character out"
-        )
-    return quote(value)
+    return storable_text(value, "PostgreSQL")
 
 
 LITERALS = Literals(TYPES, lambda value: f"({text(value)} {BYTES})")
@@ -45,16 +37,14 @@ quote_identifier = LITERALS.name
 
 
 @dataclass(frozen=True)
-class PostgresSpelling(CommonSpelling):
+class PostgresSpelling(CollatedSpelling):
     """The PostgreSQL dialect: doubles that overflow or underflow are errors (none do within our range), and a text
     carries its collation.
     """
 
-    letters: str | None = None
-    """The collation under which LOWER and UPPER turn letters one for one; None where the server has none."""
-
     types = TYPES
     literals = LITERALS
+    bytewise = '"C"'
     staged = " OFFSET 0"  # what ends so is not merged into what selects from it
 
     def convert(self, x: str, kind: Kind) -> str:
@@ -89,27 +79,14 @@ class PostgresSpelling(CommonSpelling):
 
     def lower(self, x: str) -> str:
         """Convert to lower case; İ is replaced by i before, where a server's own rule yields two letters."""
-        return self._change_case("LOWER", f"REPLACE(REPLACE({x}, 'İ', 'i'), 'Σ', 'σ')")
-
-    def upper(self, x: str) -> str:
-        """Convert to upper case; ẞ becomes ß again, since not every server knows that capital."""
-        return f"REPLACE({self._change_case('UPPER', x)}, 'ẞ', 'ß')"
-
-    def _change_case(self, function: str, x: str) -> str:
-        if self.letters is None:
-            raise Unsupported(
-                "engine-limits",
-                f"{function} needs a collation that maps letters one to one, and this server has none",
-                fix="use the text without this function, or ask the owner for a server with the collation C.UTF-8",
-            )
-        return f"({function}({x} COLLATE {self.letters}) {BYTES})"
+        return self.change_case("LOWER", f"REPLACE(REPLACE({x}, 'İ', 'i'), 'Σ', 'σ')")
 
     def trim(self, x: str, letters: str, start: bool, end: bool) -> str:
         function = "BTRIM" if start and end else "LTRIM" if start else "RTRIM"
         return f"{function}({x}, {text(letters)})"
 
-    def slice(self, x: str, first: str, count: str) -> str:
-        return f"SUBSTR({x}, {_position(first)}, {_position(count)})"
+    def position(self, x: str) -> str:
+        return f"CAST({super().position(x)} AS INTEGER)"
 
     def ordinal(self, x: str, *texts: str) -> str:
         """Count the texts up to this one, by bisection."""
@@ -157,8 +134,3 @@ class PostgresSpelling(CommonSpelling):
         step = "i * INTERVAL '1 hour'" if kind is Type.TIMESTAMP else "i"
         moved = f"{self.constant(first, kind)} + {step}"
         return f"SELECT CAST({moved} AS {self.types[kind]}) AS x FROM GENERATE_SERIES(0, {count - 1}) AS s(i)"
-
-
-def _position(x: str) -> str:
-    """Clamp a position or a count to PostgreSQL's 32 bits; NULL stays NULL."""
-    return f"CAST(CASE WHEN {x} > {_MAX_POSITION} THEN {_MAX_POSITION} ELSE {x} END AS INTEGER)"

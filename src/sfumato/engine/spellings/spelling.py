@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Protocol
 
 from sfumato.engine.lowering.relational import Kind, Wide
+from sfumato.errors import Unsupported
 from sfumato.plan.values.intervals import nearest_double
 from sfumato.policy import Type, Value
 from sfumato.quick_dataclass import dataclass
@@ -339,3 +340,48 @@ class CommonSpelling:
 
     def items(self, x: str) -> str:
         return f"unnest({x})"
+
+
+@dataclass(frozen=True)
+class CollatedSpelling(CommonSpelling):
+    """What dialects share whose servers have collations: a text without U+0000, and letters changed under one of them
+    and compared by bytes.
+    """
+
+    letters: str | None = None
+    """The collation under which LOWER and UPPER turn letters one for one; None where the server has none."""
+
+    bytewise = ""
+    """The collation that compares bytes."""
+
+    def upper(self, x: str) -> str:
+        """Convert to upper case; ẞ becomes ß again, since not every server knows that capital."""
+        return f"REPLACE({self.change_case('UPPER', x)}, 'ẞ', 'ß')"
+
+    def slice(self, x: str, first: str, count: str) -> str:
+        return f"SUBSTR({x}, {self.position(first)}, {self.position(count)})"
+
+    def position(self, x: str) -> str:
+        """Clamp a position or a count to what every server takes; NULL stays NULL."""
+        return f"CASE WHEN {x} > {_MAX_POSITION} THEN {_MAX_POSITION} ELSE {x} END"
+
+    def change_case(self, function: str, x: str) -> str:
+        if self.letters is None:
+            raise Unsupported(
+                "engine-limits",
+                f"{function} needs a collation that maps letters one to one, and this server has none",
+                fix="use the text without this function, or ask the owner for a server with such a collation",
+            )
+        return f"({function}({x} COLLATE {self.letters}) COLLATE {self.bytewise})"
+
+
+_MAX_POSITION = 1_000_000_000
+"""No text is so long: a position or a count beyond it is this one, which 32 bits hold."""
+
+
+def storable_text(value: str, server: str) -> str:
+    """Quote a text as a literal; refuse one with a NUL or a surrogate, which this server's texts cannot hold."""
+    if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
+        rule = f"a text in a statement for {server} cannot contain the character U+0000"
+        raise Unsupported("engine-limits", rule, fix="leave that character out")
+    return quote(value)
