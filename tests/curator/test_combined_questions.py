@@ -279,3 +279,24 @@ def test_a_replayed_answer_names_the_price_of_every_select(halves: sf.Curator) -
     assert halves.sql(text).release(2).receipt.guarantee == "ε = 2"
     again = halves.sql(text).release(2).receipt
     assert (again.free, again.guarantee) == (True, "ε = 4/3 and ε = 2/3")
+
+
+RANKED = {
+    f"SELECT month, n, RANK() OVER (ORDER BY n) AS r FROM ({BY_MONTH}) WHERE year = 2024": {"r"},
+    "SELECT MONTH(day) AS month, RANK() OVER (ORDER BY MONTH(day)) AS r, COUNT(*) AS n FROM loans GROUP BY MONTH(day)"
+    " HAVING COUNT(*) > 20": {"r"},
+    "SELECT MONTH(day) AS month, RANK() OVER (ORDER BY MONTH(day)) AS r, COUNT(*) AS n FROM loans GROUP BY"
+    " MONTH(day)": set(),
+    f"{M} SELECT a.month, RANK() OVER (ORDER BY a.n - b.n) AS r, a.n AS y FROM {YEAR_AGO}": {"r"},
+    f"{M} SELECT a.month, RANK() OVER (ORDER BY a.month) AS r, a.n AS y FROM {YEAR_AGO}": set(),
+    f"{M} SELECT month, RANK() OVER (ORDER BY month) AS r, n FROM m WHERE n > (SELECT AVG(n) FROM m)": {"r"},
+}
+
+
+@pytest.mark.parametrize("text", RANKED)
+def test_a_forecast_notes_the_ranks_that_the_answer_notes(library: sf.Curator, text: str) -> None:
+    question = library.sql(text)
+    forecast, answer = question.error(epsilon=1), question.release(epsilon=1)
+    assert set(answer.chosen) == RANKED[text]
+    assert forecast.chosen == answer.chosen
+    assert not forecast.columns.keys() & RANKED[text]

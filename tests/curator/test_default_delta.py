@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,6 +127,31 @@ def test_accepting_the_default_is_refused_where_nothing_is_offered(tmp_path: Pat
             with pytest.raises(sf.InvalidParameter, match="delta"):
                 question.release(epsilon="0.5", delta=word)
         assert failure(clinic) == Fraction(1, 10**9)
+
+
+COMPARED = BY_WARD.replace("GROUP", "WHERE 0 < (SELECT COUNT(*) FROM visits) GROUP")
+
+
+def test_a_stored_answer_is_free_once_no_delta_is_left(tmp_path: Path) -> None:
+    with opened(tmp_path, "1e-8") as clinic:
+        proposals: dict[str, Any] = {text: clinic.sql(text) for text in (BY_WARD, COMBINED, COMPARED)}
+        proposals["workload"] = clinic.workload([BY_WARD.replace("GROUP", "WHERE ward <> 'C' GROUP")])
+        bought = {
+            name: proposal.release(epsilon="0.1", delta="default", request_id=name)
+            for name, proposal in proposals.items()
+        }
+        clinic.sql(BY_WARD).release(epsilon="0.1", delta=clinic.budget.remaining["failure"], fresh=True)
+        assert clinic.sql(BY_WARD).default_delta == 0
+        for name, proposal in proposals.items():
+            with pytest.raises(sf.Unsupported, match="no δ is left"):
+                proposal.release(epsilon="0.1", delta="default", request_id="another", fresh=True)
+            before = clinic.budget.spent
+            again = proposal.release(epsilon="0.1", delta="default", request_id=name)
+            assert again.receipt is None or again.receipt.free
+            assert getattr(again, "rows", again) == getattr(bought[name], "rows", again)
+            assert clinic.budget.spent == before
+        with pytest.raises(sf.RequestDiffers):
+            clinic.sql(COMPARED).release(epsilon="0.1", delta="default", request_id=BY_WARD)
 
 
 def test_a_question_that_finds_no_groups_is_offered_none(tmp_path: Path) -> None:

@@ -21,7 +21,16 @@ from sfumato.plan.aggregates.spread import PairAggregate, Variance
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.noisy_rows import Finish, OuterSelect, Output
 from sfumato.plan.sharing import MeasuredRequest
-from sfumato.plan.values.expressions import Column, Expression, Key, NoisyColumn, Result, WindowResult, walk
+from sfumato.plan.values.expressions import (
+    Column,
+    Expression,
+    Key,
+    NoisyColumn,
+    Result,
+    WindowResult,
+    noise_count,
+    walk,
+)
 from sfumato.plots.frame import INNER_WIDTH, MARGIN, PAGE_WIDTH, Drawing, framed_picture, side_by_side, stacked
 from sfumato.plots.lines import LineAxes, PlottedLine, line_chart, lines_y_range
 from sfumato.plots.picture import Picture
@@ -640,13 +649,20 @@ def quality_of_selected_columns(
 
 
 def _is_noisy_rank(query: Query, expression: Expression) -> bool:
-    """Return whether a column shows the rank of a noisy number, through any number of SELECTs."""
+    """Return whether a column shows a rank that noise can change, through any number of SELECTs: that of a noisy
+    number, or one among rows that noisy numbers have selected.
+    """
     selects = [OuterSelect(query.finish), *query.outer]
     while selects:
         select = selects.pop()
         match expression:
             case Column(WindowResult(index, noises)):
-                return noises > 0 and select.finish.windows[index].function in RANK_FUNCTIONS
+                conditions = [part for part in (select.where, select.finish.having) if part is not None]
+                is_noisy = noises > 0 or any(map(noise_count, conditions))
+                first, *others = selects or [OuterSelect(Finish(()))]
+                below = replace(query, finish=first.finish, outer=tuple(others))
+                is_noisy = is_noisy or selects_by_noise(below)
+                return is_noisy and select.finish.windows[index].function in RANK_FUNCTIONS
             case Column(NoisyColumn(index)) if selects and not select.grouped:
                 expression = selects[-1].finish.outputs[index].expression
             case _:

@@ -53,6 +53,8 @@ from sfumato.release.noisy_rows.key_functions import (
     answer_rows,
     with_key_functions,
 )
+from sfumato.release.noisy_rows.noisy_columns import NumberColumn
+from sfumato.release.noisy_rows.window_functions import RANK_NOTE
 from sfumato.release.parts.question_parts import NamedNoise
 from sfumato.release.prices import Price
 from sfumato.release.proposal import ReleaseCall, make_receipt
@@ -180,7 +182,19 @@ class CombinedQuestion(Question):
         accepted = all(budget.affords(prepared.curve) for budget in self._context.budgets)
         price = price_and_accounts_phrase(prepared.price, self._context)
         level, whole = exact(request.confidence, "confidence"), self.integer_columns
-        return Forecast(self.widths(prepared, request), level, price, accepted, self.warnings, whole=whole)
+        widths = self.widths(prepared, request)
+        ranks = dict.fromkeys(self._noisy_rank_columns(prepared, request), RANK_NOTE)
+        return Forecast(widths, level, price, accepted, self.warnings, chosen=ranks, whole=whole)
+
+    def _noisy_rank_columns(self, prepared: Any, request: PriceRequest) -> tuple[str, ...]:
+        """Return the columns with ranks that noise can change, which have no half-width."""
+        if any(part.discovered_keys for part in self.parts):
+            return ()
+        finished, _ = self._finished_and_measured_at_size(prepared, request, SIZES[0])
+        columns = zip(self.query.outputs, finished.columns, strict=True)
+        return tuple(
+            output.name for output, column in columns if isinstance(column, NumberColumn) and column.is_noisy_rank
+        )
 
     def release(
         self,
@@ -331,7 +345,10 @@ class CombinedQuestion(Question):
             sizes, [self._widths_at_size(prepared, request, group_size) for group_size in sizes]
         )
 
-    def _widths_at_size(self, batch: PricedBatch, request: PriceRequest, size: int) -> dict[str, float]:
+    def _finished_and_measured_at_size(
+        self, batch: PricedBatch, request: PriceRequest, size: int
+    ) -> tuple[FinishedRows, dict[str, NoisyMeasurements]]:
+        """Finish the rows of groups of this size, without noise."""
         level = exact(request.confidence, "confidence", CONFIDENCE)
         prepared = dict(zip(self.workload.measured_questions, batch.prepared, strict=True))
         measured = {
@@ -341,7 +358,11 @@ class CombinedQuestion(Question):
             for identity, part in self.workload.measured_questions.items()
         }
         groups = {identity: part.groups for identity, part in self.workload.measured_questions.items()}
-        finished = self._finish_combined_rows(measured, self._query_and_rows_by_select(groups), level, request.joint)
+        rows = self._query_and_rows_by_select(groups)
+        return self._finish_combined_rows(measured, rows, level, request.joint), measured
+
+    def _widths_at_size(self, batch: PricedBatch, request: PriceRequest, size: int) -> dict[str, float]:
+        finished, measured = self._finished_and_measured_at_size(batch, request, size)
         is_fractional = any(
             scale.unit_value.denominator > 1 for release in measured.values() for scale in release.scales
         )

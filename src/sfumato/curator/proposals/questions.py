@@ -49,6 +49,7 @@ from sfumato.curator.proposals.bought_synopses import (
     require_free_answer,
     require_no_price,
 )
+from sfumato.curator.proposals.offered_deltas import with_offered_delta
 from sfumato.curator.proposals.question_advice import (
     BestTips,
     discovery_warnings,
@@ -239,8 +240,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
 
         A number of several measures needs equal row weights in all: clipping would scale each measure separately.
         """
-        plan = self.shared_parts.parts[0].plan
-        bounded_plans = candidate_bounded_plans(plan, self.limits, len(self.groups))
+        bounded_plans = candidate_bounded_plans(self.shared_parts.parts[0].plan, self.limits, len(self.groups))
         if self.shared_parts.combines_measures:
             bounded_plans = tuple(bounded for bounded in bounded_plans if bounded.strategy.norm_order is None)
         return bounded_plans
@@ -271,9 +271,8 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
     def _with_query_and_limits_of_same_groups(self, query: Query, limits: ContributionLimits) -> Self:
         """Return the question with other limits or measures, reusing its list of groups."""
         changed = replace(self, query=query, limits=limits)
-        changed.__dict__.update(
-            {name: self.__dict__[name] for name in ("discovered_keys", "groups") if name in self.__dict__}
-        )
+        computed = self.__dict__.keys() & {"discovered_keys", "groups"}
+        changed.__dict__.update({name: self.__dict__[name] for name in computed})
         return changed
 
     def advise(
@@ -435,7 +434,8 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         then buys less noise on the sample, numbers are scaled to all units, and ± covers the sampling, too.
         """
         request = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint, sample)
-        request = request.accept_delta(self.default_delta)
+        call = ReleaseCall(fresh, request_id, seconds, progress)
+        request = with_offered_delta(self, self._context, request, call)
         refuse_conflicting_sample(sample, sample_of, free)
         share = None if sample_of is None else parse_sampled_fraction(sample_of, self._context.policy.size)
         if free:
@@ -443,8 +443,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             refusals.require_declared_groups(self.query, self.discovered_keys)
             answer = require_free_answer(self._synopsis_question(confidence, joint), self._context, within)
             return self._with_sampling_error(answer, share, confidence)
-        call, prepared = ReleaseCall(fresh, request_id, seconds, progress), self.price_release(request)
-        shown_as = exact(confidence, "confidence"), joint
+        prepared, shown_as = self.price_release(request), (exact(confidence, "confidence"), joint)
         answer = release_or_find(
             self.release_strategy(prepared),
             prepared.price,

@@ -1,0 +1,119 @@
+"""Seeded bugs of questions whose rows are compared with a released number."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_SAFETY = "safety/test_private_scalars.py"
+_LAW = f"{_SAFETY}::test_no_outcome_of_both_steps_is_more_than_the_price_likelier_next_door"
+_ADDED = f"{_SAFETY}::test_the_shares_add_up_to_the_price"
+_SAME_NOISE = f"{_SAFETY}::test_the_noise_and_the_groups_are_the_same_whatever_the_number_is"
+_PENDING = f"{_SAFETY}::test_what_has_no_number_yet_is_never_read"
+_FACADE = "curator/proposals/test_private_scalars.py"
+_SHOWN = f"{_FACADE}::test_the_number_shown_is_the_one_that_rows_are_compared_with"
+_SPENT = f"{_FACADE}::test_the_tab_spends_all_steps_once"
+_CLAMPED = f"{_FACADE}::test_released_numbers_are_clamped_to_what_is_declared"
+_DELTA = "curator/test_default_delta.py::test_a_stored_answer_is_free_once_no_delta_is_left"
+_SCALARS = "curator.proposals.private_scalars"
+MUTANTS = (
+    Mutant(
+        "the released number costs nothing",
+        Kind.CHARGE_ORDER,
+        f"{_SCALARS}:PricedSteps.curves",
+        "for step in self.steps",
+        "for step in (self.main,)",
+        (_LAW,),
+    ),
+    Mutant(
+        "the second step has the whole price",
+        Kind.FACTOR_TWO,
+        f"{_SCALARS}:_split_price",
+        "(VALUE_SHARE / count, 1 - VALUE_SHARE)",
+        "(VALUE_SHARE / count, Fraction(1))",
+        (_ADDED,),
+    ),
+    Mutant(
+        "several released numbers have a share each",
+        Kind.FACTOR_TWO,
+        f"{_SCALARS}:_split_price",
+        "(VALUE_SHARE / count, 1 - VALUE_SHARE)",
+        "(VALUE_SHARE, 1 - VALUE_SHARE)",
+        (_ADDED,),
+    ),
+    Mutant(
+        "the forecast has the range that one number leaves",
+        Kind.RANGES,
+        f"{_SCALARS}:ScalarQuestion.main",
+        "query = replace(self.query, value_queries=())",
+        "query = with_released_values(replace(self.query, value_queries=()), "
+        "[value.domain.range[0] for value in self.query.value_queries])",
+        (_SAME_NOISE,),
+    ),
+    Mutant(
+        "a released number has no range",
+        Kind.SENSITIVITY,
+        "plan.released_values:with_released_values",
+        "Literal(values[part.reference.index], part.domain)",
+        "Literal(values[part.reference.index], replace(part.domain, bounds=None))",
+        (_SAME_NOISE,),
+    ),
+    Mutant(
+        "what has no number yet is compared with nothing",
+        Kind.NAN,
+        "engine.lowering.row_lowering:RowLowering.lower",
+        "self.columns[expression.reference]",
+        "self.columns.get(expression.reference, null_constant(expression.domain.type))",
+        (_PENDING,),
+    ),
+    Mutant(
+        "the number is drawn again to be shown",
+        Kind.REUSE,
+        f"{_SCALARS}:ScalarQuestion._run_steps",
+        "results = [*map(steps.with_opening_line, (*measured, main))]",
+        "measured = [steps.run(release, 'again') for release in self._value_releases(prepared)]; "
+        "results = [*map(steps.with_opening_line, (*measured, main))]",
+        (_SHOWN, _SPENT),
+    ),
+    Mutant(
+        "the rows are compared with another number than is shown",
+        Kind.REUSE,
+        f"{_SCALARS}:ScalarQuestion._run_steps",
+        "self._main_release(prepared, self._released_values(measured))",
+        "self._main_release(prepared, [extreme_values(domain)[1] for domain in self._value_domains])",
+        (_SHOWN,),
+    ),
+    Mutant(
+        "the second number takes the place of the first",
+        Kind.REUSE,
+        "plan.sql.released_scalars:lower_with_released_scalars",
+        "queries.index(value)",
+        "0",
+        (f"{_FACADE}::test_without_noise_it_is_what_duckdb_computes",),
+    ),
+    Mutant(
+        "a released number is not clamped at its upper end",
+        Kind.RANGES,
+        "plan.released_values:value_in_domain",
+        "min(number, Fraction(high))",
+        "number",
+        (_CLAMPED,),
+    ),
+    Mutant(
+        "a question with a released number is part of a workload without it",
+        Kind.CHARGE_ORDER,
+        f"{_SCALARS}:ScalarQuestion.bounding_options",
+        "require_no_released_values(self.query)",
+        "pass",
+        (f"{_FACADE}::test_what_is_made_of_one_release_refuses_it_before_it_is_charged",),
+    ),
+    Mutant(
+        "a stored answer gives every request a delta",
+        Kind.DELTA,
+        "curator.proposals.offered_deltas:with_offered_delta",
+        "offered if release is None or not is_stored(release, question.plan_key, context) else assumed",
+        "assumed",
+        (_DELTA,),
+    ),
+)
+
+test_the_tests_of_released_numbers_notice = suite(MUTANTS)
