@@ -122,7 +122,7 @@ MUTANTS = (
         Kind.KEYS,
         "plan.sql.text:_normalise_select",
         "if isinstance(node, exp.Table) and node.name.lower() not in cte_names:",
-        "if table.name.lower() or cte_names:",
+        "if isinstance(node, exp.Table) and (node.name.lower() or cte_names):",
         ("plan/test_sql.py",),
     ),
 )
