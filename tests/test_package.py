@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -26,6 +27,60 @@ def test_importing_brings_numpy_at_most() -> None:
         if name not in sys.stdlib_module_names and not name.startswith(("_", "sitecustomize"))
     }
     assert foreign <= {"sfumato", "numpy"}
+
+
+_OPENING = """
+import sys, json, warnings
+import sfumato
+def mine():
+    return sorted(name for name in sys.modules if name.partition(".")[0] in ("sfumato", "sqlglot", "pyarrow", "rich"))
+with sfumato.open(sys.argv[1]) as curator:
+    opened = mine()
+    answer = curator.sql("SELECT COUNT(*) AS n FROM visits WHERE age > 40").release(epsilon=1)
+    counted = mine()
+print(json.dumps([opened, counted]))
+"""
+_UNUSED_BY_A_COUNT = (
+    "sfumato.attacks", "sfumato.audit", "sfumato.cli", "sfumato.client", "sfumato.games", "sfumato.inference",
+    "sfumato.publish", "sfumato.quality", "sfumato.reports", "sfumato.server", "sfumato.surveys", "sfumato.manual",
+    "sfumato.curator.kinds", "sfumato.curator.checking", "sfumato.curator.listings", "sfumato.engine.inspecting",
+    "sfumato.engine.postgres", "sfumato.engine.mariadb", "sfumato.engine.spark", "sfumato.ledger.moving",
+    "pyarrow", "rich",
+)  # fmt: skip
+_UNUSED_BY_OPENING = (
+    *_UNUSED_BY_A_COUNT, "sqlglot", "sfumato.plan.sql", "sfumato.plots", "sfumato.curator.proposals",
+    "sfumato.curator.previews", "sfumato.curator.standings", "sfumato.release.releasing", "sfumato.release.answers",
+    "sfumato.release.noisy_rows", "sfumato.mechanisms.additive", "sfumato.mechanisms.selection",
+)  # fmt: skip
+
+
+def test_opening_and_counting_import_what_they_need(tmp_path: Path) -> None:
+    """What else they import is a second of CPU for each command, and for each process of a server."""
+    (tmp_path / "visits.csv").write_text("who,age\n1,50\n2,30\n")
+    policy = tmp_path / "clinic.toml"
+    policy.write_text(
+        "[unit]\nname = 'patient'\nbudget = { epsilon = 3 }\n[tables.visits]\nsource = 'visits.csv'\nid = 'who'\n"
+        "max_rows = 1\n[tables.visits.columns]\nage = { type = 'integer', bounds = [0, 110] }\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", _OPENING, str(policy)], capture_output=True, text=True, check=True)
+    for modules, unused, most in zip(
+        json.loads(ran.stdout), (_UNUSED_BY_OPENING, _UNUSED_BY_A_COUNT), (160, 270), strict=True
+    ):
+        unneeded = [name for name in modules if any(f"{name}.".startswith(f"{package}.") for package in unused)]
+        assert unneeded == []
+        assert sum(name.startswith("sfumato") for name in modules) <= most
+
+
+def test_stored_values_are_read_back_by_whoever_imports_the_package_alone() -> None:
+    kinds = ["laplace", "key-threshold", "top-k", "randomized-response", "quantiles", "above-threshold", "answer"]
+    kinds += ["answer-column", "advice", "tip", "explanation", "operator", "forecast", "marginals-forecast", "listing"]
+    kinds += ["standing", "period-standings", "suggestion", "table-description", "tables"]
+    program = (
+        "import sys, sfumato\nfrom sfumato.privacy import codec\n"
+        "print(*[kind for kind in sys.argv[1:] if codec._class_of_kind_or_none(f'{kind}/1') is None])"
+    )
+    ran = subprocess.run([sys.executable, "-c", program, *kinds], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == []
 
 
 def test_everything_exported_exists_and_is_documented() -> None:

@@ -8,6 +8,7 @@ import inspect
 import pickle
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import field
 from typing import Any, ClassVar, Generic, TypeVar, get_type_hints
@@ -63,6 +64,8 @@ ACTS: dict[str, Callable[[Any], object]] = {
     "doc": lambda cls: cls.__doc__,
     "copied": lambda cls: copy.deepcopy(cls(1, tags=["a"])) == cls(1),
     "class attribute": lambda cls: (cls.unit, cls(1).unit, cls.y),
+    "default of a field, before anything is called": lambda cls: (cls.note, hasattr(cls, "tags")),
+    "parameters": lambda cls: (cls.__dataclass_params__.frozen, dataclasses.is_dataclass(cls)),
     "nan": lambda cls: (cls(NAN) == cls(NAN), cls(NAN) == cls(float("nan"))),
 }
 NAN = float("nan")
@@ -104,6 +107,53 @@ def test_a_subclass_inherits_fields_and_calls_its_parents_init(decorator: Decora
     assert (plain.first, plain.extra) == (3, 4)
     with pytest.raises(dataclasses.FrozenInstanceError):
         plain.first = 5
+
+
+@BOTH
+def test_fields_are_collected_from_the_first_base_on_however_they_are_first_read(decorator: Decorator) -> None:
+    @decorator(frozen=True)
+    class Base:
+        first: int
+        second: int = field(default=2, compare=False)
+
+    @decorator(frozen=True)
+    class Middle(Base):
+        third: int = 3
+
+    @decorator(frozen=True)
+    class Last(Middle):
+        second: int = 5
+
+    class Plain(Last):
+        pass
+
+    assert [each.name for each in dataclasses.fields(Plain)] == ["first", "second", "third"]
+    assert (Plain(1), Plain(1).second, Last.__match_args__) == (Plain(1, 5, 3), 5, ("first", "second", "third"))
+    match Last(4):
+        case Middle(first, second, 3):
+            assert (first, second) == (4, 5)
+        case _:
+            pytest.fail("a subclass has no fields by position")
+    assert (Base(1) == Base(1, 9), Last(1) == Last(1, 9)) == (True, False)
+
+
+def test_threads_that_meet_a_new_class_at_once_all_find_its_fields() -> None:
+    for _ in range(20):
+        classes = [
+            dataclass(type(f"C{i}", (), {"__annotations__": {"x": "int", "y": "int"}, "y": i})) for i in range(8)
+        ]
+        gate, found = threading.Barrier(4), []
+
+        def use(gate: threading.Barrier = gate, classes: list[Any] = classes, found: list[Any] = found) -> None:
+            gate.wait()
+            found.extend((cls(7).x, cls(7).y, len(dataclasses.fields(cls))) for cls in classes)
+
+        threads = [threading.Thread(target=use) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(found) == sorted((7, i, 2) for i in range(8) for _ in range(4))
 
 
 @BOTH

@@ -303,7 +303,7 @@ _OTHER_NAMES = {
     "nunique": "count_distinct",
 }
 """Names of SQL and pandas for the same functions. They are not in ``__all__``: a star import keeps the built-in min."""
-for _module in (
+_REGISTERING = (
     "attacks",
     "ledger",
     "mechanisms",
@@ -316,7 +316,9 @@ for _module in (
     "curator.listings",
     "curator.standings",
     "release.answers.answer",
-):
+)
+"""Modules of stored values, which are read back without an import of their own."""
+for _module in _REGISTERING:
     codec.register_module(f"sfumato.{_module}")
 
 

@@ -97,7 +97,8 @@ class _PostponedFields:
             cls.__dataclass_params__.frozen = self._frozen
             if isinstance(vars(cls)["__match_args__"], _CollectOnRead):
                 fields = dataclasses.fields(cls)
-                cls.__match_args__ = tuple(field.name for field in fields if field.init and not field.kw_only)
+                names = tuple(field.name for field in fields if field.init and not field.kw_only)
+                cls.__match_args__ = names  # type: ignore[misc]
 
 
 class _CollectOnRead:
@@ -153,7 +154,8 @@ def _add_comparison(cls: type[Any], frozen: bool) -> None:
     has_own_hash = cls.__dict__.get("__hash__") is not None
     _add_unless_defined(cls, "__eq__", _LazyMethod(cls, "__eq__", lambda: _comparison_of_fields(cls)))
     if not has_own_hash:
-        cls.__hash__ = _LazyMethod(cls, "__hash__", lambda: _hash_of_fields(cls)) if frozen else None
+        hash_by_fields = _LazyMethod(cls, "__hash__", lambda: _hash_of_fields(cls))
+        cls.__hash__ = hash_by_fields if frozen else None  # type: ignore[assignment]
 
 
 def _comparison_of_fields(cls: type[Any]) -> Callable[[object, object], Any]:

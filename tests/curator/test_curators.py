@@ -13,7 +13,7 @@ import pytest
 from pyarrow import parquet
 
 import sfumato as sf
-from sfumato.curator import amend, curators
+from sfumato.curator import amend, curators, policy_account
 from sfumato.errors import AccountDiffers, Draining, SourceChanged, SourceTaken
 from sfumato.ledger import Line
 from sfumato.ledger.accounts.spending_limits import Reservation
@@ -105,18 +105,47 @@ def test_a_receipt_tells_an_analyst_what_is_left_of_their_share(clinic: sf.Curat
     assert again.remaining.startswith("ε = 0.125")  # the account has less left than the share would allow
 
 
+# ── stored answers ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_question_shows_each_line_s_own_numbers_however_often_it_is_asked(clinic: sf.Curator) -> None:
+    """What a line shows is kept with its question: not for another line, another confidence, or all numbers jointly."""
+    held = clinic.sql(WARDS)
+    bought = [held.release(epsilon="0.001", fresh=True) for _ in range(4)]
+    assert len({answer.rows for answer in bought}) == 4
+    stored = held.release(epsilon="0.001")
+    (line,) = (answer for answer in bought if answer.receipt.line == stored.receipt.line)
+    assert (stored.rows, stored.intervals) == (line.rows, line.intervals)
+    for shown_as in ({"confidence": "0.5"}, {"joint": True}, {}):
+        here = held.release(epsilon="0.001", **shown_as)
+        anew = clinic.sql(f"{WARDS} ").release(epsilon="0.001", **shown_as)  # a question that keeps nothing yet
+        assert here.receipt.free
+        assert (here.rows, here.intervals) == (anew.rows, anew.intervals)
+        assert (here.intervals != stored.intervals) is bool(shown_as)
+
+
+def test_what_is_left_is_read_anew_for_a_stored_answer(clinic: sf.Curator) -> None:
+    held = clinic.sql(COUNT)
+    held.release(epsilon="0.5")
+    before = held.release(epsilon="0.5").receipt
+    clinic.sql(WARDS).release(epsilon="0.25")
+    after = held.release(epsilon="0.5").receipt
+    assert (before.free, after.free, before.line) == (True, True, after.line)
+    assert (before.remaining, after.remaining) == ("ε = 3.5 of 4", "ε = 3.25 of 4")
+
+
 # ── standings ──────────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_standing_is_computed_once_for_each_last_line(clinic: sf.Curator, monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[str | None] = []
-    real = curators.compute_standings
+    real = policy_account.compute_standings
 
     def counted(policy: sf.Policy, account: object, analyst: str | None) -> object:
         computed.append(analyst)
         return real(policy, account, analyst)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(curators, "compute_standings", counted)
+    monkeypatch.setattr(policy_account, "compute_standings", counted)
     ana = clinic.as_analyst("ana")
     first = clinic.standing()
     for _ in range(5):

@@ -282,6 +282,21 @@ def test_one_number_takes_the_same_path_whatever_is_drawn(law: Any, size: Fracti
     assert max(sizes) > 2 * min(sizes)
 
 
+@pytest.mark.parametrize("refused", range(6))
+def test_proposals_of_one_number_have_bits_of_their_own(refused: int) -> None:
+    """However many are refused before it, the one that is kept is made of its own 24 bytes."""
+    far = words((1 << 64) - 1) + _long((1 << 127) >> 50)  # V is nearly 1, and γ large
+    kept = words(1 << 40) + _long((1 << 127) * 5 // 7 >> 3)
+    unread = words((1 << 64) - 1) + _long(1 << 100)
+    with recorded(kept + 3 * unread) as stream:
+        expected = gaussian.draw_one(Fraction(10))
+        assert not stream.left
+        assert not stream.beyond
+    with recorded(refused * far + kept + 3 * unread) as stream:
+        assert gaussian.draw_one(Fraction(10)) == expected != 0
+        assert not stream.beyond
+
+
 def _instructions(call: Callable[[], int], into: list[int]) -> int:
     """Runs a call and notes every instruction of the samplers that it passes."""
     files = {laplace.__file__, gaussian.__file__}

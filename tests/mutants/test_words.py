@@ -121,8 +121,8 @@ MUTANTS = (
         "what WITH defines is taken for the table of a schema",
         Kind.KEYS,
         "plan.sql.text:_normalise_select",
-        "if table.name.lower() not in cte_names:",
-        "if table.name.lower() or cte_names:",
+        "if isinstance(node, exp.Table) and node.name.lower() not in cte_names:",
+        "if isinstance(node, exp.Table) and (node.name.lower() or cte_names):",
         ("plan/test_sql.py",),
     ),
 )

@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 from sfumato import InvalidParameter
 from sfumato.privacy.numbers import (
     POSITIVE,
+    Range,
     decimal_float_above,
     decimal_float_below,
     exact,
@@ -138,3 +139,18 @@ def test_only_infinity_is_infinite() -> None:
     assert all(map(is_plus_infinity, (math.inf, "inf", " Infinity ", Decimal("inf"), np.float64("inf"))))
     finite = (10**400, Fraction(10**400), Fraction(1, 3), 1e308, Decimal(10) ** 400, "1e400", None, [])
     assert not any(map(is_plus_infinity, (*finite, -math.inf, "-inf", Decimal("-inf"), math.nan)))
+
+
+@pytest.mark.parametrize("low_open", [False, True])
+@pytest.mark.parametrize("high_open", [False, True])
+@pytest.mark.parametrize("ends", [(Fraction(0), Fraction(1, 3)), (Fraction(-7, 5), None), (None, Fraction(10**40, 7))])
+def test_a_range_holds_what_lies_between_its_ends(
+    ends: tuple[Fraction | None, Fraction | None], low_open: bool, high_open: bool
+) -> None:
+    low, high = ends
+    allowed = Range("a number", low, high, low_open=low_open, high_open=high_open)
+    near = Fraction(1, 10**60)
+    for value in (end + shift for end in ends if end is not None for shift in (-near, 0, near)):
+        above = low is None or value > low or (value == low and not low_open)
+        below = high is None or value < high or (value == high and not high_open)
+        assert (value in allowed) is (above and below)

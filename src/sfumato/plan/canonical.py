@@ -73,7 +73,7 @@ def _canonical_json(node: Any, domain_hashes: dict[int, str]) -> Any:
     """Return a JSON value for a node. ``domain_hashes`` caches the hashes of domains by identity: thousands of parts
     may share a long list of values.
     """
-    kind = type(node)
+    kind: Any = type(node)
     if kind in _PLAIN:
         return node
     if isinstance(node, Enum):

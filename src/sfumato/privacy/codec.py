@@ -226,7 +226,7 @@ def _encode(item: object) -> Any:
             return item
         return [_encode(element) for element in item]
     cls: Any = type(item)
-    if cls in _kind_by_class and dataclasses.is_dataclass(cls):
+    if cls in _kind_by_class and hasattr(cls, "__dataclass_fields__"):
         encoded: dict[str, Any] = {"kind": _kind_by_class[cls]}
         for name, f in _written_fields(cls).items():
             field_value = getattr(item, f.name)

@@ -93,7 +93,7 @@ from sfumato.release.prices import Price, rounded_up_to_4_digits
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, warn_of_weak_price
 from sfumato.release.releasing import StoredResult
 from sfumato.release.requests import RequestedSeries, repeated_receipt
-from sfumato.release.running_work import Progress
+from sfumato.release.running_work import Progress, ignore_progress
 from sfumato.renamed import PreviewedByOldName
 
 _METHOD_STEPS: dict[str, Callable[[SynthesisState], Steps]] = {
@@ -309,7 +309,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         """Run everything on invented rows, drawn from the declared cells. Free: no row of the table is read."""
         price = Price(epsilon, delta, rho)
         state = self._run_invented(
-            self.setting_after_dry_run(price), self._invented_row_count(rows), progress or releasing.ignore_progress
+            self.setting_after_dry_run(price), self._invented_row_count(rows), progress or ignore_progress
         )
         return self.build_synthetic(self.build_released(state, price, complete=True, is_purchase=False), state)
 

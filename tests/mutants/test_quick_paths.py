@@ -1,0 +1,127 @@
+"""Seeded bugs in what makes a count quick: what is kept between calls, read once, or collected when it is needed."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_SHOWN = "curator/test_curators.py::test_a_question_shows_each_line_s_own_numbers_however_often_it_is_asked"
+_CLASSES = "test_quick_dataclass.py"
+_BUILD = "curator.proposals.questions:Question.build_answer"
+
+MUTANTS = (
+    Mutant(
+        "a fresh answer shows the numbers of the line before",
+        Kind.REUSE,
+        _BUILD,
+        "line = (result.number, result.hash,",
+        "line = (1, 'any',",
+        (_SHOWN,),
+    ),
+    Mutant(
+        "a stored answer keeps the ± of another confidence",
+        Kind.REUSE,
+        _BUILD,
+        "exact(confidence, 'confidence'), joint",
+        "exact(1), joint",
+        (_SHOWN,),
+    ),
+    Mutant(
+        "ranges that hold jointly are shown as those that hold one by one",
+        Kind.REUSE,
+        _BUILD,
+        "exact(confidence, 'confidence'), joint",
+        "exact(confidence, 'confidence'), False",
+        (_SHOWN,),
+    ),
+    Mutant(
+        "a dry run's extreme totals are kept as what is shown",
+        Kind.REUSE,
+        _BUILD,
+        "parts = self._last_shown.get(line) if result.hash else None",
+        "parts = next(iter(self._last_shown.values()), None)",
+        (_SHOWN,),
+    ),
+    Mutant(
+        "a stored answer tells what was left when it was bought",
+        Kind.CONSENT,
+        "release.releasing:find_stored",
+        "_decode_stored_answer(stored_answer), statement=lookup.statement",
+        "_decode_stored_answer(stored_answer), "
+        "statement=account.__dict__.setdefault('_first_statement', lookup.statement)",
+        ("curator/test_curators.py::test_what_is_left_is_read_anew_for_a_stored_answer",),
+    ),
+    Mutant(
+        "a proposal shares bits with the one before it",
+        Kind.REUSE,
+        "mechanisms.gaussian:GaussianSampler.add_noise",
+        "words >>= _PROPOSAL_BITS",
+        "words >>= _WIDTH",
+        ("mechanisms/test_laws.py",),
+    ),
+    Mutant(
+        "a forked process gives out the bytes of its parent",
+        Kind.REUSE,
+        "mechanisms.bits:RandomByteStream.take",
+        "if self._process == os.getpid():",
+        "if self._process:",
+        ("mechanisms/test_bits.py",),
+    ),
+    Mutant(
+        "minus zero is as likely as the other numbers",
+        Kind.FACTOR_TWO,
+        "mechanisms.laplace:LaplaceSampler.parts_of_word",
+        "if high or low or (not minus) else None",
+        "if True else None",
+        ("mechanisms/test_laws.py",),
+    ),
+    Mutant(
+        "the order of a budget is searched until one end rests",
+        Kind.ROUNDING,
+        "privacy.theorems:_best_order",
+        "if narrowed == (low, high):",
+        "if narrowed[0] == low:",
+        ("privacy/test_theorems.py",),
+    ),
+    Mutant(
+        "an end that is excluded is allowed",
+        Kind.ROUNDING,
+        "privacy.numbers:Range.__contains__",
+        "self.low_open and (not above)",
+        "self.low_open and above < 0",
+        ("privacy/test_numbers.py",),
+    ),
+    Mutant(
+        "a network file system is taken for the one it is mounted on",
+        Kind.CHARGE_ORDER,
+        "ledger.local_files:filesystem_type",
+        "len(point) >= longest and inside.startswith",
+        "longest < 0 and inside.startswith",
+        ("ledger/test_local_files.py",),
+    ),
+    Mutant(
+        "standings are read back only where a curator was imported",
+        Kind.HOSTILE,
+        ":_REGISTERING",
+        "'curator.standings',",
+        "",
+        ("test_package.py::test_stored_values_are_read_back_by_whoever_imports_the_package_alone",),
+    ),
+    Mutant(
+        "a field's specification is its default until the class is used",
+        Kind.HOSTILE,
+        "quick_dataclass:_PostponedFields.__init__",
+        "setattr(cls, name, specified.default)",
+        "setattr(cls, name, specified)",
+        (_CLASSES,),
+    ),
+    Mutant(
+        "the fields of a class are collected before those of its bases",
+        Kind.HOSTILE,
+        "quick_dataclass:_PostponedFields.collect",
+        "getattr(base, '__dataclass_fields__', None)",
+        "vars(base)",
+        (_CLASSES,),
+    ),
+)
+
+test_the_tests_notice_what_a_quick_path_must_not_do = suite(MUTANTS)
