@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -196,13 +195,13 @@ class Tab:
 
 
 @pytest.fixture
-def series(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Tab]]:
+def series(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Tab]:
     tab, made = Tab(), object.__new__(SynthesisSeries)
     monkeypatch.setattr(synthesis_series, "time", SimpleNamespace(monotonic=lambda: 100.0))
     made.on_tab, made.question, made.paid = tab, "q", []  # type: ignore[assignment]
     made.synthesis = SimpleNamespace(marginals=[1], rounds=[1, 2])  # type: ignore[assignment]
     made._deadline = None
-    yield made, tab
+    return made, tab
 
 
 STEP: Any = SimpleNamespace(batch=SimpleNamespace(mechanism_charges=["charge"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -15,6 +16,7 @@ from sfumato.engine.lowering import cell_lowering, reading_statements, relation_
 from sfumato.engine.lowering.applications import _is_zero_or_normal, _least_nonzero_size
 from sfumato.engine.lowering.cell_lowering import CountedRows, encode_keys, predicate_columns
 from sfumato.engine.lowering.relational import Apply, CleanTable, Constant, Reference, ScalarFunction, Select
+from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import BoundedPlan, bound_by_whole_rows
 from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.nodes import GroupKey, Scan, SemiJoin, UnitJoin
@@ -112,8 +114,11 @@ def test_rounding_to_digits_is_done_by_powers_of_ten(digits: int) -> None:
 
 
 def test_whole_numbers_are_rounded_to_tens() -> None:
-    sql = selected([read("ROUND(age, -1)")], "(SELECT UNNEST([0, 4, 5, 14, 15, 25, 110, -5, -4]) AS age)")
-    assert [row[0] for row in duckdb.sql(sql).fetchall()] == [0, 0, 10, 10, 20, 30, 110, -10, 0]
+    for digits, expected in ((-1, [0, 0, 10, 10, 20, 30, 110, -10, 0]), (-2, [0, 0, 0, 0, 0, 0, 100, 0, 0])):
+        sql = selected([read(f"ROUND(age, {digits})")], "(SELECT UNNEST([0, 4, 5, 14, 15, 25, 110, -5, -4]) AS age)")
+        found = [row[0] for row in duckdb.sql(sql).fetchall()]
+        assert found == expected
+        assert set(map(type, found)) == {int}
 
 
 def key(name: str, domain: Domain) -> GroupKey:
@@ -229,6 +234,13 @@ def test_many_counts_are_added_up_by_the_columns_that_they_test(monkeypatch: pyt
     assert cells_of(counts(12, "age = {n} AND urgent")) == [("c_age", age), ("c_urgent", urgent)]
     assert cells_of(counts(12, more=", COUNT(*) AS rows")) == [("c_age", age)]
     assert cells_of(counts(11)) == []
+    nothing_tested = replace(counts(1), measures=())
+    unfiltered = bound_by_whole_rows(
+        replace(nothing_tested.plan, source=parse("SELECT COUNT(*) FROM visits", CATALOG).plan.source), LIMITS, 1
+    )
+    (measure,) = unfiltered.measures
+    rows = replace(measure, measure=Count())
+    assert cells_of(replace(unfiltered, measures=(rows,) * 12)) == []
     assert cells_of(counts(12, group="GROUP BY region")) == []
     assert cells_of(counts(12, more=", SUM(cost) AS s")) == []
     assert cells_of(counts(12, more=", COUNT(DISTINCT patient_id) AS p")) == []

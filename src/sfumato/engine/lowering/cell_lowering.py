@@ -62,9 +62,9 @@ def predicate_columns(
         return ()
     declared, domains, cell_count = bounded.bounding_node.input.columns, {}, 1
     for reference in dict.fromkeys(one for each in measures if each.where for one in expressions.columns(each.where)):
-        domain, scalar = declared.get(reference), columns.get(reference)  # type: ignore[arg-type]
-        distinct_values = None if domain is None else _distinct_values(domain)
-        if not isinstance(scalar, Reference) or domain is None or distinct_values is None:
+        domain, scalar = declared[reference], columns.get(reference)  # type: ignore[index]
+        distinct_values = _distinct_values(domain)
+        if not isinstance(scalar, Reference) or distinct_values is None:
             return ()
         cell_count *= distinct_values + 1  # NULL is one more
         domains[scalar] = domain
