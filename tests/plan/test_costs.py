@@ -11,11 +11,12 @@ from plan.described import CATALOG, VISITS
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unsupported
 from sfumato.plan import costs
+from sfumato.plan.aggregates.unit_measures import RowNumbering, RowPosition, UnitRowCount
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.keys import possible_group_keys
 from sfumato.plan.limits import ContributionLimits
-from sfumato.plan.nodes import relations
+from sfumato.plan.nodes import AnySemiJoin, ExistsTest, PerUnit, Scan, SemiJoin, UnitJoin, Window, relations
 from sfumato.plan.sql import sql_expressions
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.expressions import Column, Field
@@ -289,3 +290,19 @@ def test_joins_multiply_the_bytes_of_a_row() -> None:
     with pytest.raises(Unsupported, match="65,536 bytes") as refused:
         parse(asked.format("JOIN hospitals a ON age = a.beds"), CATALOG)
     assert refused.value.code == "too-costly"
+
+
+def test_lookups_and_sorts_are_counted_one_by_one() -> None:
+    """Whatever a lookup costs, n of them cost n times as much, and a sort costs the same wherever it is."""
+    scan = Scan("visits", False, 0, {}, ContributionLimits(3, 3, 3))
+    test, unit_count = ExistsTest(scan, (), None, False), ("n", UnitRowCount(None, 3))
+    number = ("n", RowPosition((), (), RowNumbering.RANK, 9))
+    join = costs._lookup_overhead(SemiJoin(scan, scan, (), None, False))
+    sort = costs._lookup_overhead(Window(scan, 1, (number,)))
+    assert 0 < join < sort
+    for count in range(4):
+        assert costs._lookup_overhead(AnySemiJoin(scan, None, (test,) * count)) == count * join
+        assert costs._lookup_overhead(PerUnit(scan, 1, (), (unit_count,) * count)) == count * sort
+        assert costs._lookup_overhead(Window(scan, 1, (number,) * count)) == count * sort
+    assert costs._lookup_overhead(scan) == 0
+    assert costs._lookup_overhead(UnitJoin(scan, scan, (), None, False)) == join

@@ -380,3 +380,21 @@ def test_costs_of_evaluating_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert plan_keys.can_enumerate(world)
     monkeypatch.setattr(plan_keys, "MAX_STEPS", 3 * 2 * steps - 1)
     assert not plan_keys.can_enumerate(world)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        ("2024-01-01 10:17:35.250", "2024-01-01 13:05:00"),
+        ("2024-01-01 10:00:00", "2024-01-01 13:00:00"),
+        ("2024-01-01 10:59:59", "2024-01-01 10:59:59.5"),
+        ("2024-01-01 22:00:00.5", "2024-01-02 01:59:59"),
+    ],
+)
+def test_hours_of_a_range_are_those_that_its_moments_lie_in(low: str, high: str) -> None:
+    first, last = dt.datetime.fromisoformat(low), dt.datetime.fromisoformat(high)
+    quarters = (first + dt.timedelta(minutes=15 * step) for step in range((last - first) // dt.timedelta(minutes=15)))
+    hours = sorted({dt.datetime(*moment.timetuple()[:4]) for moment in (*quarters, last)})
+    span = plan_keys._hour_span(Domain("timestamp", bounds=(low, high)))
+    assert span is not None
+    assert [*span] == hours

@@ -216,3 +216,10 @@ def test_conditions_that_can_be_matched_by() -> None:
     assert is_separable(call("AND", later, OLD), left, right)
     assert not is_separable(call("OR", later, OLD), left, right)
     assert not is_separable(call("<", call("+", column(), column(5)), literal(Type.INTEGER, 3)), left, right)
+
+
+@pytest.mark.parametrize(("most", "expected"), [((5, 2, 1), 8), ((5, None), None), ((None, 5), None), ((4,), 4)])
+def test_a_unit_has_the_rows_of_all_members_of_a_union(most: tuple[int | None, ...], expected: int | None) -> None:
+    scans = [scan() if rows is None else LimitRowsPerUnit(scan(), rows) for rows in most]
+    union = Union(tuple((member, (column(),)) for member in scans), 6, (("age", AGE),))
+    assert union.max_rows_per_unit == expected

@@ -12,10 +12,13 @@ from fractions import Fraction
 import pytest
 
 from plan.described import CATALOG
+from plan.samples import read
 from sfumato.errors import InvalidParameter
 from sfumato.plan import bounding
-from sfumato.plan.aggregates.measures import Count, DistinctUnits
+from sfumato.plan.aggregates.disjoint import DisjointMeasures
+from sfumato.plan.aggregates.measures import Count, DistinctUnits, Mean
 from sfumato.plan.bounding import (
+    ScaledMeasure,
     bound_by_unit_weights,
     bound_by_whole_rows,
     bound_distinct_values,
@@ -27,6 +30,7 @@ from sfumato.plan.bounding import (
 from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.sql.statements import parse
+from sfumato.plan.values.functions import call
 from sfumato.privacy import Neighbours, Sensitivity
 
 ONE_ROW = replace(CATALOG, tables={**CATALOG.tables, "visits": replace(CATALOG.tables["visits"], id=None)})
@@ -335,3 +339,22 @@ def test_limits_may_be_raised_to_what_the_tree_proves() -> None:
     assert plan("SELECT COUNT(*) FROM visits").largest_limits == plan("SELECT COUNT(*) FROM visits").limits
     twice = plan("SELECT COUNT(*) FROM visits v JOIN visits w ON v.patient_id = w.patient_id")
     assert (twice.limits, twice.largest_limits) == (ContributionLimits(10, 4, 3), ContributionLimits(100, 100, 100))
+
+
+@pytest.mark.parametrize("bits", [0, 3, -2])
+def test_a_member_that_counts_rows_adds_what_a_value_may(bits: int) -> None:
+    """A counted row adds ``size`` steps of 2^bits units to its total, so that is the value 1."""
+    missing = Count(call("IS NULL", read("pay")))
+    mean, step = Mean(read("pay")), Fraction(1, 4)
+    scaled = ScaledMeasure(DisjointMeasures((mean, missing)), step, -400, 4000, bits, *[Sensitivity(1, 1)] * 2)
+    of_mean, of_count = scaled.members(7)
+    assert (of_mean.measure, of_mean.step, of_mean.low, of_mean.high) == (mean, step, -400, 4000)
+    assert of_mean.unit_value * Fraction(2) ** bits == step
+    assert (of_count.measure, of_count.step, of_count.low, of_count.high) == (missing, 1, 0, 1)
+    assert of_count.unit_value * Fraction(2) ** bits * scaled.size == 1
+    assert of_count.rounding == (of_count.unit_value / 2 if bits < 0 else 0)
+    assert of_mean.rounding > of_count.rounding
+    assert (of_mean.share_index, of_count.share_index) == (7, 7)
+    (alone,) = ScaledMeasure(Count(), Fraction(1), 0, 1, bits, *[Sensitivity(1, 1)] * 2).members(2)
+    assert (alone.step, alone.low, alone.high, alone.share_index) == (1, 0, 1, 2)
+    assert alone.unit_value * Fraction(2) ** bits == 1

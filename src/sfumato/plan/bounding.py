@@ -178,7 +178,7 @@ class ScaledMeasure:
         return tuple(self._member(measure, share_index) for measure in members_of(self.measure))
 
     def _member(self, measure: Measure, share_index: int) -> ScaledMember:
-        if measure.value is None and self.measure.value is not None:  # a row counts as much as a value may
+        if measure.value is None:  # a row counts as much as a value may: 1 where no values are summed
             unit = self.unit_value / (self.size * self.step)
             return ScaledMember(
                 measure, Fraction(1), 0, 1, unit, self._total_rounding_error(measure, unit), share_index

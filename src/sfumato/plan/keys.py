@@ -509,13 +509,14 @@ def _span_if_short(first: int | dt.date | dt.datetime, count: int) -> KeySpan | 
     return KeySpan(first, count) if count <= MAX_COMBINATIONS else None
 
 
-def _hour_span(domain: Domain) -> Choices | None:
+def _hour_span(domain: Domain) -> KeySpan | None:
+    """Return every hour of a range of timestamps."""
     assert domain.bounds is not None
     low, high = domain.bounds
-    if not isinstance(low, dt.datetime) or not isinstance(high, dt.datetime):
-        return None
+    assert isinstance(low, dt.datetime)
+    assert isinstance(high, dt.datetime)
     first = low.replace(minute=0, second=0, microsecond=0)
-    return _span_if_short(first, int((high - first) / dt.timedelta(hours=1)) + 1)
+    return _span_if_short(first, (high - first) // dt.timedelta(hours=1) + 1)
 
 
 def group_sort_key(key: GroupKey, orders: Sequence[Order | None] = ()) -> tuple[tuple[bool, object], ...]:

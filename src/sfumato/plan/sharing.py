@@ -171,12 +171,12 @@ def _with_narrowed_ranges(
     summed = {
         totals.members[index]
         for source in sources
-        if not source.part and type(source.request) is Sum
+        if type(source.request) is Sum
         for index in source.measures
         if isinstance(totals.members[index], Mean)
     }
     measures = tuple(narrow_range(measure, tests, fixed, summed) for measure in totals.measures)
-    return replace(totals, plan=replace(totals.plan, measures=measures), replacements={})
+    return replace(totals, plan=replace(totals.plan, measures=measures))
 
 
 def _measured_request(

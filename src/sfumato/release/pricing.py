@@ -23,7 +23,7 @@ from itertools import chain
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import KeyThreshold
-from sfumato.mechanisms.additive import FAMILIES
+from sfumato.mechanisms.additive import FAMILIES, Laplace
 from sfumato.mechanisms.key_thresholds import MAX_KEYS, MAX_WEIGHT
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.bounding import BoundedPlan
@@ -168,7 +168,7 @@ def price_release(
     families = [family] if family is not None else _candidate_families(price, account)
     only_selections = not options[0].noisy_measures and not any(part.noisy for part in others)
     if only_selections:  # pure ε pays for them
-        families = [*FAMILIES[:1]]
+        families = [Laplace]
     noise_price = price if sample is None else price_before_sampling(price, sample)
     candidates = [
         _least_noise_release(options, others, requests, noise_price, candidate_family).on_sample(price, sample)
@@ -178,7 +178,7 @@ def price_release(
     if not candidates:
         raise _incompatible_strategy_refusal(options[0].strategy)
     least_noise = min(candidates, key=_sum_log_half_widths)
-    chosen = least_noise if family is not None or least_noise.pure else _prefer_pure(candidates, least_noise, account)
+    chosen = least_noise if least_noise.pure else _prefer_pure(candidates, least_noise, account)
     if not chosen.pure or chosen.selection is not None or not price.delta:  # discovered groups use the δ
         return chosen
     # Laplace noise is calibrated to ε alone, so the receipt must not quote a δ that nothing uses.

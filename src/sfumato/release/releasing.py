@@ -222,7 +222,7 @@ def _bind(engine: Reader, readings: Sequence[PlanReading[Any]], seconds: float |
     except (TimeoutError, EngineFailed):
         if opened is not None:
             opened.close()
-        if seconds is None or time_limit is None or time.monotonic() - start < time_limit:
+        if time_limit is None or time.monotonic() - start < time_limit:
             raise
         raise Unsupported(
             "slow-check",

@@ -317,3 +317,14 @@ def test_roundings_and_axes_at_their_edges() -> None:
     ):
         with pytest.raises(InvalidParameter):
             made()
+
+
+@pytest.mark.parametrize("ends", [(-3, -3), (-3, 5), (-1, 0), (0, 2), (1, 1), (3, 5), (4.5, 6), (-9, -4), (-9, -2.9)])
+def test_the_largest_variance_that_means_allow(ends: tuple[float, float]) -> None:
+    """Values from −3 to 5 with the mean m have at most the variance of a coin over both ends, by its own formula."""
+    means = [ends[0] + (ends[1] - ends[0]) * step / 16 for step in range(17)]
+    chances = [((mean + 3) / 8, mean) for mean in means if -3 <= mean <= 5]
+    expected = max((chance * (5 - mean) ** 2 + (1 - chance) * (-3 - mean) ** 2 for chance, mean in chances), default=0)
+    for mean in (ends, ends[::-1]):
+        found = moments._largest_variance(AXIS, (np.array([mean[0]]), np.array([mean[1]])))
+        assert found.tolist() == pytest.approx([expected])

@@ -486,6 +486,7 @@ def test_scores_of_sets_refuse_other_numbers() -> None:
     huge = rows_of([2**61, 0, 0])
     assert ColumnSetDistances((first,), (zeros,), (10**6,), (0,)).extract(huge).tolist() == [2**62]
     assert ColumnSetDistances((first,), (zeros,), (10**6,), (2**61,)).extract(rows).tolist() == [-(2**62)]
+    assert ColumnSetDistances((first,), (zeros,), (1,), (0,)).extract(rows).tolist() == [7]
     for arguments in (
         ((), (), (), ()),
         ((first,), (zeros,), (1, 1), (0,)),
@@ -494,6 +495,9 @@ def test_scores_of_sets_refuse_other_numbers() -> None:
         ((first,), (zeros,), (0,), (0,)),
         ((first,), (zeros,), (10**6 + 1,), (0,)),
         ((first,), (zeros,), (True,), (0,)),
+        ((first, second), (zeros, four), (1,), (0, 0)),
+        ((first, second), (zeros,), (1,), (0,)),
+        ((first, second), (four, zeros), (1, 1), (0, 0)),
         ((first,), (zeros,), (1,), (0.5,)),
         ((first, CellCounts(CellRows(two_keys(2), CELLS, ((1,),)), (1,))), (zeros, four), (1, 1), (0, 0)),
     ):

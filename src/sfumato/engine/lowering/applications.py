@@ -123,9 +123,7 @@ def _least_nonzero_size(expression: Expression) -> Fraction:
     if isinstance(expression, Call) and expression.function == "CAST":
         return Fraction(expression.arguments[0].domain.type in (Type.INTEGER, Type.BOOLEAN))
     value_range = intervals.double_range(expression.domain)
-    if value_range is None or value_range[0] <= 0 <= value_range[1]:
-        return Fraction(0)
-    return min(map(abs, value_range))
+    return Fraction(0) if value_range is None else max(value_range[0], -value_range[1], Fraction(0))
 
 
 Lowering = Callable[[Application], Scalar]

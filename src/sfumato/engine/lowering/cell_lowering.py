@@ -47,7 +47,8 @@ from sfumato.quick_dataclass import dataclass
 MIN_COUNTS = 12
 """For fewer it is not worth the grouping."""
 MAX_CELLS = 50_000
-_MOST_CODES = 256
+_MAX_CODES = 256
+"""A key of more texts than these is grouped by as it is: its list would be longer than what it saves."""
 
 Cells = tuple[tuple[Reference, Domain], ...]
 """The columns that tests read, with what is declared of each."""
@@ -62,9 +63,9 @@ def predicate_columns(
         return ()
     declared, domains, cell_count = bounded.bounding_node.input.columns, {}, 1
     for reference in dict.fromkeys(one for each in measures if each.where for one in expressions.columns(each.where)):
-        domain, scalar = declared.get(reference), columns.get(reference)  # type: ignore[arg-type]
-        distinct_values = None if domain is None else _distinct_values(domain)
-        if not isinstance(scalar, Reference) or domain is None or distinct_values is None:
+        domain, scalar = declared[reference], columns.get(reference)  # type: ignore[index]
+        distinct_values = _distinct_values(domain)
+        if not isinstance(scalar, Reference) or distinct_values is None:
             return ()
         cell_count *= distinct_values + 1  # NULL is one more
         domains[scalar] = domain
@@ -77,7 +78,7 @@ def total_by_cells(select: Select, totalled: Sequence[str], cells: Cells) -> tup
     columns, by_reference = [], {}
     for name, (reference, domain) in zip(_cell_columns(cells), cells, strict=True):
         texts = tuple(sorted(map(str, domain.values or ()))) if domain.type is Type.TEXT else ()
-        is_coded = 0 < len(texts) <= _MOST_CODES  # a code is grouped by faster than its text
+        is_coded = 0 < len(texts) <= _MAX_CODES  # a code is grouped by faster than its text
         columns.append((name, apply(ScalarFunction.GROUP_CODE, reference, detail=texts) if is_coded else reference))
         by_reference[reference] = (
             apply(ScalarFunction.CONVERT, Reference(name), detail=(Type.TEXT,)) if is_coded else Reference(name)
@@ -304,10 +305,6 @@ def _rounded_quotient(total: Scalar, unit: int) -> Scalar:
     shifted = apply(ScalarFunction.ADD, clamped_total, Constant(_BEYOND_TOTALS + unit // 2, Wide.INTEGER))
     quotient = apply(ScalarFunction.DIVIDE_WIDE, shifted, Constant(unit, Wide.INTEGER))
     return apply(ScalarFunction.SUBTRACT, quotient, Constant(_BEYOND_TOTALS // unit, Wide.INTEGER))
-
-
-_MAX_CODES = 256
-"""A key of more texts than these is grouped by as it is: its list would be longer than what it saves."""
 
 
 def encode_keys(bounded: BoundedPlan, rows: CountedRows) -> CountedRows:

@@ -329,7 +329,7 @@ class ColumnSetDistances:
             raise InvalidParameter("weights", self.weights[:3], f"a list of whole numbers from 1 to {MAX_WEIGHT:,}")
         if any(type(penalty) is not int for penalty in self.penalties):
             raise InvalidParameter("penalties", self.penalties[:3], "a list of whole numbers")
-        if any(view.reading != self.views[0].reading for view in self.views[1:]):
+        if any(view.reading != self.views[0].reading for view in self.views):
             raise InvalidParameter("views", len(self.views), "a list of views of the same rows")
 
     @property

@@ -1,0 +1,236 @@
+"""Small rules of proposals, each beside what it says, worked out by hand or in plain Python."""
+
+from __future__ import annotations
+
+import os
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from release.answers.test_stacked_answers import RECEIPT
+from sfumato.curator.proposals import mwem, private_bounds, question_advice, scores, synthesis_series
+from sfumato.curator.proposals.degrees import Degrees
+from sfumato.curator.proposals.session_answers import SessionAnswers
+from sfumato.curator.proposals.survival import TimePeriods
+from sfumato.curator.proposals.synthesis_series import SynthesisSeries
+from sfumato.curator.proposals.workload_answers import Answers
+from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.plan.readings.dense_readings import MAX_CELLS
+from sfumato.release.comparisons import ThresholdAnswer
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "every", "whole", "ends"),
+    [
+        (0, 9, 5, True, (4, 9)),
+        (3, 14, 4, True, (6, 10, 14)),
+        (3, 13, 4, True, (6, 10, 13)),
+        (2, 12, 4, False, (6, 10, 12)),
+        (2, 10, 4, False, (6, 10)),
+        (5, 5, 4, True, (5,)),
+    ],
+)
+def test_periods_end_before_the_next_begins(
+    low: int, high: int, every: int, whole: bool, ends: tuple[int, ...]
+) -> None:
+    periods = TimePeriods(Fraction(low), Fraction(high), Fraction(every), whole)
+    assert periods.ends == ends
+    if whole:  # every time lies in one period
+        times = [
+            time
+            for start, end in zip(periods.starts, periods.ends, strict=True)
+            for time in range(int(start), int(end) + 1)
+        ]
+        assert times == [*range(low, high + 1)]
+
+
+def test_degrees_are_shown_with_their_half_width_and_the_last_counts_all_above() -> None:
+    noise = sf.Laplace(2)
+    error = f"{float(noise.error('0.95')):g}"
+    assert Degrees((7, 0, 3), noise).cells() == [
+        (name, f"{count} ± {error}") for name, count in (("0", 7), ("1", 0), ("2 or more", 3))
+    ]
+    assert Degrees((7,)).cells() == [("0 or more", "7")]
+
+
+def test_a_session_is_a_table_with_a_row_for_every_question() -> None:
+    noise = sf.Laplace(3)
+    answers = (ThresholdAnswer(False), ThresholdAnswer(True, Fraction(5, 2), noise, Fraction(1)))
+    for confidence in ("0.5", ""):
+        receipt = RECEIPT.__class__(**{**vars(RECEIPT), "confidence": confidence})
+        table = SessionAnswers(("a", "b", "c"), answers, receipt).as_answer()
+        assert table.columns == ("question", "above", "value")
+        assert table.rows == (("a", False, None), ("b", True, 2.5), ("c", None, None))
+        half_width = float(noise.error(confidence or "0.95"))
+        assert table.intervals["value"][0] is None
+        assert table.intervals["value"][1] == pytest.approx((2.5 - half_width, 2.5 + half_width), abs=1)
+        assert table.intervals["value"][2] is None
+    narrow, wide = (
+        SessionAnswers(("b",), answers[1:], RECEIPT.__class__(**{**vars(RECEIPT), "confidence": each})).as_answer()
+        for each in ("0.5", "0.99")
+    )
+    assert narrow.intervals["value"][0][1] < wide.intervals["value"][0][1]  # type: ignore[index]
+    without = SessionAnswers(("a", "b"), answers[:1], RECEIPT).as_answer()
+    assert (without.columns, without.rows) == (("question", "above"), (("a", False), ("b", None)))
+
+
+def test_the_receipt_of_answers_bought_before_is_the_latest() -> None:
+    receipts = [RECEIPT.__class__(**{**vars(RECEIPT), "line": line}) for line in (3, 9, 5)]
+    answers = tuple(sf.Answer(("n",), (sf.policy.Type.INTEGER,), ((1,),), {}, (), receipt, ()) for receipt in receipts)
+    assert Answers(("a", "b", "c"), answers)._joint_or_latest_receipt is receipts[1]
+    assert Answers(("a", "b", "c"), answers, receipts[2])._joint_or_latest_receipt is receipts[2]
+    with pytest.raises(InvalidParameter, match="release the workload first"):
+        Answers((), ())._joint_or_latest_receipt  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("size", "discovered", "groups", "expected"),
+    [(100, (), 7, Fraction(100, 7)), (100, (), 1, 100), (100, (), 0, 100), (None, (), 7, None), (100, ("k",), 7, None)],
+)
+def test_units_of_a_group_were_they_spread_evenly(size: Any, discovered: Any, groups: int, expected: Any) -> None:
+    question = SimpleNamespace(declared_size=size, discovered_keys=discovered, groups=[()] * groups)
+    assert question_advice._expected_units_per_group(question) == expected
+
+
+def test_bounds_are_searched_for_ordered_columns_without_a_list() -> None:
+    columns = {
+        "age": {"type": "integer"},
+        "name": {"type": "text"},
+        "member": {"type": "boolean"},
+        "step": {"type": "integer", "values": [1, 2]},
+    }
+    source = pa.table({"who": [1], "age": [1], "name": ["a"], "member": [True], "step": [1]})
+    table = sf.Table("people", source, columns, id="who", max_rows=1)
+    assert private_bounds._require_searchable_domain(table, "age") == table.columns["age"]
+    for column, words in (
+        ("who", "choose one of age, name, member, step"),
+        ("other", "declared in people: age, name, member, step"),
+        ("name", "a text has no bounds"),
+        ("member", "a boolean has no bounds"),
+        ("step", "without listed values"),
+    ):
+        with pytest.raises(InvalidParameter, match=words):
+            private_bounds._require_searchable_domain(table, column)
+    bare: Any = SimpleNamespace(name="people", id="who", columns={})
+    with pytest.raises(InvalidParameter, match="declared in people: none"):
+        private_bounds._require_searchable_domain(bare, "age")
+
+
+def test_scored_sets_are_bounded_in_number_and_in_cells() -> None:
+    refuse = scores._refuse_too_many_sets
+    for k, sizes in (
+        (1, [2]),
+        (2, [2, 3]),
+        (2, [10] * 200),
+        (1, [2] * 20_000),
+        (2, [MAX_CELLS // 2, 2, 1]),
+        (2, [2] * 3),
+    ):
+        refuse(k, sizes)
+    for k, sizes in ((0, [2]), (-1, [2]), (2, [2]), (3, [2, 3])):
+        with pytest.raises(InvalidParameter):
+            refuse(k, sizes)
+    for k, sizes in ((2, [2] * 201), (1, [2] * 20_001), (1, [MAX_CELLS + 1]), (2, [3, MAX_CELLS // 2, 1])):
+        with pytest.raises(Unsupported, match="at most 20,000 marginals"):
+            refuse(k, sizes)
+
+
+def test_a_private_file_is_no_candidate_under_any_name(tmp_path: Path) -> None:
+    private, public = tmp_path / "deep" / "private.csv", tmp_path / "public.csv"
+    private.parent.mkdir()
+    for path in (private, public):
+        path.write_text("a\n1\n")
+    os.link(private, tmp_path / "linked.csv")
+    addresses = {False: [str(private), str(tmp_path / "gone.csv")], True: [str(public)]}
+
+    def data(*, public: bool | None = None) -> list[Any]:
+        return [SimpleNamespace(address=address) for address in addresses[bool(public)]]
+
+    context: Any = SimpleNamespace(engine=SimpleNamespace(data=data))
+    for allowed in (str(public), public, tmp_path / "missing.csv", pa.table({"a": [1]}), [str(private)], None):
+        scores._refuse_private_file(allowed, context)
+    for refused in (
+        private,
+        str(private),
+        tmp_path / "linked.csv",
+        tmp_path / "*.csv",
+        tmp_path / "**" / "pri*.csv",
+        f"{tmp_path}/**/private.csv",
+    ):
+        with pytest.raises(InvalidParameter, match="public table"):
+            scores._refuse_private_file(refused, context)
+
+
+def test_names_are_compared_in_lowercase_and_other_values_name_nothing() -> None:
+    for names in (["Age", "SEX"], ("Age", "SEX"), frozenset({"Age", "SEX"})):
+        assert mwem._lowercase_names_or_empty(names) == {"age", "sex"}
+    for other in ("Age", None, 3, {"Age": 1}):
+        assert mwem._lowercase_names_or_empty(other) == set()
+
+
+class Tab:
+    """Records what is released, and fails as told."""
+
+    def __init__(self) -> None:
+        self.log: list[Any] = []
+        self.delayed_seconds = 0.0
+        self.pending: Exception | None = None
+
+    def raise_if_pending(self) -> None:
+        self.log.append("pending?")
+        if self.pending is not None:
+            raise self.pending
+
+    def progress(self, text: str) -> None:
+        self.log.append(text)
+
+    def release_step(self, step: Any, question: str, seconds: float | None) -> str:
+        self.log.append((step, question, seconds))
+        return "outcome"
+
+
+@pytest.fixture
+def series(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Tab]:
+    tab, made = Tab(), object.__new__(SynthesisSeries)
+    monkeypatch.setattr(synthesis_series, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    made.on_tab, made.question, made.paid = tab, "q", []  # type: ignore[assignment]
+    made.synthesis = SimpleNamespace(marginals=[1], rounds=[1, 2])  # type: ignore[assignment]
+    made._deadline = None
+    return made, tab
+
+
+STEP: Any = SimpleNamespace(batch=SimpleNamespace(mechanism_charges=["charge"]))
+
+
+@pytest.mark.parametrize(
+    ("deadline", "paid", "seconds"),
+    [(None, ["c"], None), (107.5, ["c"], 7.5), (100.0, [], 0.001), (90.0, [], 0.001), (100.25, ["c"], 0.25)],
+)
+def test_a_step_is_released_in_the_time_that_is_left(
+    series: tuple[Any, Tab], deadline: float | None, paid: list[str], seconds: float | None
+) -> None:
+    """The first step is tried whatever the time: without it there is nothing to return."""
+    made, tab = series
+    made._deadline, made.paid = deadline, [*paid]
+    assert made._release_step(STEP) == "outcome"
+    assert tab.log == ["pending?", "round 3: choosing", (STEP, "round 3: choosing, for q", seconds)]
+    assert made.paid == [*paid, "charge"]
+
+
+def test_no_step_begins_after_the_time_or_an_interrupt(series: tuple[Any, Tab]) -> None:
+    made, tab = series
+    for deadline in (100.0, 99.0):
+        made._deadline, made.paid = deadline, ["c"]
+        with pytest.raises(synthesis_series._TimeLimitReached):
+            made._release_step(STEP)
+    tab.pending = KeyboardInterrupt()  # type: ignore[assignment]
+    made._deadline = None
+    with pytest.raises(KeyboardInterrupt):
+        made._release_step(STEP)
+    assert made.paid == ["c"]
+    assert set(tab.log) == {"pending?"}
