@@ -144,6 +144,12 @@ CLAUSES = (
         "SELECT COUNT(*) FROM flights WHERE carrier IN (SELECT carrier FROM airlines WHERE name LIKE 'A%')",
     ),
     (
+        "one number of private rows, in an expression on rows",
+        "one aggregate, released first at a quarter of the price "
+        "([how](../how-to/subtotals.md#compare-rows-with-a-number))",
+        "SELECT COUNT(*) FROM flights WHERE delay > (SELECT AVG(delay) FROM flights)",
+    ),
+    (
         "x IN (SELECT … FROM public), EXISTS (SELECT … FROM public WHERE column = x)",
         "whether a value is in a public table, anywhere in a condition; NULLs as in SQL",
         "SELECT COUNT(*) FROM flights WHERE carrier IN (SELECT carrier FROM airlines WHERE name LIKE '%Air%')",
@@ -317,10 +323,10 @@ REFUSED = (
         "FROM private JOIN public … GROUP BY",
     ),
     (
-        "queries as values",
-        "SELECT COUNT(*) FROM flights WHERE delay > (SELECT AVG(delay) FROM flights)",
+        "a value for each group of other rows",
+        "SELECT COUNT(*) FROM flights f WHERE delay > (SELECT AVG(delay) FROM flights g WHERE g.origin = f.origin)",
         "subquery-value",
-        "the value itself",
+        "SELECT origin, AVG(delay) FROM flights GROUP BY origin",
     ),
     ("the clock", "SELECT COUNT(*) FROM flights WHERE day < CURRENT_DATE", "clock", "DATE '2013-08-01'"),
     ("chance", "SELECT COUNT(*) FROM flights WHERE RANDOM() < 0.5", "random", "nothing: noise is ours to add"),

@@ -52,9 +52,9 @@ MUTANTS = (
     Mutant(
         "a released number has no range",
         Kind.SENSITIVITY,
-        "plan.released_values:with_released_values",
-        "Literal(values[part.reference.index], part.domain)",
-        "Literal(values[part.reference.index], replace(part.domain, bounds=None))",
+        "plan.sql.released_scalars:_value_domain",
+        "possible is None",
+        "True",
         (_SAME_NOISE,),
     ),
     Mutant(

@@ -76,7 +76,7 @@ def _as_declared(value: Value, domain: Domain) -> Value:
     if not isinstance(value, dt.date) or domain.range is None:
         return value
     low, high = domain.range
-    return max(low, min(high, value))  # type: ignore[type-var, return-value]
+    return max(low, min(high, value))
 
 
 def extreme_values(domain: Domain) -> tuple[Value | None, ...]:

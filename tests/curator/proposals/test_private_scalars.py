@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 from collections.abc import Iterator
 from fractions import Fraction
@@ -275,3 +276,31 @@ def test_the_shell_asks_it_too(visits: pd.DataFrame, tmp_path: Path) -> None:
     _open(tmp_path, visits).close()
     asked = run("query", tmp_path / "policy.toml", ABOVE, "--epsilon", "2")
     assert "Released first: (SELECT AVG(cost) FROM visits) as " in asked.output
+
+
+BLIND = Path(__file__).parents[3] / "bench/blind_questions.json"
+BLIND_TABLES: dict[str, tuple[str, dict[str, Any]]] = {
+    "flights": ("tailnum", {name: {"type": "integer", "bounds": [0, 9]} for name in ("distance", "arr_delay")}),
+    "people": (
+        "person_id",
+        {name: {"type": "integer", "bounds": [0, 9]} for name in ("age", "educ", "married", "income", "puma")},
+    ),
+}
+
+
+@pytest.mark.parametrize("number", [34, 64, 65, 80])
+def test_a_question_of_outsiders_is_answered_or_told_one_that_is(number: int, tmp_path: Path) -> None:
+    """What they typed without the reference: a fix is a statement that is released as it stands."""
+    (asked,) = (each for each in json.loads(BLIND.read_text(encoding="utf-8")) if each["id"] == number)
+    column_id, columns = BLIND_TABLES[asked["table"]]
+    rows = pd.DataFrame({column_id: [f"u{row}" for row in range(30)], **{name: np.arange(30) % 10 for name in columns}})
+    table = sf.Table(asked["table"], rows, columns, id=column_id, max_rows=2, max_groups=2)
+    policy = sf.Policy(sf.PrivacyUnit("unit"), sf.Budget(100, "1e-6"), {asked["table"]: table})
+    with sf.Curator(policy, ledger=tmp_path / "blind.ledger") as made:
+        text = asked["sql"]
+        if number != 64:
+            with pytest.raises(sf.Unsupported) as refused:
+                made.sql(text)
+            assert "…" not in refused.value.fix
+            text = refused.value.fix.partition(": ")[2]
+        assert len(made.sql(text).release(epsilon=1).rows) == {34: 4, 64: 10, 65: 5, 80: 1}[number]

@@ -98,10 +98,13 @@ class _RowScalars:
         for subquery in [*select.find_all(exp.Subquery, exp.Exists)]:
             if subquery.find_ancestor(exp.Select) is not select:
                 continue
-            if isinstance(subquery, exp.Exists) or isinstance(subquery.parent, exp.In):
+            if not isinstance(subquery, exp.Subquery) or isinstance(subquery.parent, exp.In):
                 yield from self.scalars_of(subquery.this, scope)
             elif is_scalar_subquery(subquery) and (is_row_wise or _is_read_by_rows(subquery, select)):
-                if not self._detector.reads_private_table(with_scope_ctes(without_parentheses(subquery), scope)):
+                body = without_parentheses(subquery)
+                if not isinstance(body, exp.Select):
+                    continue
+                if not self._detector.reads_private_table(with_scope_ctes(body, scope)):
                     continue
                 if not is_correlated(subquery):
                     yield subquery, scope
