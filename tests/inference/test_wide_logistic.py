@@ -299,6 +299,9 @@ def test_labels_of_every_kind_are_predicted_and_missing_columns_refused() -> Non
     assert predicted_probability(coefficients, {"x": 3, "c": "a:b"}) == pytest.approx(1 / (1 + np.exp(-score)))
     assert predicted_probability(coefficients, {"x": [3, 3], "c": ["a:b", "?"]})[1] < 0.95
     assert predicted_probability({"c[1]": 1.0}, {"c": [1, 1.0, np.nan]}) == pytest.approx([0.7310586, 0.7310586, 0.5])
+    both = {"c[a:b]:d[x]": 1.0}
+    assert predicted_probability(both, {"c": ["a:b", "a:b", "?"], "d": ["x", "y", "x"]})[0] > 0.7
+    assert predicted_probability(both, {"c": ["a:b", "?"], "d": ["y", "x"]}).tolist() == [0.5, 0.5]
     with pytest.raises(InvalidParameter, match="columns of c"):
         predicted_probability({"c[1]": 1.0}, {"x": 3})
     with pytest.raises(InvalidParameter, match="needs a number"):

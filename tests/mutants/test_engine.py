@@ -17,7 +17,57 @@ _COUNT = "COUNT(*) FROM people"
 _COUNTS = "region, COUNT(*) FROM people GROUP BY region"
 _PEOPLE = "region, COUNT(DISTINCT who) FROM people GROUP BY region"
 _SUMS = "region, SUM(age) FROM people GROUP BY region"
+_PROVEN = "engine/lowering/test_proven_values.py"
+_ENUMERATED = tuple(f"{_PROVEN}::test_a_range_and_a_proof_hold_on_every_row[{seed}]" for seed in range(10))
 MUTANTS = (
+    Mutant(
+        "a product of negative numbers is proven by two of its corners",
+        Kind.SENSITIVITY,
+        "engine.lowering.proven_values:ProvenValues._range",
+        "product((a, b), (c, d))",
+        "((a, c), (b, d))",
+        (*_ENUMERATED, f"{_PROVEN}::test_products_of_clamped_columns_are_proven_exactly"),
+    ),
+    Mutant(
+        "a difference is proven as if the same ends met",
+        Kind.SENSITIVITY,
+        "engine.lowering.proven_values:ProvenValues._range",
+        "(a - d, b - c)",
+        "(a - c, b - d)",
+        _ENUMERATED,
+    ),
+    Mutant(
+        "a product beyond its range is not clamped",
+        Kind.SENSITIVITY,
+        "engine.lowering.proven_values:ProvenValues.is_within",
+        "low <= least and greatest <= high",
+        "low <= least",
+        (f"{_PROVEN}::test_products_of_clamped_columns_are_proven_exactly",),
+    ),
+    Mutant(
+        "the range of a conversion is believed",
+        Kind.SENSITIVITY,
+        "engine.lowering.proven_values:ProvenValues._range",
+        "expression.function not in _ARITHMETIC or",
+        "expression.function == 'CAST' and (ends := [expression.domain.range] * 2) is None or",
+        (f"{_PROVEN}::test_nothing_is_believed_of_reals_and_conversions",),
+    ),
+    Mutant(
+        "a LEAST is bounded by an argument that may be NULL",
+        Kind.NAN,
+        "engine.lowering.proven_values:ProvenValues._range_of_extreme",
+        "[high for argument, (_, high) in pairs if self.is_never_null(argument)]",
+        "[high for _, (_, high) in pairs]",
+        _ENUMERATED,
+    ),
+    Mutant(
+        "any column is taken to have a value",
+        Kind.NAN,
+        "engine.lowering.proven_values:ProvenValues._is_never_null",
+        "expression.reference in self.present",
+        "True",
+        _ENUMERATED,
+    ),
     Mutant(
         "totals are not held to 64 bits",
         Kind.WRAP,

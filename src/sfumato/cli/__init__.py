@@ -87,11 +87,12 @@ class Commands(click.Group):
         return build_command(_generated_kinds()[cmd_name])
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands with their short help, without importing those that have a module of their own."""
+        """List the commands with their short help, without importing what they run."""
+        short_help = SHORT_HELP | {name: f"{kind.summary}." for name, kind in _generated_kinds().items()}
         rows = []
         for name in self.list_commands(ctx):
-            command = None if name in SHORT_HELP else self.get_command(ctx, name)
-            rows.append((name, SHORT_HELP[name] if command is None else command.get_short_help_str()))
+            command = None if name in short_help else self.get_command(ctx, name)
+            rows.append((name, short_help[name] if command is None else command.get_short_help_str()))
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 

@@ -35,14 +35,15 @@ def predicted_probability(coefficients: Mapping[str, float], rows: Any) -> Any:
 
 
 def _regressor_values(label: str, columns: Mapping[str, NDArray[Any]]) -> Floats | None:
-    """Return the values of a regressor by its label: of one factor, or of a product of two; None for another label."""
-    values = _factor_values(label, columns)
+    """Return the values of a regressor by its label: of a product of two factors, or of one; None for another label.
+
+    Products come first: ``sex[M]:arm[a]`` would also be the value ``M]:arm[a`` of sex.
+    """
     for position in (match.start() for match in re.finditer(":", label)):
-        if values is not None:
-            break
         first, second = _factor_values(label[:position], columns), _factor_values(label[position + 1 :], columns)
-        values = None if first is None or second is None else first * second
-    return values
+        if first is not None and second is not None:
+            return first * second
+    return _factor_values(label, columns)
 
 
 def _factor_values(label: str, columns: Mapping[str, NDArray[Any]]) -> Floats | None:

@@ -63,3 +63,20 @@ def test_odds_are_explained_bought_and_written(tmp_path: Path) -> None:
     answer = LogisticAnswer.from_json(run(tmp_path, "logistic", *asked, "--json"))
     assert answer.event == "sex[F]"
     assert answer.column("term") == ["intercept", "age"]
+
+
+def test_a_picture_is_written_and_its_path_is_checked_before_the_charge(tmp_path: Path) -> None:
+    people(500).to_csv(tmp_path / "people.csv", index=False)
+    (tmp_path / "people.toml").write_text(POLICY)
+    asked = ["people", "hours", "sex", "--event-is", "F", "--epsilon", "1"]
+    picture = tmp_path / "curve.svg"
+    run(tmp_path, "survival", *asked, "--plot", str(picture))
+    assert "<svg" in picture.read_text()
+    turned = tmp_path / "turned.svg"
+    run(tmp_path, "components", "people", "age", "cost", "--epsilon", "1", "--delta", "1e-7", "--plot", str(turned))
+    assert "<svg" in turned.read_text()
+    spent = run(tmp_path, "budget", "--json")
+    for refused in (["--plot", str(tmp_path / "curve.odd")], ["--plot", str(picture), "--explain"]):
+        words = ["survival", str(tmp_path / "people.toml"), *asked[:-1], "2", *refused]
+        assert CliRunner().invoke(main, words).exit_code
+    assert run(tmp_path, "budget", "--json") == spent

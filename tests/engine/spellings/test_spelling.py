@@ -37,7 +37,7 @@ class Marked:
     """A spelling that writes what it is asked for in words of no dialect."""
 
     types = {kind: f"T{index}" for index, kind in enumerate([*Type, Wide.INTEGER])}  # noqa: RUF012
-    staged, length = " FENCE", "LETTERS"
+    staged, longest_merged, length = " FENCE", 0, "LETTERS"
 
     def __getattr__(self, method: str) -> Any:
         signature = inspect.signature(getattr(Spelling, method))

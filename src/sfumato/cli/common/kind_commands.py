@@ -46,7 +46,8 @@ def build_command(kind: ReleaseKind) -> click.Command:
         short_help=f"{kind.summary}.",
         epilog=EXIT_CODES_HELP,
     )
-    for shared in (options.analyst, options.ledger, options.request_id, _explain_option, options.as_json):
+    plot = [options.plot] if hasattr(kind.answer_class(), "plot") else []
+    for shared in (options.analyst, options.ledger, options.request_id, _explain_option, options.as_json, *plot):
         command = shared(command)
     command.params.insert(0, click.Argument(["policy"], type=click.Path()))
     return command
@@ -84,6 +85,13 @@ def _run_kind(kind: ReleaseKind, values: dict[str, Any]) -> None:
 
     policy, ledger, analyst = (values.pop(name) for name in ("policy", "ledger", "analyst"))
     explain, as_json, request_id = (values.pop(name) for name in ("explain", "as_json", "request_id"))
+    plot = values.pop("plot", None)
+    if plot is not None:
+        from sfumato.plots import check_picture_path
+
+        if explain:
+            raise click.UsageError("leave out --plot: --explain has no answer to plot")
+        check_picture_path(plot)
     terms = {term.name: value for term in kind.terms if (value := values.pop(term.name, None)) is not None}
     spec = kind.spec(**{name: value for name, value in values.items() if value is not None})
     with ProgressPrinter() as progress, Curator(policy, ledger, progress=progress) as curator:
@@ -96,6 +104,8 @@ def _run_kind(kind: ReleaseKind, values: dict[str, Any]) -> None:
             answer = proposal.release(**terms, request_id=request_id)
             progress("showing")
             _show_answer(answer, as_json)
+            if plot is not None:
+                answer.plot(str(plot))
 
 
 def _show_answer(answer: Any, as_json: bool) -> None:
