@@ -202,9 +202,6 @@ def _rounder_numbers_near(low: Fraction, high: Fraction) -> list[Fraction]:
     """List rounder numbers near ``high``: the simplest fraction in the bracket, then the shortest decimal."""
     simple = high.limit_denominator(10_000)
     candidates = [simple] if low < simple and abs(simple - high) <= high * _PRECISION else []
-    for digits in range(1, 17):
-        context = Context(prec=digits, rounding=ROUND_CEILING)
-        decimal = Fraction(context.divide(Decimal(high.numerator), Decimal(high.denominator)))
-        if decimal <= high * (1 + 16 * _PRECISION):
-            return [*candidates, decimal]
-    return candidates
+    contexts = (Context(prec=digits, rounding=ROUND_CEILING) for digits in range(1, 15))  # 14 reach a part in 10¹³
+    decimals = (Fraction(each.divide(Decimal(high.numerator), Decimal(high.denominator))) for each in contexts)
+    return [*candidates, next(decimal for decimal in decimals if decimal <= high * (1 + 16 * _PRECISION))]

@@ -300,7 +300,8 @@ class ResponseLoss(ClosedFormLoss, Loss):
             return x * -math.expm1(-x) / normaliser
         y = z * x
         if y > LARGE:
-            return x + math.log((1 + (k - 2) * math.exp(-x - y) + math.exp(-x - 2 * y)) / normaliser) / z
+            # the least term, e^{−x−2y}, is below 1e-26 of the sum
+            return x + math.log((1 + (k - 2) * math.exp(-x - y)) / normaliser) / z
         return math.log1p(-math.expm1(-y) * (math.expm1(y) - math.expm1(-x)) / normaliser) / z
 
     @staticmethod

@@ -23,9 +23,10 @@ from sfumato.privacy.stable_functions import (
 from sfumato.quick_dataclass import dataclass
 
 
-def _scaled_expm1(y: float, beta: float) -> float:
-    """Return e^{−β}(e^y − 1), also where e^y alone would overflow."""
-    return math.exp(-beta) * math.expm1(y) if y < 30 else math.exp(min(700.0, y - beta)) - math.exp(-beta)
+def _scaled_expm1(y: Fraction, beta: Fraction) -> float:
+    """Return e^{−β}(e^y − 1) for y − β ≤ 0, also where e^y alone would overflow."""
+    least = math.exp(-float(beta))
+    return least * math.expm1(float(y)) if y < 30 else math.exp(float(y - beta)) - least
 
 
 @codec.serialisable("laplace-loss")
@@ -120,18 +121,15 @@ class LaplaceLoss(ClosedFormLoss, Loss):
 
     def delta_and_error(self, epsilon: float) -> tuple[float, float]:
         x, beta = self.log_moment_parameters
-        if epsilon > x * (1 + ROUNDING):  # surely beyond the largest loss, not by rounding alone
+        if epsilon > x:  # the float nearest to the largest loss, so a larger float is larger than that
             return 0.0, 0.0
         if beta == 0:
             return (value := -math.expm1(min(0.0, epsilon - x) / 2)), ROUNDING * (value + x * (1 - value))
-        # The likelihood ratio is monotone: the best event is a ray {noise ≤ t}; t's float may be off by one.
-        shift = int(self.epsilon / self.step)
-        best_t = math.ceil((shift - epsilon / beta) / 2) - 1
-        rays = (
-            -math.expm1(-beta * (t + 1)) - _scaled_expm1(epsilon - beta * (shift - t - 1), beta)
-            for t in {max(0, min(shift - 1, best_t + d)) for d in (-1, 0, 1)}
-        )
-        value = max(0.0, *rays) / (1 + math.exp(-beta))
+        # The likelihood ratio is monotone: the best event is a ray {noise ≤ t}, with x − 2βt > ε.
+        shift, exact_epsilon = int(self.epsilon / self.step), Fraction(epsilon)
+        t = max(0, math.ceil((shift - exact_epsilon / self.step) / 2) - 1)
+        exponent = exact_epsilon - self.step * (shift - t - 1)  # in floats two large numbers would cancel here
+        value = max(0.0, -math.expm1(-beta * (t + 1)) - _scaled_expm1(exponent, self.step)) / (1 + math.exp(-beta))
         return value, ROUNDING * min(1.0, value + x + beta)
 
     def group(self, k: int) -> LaplaceLoss:

@@ -154,7 +154,7 @@ def _compose_curves(outer: list[Corner], inner: list[Corner]) -> list[Corner]:
     points = [(x, _evaluate_curve(outer, y)) for x, y in inner]
     for (x0, y0), (x1, y1) in pairwise(inner):
         points += [(x0 + (x1 - x0) * (corner - y0) / (y1 - y0), power) for corner, power in outer if y0 < corner < y1]
-    return concave_hull([(Fraction(0), Fraction(0)), *points, (Fraction(1), Fraction(1))])
+    return concave_hull([(Fraction(0), Fraction(0)), *points])  # both end at (1, 1)
 
 
 def _evaluate_curve(corners: list[Corner], x: Fraction) -> Fraction:

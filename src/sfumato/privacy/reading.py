@@ -16,6 +16,7 @@ Kasiviswanathan & Smith 2014). The exception is counted where the guess is true;
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import fields
 from fractions import Fraction
 
@@ -163,20 +164,23 @@ def _log_odds_bound(curve: Curve | None, share: Fraction) -> float:
         return curve.epsilon(0)
     floor = max(curve.failure, _SMALLEST_SHARE)
 
-    def bound(log_odds: float) -> float:
-        spent = floor + max(_SMALLEST_SHARE, Fraction(1 / (1 + math.exp(-log_odds))) * (share - floor))
+    def bound(part: float) -> float:
+        spent = floor + max(_SMALLEST_SHARE, Fraction(part) * (share - floor))
         return curve.epsilon(spent) - math.log1p(-float_above(spent / share)) if spent < share else math.inf
 
-    low, high = -20.0, 7.0
-    best = curve.epsilon(curve.failure) - math.log1p(-float_above(curve.failure / share))
+    best = min(curve.epsilon(curve.failure) - math.log1p(-float_above(curve.failure / share)), _least_value_seen(bound))
+    return min(best * _ROUND_UP, curve.epsilon(0))
+
+
+def _least_value_seen(bound: Callable[[float], float]) -> float:
+    """Return the least value of a function on (0, 1) that ternary search sees, by log-odds between −20 and 7."""
+    low, high, best = -20.0, 7.0, math.inf
     while high - low > 0.05:
         left, right = low + (high - low) / 3, high - (high - low) / 3
-        a, b = bound(left), bound(right)
+        a, b = (bound(1 / (1 + math.exp(-log_odds))) for log_odds in (left, right))
         best = min(best, a, b)
         low, high = (low, right) if a < b else (left, high)
-    return (
-        best * _ROUND_UP if curve.failure or curve.max_divergence is None else min(best * _ROUND_UP, curve.epsilon(0))
-    )
+    return best
 
 
 def posterior(prior: float, log_odds: float) -> float:

@@ -170,8 +170,8 @@ class Sensitivity:
         if not self.per_group:
             return ()
         full_count, remainder = divmod(self.total, self.per_group)
-        size_counts = ((self.per_group, int(full_count)), (remainder, 1))
-        return tuple((size, count) for size, count in size_counts if size and count)
+        size_counts = ((self.per_group, int(full_count)), (remainder, 1))  # ``total`` is at least ``per_group``
+        return tuple((size, count) for size, count in size_counts if size)
 
     def repeated(self, k: int) -> Sensitivity:
         """Return the sensitivity to k units at once: each norm, and the number of groups, grows k-fold."""

@@ -234,7 +234,7 @@ class PrivacyLoss:
         if tail_probability <= failure(self.forward):
             return math.inf
         low, high = -1.0, 1.0
-        while self._tail(low) <= tail_probability and low > -_LARGEST_LOSS:
+        while self._tail(low) <= tail_probability:  # ends by −64, where the bound of P(L > low) is 1
             low *= 2
         while self._tail(high) > tail_probability and high < _LARGEST_LOSS:
             high *= 2
