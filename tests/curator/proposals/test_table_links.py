@@ -214,3 +214,12 @@ def test_the_smallest_room_is_one_cell() -> None:
     assert links(1, 4, "kind")[1].previous_columns == ("kind",)
     with pytest.raises(Unsupported, match="at most 3 combinations"):
         links(3, 19, given=["visits.town"])
+
+
+def test_an_implication_among_all_drawn_columns_is_refused() -> None:
+    people = table("people", rows=2, town=VALUES)
+    visits = table("visits", implies={"person": "town"}, town=VALUES, person={"type": "integer", "values": [1, 2]})
+    linked = LinkedTables((LinkedPair(people, visits, "person", "person", None),))
+    assert linked.key_columns(visits) == ("person",)
+    with pytest.raises(Unsupported, match="remove it from implies of visits"):
+        table_links._refuse_implied_keys(linked, {"people": ("town",), "visits": ("town",)})
