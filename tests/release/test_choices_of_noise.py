@@ -95,6 +95,9 @@ def test_gaussian_noise_that_gains_little_does_not_end_a_pure_account() -> None:
     assert not is_gaussian(price_release(plans, BOTH, account=account))
     assert is_gaussian(price_release(plans, BOTH, account=account, family=sf.Gaussian))
     assert is_gaussian(price_release(wide(), BOTH, account=account))
+    narrower = price_release(options(), BOTH, account=account)
+    assert not is_gaussian(narrower)
+    assert narrower.reason == price_release(options(), BOTH).reason
 
 
 def test_noise_on_a_sample_costs_the_price_after_amplification() -> None:
