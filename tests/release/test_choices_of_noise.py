@@ -27,10 +27,10 @@ def options(text: str = COUNT, groups: int = 1, table: sf.Table = ROWS) -> list[
     return list(bounded_plans(text, table, groups).values())
 
 
-def wide() -> list[Any]:
-    """Δ₁ = 400 and Δ₂ = 20: Gaussian noise is far narrower."""
-    table = sf.Table("visits", USERS.source, USERS.columns, id="patient_id", max_rows=400)
-    return options("SELECT region, COUNT(DISTINCT patient_id) AS n FROM visits GROUP BY region", 400, table)
+def wide(groups: int = 400) -> list[Any]:
+    """Δ₁ = 400 and Δ₂ = 20: Gaussian noise is far narrower; for 25 groups it is narrower, but not by half."""
+    table = sf.Table("visits", USERS.source, USERS.columns, id="patient_id", max_rows=groups)
+    return options("SELECT region, COUNT(DISTINCT patient_id) AS n FROM visits GROUP BY region", groups, table)
 
 
 def is_gaussian(prepared: PricedRelease) -> bool:
@@ -79,6 +79,25 @@ def test_a_strategy_decides_the_noise_that_it_allows() -> None:
     for plan, price, family in ((clipped, PURE, None), (clipped, BOTH, sf.Laplace), (other, BOTH, sf.Gaussian)):
         with pytest.raises(sf.InvalidParameter, match="strategy"):
             price_release([plan], price, family=family)
+
+
+def test_gaussian_noise_needs_a_delta_or_a_rho() -> None:
+    for plan in options(), [bounded_plans("SELECT region, COUNT(*) FROM visits GROUP BY region")[Strategy.CLIP_L2]]:
+        with pytest.raises(sf.InvalidParameter) as refusal:
+            price_release(plan, PURE, family=sf.Gaussian)
+        assert refusal.value.parameter == "mechanism"
+
+
+def test_gaussian_noise_that_gains_little_does_not_end_a_pure_account() -> None:
+    plans = wide(25)
+    account = sf.Budget(3, "1e-6")
+    assert is_gaussian(price_release(plans, BOTH))
+    assert not is_gaussian(price_release(plans, BOTH, account=account))
+    assert is_gaussian(price_release(plans, BOTH, account=account, family=sf.Gaussian))
+    assert is_gaussian(price_release(wide(), BOTH, account=account))
+    narrower = price_release(options(), BOTH, account=account)
+    assert not is_gaussian(narrower)
+    assert narrower.reason == price_release(options(), BOTH).reason
 
 
 def test_noise_on_a_sample_costs_the_price_after_amplification() -> None:

@@ -82,7 +82,8 @@ def calibrated_noise(moments: WeightedTotals, price: Price) -> Gaussian:
         closed = Gaussian.closed_form(epsilon=None, rho=price.rho)
         if closed is not None:
             return _drawable_gaussian(closed * norm)
-        guarantee = Guarantee(price.epsilon or 0, price.delta)
+        assert price.epsilon is not None
+        guarantee = Guarantee(price.epsilon, price.delta)
         return calibrate(lambda scale: _drawable_gaussian(scale * norm), guarantee, sensitivity)
     except InvalidParameter:
         rule = "higher: at this price the noise is too large to draw exactly"

@@ -141,8 +141,8 @@ def test_scored_sets_are_bounded_in_number_and_in_cells() -> None:
 
 
 def test_a_private_file_is_no_candidate_under_any_name(tmp_path: Path) -> None:
-    private, public = tmp_path / "deep" / "private.csv", tmp_path / "public.csv"
-    private.parent.mkdir()
+    private, public = tmp_path / "deep" / "deeper" / "private.csv", tmp_path / "public.csv"
+    private.parent.mkdir(parents=True)
     for path in (private, public):
         path.write_text("a\n1\n")
     os.link(private, tmp_path / "linked.csv")

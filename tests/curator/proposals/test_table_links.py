@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sfumato.curator.proposals import table_links
-from sfumato.curator.proposals.table_links import LinkedPair, LinkedTables
+from sfumato.curator.proposals.table_links import LinkedPair, LinkedTables, LinkOptions
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.policy import Table
 from sfumato.policy.policies import Via
@@ -148,3 +148,78 @@ def test_the_previous_row_is_seen_in_as_many_columns_as_fit(
     child = table("visits", **declared)
     found, room_left = table_links._previous_columns_and_room(child, ("a", "o", "b", "c"), "o", room)
     assert ("".join(found), room_left) == (columns, left)
+
+
+def links(town: int, max_cells: int, order: str | None = None, given: list[str] | None = None) -> Any:
+    """People with one town, their visits with two columns of 4 cells, and tests of one: at most 3 of each."""
+    people = table("people", rows=2, town={"values": [f"v{index}" for index in range(town)]})
+    visits = table("visits", person=KEY, visit=KEY, town=VALUES, region=VALUES)
+    tests = table("tests", person=KEY, visit=KEY, kind=VALUES)
+    linked = LinkedTables(
+        (
+            LinkedPair(people, visits, "person", "person", None),
+            LinkedPair(visits, tests, "person", "person", Via("visits", "visit", "visit")),
+        )
+    )
+    return table_links.build_links(linked, LinkOptions(None, given, order, max_cells))
+
+
+def test_a_link_says_how_rows_meet_and_what_children_are_drawn_given() -> None:
+    upper, lower = links(3, 320, "kind")
+    assert (upper.parent, upper.child, upper.parent_key, upper.child_key, upper.unit) == (
+        *("people", "visits", "person", "person", "person"),
+    )
+    assert (upper.max_parents, upper.max_children) == (2, 3)
+    assert (upper.parent_columns, upper.child_columns) == (("town",), ("town", "region"))
+    assert (upper.linked_columns, upper.previous_columns, upper.order, upper.inherited_columns) == (
+        ("town",),
+        (),
+        "",
+        (),
+    )
+    assert (lower.parent, lower.child, lower.parent_key, lower.child_key, lower.unit) == (
+        *("visits", "tests", "visit", "visit", "person"),
+    )
+    assert (lower.max_parents, lower.max_children) == (3, 3)
+    assert (lower.parent_columns, lower.child_columns) == (("town", "region"), ("kind",))
+    # 0, 1, 2, 3 children and those of a first child: 64 cells, of which kind takes 4 and the columns of visits 16
+    assert (lower.linked_columns, lower.previous_columns, lower.order) == (("town", "region"), ("kind",), "kind")
+
+
+@pytest.mark.parametrize(
+    ("town", "max_cells", "given", "linked", "inherits"),
+    [
+        # a fifth of the cells is room for the parent's columns, and what they leave for those of the table above
+        (3, 320, None, ("town", "region"), True),
+        (3, 319, None, ("town", "region"), False),
+        (1, 160, None, ("town", "region"), True),
+        (1, 159, None, ("town", "region"), False),
+        (1, 100, None, ("town", "region"), False),
+        (1, 79, None, ("town",), True),
+        (3, 20, ["region", "people.town"], ("region",), False),
+        (1, 4, None, (), False),
+    ],
+)
+def test_children_are_drawn_given_what_fits(
+    town: int, max_cells: int, given: list[str] | None, linked: tuple[str, ...], inherits: bool
+) -> None:
+    upper, lower = links(town, max_cells, given=given)
+    assert lower.linked_columns == linked
+    assert bool(lower.inherited_columns) == inherits
+    assert bool(upper.linked_columns) == (max_cells >= 5 * (town + 1))
+
+
+def test_the_smallest_room_is_one_cell() -> None:
+    """Four times its root is room for the four cells of an order."""
+    assert links(1, 4, "kind")[1].previous_columns == ("kind",)
+    with pytest.raises(Unsupported, match="at most 3 combinations"):
+        links(3, 19, given=["visits.town"])
+
+
+def test_an_implication_among_all_drawn_columns_is_refused() -> None:
+    people = table("people", rows=2, town=VALUES)
+    visits = table("visits", implies={"person": "town"}, town=VALUES, person={"type": "integer", "values": [1, 2]})
+    linked = LinkedTables((LinkedPair(people, visits, "person", "person", None),))
+    assert linked.key_columns(visits) == ("person",)
+    with pytest.raises(Unsupported, match="remove it from implies of visits"):
+        table_links._refuse_implied_keys(linked, {"people": ("town",), "visits": ("town",)})

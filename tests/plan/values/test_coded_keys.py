@@ -60,7 +60,7 @@ CODED = {
     "reals": (Domain("real", bounds=(0, 30)), (4, [Fraction(5, 2)])),
     "months": (DAYS, ("month", None)),
     "weeks": (DAYS, ("week", None)),
-    "weeks without bounds": (Domain("date"), ([f"2024-01-{day:02}" for day in (1, 8, 15, 22)], None)),
+    "weeks without bounds": (Domain("date"), ([f"2024-01-{day:02}" for day in (1, 8, 15, 21)], None)),
 }
 
 

@@ -392,7 +392,7 @@ def _device_and_inode_of_existing(paths: Iterable[str]) -> set[tuple[int, int]]:
 
 def _refuse_too_many_sets(k: int, sizes: Sequence[int]) -> None:
     """Refuse too many marginals, or one with too many cells, before any array is allocated."""
-    if not 1 <= exact_integer(k, "k", at_least=1) <= len(sizes):
+    if not 1 <= exact_integer(k, "k") <= len(sizes):
         rule = f"a whole number from 1 to {len(sizes)}, the number of compared columns"
         raise InvalidParameter("k", k, rule)
     sets, largest = math.comb(len(sizes), k), math.prod(sorted(sizes)[-k:])

@@ -257,7 +257,7 @@ def _build_link(
     if order:
         previous, room = _previous_columns_and_room(child, names[child.name], order, room)
     given = _conditioning_columns(parent, names[parent.name], options.given, room)
-    room = max(1, room // _joint_cell_count(parent, given))
+    room //= _joint_cell_count(parent, given)
     return TableLink(
         parent.name,
         child.name,

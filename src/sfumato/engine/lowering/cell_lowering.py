@@ -70,7 +70,7 @@ def predicate_columns(
         cell_count *= distinct_values + 1  # NULL is one more
         domains[scalar] = domain
     references_read = {each for value in values for each in _references(value)}
-    return tuple(domains.items()) if domains and cell_count <= MAX_CELLS and references_read <= set(domains) else ()
+    return tuple(domains.items()) if cell_count <= MAX_CELLS and references_read <= set(domains) else ()
 
 
 def total_by_cells(select: Select, totalled: Sequence[str], cells: Cells) -> tuple[Select, dict[str, Scalar]]:
