@@ -290,7 +290,7 @@ MUTANTS = (
         "another confidence is computed at the one that was bought",
         Kind.RANGES,
         "curator.proposals.tab_releases:SteppedRelease._restore",
-        "replace(answer.receipt, confidence=level)",
+        "replace(answer.receipt, confidence=level, joint=self.joint)",
         "answer.receipt",
         (f"{_CLUSTERED}::test_another_confidence_of_a_bought_answer_is_free",),
     ),

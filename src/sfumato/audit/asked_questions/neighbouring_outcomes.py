@@ -101,16 +101,23 @@ def make_proposal(proposal: str | Ask, curator: Curator) -> Any:
 
 
 def _visible_without_noise(question: Any, answer: Any) -> Outcome:
-    receipt = {entry.name: getattr(answer.receipt, entry.name) for entry in fields(answer.receipt)}
+    noisy_fields = ("bounds",) if question.query.value_queries else ()  # they name the released numbers
+    shown_fields = [entry.name for entry in fields(answer.receipt) if entry.name not in noisy_fields]
+    receipt = {name: getattr(answer.receipt, name) for name in shown_fields}
     visible = {
         "columns": repr((answer.columns, answer.types, answer.keys)),
         "receipt": repr({name: entry for name, entry in receipt.items() if name not in _VARYING_FIELDS}),
-        "warnings": repr(answer.warnings) if not question.discovered_keys else "",
+        "warnings": "" if _warns_of_noise(question) else repr(answer.warnings),
     }
     if not _rows_depend_on_noise(question):
         key_positions = [answer.columns.index(key) for key in answer.keys]
         visible["groups"] = repr([tuple(row[index] for index in key_positions) for row in answer.rows])
     return visible
+
+
+def _warns_of_noise(question: Question) -> bool:
+    """Return whether the lines below an answer name what noise has decided."""
+    return bool(question.discovered_keys or question.query.value_queries)
 
 
 def _rows_depend_on_noise(question: Question) -> bool:
