@@ -138,7 +138,13 @@ def test_a_magnitude_s_constants_are_those_of_its_law() -> None:
 
 def test_keys_beyond_the_threshold_are_kept_by_the_exact_recurrence() -> None:
     """In fractions, with e^ε in 50 digits: every cut is the floor of its probability in 2⁻⁶⁴."""
-    for epsilon, delta in ((F(1), F(1, 100)), (F(1, 2), F(1, 10**4)), (F(3), F(1, 10**6)), (F(9), F(1, 3))):
+    for epsilon, delta in (
+        (F(1), F(1, 100)),
+        (F(1, 2), F(1, 10**4)),
+        (F(3), F(1, 10**6)),
+        (F(9), F(1, 3)),
+        (F(3), F(1, 10**25)),
+    ):
         with mpmath.workdps(70):
             growth = F(int(mpmath.exp(mpmath.mpf(epsilon.numerator) / epsilon.denominator) * 10**60), 10**60)
         keep, cuts = F(0), []
@@ -176,15 +182,17 @@ def test_sums_are_taken_in_chunks_and_smoothing_is_added(monkeypatch: pytest.Mon
 
 
 def test_a_candidate_s_key_lies_between_its_bounds() -> None:
-    """Of 60 digits: for the ends of what is known of U, and the bounds are no further apart than the ends by 10⁻⁶."""
+    """For both ends of what is known of U, in 1000 digits; the bounds are no wider than the stated slack."""
     high = mpmath.MPContext()
-    high.dps = 60
-    context = bits.decimal_context(20)
-    cases = [(5, 9, 63), (2**62 + 12345, 40, 63), (3, 1, 127), (2**126 + 77, 2, 127)]
+    high.dps = 1000
+    context = bits.decimal_context(20)  # for what has no end
+    cases = [(5, 9, 63), (2**62 + 12345, 40, 63), (3, 1, 127), (2**126 + 77, 2, 127), (2, 7, 1023)]
     for kind in (GUMBEL, EXPONENTIAL, LAPLACE):
         for v, multiplicities, width in cases:
             for sign in (False, True):
                 gap = F(22, 7)
+                digits = 20 + 20 * -(-width // 64)  # as they are decided
+                context = bits.decimal_context(digits)
                 bounds = _UnrankedCandidate(0, v, width, sign, gap, multiplicities).key(kind, context)
                 ends = []
                 for end in (v, v + 1):
@@ -196,8 +204,8 @@ def test_a_candidate_s_key_lies_between_its_bounds() -> None:
                     )
                 low, top = (high.mpf(str(bound)) for bound in bounds)
                 for margin, end in ((min(ends) - low, min(ends)), (top - max(ends), max(ends))):
-                    # a rounding of 20 digits is far below, and what is decided is far above
-                    assert high.mpf("1e-11") < margin < (abs(end) + 1) * high.mpf("1.01e-10")
+                    # a rounding of so many digits is far below
+                    assert high.mpf(10) ** (9 - digits) < margin < (abs(end) + 1) * high.mpf(10) ** (10 - digits) * 1.01
     assert _UnrankedCandidate(0, 0, 63, False, F(1), 1).key(EXPONENTIAL, context)[0] == Decimal("-Infinity")
     assert _UnrankedCandidate(0, 0, 63, True, F(1), 1).key(LAPLACE, context)[1] == Decimal("Infinity")
     assert _UnrankedCandidate(0, 0, 63, False, F(1), 1).key(GUMBEL, context)[0] == Decimal("-Infinity")

@@ -77,20 +77,18 @@ class _UnrankedCandidate:
     def key(self, kind: RaceKey, context: Context) -> tuple[Decimal, Decimal]:
         """Bound the key over the interval that U is known to lie in."""
         # 1 − U cancels where U is small: add as many digits as U has.
-        wide_context = bits.decimal_context(context.prec + self.width // 3 + 5)
+        wide_context = bits.decimal_context(context.prec + self.width // 3)
         ends = []
         for v in (self.v, self.v + 1):
             numerator = (1 << self.width) - v if kind.smallest else v
             u = wide_context.divide(Decimal(numerator), Decimal(1 << self.width))
-            e = u.ln(wide_context).copy_negate() if u else Decimal("Infinity")
-            gap = bits.to_decimal(self.gap, context)
-            if self.multiplicities != 1:
-                gap = context.subtract(gap, Decimal(self.multiplicities).ln(context))
+            e = u.ln(wide_context).copy_negate()  # infinite where U may be 0
+            gap = context.subtract(bits.to_decimal(self.gap, context), Decimal(self.multiplicities).ln(context))
             ends.append(kind.exact(e, self.sign, gap, context))
         low, high = min(ends), max(ends)
         return (
-            context.subtract(low, bits.rounding_slack(low, context)) if low.is_finite() else low,
-            context.add(high, bits.rounding_slack(high, context)) if high.is_finite() else high,
+            context.subtract(low, bits.rounding_slack(low, context)),
+            context.add(high, bits.rounding_slack(high, context)),
         )
 
 

@@ -29,7 +29,7 @@ def child_count_bands(limit: int) -> tuple[int, ...]:
     if limit <= _MAX_LIMIT_OF_EXACT_BANDS:
         return tuple(range(limit + 1))
     bands = list(range(_EXACT_BANDS + 1))
-    while (following := max(bands[-1] + 1, int(bands[-1] * _BAND_GROWTH))) < limit:
+    while (following := int(bands[-1] * _BAND_GROWTH)) < limit:
         bands.append(following)
     return (*bands, limit)
 
