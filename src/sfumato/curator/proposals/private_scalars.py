@@ -51,8 +51,9 @@ from sfumato.release.parts.question_parts import NamedNoise
 from sfumato.release.prices import Price, weak_price_warnings
 from sfumato.release.pricing import PricedRelease
 from sfumato.release.proposal import ReleaseCall
-from sfumato.release.releasing import Progress, ReleaseStrategy, StoredResult
+from sfumato.release.releasing import ReleaseStrategy, StoredResult
 from sfumato.release.requests import PriceRequest, Weights, Within
+from sfumato.release.running_work import Progress
 
 VALUE_SHARE = Fraction(1, 4)
 """The share of the price that all released numbers take together: each is one number, and the answer has many."""

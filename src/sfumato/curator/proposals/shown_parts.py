@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from sfumato.curator.previews.explaining import discovery_notes
+from sfumato.plan.nodes import Query
 from sfumato.privacy.numbers import Number
 from sfumato.release.measured import (
     NoisyMeasurements,
@@ -19,9 +20,18 @@ from sfumato.release.noisy_rows.key_functions import answer_rows, with_key_funct
 
 if TYPE_CHECKING:
     from sfumato.curator.context import Context
-    from sfumato.curator.proposals.questions import Question
 
 _MAX_KEPT_ROWS = 1000
+
+
+class ShownQuestion(Protocol):
+    """What is read of a question that is answered."""
+
+    @property
+    def query(self) -> Query: ...
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
+    def caveats(self, strategies: str) -> dict[str, str]: ...
 
 
 class ShownParts(NamedTuple):
@@ -40,7 +50,7 @@ class ShownParts(NamedTuple):
 
 
 def shown_parts(
-    question: Question,
+    question: ShownQuestion,
     context: Context,
     max_groups: Callable[[], int],
     measured: NoisyMeasurements,
