@@ -74,6 +74,8 @@ def test_branching_levels_join_what_was_joined_before() -> None:
             found = with_branching_levels(column("x", cells), branching)
             assert found.levels == tuple(levels)
             assert found.labels == ()
+    named = Attribute("x", Type.INTEGER, column("x", 3).cells, ((0, 0, 1, 2),), (("low", "high"),))
+    assert with_branching_levels(named, 2) == with_branching_levels(column("x", 3), 2)
     for branching in (1, 0, 2.0, True):
         assert_refused(lambda branching=branching: with_branching_levels(column("x", 5), branching), "≥ 2")
 
@@ -91,6 +93,7 @@ class Known:
 
 def test_a_marginal_is_clipped_and_scaled_to_the_total() -> None:
     assert _clip_and_scale(np.array([-1.0, 3.0, 1.0]), 8.0).tolist() == [0, 6, 2]
+    assert _clip_and_scale(np.array([0.125, 0.375]), 8.0).tolist() == [2, 6]
     assert _clip_and_scale(np.array([-1.0, 0.0]), 8.0).tolist() == [0, 0]
     assert _clip_and_scale(np.array([1.0, 1.0]), 0.0).tolist() == [0, 0]
 
