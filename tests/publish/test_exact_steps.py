@@ -125,6 +125,8 @@ def test_the_most_entropy_given_marginals() -> None:
 def test_noise_of_larger_rows_is_as_much_larger() -> None:
     batch: Any = SimpleNamespace(noise=Gaussian(5))
     assert SessionBatch.noise_for(batch, 1) is batch.noise
+    uneven: Any = SimpleNamespace(noise=SimpleNamespace(sizes=(3, 5, 4)))
+    assert SessionBatch.noise_for(uneven, 2) == Gaussian(10)
     for effect in (2, 3, 17):
         assert SessionBatch.noise_for(batch, effect) == Gaussian(5 * effect)
 
