@@ -45,8 +45,9 @@ def test_weights_of_moments_are_rounded_roots() -> None:
 
 
 def test_the_norm_of_a_row_adds_a_step_or_a_square_for_each_block() -> None:
-    design: Any = SimpleNamespace(scale=10, blocks=(None, A, None, B), gram_entries_by_moment=MOMENTS)
-    sizes = [1000 + i for i in range(len(MOMENTS))]
+    moments = MOMENTS | {moment(A, A, levels=(("x", 1),)): 1}  # a part of the squares
+    design: Any = SimpleNamespace(scale=10, blocks=(None, A, None, B), gram_entries_by_moment=moments)
+    sizes = [1000 + i for i in range(len(moments))]
     bounded: Any = SimpleNamespace(measures=[SimpleNamespace(size=size) for size in sizes])
     assert max_row_norm(bounded, design) == 100 + 1002 + 100 + 1004
 
@@ -93,18 +94,31 @@ def test_weights_of_a_scan_are_the_least_with_which_the_curvature_is_free(mean: 
     assert weights.deviation_units == pytest.approx(np.array(expected_units), rel=1e-14)
 
 
-@pytest.mark.parametrize("mean", [2**8, 2**10])
-def test_no_row_moves_a_scan_further_than_its_squares(mean: int) -> None:
-    """For every mean, with the curvature's entries one by one, for regressors at their ends."""
-    weights, norm = scan(mean), 300
+def test_weights_of_the_gradient_and_the_count_are_at_their_bounds_for_any_steps() -> None:
+    for mean in (1, 3, 5, 16):
+        for scale in range(1, 9):
+            for blocks in range(2, 9):
+                weights = scan(mean, scale, blocks)
+                norm, a, c = (blocks - 1) * scale**2, weights.gradient_weight, weights.count_weight
+                free = 17**2 * 256**2 * norm
+                assert 11 * ((a - 1) * mean) ** 2 <= free < 11 * (a * mean) ** 2
+                assert 64 * c**2 <= (a * mean) ** 2 * norm < 64 * (c + 1) ** 2
+
+
+@pytest.mark.parametrize(("mean", "gradient_weight"), [(2**8, None), (2**8, 1), (2**8, 40), (2**8, 90), (2**7, 130)])
+def test_no_row_moves_a_scan_further_than_its_squares(mean: int, gradient_weight: int | None) -> None:
+    """For every mean, with the curvature's entries one by one, for regressors at their ends; and for weights of the
+    gradient with which the curvature is not free.
+    """
+    weights = scan(mean)
+    if gradient_weight is not None:
+        vars(weights)["gradient_weight"] = gradient_weight
     unit = weight_unit(mean)
     assert unit * 256 == mean**2
     moved = []
     for mu in range(mean + 1):
         product = mu * (mean - mu)
         w = min(64, (2 * product + unit) // (2 * unit))  # rounded to the nearest step
-        gradient = sum((weights.gradient_weight * (mean - mu) * 10) ** 2 for _ in range(3))
-        curvature = sum((17 * w * 100) ** 2 for _ in range(9))
-        moved.append(gradient + curvature)
-    assert norm == 3 * 100
+        gradient = 3 * (weights.gradient_weight * (mean - mu) * 10) ** 2
+        moved.append(gradient + 9 * (17 * w * 100) ** 2)
     assert weights.row_squares == weights.count_weight**2 + max(moved)

@@ -74,6 +74,8 @@ def test_branching_levels_join_what_was_joined_before() -> None:
             found = with_branching_levels(column("x", cells), branching)
             assert found.levels == tuple(levels)
             assert found.labels == ()
+    named = Attribute("x", Type.INTEGER, column("x", 3).cells, ((0, 0, 1, 2),), (("low", "high"),))
+    assert with_branching_levels(named, 2) == with_branching_levels(column("x", 3), 2)
     for branching in (1, 0, 2.0, True):
         assert_refused(lambda branching=branching: with_branching_levels(column("x", 5), branching), "≥ 2")
 
@@ -91,6 +93,7 @@ class Known:
 
 def test_a_marginal_is_clipped_and_scaled_to_the_total() -> None:
     assert _clip_and_scale(np.array([-1.0, 3.0, 1.0]), 8.0).tolist() == [0, 6, 2]
+    assert _clip_and_scale(np.array([0.125, 0.375]), 8.0).tolist() == [2, 6]
     assert _clip_and_scale(np.array([-1.0, 0.0]), 8.0).tolist() == [0, 0]
     assert _clip_and_scale(np.array([1.0, 1.0]), 0.0).tolist() == [0, 0]
 
@@ -122,6 +125,8 @@ def test_the_most_entropy_given_marginals() -> None:
 def test_noise_of_larger_rows_is_as_much_larger() -> None:
     batch: Any = SimpleNamespace(noise=Gaussian(5))
     assert SessionBatch.noise_for(batch, 1) is batch.noise
+    uneven: Any = SimpleNamespace(noise=SimpleNamespace(sizes=(3, 5, 4)))
+    assert SessionBatch.noise_for(uneven, 2) == Gaussian(10)
     for effect in (2, 3, 17):
         assert SessionBatch.noise_for(batch, effect) == Gaussian(5 * effect)
 

@@ -148,12 +148,14 @@ def with_branching_levels(attribute: Attribute, branching: int) -> Attribute:
     """
     if type(branching) is not int or branching < 2:
         raise InvalidParameter("branching", branching, "a whole number ≥ 2")
-    levels: list[tuple[int, ...]] = []
-    declared_cells, width = attribute.size - 1, branching
-    while -(-declared_cells // width) > 1:
-        levels.append((*(index // width for index in range(declared_cells)), -(-declared_cells // width)))
-        width *= branching
-    return replace(attribute, levels=tuple(levels), labels=())
+    declared_cells = attribute.size - 1
+    widths = (branching**power for power in range(1, declared_cells.bit_length()))
+    levels = tuple(
+        (*(index // width for index in range(declared_cells)), -(-declared_cells // width))
+        for width in widths
+        if width < declared_cells
+    )
+    return replace(attribute, levels=levels, labels=())
 
 
 def _checked_cells(kind: Type, cells: Any) -> tuple[Cell, ...]:
