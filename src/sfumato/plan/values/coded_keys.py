@@ -74,7 +74,7 @@ def _search_bin(column: Column, starts: Sequence[Value], first: int, after: int)
 
 
 def _divide_into_bins(column: Column, coding: Coding) -> Expression | None:
-    """Count whole widths from the start of a full first bin; None for a value without bounds, or with too large ones."""
+    """Count whole widths from the start of a full first bin; None for values without bounds, or too large to count."""
     width, second = coding.width, coding.starts[1]
     assert width is not None
     start = literal(column.domain.type, second)
