@@ -34,6 +34,7 @@ class Workload:
         return self.unstored
 
     def _load_stored_results(self, _: Any, indices: list[int]) -> dict[str, str]:
+        assert not {*indices} & {*self.unstored}, "what is not stored cannot be loaded"
         return {f"q{index}": "stored" for index in indices}
 
     def _buy_unstored(self, batch: Any, *given: Any) -> Any:

@@ -74,9 +74,14 @@ def test_the_least_price_of_moments_is_near_the_least_that_is_enough(root: Fract
     least = MomentsProposal._least_epsilon(proposal, "1e-6", lambda epsilon: epsilon >= root)  # type: ignore[arg-type,return-value]
     assert root <= least <= root * Fraction(1001, 1000)
     assert asked[0] == Price(1, "1e-6")
-    proposal._strategy_at = refuse
-    with pytest.raises(Refused):
+
+    def refuse_delta(price: Price) -> Any:
+        raise InvalidParameter("delta", price.delta, "above 0")
+
+    proposal._strategy_at = refuse_delta
+    with pytest.raises(InvalidParameter) as refusal:
         MomentsProposal._least_epsilon(proposal, 0, lambda _: True)
+    assert refusal.value.parameter == "delta"  # and not that no price is enough
 
 
 class Model:

@@ -154,11 +154,11 @@ def links(town: int, max_cells: int, order: str | None = None, given: list[str] 
     """People with one town, their visits with two columns of 4 cells, and tests of one: at most 3 of each."""
     people = table("people", rows=2, town={"values": [f"v{index}" for index in range(town)]})
     visits = table("visits", person=KEY, visit=KEY, town=VALUES, region=VALUES)
-    tests = table("tests", person=KEY, visit=KEY, kind=VALUES)
+    tests = table("tests", person=KEY, of=KEY, kind=VALUES)
     linked = LinkedTables(
         (
             LinkedPair(people, visits, "person", "person", None),
-            LinkedPair(visits, tests, "person", "person", Via("visits", "visit", "visit")),
+            LinkedPair(visits, tests, "person", "person", Via("visits", "of", "visit")),
         )
     )
     return table_links.build_links(linked, LinkOptions(None, given, order, max_cells))
@@ -178,7 +178,7 @@ def test_a_link_says_how_rows_meet_and_what_children_are_drawn_given() -> None:
         (),
     )
     assert (lower.parent, lower.child, lower.parent_key, lower.child_key, lower.unit) == (
-        *("visits", "tests", "visit", "visit", "person"),
+        *("visits", "tests", "visit", "of", "person"),
     )
     assert (lower.max_parents, lower.max_children) == (3, 3)
     assert (lower.parent_columns, lower.child_columns) == (("town", "region"), ("kind",))
