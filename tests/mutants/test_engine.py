@@ -69,6 +69,14 @@ MUTANTS = (
         _ENUMERATED,
     ),
     Mutant(
+        "a long stage is planned into every sum that reads it",
+        Kind.LIMITS,
+        "engine.spellings.generator:Generator._is_kept_apart",
+        "> longest",
+        "> longest * 1000",
+        ("engine/spellings/test_spelling.py::test_a_long_stage_is_kept_apart_from_what_reads_it",),
+    ),
+    Mutant(
         "totals are not held to 64 bits",
         Kind.WRAP,
         "engine.arrays:_clamp_totals",

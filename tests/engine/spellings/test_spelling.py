@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
+from fractions import Fraction
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -23,7 +25,8 @@ from sfumato.engine.spellings.spelling import Spelling
 from sfumato.plan.bounding import ContributionLimits, candidate_bounded_plans
 from sfumato.plan.keys import KeySpan, ValueCombinations
 from sfumato.plan.sql.statements import parse
-from sfumato.plan.values.expressions import Field
+from sfumato.plan.values.expressions import Column, Field
+from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Domain, Table, Type
 
 OWN = re.compile(
@@ -91,3 +94,18 @@ def test_public_values_have_no_word_of_a_dialect() -> None:
 
 def test_every_operation_is_written() -> None:
     assert set(generator._WRITERS) == set(ScalarFunction)
+
+
+def test_a_long_stage_is_kept_apart_from_what_reads_it() -> None:
+    """Merged into every sum, the score of a hundred values takes DuckDB minutes to plan."""
+    x = Column(Field(0, "t", "x"), Domain("integer", bounds=(0, 9)))
+    for terms, ending in ((2, 0), (200, 1)):
+        pairs = [
+            part
+            for value in range(terms)
+            for part in (call("=", x, literal(Type.INTEGER, value)), literal(Type.INTEGER, value % 7))
+        ]
+        chosen = call("CAST", call("CASE", *pairs, literal(Type.INTEGER, 0)), literal(Type.TEXT, Type.REAL.value))
+        text = selected([call("FLOOR", call("+", chosen, literal(Type.REAL, Fraction(1, 2))))], "(SELECT 3 AS x)")
+        assert text.count(" OFFSET 0) AS r") == ending
+        assert duckdb.sql(text).fetchall() == [(0.0 if terms == 2 else 3.0,)]
