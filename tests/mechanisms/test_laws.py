@@ -392,6 +392,15 @@ def test_the_gaussian_s_acceptance_is_exact(sigma: Fraction) -> None:
         for v, expected in ((cut - 1, True), (cut + 1, False)):
             if 0 <= v < 1 << 64:
                 assert gaussian.accepts_candidate(y, sigma, v) is expected
+
+
+def test_a_proposal_that_few_leading_bits_do_not_decide_is_decided_by_further_bits() -> None:
+    """V is in [1, 2)/2⁶⁴ and e^−γ = 1.44/2⁶⁴, so 56 of 100 are refused; all of 100 decide alike once in 10²⁴."""
+    sampler = gaussian.GaussianSampler(Fraction(100))
+    high, low = divmod(1037, int(sampler._proposal.unit))
+    parts = (float(high), low, 0)
+    assert sampler._proposal.add_parts(0, *parts) == 1037
+    assert {sampler._accepts(parts, 1) for _ in range(100)} == {True, False}
                 with recorded(words(v)):
                     assert (
                         bool(gaussian._are_proposals_accepted(np.array([y]), centre, twice, [sigma], None)[0])
