@@ -27,9 +27,9 @@ from sfumato.plan.nodes import (
     limit_rows_per_unit,
     max_rows_per_private_row,
     relations,
-    shift_sources,
     unused_source_number,
 )
+from sfumato.plan.sql.row_sources import shift_sources
 from sfumato.plan.values.expressions import Column, Expression, Field, Order
 from sfumato.plan.values.functions import call, literal
 from sfumato.plan.values.functions.declaring import null_literal

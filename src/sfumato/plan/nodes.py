@@ -25,8 +25,7 @@ used. So two texts that mean the same have the same plan.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field, fields, is_dataclass, replace
-from typing import Any
+from dataclasses import field, replace
 
 from sfumato.plan.aggregates.disjoint import operands
 from sfumato.plan.aggregates.measures import AggregateRequest
@@ -554,7 +553,7 @@ Relation = (
 )
 
 
-_Numbered = Scan | PublicJoin | Unnest | PerUnit | Window | Union
+Numbered = Scan | PublicJoin | Unnest | PerUnit | Window | Union
 """The nodes that add columns."""
 
 
@@ -688,27 +687,7 @@ def limit_rows_per_unit(relation: Relation) -> Relation:
 
 def unused_source_number(relation: Relation) -> int:
     """Return a source number that no node of the tree has."""
-    return 1 + max(node.source for node in relations(relation) if isinstance(node, _Numbered))
-
-
-def shift_sources(part: Any, offset: int) -> Any:
-    """Shift every source number in a relation, expression or column, so that two trees share none."""
-    if isinstance(part, Field):
-        return replace(part, source=part.source + offset)
-    if isinstance(part, tuple):
-        return tuple(shift_sources(member, offset) for member in part)
-    if isinstance(part, Mapping):
-        return {shift_sources(key, offset): shift_sources(value, offset) for key, value in part.items()}
-    if not is_dataclass(part) or isinstance(part, (type, Domain, ContributionLimits)):
-        return part
-    shifted = {
-        attribute.name: shift_sources(getattr(part, attribute.name), offset)
-        for attribute in fields(part)
-        if attribute.init
-    }
-    if isinstance(part, _Numbered):
-        shifted["source"] = part.source + offset
-    return replace(part, **shifted)
+    return 1 + max(node.source for node in relations(relation) if isinstance(node, Numbered))
 
 
 GroupKey = tuple[Value | None, ...]

@@ -35,7 +35,6 @@ from sfumato.ledger import Anchor, Line, Verification, entries
 from sfumato.plots.picture import Picture
 from sfumato.privacy import Budget
 from sfumato.privacy.numbers import Number
-from sfumato.quick_dataclass import dataclass
 from sfumato.server.activity_log import ActivityLog, http_status_of_error
 from sfumato.server.approvals import ApprovalService, RequestedRelease
 from sfumato.server.people.people_file import PeopleFile
@@ -49,6 +48,7 @@ from sfumato.server.releases.running_releases import (
     LINES_PER_QUESTION,
     Phase,
     ReleaseKey,
+    ReleaseProgress,
     RunningReleases,
     StoredRelease,
     canonical_json,
@@ -74,14 +74,6 @@ ACTS = ("propose", "describe", "columns", "explain", "error", "price", "advise",
 _ASKING_ROLES = (Role.OWNER, Role.ANALYST)
 _READ_ALL_ROLES = (Role.OWNER, Role.AUDITOR)
 _MAX_PAGE = 1000
-
-
-@dataclass(frozen=True)
-class ReleaseProgress:
-    """The phase of a release, and the ledger line of its answer once it is done: 0 if nothing was bought."""
-
-    phase: Phase
-    line: int | None = None
 
 
 class Gateway:
@@ -351,9 +343,7 @@ class Gateway:
     def history(
         self, caller: Caller, name: str, after: int = 0, limit: int = 100, analyst: str | None = None
     ) -> HistoryBatch:
-        """List ledger lines after a number: all of them, or an analyst's, for owners and auditors; their own for
-        analysts.
-        """
+        """List ledger lines after a number: all, or one analyst's, for owners and auditors; their own for analysts."""
         return self._history_batch(caller, name, limit, lines_after(after, analyst))
 
     def latest_history(self, caller: Caller, name: str, before: int | None = None, limit: int = 100) -> HistoryBatch:

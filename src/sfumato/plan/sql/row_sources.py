@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field, fields, is_dataclass, replace
+from typing import Any
 
 from sqlglot import exp
 
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog, CatalogTable
-from sfumato.plan.nodes import Relation, Scan, Union, relations, shift_sources, unused_source_number
+from sfumato.plan.limits import ContributionLimits
+from sfumato.plan.nodes import Numbered, Relation, Scan, Union, relations, unused_source_number
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.lists import Lists, list_column_refusal
 from sfumato.plan.sql.per_unit import SubqueryRows
@@ -17,6 +19,7 @@ from sfumato.plan.sql.sql_expressions import lower_expression
 from sfumato.plan.sql.text_positions import suggest_name
 from sfumato.plan.sql.unit_joins import period_expressions_of, period_sql
 from sfumato.plan.values.expressions import Column, Expression, Field
+from sfumato.policy import Domain
 from sfumato.quick_dataclass import dataclass
 
 
@@ -152,3 +155,23 @@ def as_nullable(column: Expression) -> Expression:
     """Make a column nullable: a row may have no match on its side."""
     assert isinstance(column, Column)
     return replace(column, domain=replace(column.domain, nullable=True))
+
+
+def shift_sources(part: Any, offset: int) -> Any:
+    """Shift every source number in a relation, expression or column, so that two trees share none."""
+    if isinstance(part, Field):
+        return replace(part, source=part.source + offset)
+    if isinstance(part, tuple):
+        return tuple(shift_sources(member, offset) for member in part)
+    if isinstance(part, Mapping):
+        return {shift_sources(key, offset): shift_sources(value, offset) for key, value in part.items()}
+    if not is_dataclass(part) or isinstance(part, (type, Domain, ContributionLimits)):
+        return part
+    shifted = {
+        attribute.name: shift_sources(getattr(part, attribute.name), offset)
+        for attribute in fields(part)
+        if attribute.init
+    }
+    if isinstance(part, Numbered):
+        shifted["source"] = part.source + offset
+    return replace(part, **shifted)

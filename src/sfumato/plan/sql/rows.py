@@ -20,13 +20,18 @@ from sfumato.plan.nodes import (
     UnitJoin,
     Unnest,
     relations,
-    shift_sources,
     unused_source_number,
 )
 from sfumato.plan.sql.lists import is_unnest, lower_unnest, move_unnest_to_from
 from sfumato.plan.sql.per_unit import WindowColumns, find_aggregates, lower_per_unit
 from sfumato.plan.sql.public_joins import MatchedPublicTable, lower_public_join
-from sfumato.plan.sql.row_sources import RowSource, as_nullable, renumbered_apart, with_materialised_columns
+from sfumato.plan.sql.row_sources import (
+    RowSource,
+    as_nullable,
+    renumbered_apart,
+    shift_sources,
+    with_materialised_columns,
+)
 from sfumato.plan.sql.sql_expressions import lower_expression
 from sfumato.plan.sql.text_positions import node_text, refusal_at, suggest_name
 from sfumato.plan.sql.unit_joins import (

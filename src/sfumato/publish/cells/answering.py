@@ -693,11 +693,8 @@ def _estimate_measure(
         return GroupEstimate(constant, constant, constant)
     ratio = MeanEstimate(low_end, high_end)
     zeros = np.zeros(len(joined[0][0]))
-    middles, halves = ([op(low, high) / 2 for _, low, high in joined] for op in (np.add, _high_minus_low))
+    middles = [(low + high) / 2 for _, low, high in joined]
+    halves = [(high - low) / 2 for _, low, high in joined]
     bounds = ratio.estimate(middles, halves)
     value = ratio.estimate([value for value, _, _ in joined], [zeros, zeros]).value
     return GroupEstimate(np.clip(value, bounds.low, bounds.high), bounds.low, bounds.high)
-
-
-def _high_minus_low(low: Floats, high: Floats) -> Floats:
-    return high - low

@@ -54,6 +54,14 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True)
+class ReleaseProgress:
+    """The phase of a release, and the ledger line of its answer once it is done: 0 if nothing was bought."""
+
+    phase: Phase
+    line: int | None = None
+
+
+@dataclass(frozen=True)
 class ReleaseKey:
     """The identity of a release: account, user, and the id that the user gave it."""
 
