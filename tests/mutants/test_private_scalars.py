@@ -79,7 +79,7 @@ MUTANTS = (
         Kind.REUSE,
         f"{_SCALARS}:ScalarQuestion._run_steps",
         "self._main_release(prepared, self._released_values(measured))",
-        "self._main_release(prepared, [extreme_values(domain)[1] for domain in self._value_domains])",
+        "self._main_release(prepared, value_combinations_to_bind(self._value_domains)[1])",
         (_SHOWN,),
     ),
     Mutant(
