@@ -116,7 +116,7 @@ MUTANTS = (
         "curator.proposals.tab_releases:SteppedRelease.run",
         "check(*first.readings, *later_readings)",
         "check(*first.readings)",
-        (_READ, _APPROVED, _SHARED),
+        (_APPROVED,),
     ),
     Mutant(
         "approval rules see the first number and the question",
@@ -124,7 +124,7 @@ MUTANTS = (
         f"{_SCALARS}:ScalarQuestion.release",
         "[*_readings_of(others), *self._main_readings_to_bind(prepared)]",
         "self._main_readings_to_bind(prepared)",
-        (_READ, _APPROVED, _SHARED),
+        (_SHARED,),
     ),
     Mutant(
         "the last number is not bound before the charge",
@@ -132,7 +132,10 @@ MUTANTS = (
         f"{_SCALARS}:ScalarQuestion.release",
         "_readings_of(others)",
         "_readings_of(others[:-1])",
-        (_BOUND,),
+        (
+            _READ,
+            _BOUND,
+        ),
     ),
     Mutant(
         "the question itself is not bound before the charge",
