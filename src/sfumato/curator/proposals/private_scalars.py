@@ -309,7 +309,7 @@ class ScalarQuestion(Question):
     def _dry_run_answer(
         self, result: StoredResult[NoisyMeasurements], prepared: PricedSteps, confidence: Number, joint: bool
     ) -> Answer:
-        releases = [*self._value_releases(prepared)[1:], self._main_release(prepared, [None] * len(prepared.values))]
+        releases = [*self._value_releases(prepared)[1:], self._main_release(prepared, [None for _ in prepared.values])]
         others = [replace(result, value=releasing.dry_run(release).value) for release in releases]
         return _with_total_price(self._build_from_steps([result, *others], confidence, joint), prepared)
 
