@@ -117,6 +117,16 @@ def test_totals_of_mixed_signs_are_scaled_group_by_group() -> None:
     _require_claims(*_totals(units, "SUM(age)", Strategy.CLIP_L1, limits, (-5, 5)))
 
 
+@pytest.mark.parametrize("asked", ["SUM(age)", "COUNT(*), SUM(age)"])
+def test_rows_that_add_up_beyond_64_bits_stay_within_the_norm(asked: str) -> None:
+    """A norm that is cut off would scale the rows of a unit to more than they may count."""
+    limits = ContributionLimits(3, 2, 3)
+    unit = tuple((0, 2**52) for _ in range(5000))
+    bounded, totals = _totals([unit], asked, Strategy.CLIP_L1, limits, (0, 2**52))
+    _require_claims(bounded, totals)
+    assert totals[-1, 0, 0] > 0.99 * bounded.measures[-1].add_remove_sensitivity.total
+
+
 SPREADS = [ContributionLimits(3, 3, 1), ContributionLimits(4, 2, 3), ContributionLimits(4, 4, 2)]
 
 

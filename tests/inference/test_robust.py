@@ -16,7 +16,8 @@ import pytest
 from inference.rows import COLUMNS, curator, people
 from sfumato.curator.proposals.moment_proposals import select_rows
 from sfumato.curator.proposals.robust_regressions import STEP_SHARES, RobustProposal
-from sfumato.errors import RequestDiffers, SfumatoError
+from sfumato.engine.duckdb.driver import StatementReader
+from sfumato.errors import RequestDiffers, SfumatoError, Unsupported
 from sfumato.inference.linear import LinearFit
 from sfumato.inference.moments import MomentEstimates
 from sfumato.inference.regression_answers import RegressionAnswer
@@ -80,6 +81,25 @@ def meat_of_worlds(
     with proposal._context.engine.check(reading) as opened:
         read = opened.read(reading, 7)
     return np.array([totals.extract(row[None]) for row in read])
+
+
+def test_a_meat_that_cannot_be_bound_is_refused_before_the_moments_are_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with curator(people(20), tmp_path) as made:
+        proposal: Any = made.regress(FORMULA, "people", robust=True)
+        check = StatementReader._check
+
+        def refuse(reader: Any, reading: Any) -> None:
+            if reading.bounded == proposal._meat_at_zero.bounded:
+                raise Unsupported("unbound", "the engine does not take this", fix="ask for something else")
+            check(reader, reading)
+
+        monkeypatch.setattr(StatementReader, "_check", refuse)
+        head = made.ledger.head
+        with pytest.raises(Unsupported, match="does not take this"):
+            proposal.release(**PRICE)
+        assert made.ledger.head == head
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])

@@ -18,6 +18,7 @@ from inference.rows import COLUMNS, curator, people
 from sfumato.curator.proposals.moment_proposals import select_rows
 from sfumato.curator.proposals.regressions import RegressionForecast
 from sfumato.curator.proposals.wide_logistic import WideLogisticProposal
+from sfumato.engine.duckdb.driver import StatementReader
 from sfumato.errors import InvalidParameter, SfumatoError, Unsupported
 from sfumato.inference.assumed import assumed_coordinates
 from sfumato.inference.design import DesignBuilder
@@ -161,6 +162,24 @@ def test_all_scans_together_keep_the_price_and_use_it_up(price: Price, tmp_path:
         assert price.is_satisfied_by(compose(mechanism.curve(change) for mechanism, change in pairs))
         if price.rho is None:
             assert noise.curve.epsilon(price.delta) >= 0.99 * float(price.epsilon or 0)
+
+
+def test_a_gradient_that_cannot_be_bound_is_refused_before_the_first_scan_is_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with curator(town_survey(20), tmp_path, columns=WIDE) as made:
+        proposal, check = proposal_of(made), StatementReader._check
+
+        def refuse(reader: Any, reading: Any) -> None:
+            if reading.bounded == proposal._gradient_totals_at_zero.bounded:
+                raise Unsupported("unbound", "the engine does not take this", fix="ask for something else")
+            check(reader, reading)
+
+        monkeypatch.setattr(StatementReader, "_check", refuse)
+        head = made.ledger.head
+        with pytest.raises(Unsupported, match="does not take this"):
+            proposal.release(**PRICE)
+        assert made.ledger.head == head
 
 
 def town_survey(rows: int) -> pd.DataFrame:

@@ -101,6 +101,14 @@ MUTANTS = (
         ("safety/test_tightness.py::test_claims_are_reached_when_a_unit_is_added",),
     ),
     Mutant(
+        "rows are scaled one by one where their norm does not fit 64 bits",
+        Kind.WRAP,
+        f"{_SCALING}:scales_row_by_row",
+        "max(max_totals) <= MAX_UNIT_TOTAL",
+        "True",
+        (f"{_UNITS}::test_rows_that_add_up_beyond_64_bits_stay_within_the_norm",),
+    ),
+    Mutant(
         "rows of mixed signs are scaled one by one",
         Kind.SENSITIVITY,
         f"{_SCALING}:scales_row_by_row",

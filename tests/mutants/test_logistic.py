@@ -11,8 +11,17 @@ _EXACT = f"{_LOGISTIC}::test_without_noise_it_is_the_logistic_regression_of_the_
 _NOISE = f"{_LOGISTIC}::test_noise_has_the_deviation_that_is_charged_and_is_drawn_anew"
 _WIDE = "inference/test_wide_logistic.py"
 _WIDE_MOVED = f"{_WIDE}::test_no_unit_moves_a_scan_further_than_is_charged"
+_BOUND = f"{_WIDE}::test_a_gradient_that_cannot_be_bound_is_refused_before_the_first_scan_is_charged"
 _RANGES = f"{_WIDE}::test_every_number_is_in_exactly_one_range"
 MUTANTS = (
+    Mutant(
+        "a gradient is not bound before the first scan is charged",
+        Kind.CHARGE_ORDER,
+        "curator.proposals.wide_logistic:WideLogisticProposal._later_readings",
+        "gradient.readings",
+        "()",
+        (_BOUND,),
+    ),
     Mutant(
         "models of the same columns share one answer",
         Kind.REUSE,

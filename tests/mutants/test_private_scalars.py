@@ -13,6 +13,10 @@ _FACADE = "curator/proposals/test_private_scalars.py"
 _SHOWN = f"{_FACADE}::test_the_number_shown_is_the_one_that_rows_are_compared_with"
 _SPENT = f"{_FACADE}::test_the_tab_spends_all_steps_once"
 _CLAMPED = f"{_FACADE}::test_released_numbers_are_clamped_to_what_is_declared"
+_READ = f"{_FACADE}::test_a_dry_charge_has_what_every_step_reads"
+_BOUND = f"{_FACADE}::test_a_step_that_cannot_be_bound_is_refused_before_the_first_is_charged"
+_APPROVED = "server/test_approvals.py::test_a_released_number_of_another_table_needs_its_approval"
+_SHARED = "server/test_approvals.py::test_a_share_covers_what_every_released_number_reads"
 _DELTA = "curator/test_default_delta.py::test_a_stored_answer_is_free_once_no_delta_is_left"
 _SCALARS = "curator.proposals.private_scalars"
 MUTANTS = (
@@ -79,7 +83,7 @@ MUTANTS = (
         Kind.REUSE,
         f"{_SCALARS}:ScalarQuestion._run_steps",
         "self._main_release(prepared, self._released_values(measured))",
-        "self._main_release(prepared, [extreme_values(domain)[1] for domain in self._value_domains])",
+        "self._main_release(prepared, value_combinations_to_bind(self._value_domains)[1])",
         (_SHOWN,),
     ),
     Mutant(
@@ -105,6 +109,73 @@ MUTANTS = (
         "require_no_released_values(self.query)",
         "pass",
         (f"{_FACADE}::test_what_is_made_of_one_release_refuses_it_before_it_is_charged",),
+    ),
+    Mutant(
+        "approval rules see the first step alone",
+        Kind.CONSENT,
+        "curator.proposals.tab_releases:SteppedRelease.run",
+        "check(*first.readings, *later_readings)",
+        "check(*first.readings)",
+        (_APPROVED,),
+    ),
+    Mutant(
+        "approval rules see the first number and the question",
+        Kind.CONSENT,
+        f"{_SCALARS}:ScalarQuestion.release",
+        "[*_readings_of(others), *self._main_readings_to_bind(prepared)]",
+        "self._main_readings_to_bind(prepared)",
+        (_SHARED,),
+    ),
+    Mutant(
+        "the last number is not bound before the charge",
+        Kind.CHARGE_ORDER,
+        f"{_SCALARS}:ScalarQuestion.release",
+        "_readings_of(others)",
+        "_readings_of(others[:-1])",
+        (
+            _READ,
+            _BOUND,
+        ),
+    ),
+    Mutant(
+        "the question itself is not bound before the charge",
+        Kind.CHARGE_ORDER,
+        f"{_SCALARS}:ScalarQuestion._main_readings_to_bind",
+        "_readings_of((self._main_release(prepared, values) for values in combinations))",
+        "[]",
+        (_BOUND,),
+    ),
+    Mutant(
+        "numbers at different ends are not bound",
+        Kind.CHARGE_ORDER,
+        "plan.released_values:value_combinations_to_bind",
+        "(lows, highs, *mixed, (None,) * len(ends))",
+        "(lows, highs, (None,) * len(ends))",
+        (_BOUND,),
+    ),
+    Mutant(
+        "a question without any number is not bound",
+        Kind.CHARGE_ORDER,
+        "plan.released_values:value_combinations_to_bind",
+        "(lows, highs, *mixed, (None,) * len(ends))",
+        "(lows, highs, *mixed)",
+        (_BOUND,),
+    ),
+    Mutant(
+        "numbers at their upper ends are not bound",
+        Kind.CHARGE_ORDER,
+        "plan.released_values:value_combinations_to_bind",
+        "(lows, highs, *mixed, (None,) * len(ends))",
+        "(lows, *mixed, (None,) * len(ends))",
+        (_BOUND,),
+    ),
+    Mutant(
+        "an answer too large to store is found after the first step is charged",
+        Kind.CHARGE_ORDER,
+        f"{_SCALARS}:ScalarQuestion._dry_run_answer",
+        "releasing.dry_run(release).value",
+        "release.result_at_extreme_totals()",
+        (f"{_FACADE}::test_an_answer_too_large_to_store_is_refused_before_the_first_step_is_charged",),
     ),
     Mutant(
         "a stored answer gives every request a delta",

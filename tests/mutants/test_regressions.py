@@ -287,6 +287,14 @@ MUTANTS = (
         (_CLUSTER_MOVED,),
     ),
     Mutant(
+        "the meat is not bound before the moments are charged",
+        Kind.CHARGE_ORDER,
+        "curator.proposals.robust_regressions:RobustProposal.release",
+        "second.readings",
+        "()",
+        ("inference/test_robust.py::test_a_meat_that_cannot_be_bound_is_refused_before_the_moments_are_charged",),
+    ),
+    Mutant(
         "another confidence is computed at the one that was bought",
         Kind.RANGES,
         "curator.proposals.tab_releases:SteppedRelease._restore",

@@ -908,6 +908,61 @@ def test_a_share_of_counts_covers_counts_only(server: SmallServer, measures: tup
     assert server.charges() == ("count" in measures)
 
 
+PEOPLE = """
+[tables.people]
+source = "people.csv"
+id = "patient"
+max_rows = 1
+[tables.people.columns]
+income = { type = "integer", bounds = [0, 100] }
+"""
+FIRST = "SELECT COUNT(*) AS n FROM visits WHERE age > (SELECT COUNT(*) FROM visits)"
+SECOND = f"{FIRST} AND age > (SELECT AVG(income) FROM people)"
+
+
+def _beside_people(folder: Path, rules: str) -> SmallServer:
+    (folder / "people.csv").write_text("patient,income\nclinic1,30\nclinic2,50\n")
+    return governed(folder, rules + PEOPLE)
+
+
+def test_a_released_number_of_another_table_needs_its_approval(tmp_path: Path) -> None:
+    server = _beside_people(tmp_path, 'tables = ["people"]')
+    try:
+        with pytest.raises(ApprovalNeeded):
+            buy(server, release=RequestedRelease("questions", {"sql": SECOND}, PRICE))
+        assert server.charges() == 0
+        assert not buy(server, release=RequestedRelease("questions", {"sql": FIRST}, PRICE)).free
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    ("tables", "measures", "covered"),
+    [
+        (("visits",), (), False),
+        ((), ("count",), False),
+        (("visits",), ("count",), False),
+        (("visits", "people"), ("count", "sum"), True),
+    ],
+)
+def test_a_share_covers_what_every_released_number_reads(
+    tmp_path: Path, tables: tuple[str, ...], measures: tuple[str, ...], covered: bool
+) -> None:
+    server = _beside_people(tmp_path, "approvals = 1")
+    try:
+        terms = ShareTerms("ana", "0.4", 7, tables, ("questions",), "drafts", measures)
+        server.counter.requests.grant_share(server.owner, "clinic", terms)
+        second = RequestedRelease("questions", {"sql": SECOND}, PRICE)
+        assert bool(server.counter.requests.approval_reason(server.ana, "clinic", second)) is not covered
+        if not covered:
+            with pytest.raises(ApprovalNeeded):
+                buy(server, release=second)
+            second = RequestedRelease("questions", {"sql": FIRST}, PRICE)
+        assert not buy(server, key="k2", release=second).free
+    finally:
+        server.close()
+
+
 def test_a_session_is_in_no_share_of_counts(server: SmallServer) -> None:
     server.counter.requests.grant_share(
         server.owner, "clinic", ShareTerms("ana", "1.5", 7, purpose="drafts", measures=("count",))

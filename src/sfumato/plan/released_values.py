@@ -90,3 +90,15 @@ def extreme_values(domain: Domain) -> tuple[Value | None, ...]:
     else:
         ends = (domain.values or ())[:1]
     return (*ends, None)
+
+
+def value_combinations_to_bind(domains: Sequence[Domain]) -> list[tuple[Value | None, ...]]:
+    """Return combinations of extreme values: all at one end, all but one at one end, and NULL for all."""
+    ends = [extreme_values(domain)[:-1] or (None,) for domain in domains]
+    lows, highs = tuple(values[0] for values in ends), tuple(values[-1] for values in ends)
+    mixed = [
+        (*most[:place], least[place], *most[place + 1 :])
+        for most, least in ((lows, highs), (highs, lows))
+        for place in range(len(ends))
+    ]
+    return [*dict.fromkeys((lows, highs, *mixed, (None,) * len(ends)))]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,13 @@ import sfumato as sf
 from cli.running import run
 from sfumato.curator.proposals import private_scalars
 from sfumato.curator.proposals.private_scalars import ScalarQuestion
+from sfumato.engine.duckdb.driver import StatementReader
 from sfumato.errors import RequestDiffers
+from sfumato.ledger import entries
 from sfumato.plan.released_values import value_in_domain
+from sfumato.plan.values.expressions import Literal
 from sfumato.policy import Domain
+from sfumato.privacy import codec
 from sfumato.release.requests import PriceRequest
 
 POLICY = """
@@ -276,6 +281,111 @@ def test_the_shell_asks_it_too(visits: pd.DataFrame, tmp_path: Path) -> None:
     _open(tmp_path, visits).close()
     asked = run("query", tmp_path / "policy.toml", ABOVE, "--epsilon", "2")
     assert "Released first: (SELECT AVG(cost) FROM visits) as " in asked.output
+
+
+TABLES = """
+[tables.people]
+source = "people.csv"
+id = "who"
+max_rows = 1
+[tables.people.columns]
+income = { type = "integer", bounds = [0, 1000] }
+[tables.bills]
+source = "bills.csv"
+id = "who"
+max_rows = 1
+[tables.bills.columns]
+paid = { type = "integer", bounds = [0, 1000] }
+"""
+TWO = (
+    "SELECT COUNT(*) AS n FROM visits WHERE cost > (SELECT COUNT(*) FROM visits)"
+    " AND cost > (SELECT AVG(income) FROM people)"
+)
+THREE = f"{TWO} AND cost > (SELECT MEDIAN(paid) FROM bills)"
+
+
+@pytest.fixture
+def three_tables(visits: pd.DataFrame, tmp_path: Path) -> Iterator[sf.Curator]:
+    for table, column in (("people", "income"), ("bills", "paid")):
+        pd.DataFrame({"who": range(50), column: range(50)}).to_csv(tmp_path / f"{table}.csv", index=False)
+    with _open(tmp_path, visits[:30], POLICY + TABLES) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("text", "tables", "measures"),
+    [
+        (TWO, {"visits", "people"}, {"count", "sum"}),
+        (THREE, {"visits", "people", "bills"}, {"count", "sum", "rank"}),
+        (ABOVE.replace("AVG(cost) FROM visits", "AVG(income) FROM people"), {"visits", "people"}, {"count", "sum"}),
+        (ABOVE.replace("COUNT(*)", "SUM(cost)").replace("AVG", "MEDIAN"), {"visits"}, {"sum", "rank"}),
+    ],
+    ids=["two numbers", "three numbers", "one of another table", "one of another measure"],
+)
+def test_a_dry_charge_has_what_every_step_reads(
+    three_tables: sf.Curator, text: str, tables: set[str], measures: set[str]
+) -> None:
+    dry = three_tables.dry_charge(lambda to, key: to.sql(text).release(epsilon=1, request_id=key))
+    assert dry is not None
+    assert (dry.tables, dry.measures) == (tables, measures)
+
+
+def _literals(part: Any) -> list[Any]:
+    """The literals of a reading, in the order in which it has them."""
+    if isinstance(part, Literal):
+        return [part.value]
+    members: Any = ()
+    if isinstance(part, tuple):
+        members = part
+    elif is_dataclass(part) and not isinstance(part, (type, Domain)):
+        members = [getattr(part, each.name) for each in fields(part)]
+    return [value for member in members for value in _literals(member)]
+
+
+UNBOUND: dict[str, Callable[[Any], bool]] = {
+    "the second number": lambda reading: "income" in repr(reading),
+    "the third number": lambda reading: "paid" in repr(reading),
+    "all at the lower end": lambda reading: _literals(reading) == [-(2**62), 0, 0],
+    "all at the upper end": lambda reading: _literals(reading) == [2**62, 1000, 1000],
+    "one at the lower end": lambda reading: _literals(reading) == [2**62, 0, 1000],
+    "one at the upper end": lambda reading: _literals(reading) == [-(2**62), 0, 1000],
+    "none there": lambda reading: _literals(reading) == [None, None, None],
+}
+
+
+@pytest.mark.parametrize("unbound", UNBOUND)
+def test_a_step_that_cannot_be_bound_is_refused_before_the_first_is_charged(
+    three_tables: sf.Curator, monkeypatch: pytest.MonkeyPatch, unbound: str
+) -> None:
+    check, asked = StatementReader._check, three_tables.sql(THREE)
+
+    def refuse(reader: Any, reading: Any) -> None:
+        if UNBOUND[unbound](reading):
+            raise sf.Unsupported("unbound", "the engine does not take this", fix="ask for something else")
+        check(reader, reading)
+
+    before, head = three_tables.budget.spent, three_tables.ledger.head
+    monkeypatch.setattr(StatementReader, "_check", refuse)
+    with pytest.raises(sf.Unsupported, match="does not take this"):
+        asked.release(epsilon=1)
+    assert (three_tables.budget.spent, three_tables.ledger.head) == (before, head)
+    monkeypatch.undo()
+    assert asked.release(epsilon=1).rows
+
+
+def test_an_answer_too_large_to_store_is_refused_before_the_first_step_is_charged(
+    clinic: sf.Curator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: Any = clinic.sql(ABOVE.replace("COUNT(*) AS n", "COUNT(*) AS n, SUM(cost) AS s, SUM(debt) AS d"))
+    prepared = asked.price_release(PriceRequest(1))
+    steps = *asked._value_releases(prepared), asked._main_release(prepared, [None])
+    first, main = (len(codec.dumps(step.result_at_extreme_totals())) for step in steps)
+    assert first < main
+    monkeypatch.setattr(entries, "MAX_BODY_LENGTH", main - 1)
+    before, head = clinic.budget.spent, clinic.ledger.head
+    with pytest.raises(sf.Unsupported, match="too large to store"):
+        asked.release(epsilon=1)
+    assert (clinic.budget.spent, clinic.ledger.head) == (before, head)
 
 
 BLIND = Path(__file__).parents[3] / "bench/blind_questions.json"

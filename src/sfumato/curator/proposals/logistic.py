@@ -47,6 +47,7 @@ from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.plan.bounding import bound_by_whole_rows, for_neighbours
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows
+from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.policy import Type
 from sfumato.privacy.calibration import least_parameter
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, POSITIVE, Number, exact, format_number
@@ -260,6 +261,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
             price,
             noise.curves,
             first,
+            self._later_readings(noise),
             lambda result: self._dry_run_answer(result, price, confidence),
             lambda steps: self._run_steps(steps, first, price, confidence),
             call,
@@ -268,6 +270,10 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
 
     def _first_step(self, noise: StepNoise) -> ScanRelease:
         return ScanRelease.of(self._totals_at_zero, noise.mechanisms[0], self._zero_coefficients)
+
+    def _later_readings(self, noise: StepNoise) -> Sequence[PlanReading[Any]]:  # noqa: ARG002
+        """The readings of scans that are not the first at other coefficients: there are none."""
+        return ()
 
     @property
     def _zero_coefficients(self) -> tuple[int, ...]:

@@ -16,11 +16,10 @@ to the unit, and no refusal depends on them. The ± of the answer is at the rele
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from itertools import zip_longest
 from typing import Any
 
 from sfumato.caching import cached_property
@@ -35,9 +34,10 @@ from sfumato.curator.proposals.tab_releases import OpenSteps, SteppedRelease
 from sfumato.errors import InvalidParameter
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.canonical import PlanKey, digest
+from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.plan.released_values import (
-    extreme_values,
     require_no_released_values,
+    value_combinations_to_bind,
     value_in_domain,
     with_released_values,
 )
@@ -45,6 +45,7 @@ from sfumato.policy import Domain, Value
 from sfumato.privacy import Curve, compose
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number, exact
 from sfumato.quick_dataclass import dataclass
+from sfumato.release import releasing
 from sfumato.release.answers.answer import Answer
 from sfumato.release.measured import NoisyMeasurements
 from sfumato.release.parts.question_parts import NamedNoise
@@ -255,12 +256,12 @@ class ScalarQuestion(Question):
         if stored_answer is not None:
             return stored_answer
         prepared: Any = self.price_release(request)
-        first, *_ = self._value_releases(prepared)
-        self._check_at_extreme_values(prepared)
+        first, *others = self._value_releases(prepared)
         return stepped.run(
             prepared.price,
             prepared.curves,
             first,
+            [*_readings_of(others), *self._main_readings_to_bind(prepared)],
             lambda result: self._dry_run_answer(result, prepared, confidence, joint),
             lambda steps: self._run_steps(steps, prepared, confidence, joint),
             call,
@@ -300,16 +301,16 @@ class ScalarQuestion(Question):
     def _value_domains(self) -> tuple[Domain, ...]:
         return tuple(value.domain for value in self.query.value_queries)
 
-    def _check_at_extreme_values(self, prepared: PricedSteps) -> None:
-        """Refuse, before the charge, a question that could not be asked with numbers at the ends of their ranges."""
-        for values in zip_longest(*map(extreme_values, self._value_domains)):
-            self._context.engine.check(*self._main_release(prepared, values).readings).close()
+    def _main_readings_to_bind(self, prepared: PricedSteps) -> list[PlanReading[Any]]:
+        """Return the readings of the question with numbers at the ends of their ranges, and without any."""
+        combinations = value_combinations_to_bind(self._value_domains)
+        return _readings_of(self._main_release(prepared, values) for values in combinations)
 
     def _dry_run_answer(
         self, result: StoredResult[NoisyMeasurements], prepared: PricedSteps, confidence: Number, joint: bool
     ) -> Answer:
-        releases = [*self._value_releases(prepared)[1:], self._main_release(prepared, [None] * len(prepared.values))]
-        others = [replace(result, value=release.result_at_extreme_totals()) for release in releases]
+        releases = [*self._value_releases(prepared)[1:], self._main_release(prepared, [None for _ in prepared.values])]
+        others = [replace(result, value=releasing.dry_run(release).value) for release in releases]
         return _with_total_price(self._build_from_steps([result, *others], confidence, joint), prepared)
 
     def _rebuild_from_steps(self, stored_answer: Answer, step_values: Sequence[Any]) -> Answer:
@@ -368,6 +369,10 @@ def _with_total_price(answer: Answer, prepared: PricedSteps) -> Answer:
     price, unused = prepared.price, prepared.main.unused_delta_reason
     receipt = replace(answer.receipt, guarantee=str(price), weak=weak_price_warnings(price))
     return answer.changed(receipt=receipt, warnings=(*answer.warnings, *([unused] if unused else [])))
+
+
+def _readings_of(releases: Iterable[ReleaseStrategy[Any]]) -> list[PlanReading[Any]]:
+    return [reading for release in releases for reading in release.readings]
 
 
 def _unwritten(noisy: NoisyMeasurements) -> StoredResult[NoisyMeasurements]:

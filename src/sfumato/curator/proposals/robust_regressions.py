@@ -50,6 +50,7 @@ from sfumato.plan.sql.building import RowSelection
 from sfumato.privacy import Curve
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact, format_percent
 from sfumato.quick_dataclass import dataclass
+from sfumato.release import releasing
 from sfumato.release.prices import Price
 from sfumato.release.proposal import ReleaseCall
 from sfumato.release.releasing import StoredResult
@@ -169,11 +170,11 @@ class RobustProposal(RegressionProposal):
             return stored_answer
         first = self._strategy_at(price)
         second = self._meat_release(self._zero_coefficients, residual_clamp(1.0), price)
-        self._context.engine.check(*second.readings).close()
         return stepped.run(
             price,
             self._step_noise(price).curves,
             first,
+            second.readings,
             lambda result: self._dry_run_answer(result, price, confidence),
             lambda steps: self._run_steps(steps, first, confidence),
             call,
@@ -195,7 +196,7 @@ class RobustProposal(RegressionProposal):
 
     def _dry_run_answer(self, result: StoredResult[NoisyMoments], price: Price, confidence: Number) -> RegressionAnswer:
         meat = self._meat_release(*self._coefficients_and_clamp(self._fit(result.value)), price)
-        return self._robust_answer(result, meat.result_at_extreme_totals(), confidence)
+        return self._robust_answer(result, releasing.dry_run(meat).value, confidence)
 
     def _fit(self, noisy: NoisyMoments) -> LinearFit:
         return LinearFit(self.design, MomentEstimates.of(noisy, self.design), self.one_row_per_unit)

@@ -11,6 +11,7 @@ from sfumato.curator.context import Context
 from sfumato.curator.tab_series import TabSeries, step_plan_hash
 from sfumato.ledger import StoredAnswer
 from sfumato.plan.canonical import PlanKey
+from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.privacy import Cost, Curve, codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, format_exact
 from sfumato.quick_dataclass import dataclass
@@ -46,16 +47,22 @@ class SteppedRelease(Generic[A]):
         price: Price,
         curves: Sequence[Curve],
         first: ReleaseStrategy[S],
+        later_readings: Sequence[PlanReading[Any]],
         dry_answer: Callable[[StoredResult[S]], A],
         run_steps: Callable[[OpenSteps], A],
         call: ReleaseCall,
         confidence: Number,
     ) -> A:
-        """Hold the price, run all steps on a tab, and store the answer; the same ``request_id`` returns it, free."""
+        """Hold the price, run all steps on a tab, and store the answer; the same ``request_id`` returns it, free.
+
+        ``later_readings`` are those of all steps but the first, at values that earlier steps may release. They are
+        bound before the hold, so that no step is refused after another was charged, and that approval rules and shares
+        are compared with the tables and measures of every step.
+        """
         context, series = self.context, RequestedSeries(self.context, self.question, self.plan_key, call)
         check_dry_run(first, dry_answer)
         warn_of_weak_price(price, context)
-        context.engine.check(*first.readings).close()
+        context.engine.check(*first.readings, *later_readings).close()
         with context.running_work.running():
             tab_or_stored = series.open(_amount_to_hold(context, curves))
             if isinstance(tab_or_stored, StoredAnswer):

@@ -35,6 +35,7 @@ from sfumato.plan.aggregates.measures import Measure
 from sfumato.plan.bounding import BoundedPlan, bound_by_whole_rows, for_neighbours
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows
+from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.plan.sql import building
 from sfumato.plan.sql.building import RowSelection
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact, format_number
@@ -156,6 +157,11 @@ class WideLogisticProposal(LogisticProposal):
 
     def _first_step(self, noise: StepNoise) -> ScanRelease:
         return ScanRelease.of(self.spread_totals, noise.mechanisms[0], self._zero_coefficients)
+
+    def _later_readings(self, noise: StepNoise) -> Sequence[PlanReading[Any]]:
+        """The reading of a gradient: at all coefficients it is that at 0 with other whole numbers."""
+        gradient = ScanRelease.of(self._gradient_totals_at_zero, noise.mechanisms[1], self._zero_coefficients)
+        return gradient.readings
 
     def _dry_run_answer(self, result: StoredResult[NoisyScan], price: Price, confidence: Number) -> LogisticAnswer:
         return self._prediction_answer(self._start_descent(result.value, price), result, price, confidence)
