@@ -101,14 +101,6 @@ MUTANTS = (
         ("engine/test_dense_arrays.py::test_batches_of_many_keys_have_fewer_rows",),
     ),
     Mutant(
-        "implied pairs beside a star cost what they do without a target",
-        Kind.CHARGE_ORDER,
-        "publish.synthesis.methods:aim",
-        "course.fit()\n",
-        "yield from course.measure_dependent_pairs(amounts.measurement * (course.setting.target is not None))\n    course.fit()\n",
-        (_FITS,),
-    ),
-    Mutant(
         "a pair of the star that is implied is paid for twice",
         Kind.CHARGE_ORDER,
         "publish.synthesis.state:SynthesisSetting.target_and_implied_pairs",
