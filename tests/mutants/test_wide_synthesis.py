@@ -6,6 +6,9 @@ from mutants.running import Kind, Mutant, suite
 
 _COMPARED = "publish/synthesis/test_compared_sets.py::"
 _TARGET = "publish/synthesis/test_target.py::"
+_AMOUNTS = "publish/synthesis/test_amounts.py::"
+_FITS = _AMOUNTS + "test_every_step_fits_whatever_is_drawn"
+_CHEAPEST = _AMOUNTS + "test_a_price_that_is_accepted_pays_for_the_cheapest_choice"
 _LINKED = "curator/proposals/test_linked_tables.py::"
 
 MUTANTS = (
@@ -96,6 +99,54 @@ MUTANTS = (
         "min(KEYED_BATCH, MAX_BATCH_CELLS // max(1, len(reading.cells)))",
         "KEYED_BATCH",
         ("engine/test_dense_arrays.py::test_batches_of_many_keys_have_fewer_rows",),
+    ),
+    Mutant(
+        "a pair of the star that is implied is paid for twice",
+        Kind.CHARGE_ORDER,
+        "publish.synthesis.state:SynthesisSetting.target_and_implied_pairs",
+        "tuple(dict.fromkeys((*self.target_pairs, *self.pairs)))",
+        "(*self.target_pairs, *self.pairs)",
+        (_FITS, _AMOUNTS + "test_a_pair_of_the_star_that_is_implied_too_has_the_noise_of_the_star"),
+    ),
+    Mutant(
+        "implied pairs beside a star have no share of it",
+        Kind.CHARGE_ORDER,
+        "publish.synthesis.methods:first_sets_and_amount",
+        "remaining * FOR_TARGET / len(pairs)",
+        "remaining * FOR_TARGET / len(setting.target_pairs)",
+        (_FITS,),
+    ),
+    Mutant(
+        "a star leaves out the other pairs of which one column decides the other",
+        Kind.KEYS,
+        "publish.synthesis.state:SynthesisSetting.target_and_implied_pairs",
+        "(*self.target_pairs, *self.pairs)",
+        "self.target_pairs or self.pairs",
+        (_FITS,),
+    ),
+    Mutant(
+        "a price is tried before the charge as if cells were free",
+        Kind.CHARGE_ORDER,
+        "curator.proposals.synthesis:SynthesisProposal._first_round_amounts",
+        "Fraction(199, 200) - bought",
+        "Fraction(199, 200) - 0 * bought",
+        (_CHEAPEST,),
+    ),
+    Mutant(
+        "a round begins that costs more than is left",
+        Kind.CHARGE_ORDER,
+        "publish.synthesis.methods:aim",
+        "course.budget.remaining < 2 * amounts.total",
+        "course.budget.remaining < amounts.total / 2",
+        (_FITS,),
+    ),
+    Mutant(
+        "a star is not compared with the model beside what is implied",
+        Kind.AUDIT,
+        "curator.proposals.synthesis:_target_index",
+        "(*pairs_with(target, len(sizes)), *fixed_sets)",
+        "(*pairs_with(target, len(sizes)),)",
+        (_AMOUNTS + "test_a_star_is_refused_that_the_model_cannot_hold_beside_what_is_implied",),
     ),
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from datetime import UTC, datetime
@@ -272,10 +272,13 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         noise = setting.currency.noise(amount, sensitivity)
         return float(noise.error(confidence) * setting.unit_value)
 
-    def _first_round_amounts(self, setting: SynthesisSetting) -> RoundAmounts:
-        """Return the first round's amounts, with the noise for the maximal number of rounds."""
+    def _first_round_amounts(self, setting: SynthesisSetting, bought: Fraction = Fraction(0)) -> RoundAmounts:
+        """Return the first round's amounts, with the noise for the maximal number of rounds, after so much is spent on
+        cells. No later step of any method costs less (``publish.synthesis.methods``).
+        """
         rounds = 4 * len(self.attributes)
-        return RoundAmounts.of_round(round_amount_down(setting.currency.total * Fraction(199, 200) / rounds))
+        remaining = setting.currency.total * Fraction(199, 200) - bought
+        return RoundAmounts.of_round(round_amount_down(remaining / rounds))
 
     def price(self, within: Number, *, delta: Number = 0, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Find the least ε, at this δ, at which counts of single columns are within this if measured first. Free.
@@ -487,12 +490,13 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         return counted_sets(self.method, self.workload, sizes, first_pairs, self.max_cells)
 
     def setting_after_dry_run(self, price: Price) -> SynthesisSetting:
-        """Refuse a price that cannot buy the first steps, before any charge."""
+        """Refuse a price that cannot buy the first steps, or the cheapest of the later ones, before any charge."""
         setting = self.setting(price)
-        first_round = self._first_round_amounts(setting)
+        bought_cells = self.cell_plan.cells if self.cell_plan is not None else {}
+        first_round = self._first_round_amounts(setting, setting.cell_amount * len(bought_cells))
         state = SynthesisState(setting)
         releasing.dry_run(next(state.count_rows()))
-        for place, private in self.cell_plan.cells.items() if self.cell_plan is not None else ():
+        for place, private in bought_cells.items():
             releasing.dry_run(private.step(setting.reading, place, setting.cell_amount, setting.currency)[0])
         setting.currency.noise(first_round.measurement, CellCounts(setting.reading, (0,)).sensitivity)
         if self.method != "independent":
@@ -566,7 +570,8 @@ def propose_synthesis(context: Context, catalog: Catalog, spec: SynthesisOptions
         policy_table, table.attributes, face, table.bought_column_indices
     )
     _refuse_unmodellable_pairs(learned, ruled_out, zeros, table.attributes, max_cells)
-    target = _target_index(table.attributes, spec, max_cells)
+    fixed_sets = [*(indices for indices, _ in (*zeros, *ruled_out)), *pair_sets(learned)]
+    target = _target_index(table.attributes, spec, max_cells, fixed_sets)
     return SynthesisProposal(
         context,
         table.coded,
@@ -584,8 +589,12 @@ def propose_synthesis(context: Context, catalog: Catalog, spec: SynthesisOptions
     )
 
 
-def _target_index(attributes: Attributes, spec: SynthesisOptions, max_cells: int) -> int | None:
-    """Return the index of the target; refuse one whose pairs with the other columns cannot be modelled."""
+def _target_index(
+    attributes: Attributes, spec: SynthesisOptions, max_cells: int, fixed_sets: Sequence[AttributeSet]
+) -> int | None:
+    """Return the index of the target; refuse one whose pairs with the other columns cannot be modelled beside the sets
+    that the policy puts in the model.
+    """
     if spec.target is None:
         return None
     if spec.method != "aim":
@@ -595,7 +604,7 @@ def _target_index(attributes: Attributes, spec: SynthesisOptions, max_cells: int
     if spec.target not in names or len(names) < 2:
         raise InvalidParameter("target", spec.target, f"one of several columns of the model: {', '.join(names)}")
     target = names.index(spec.target)
-    if predicted_cells(pairs_with(target, len(sizes)), sizes) > sum(sizes) + max_cells:
+    if predicted_cells((*pairs_with(target, len(sizes)), *fixed_sets), sizes) > sum(sizes) + max_cells:
         rule = f"the model is too small for the pairs of {spec.target} with all other columns"
         fix = f'allow more memory, such as memory="4 GiB", or give {spec.target} coarser bins'
         raise Unsupported("too-many-cells", rule, fix=fix)

@@ -89,7 +89,7 @@ class ExpectedRun:
 
 def expected_run(setting: SynthesisSetting, method: str, rows: int) -> ExpectedRun:
     """Return what a method is expected to do on so many rows."""
-    return replace(_expected_run_without_pairs(setting, method, rows), pairs=(*setting.target_pairs, *setting.pairs))
+    return replace(_expected_run_without_pairs(setting, method, rows), pairs=setting.target_and_implied_pairs)
 
 
 def _expected_run_without_pairs(setting: SynthesisSetting, method: str, rows: int) -> ExpectedRun:

@@ -6,8 +6,15 @@ A round chooses what the model has wrong by more than the expected noise, and me
 rounds, or for 2d if counts are small relative to it; it is halved when a round taught nothing, that is when the model
 moved on the measured set by no more than noise would move it. The last round takes the rest of the price. With a
 target, the pairs of that column with every other are measured instead of single columns, for four fifths of the price:
-such a star is what a learner of that column needs most, and no choice is paid for it. Which pairs follows from the
-request alone; each is a marginal like any other, and costs what its noise does.
+such a star is what a learner of that column needs most, and no choice is paid for it. Pairs of which one column decides
+the other share these four fifths evenly with the star, and a pair that is in both is measured once. Which pairs follows
+from the policy and the request alone; each is a marginal like any other, and costs what its noise does.
+
+*No step costs more than is left*, whatever was drawn before. With d columns and n̂ rows, R is left after n̂ and bought
+cells, and a round of AIM costs a = R/2d or R/4d. A column decides at most one other, so at most d pairs are implied:
+columns and pairs cost at most 2d · 0.9a ≤ 0.9R, and a star with implied pairs at most 0.8R. A later round costs at most
+half of what is left, or is the last and takes all of it. The other methods divide R by their number of steps. Nor is
+any noise larger, or any choice cheaper, than those for R/4d, which are tried before the first charge. ∎
 
 *Independent* measures every column by itself: no two columns of the model depend on each other, except where the policy
 declares that one decides the other.
@@ -59,10 +66,9 @@ def aim(course: SynthesisState) -> Steps:
     rounds = expected_rounds(course.setting, course.total)
     amounts = RoundAmounts.of_round(round_amount_down(course.budget.remaining / rounds))
     first_sets, first_amount = first_sets_and_amount(course.setting, course.budget.remaining, amounts)
-    course.planned = len(first_sets) + len(course.setting.pairs) + rounds
+    course.planned = len(first_sets) + rounds
     for places in first_sets:
         yield from course.measure(places, first_amount, "first", fit=False)
-    yield from course.measure_dependent_pairs(amounts.measurement)
     course.fit()
     is_last = False
     while not is_last:
@@ -77,11 +83,13 @@ def aim(course: SynthesisState) -> Steps:
 def first_sets_and_amount(
     setting: SynthesisSetting, remaining: Fraction, amounts: RoundAmounts
 ) -> tuple[Sequence[AttributeSet], Fraction]:
-    """Return what AIM measures before it chooses, and the amount for each: every column, or the target's pairs."""
-    pairs = setting.target_pairs
-    if pairs:
-        return pairs, round_amount_down(remaining * FOR_TARGET / len(pairs))
-    return [(place,) for place in setting.first_columns], amounts.measurement
+    """Return what AIM measures before it chooses, and the amount for each: every column, or the target's pairs; and
+    the pairs of which one column decides the other.
+    """
+    if setting.target is None:
+        return [*((place,) for place in setting.first_columns), *setting.pairs], amounts.measurement
+    pairs = setting.target_and_implied_pairs
+    return pairs, round_amount_down(remaining * FOR_TARGET / len(pairs))
 
 
 def _choose_and_measure(course: SynthesisState, amounts: RoundAmounts, is_last: bool) -> Generator[Step, Outcome, bool]:

@@ -109,6 +109,11 @@ class SynthesisSetting:
         return () if self.target is None else pairs_with(self.target, len(self.attributes))
 
     @property
+    def target_and_implied_pairs(self) -> tuple[AttributeSet, ...]:
+        """The pairs of the target, and those of which one column decides the other, without repetition."""
+        return tuple(dict.fromkeys((*self.target_pairs, *self.pairs)))
+
+    @property
     def first_columns(self) -> tuple[int, ...]:
         """The columns that are measured one by one."""
         return self.measured_columns or tuple(range(len(self.attributes)))
