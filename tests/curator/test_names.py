@@ -204,7 +204,10 @@ def test_names_joined_by_a_space_are_told_apart(tmp_path: Path) -> None:
     ("question", "fix"),
     [
         ('SELECT COUNT(DISTINCT "N° abonné") FROM t', 'use COUNT(DISTINCT ("N° abonné", DATE_TRUNC(\'day\', "vu à")))'),
-        ('SELECT COUNT(*) FROM t WHERE "N° abonné" = 1', 'count units with COUNT(DISTINCT "N° abonné")'),
+        (
+            'SELECT COUNT(*) FROM t WHERE "N° abonné" = 1',
+            'count units: SELECT COUNT(DISTINCT ("N° abonné", DATE_TRUNC(\'day\', "vu à"))) FROM t',
+        ),
         (
             'SELECT AVG(n) FROM (SELECT "N° abonné", COUNT(*) AS n FROM t GROUP BY "N° abonné")',
             'write GROUP BY "N° abonné", DATE_TRUNC(\'day\', "vu à")',

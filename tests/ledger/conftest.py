@@ -29,6 +29,7 @@ BOTH |= {
 ONE = {
     "test_a_clock_that_goes_back_does_not_move_an_expiry",
     "test_a_clock_that_jumps_ends_an_approval_early_and_never_revives_one",
+    "test_a_request_of_an_earlier_version_belongs_to_every_server_and_its_text_is_the_same",
     "test_a_line_that_was_changed_in_the_file_is_not_believed",
     "test_a_part_is_a_mechanism_with_the_sensitivity_it_needs",
     "test_a_process_is_alive_until_it_ends",

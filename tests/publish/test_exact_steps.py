@@ -240,9 +240,9 @@ def test_candidates_may_have_the_share_of_the_cells_that_is_spent(monkeypatch: p
 
     monkeypatch.setattr(state, "candidates_within_cells", within)
     reading = SimpleNamespace(distinct_sets={(0, 1), (0, 2)})
-    setting = SimpleNamespace(zeros=[((7,), None)], max_cells=1000, reading=reading)
+    setting = SimpleNamespace(zeros=[((7,), None)], max_cells=1000, reading=reading, sizes=(2, 2, 2))
     marginals = [SimpleNamespace(places=(0,)), SimpleNamespace(places=(1,))]
-    synthesis: Any = SimpleNamespace(setting=setting, model="model", marginals=marginals)
+    synthesis: Any = SimpleNamespace(setting=setting, model="model", marginals=marginals, released=(), total=100)
     among = {(0, 1): 5, (0, 2): 6, (1, 2): 7}
     assert SynthesisState.affordable_candidates(synthesis, among, 0.25) == {(0, 1): 5}
     assert limits == [250]
@@ -314,8 +314,8 @@ def test_children_are_drawn_given_their_band_parent_and_elder(ordered: bool, mon
     given: list[Any] = []
     sizes: list[int] = []
 
-    def extend(conditionals: Any, codes: np.ndarray) -> None:
-        assert conditionals == "conditionals"
+    def extend(conditionals: Any, codes: np.ndarray, source: object) -> None:
+        assert (conditionals, source) == ("conditionals", None)
         sizes.append(len(codes))
         codes[:, 3] = codes[:, 1] * 10 + codes[:, 2] + 1
 

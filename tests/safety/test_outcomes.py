@@ -210,7 +210,7 @@ _OURS = """
     not null nulls on or order over partition piece power prepare regexp_full_match replace round row_number rtrim
     select sf_bound sf_unit sign sqrt string_split substr sum then timestamp to_days to_months
     to_years trim true trunc try_cast union upper values varchar when where with
-    a b c d e g h i j n r s t u x y z range to_hours integer make_timestamp regexp_matches
+    a b c d e g h i j n q r s t u x y z range to_hours integer make_timestamp regexp_matches
     current desc exists first following lag lead min preceding rank row rows unbounded
 """
 _OURS += """

@@ -64,11 +64,11 @@ class RowSource:
             raise Unsupported("unknown-alias", rule, fix=suggest_name(qualifier, filter(None, self.scope)))
         column_names = {column for columns in self.scope.values() for column in columns}
         if self._id_aliases(qualifier, name):
-            raise Unsupported(
-                "unit-column",
-                f"{name[:60]} identifies the unit of each row, and ids are never released",
-                fix=f"count units: SELECT COUNT(DISTINCT {quoted(name[:60])}) FROM {quoted(self.table.name)}",
-            )
+            table, unit = self.table, quoted(name[:60])
+            unit = unit if table.period is None else f"({unit}, {period_sql(table)})"
+            rule = f"{name[:60]} identifies the unit of each row, and ids are never released"
+            fix = f"count units: SELECT COUNT(DISTINCT {unit}) FROM {quoted(table.name)}"
+            raise Unsupported("unit-column", rule, fix=fix)
         refusal = list_column_refusal(name, self.lists)
         if refusal is not None:
             raise refusal
