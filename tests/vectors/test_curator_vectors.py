@@ -19,6 +19,7 @@ from sfumato.audit import canaries
 from sfumato.audit.lower_bounds import falsifying, verdicts
 from sfumato.audit.whole_policies import curator_audits, shared_noise
 from sfumato.curator import step_counts
+from sfumato.curator.previews import forecasts
 from sfumato.curator.proposals import bought_synopses, marginals, session_answers, synthesis, workloads
 from sfumato.curator.proposals.auction_outcomes import AuctionOutcome
 from sfumato.curator.proposals.degrees import Degrees
@@ -56,7 +57,6 @@ REGISTRY = Registry(
         "curator.previews.advising._error_ratios": "it compares two forecasts, whose widths have vectors",
         "curator.previews.advising._removed_error_share": "it compares two forecasts, whose widths have vectors",
         "curator.previews.advising._width_before_and_after_with_size": "it looks up widths that have vectors",
-        "curator.previews.forecasts.expression_and_width_by_column": "it takes the widest of computed intervals",
         "curator.proposals.clipped_counts.ClippedQuestion._tip_if_large_share": "it says a released share in words",
         "curator.cell_proposals._share_containing_any": "it counts sampled cells for the owner, and releases nothing",
         "curator.previews.forecasts.draw_error_by_price": "it draws a line through what forecasts say",
@@ -228,6 +228,18 @@ def _session_range() -> Iterator[Vector]:
 # ── forecasts of proposals ─────────────────────────────────────────────────────────────────────
 
 
+@formula("curator.previews.forecasts._max_half_width")
+def _forecast_max_half_width() -> Iterator[Vector]:
+    """The longer side of the widest range; rows without a number have none."""
+    for low, value, high, widest in (
+        ([-1.0, 2.0], [0.0, 4.0], [1.0, 5.0], 2.0),
+        ([math.nan, 2.5], [math.nan, 3.0], [math.nan, 3.75], 0.75),
+        ([0.0], [0.0], [0.0], 0.0),
+    ):
+        column: Any = SimpleNamespace(low=np.array(low), value=np.array(value), high=np.array(high))
+        yield exact(widest, forecasts._max_half_width, column)
+
+
 @formula("curator.proposals.bought_synopses._max_half_width")
 def _synopsis_width() -> Iterator[Vector]:
     yield exact(2.0, bought_synopses._max_half_width, [(0.0, 3.0), None, (1.0, 5.0)])
@@ -320,11 +332,12 @@ def _game_revenue() -> Iterator[Vector]:
 @formula("curator.proposals.synthesis.SynthesisProposal.first_counts_half_width")
 def _first_width() -> Iterator[Vector]:
     for scale, unit, sure in ((3, Fraction(1), "0.95"), (10, Fraction(1, 4), "0.9"), (7, Fraction(1, 2), "0.99")):
-        currency = SimpleNamespace(noise=lambda *_: Laplace(scale))  # noqa: B023
+        currency = SimpleNamespace(noise=lambda *_: Laplace(scale), total=Fraction(1))  # noqa: B023
         setting = SimpleNamespace(currency=currency, reading=None, unit_value=unit)
         own = SimpleNamespace(_first_round_amounts=lambda _: SimpleNamespace(measurement=None))
         with pytest.MonkeyPatch.context() as patch:  # nothing is read of the counts: their noise is given
             patch.setattr(synthesis, "CellCounts", lambda *_: SimpleNamespace(sensitivity=None))
+            patch.setattr(synthesis, "first_sets_and_amount", lambda *_: ((), None))
             yield exact(
                 float(_wide(scale, sure) * unit),
                 SynthesisProposal.first_counts_half_width,
