@@ -26,7 +26,7 @@ from sfumato.quick_dataclass import dataclass
 def _scaled_expm1(y: Fraction, beta: Fraction) -> float:
     """Return e^{−β}(e^y − 1) for y − β ≤ 0, also where e^y alone would overflow."""
     least = math.exp(-float(beta))
-    return least * math.expm1(float(y)) if y < 30 else math.exp(float(y - beta)) - least
+    return least * math.expm1(float(y)) if y < 30 else math.exp(min(700.0, float(y - beta))) - least
 
 
 @codec.serialisable("laplace-loss")
