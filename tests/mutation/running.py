@@ -71,6 +71,7 @@ class Runner:
         self._session, self._request_records = session, records
         _import_late(records.imported)
         self._functions, self._overlay = LiveFunctions(), Overlay(folder)
+        self._functions.forget_cached()  # no test runs in this process, so that its children begin with empty caches
         self._folder = folder
         self._green: dict[str, bool] = {}
         self._killers = Killers(records.results())
@@ -148,7 +149,6 @@ class Runner:
 
         reached: list[bool] = []
         install_builtins(lambda: None if reached else (reached.append(True), say("reached"))[0])
-        self._functions.forget_cached()
         if site is not None:
             try:
                 self._functions.replace(site)
