@@ -102,7 +102,7 @@ MUTANTS = (
     Mutant(
         "groups are left out that one side of OR excludes",
         Kind.KEYS,
-        "plan.nodes:conjuncts",
+        "plan.values.expressions:conjuncts",
         "condition.function == 'AND'",
         "condition.function in ('AND', 'OR')",
         (

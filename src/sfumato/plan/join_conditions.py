@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sfumato.plan.nodes import Relation, conjuncts
-from sfumato.plan.values.expressions import Call, Expression, ReleasedValue, columns
+from sfumato.plan.nodes import Relation
+from sfumato.plan.values.expressions import Call, Expression, ReleasedValue, columns, conjuncts
 
 
 def reads_one_side(expression: Expression, *sides: Relation) -> bool:

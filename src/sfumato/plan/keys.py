@@ -35,11 +35,10 @@ from sfumato.plan.nodes import (
     UnitJoin,
     Unnest,
     Window,
-    conjuncts,
 )
 from sfumato.plan.values import calendar, countable
 from sfumato.plan.values.countable import is_constant_within_hours, weaken_to_hours
-from sfumato.plan.values.expressions import Call, Column, Expression, Field, Literal, Reference, columns
+from sfumato.plan.values.expressions import Call, Column, Expression, Field, Literal, Reference, columns, conjuncts
 from sfumato.plan.values.functions.temporal import written_bucket
 from sfumato.plan.values.narrowing import LimitsByExpression, limits_by_expression, narrow_domain, narrow_expression
 from sfumato.policy import Domain, Type, Value

@@ -32,7 +32,7 @@ from sfumato.plan.aggregates.measures import AggregateRequest
 from sfumato.plan.aggregates.unit_measures import RowPosition, UnitMeasure, WindowFunction
 from sfumato.plan.limits import ONE_ROW, ContributionLimits, Strategy
 from sfumato.plan.noisy_rows import Finish, NoisySelect, OuterSelect, Output
-from sfumato.plan.values.expressions import Call, Column, Expression, Field, Reference
+from sfumato.plan.values.expressions import Call, Column, Expression, Field, Reference, conjuncts
 from sfumato.plan.values.narrowing import LiteralComparison, as_comparison
 from sfumato.policy import Domain, Value
 from sfumato.privacy import codec
@@ -670,13 +670,6 @@ def max_rows_per_private_row(relation: Relation) -> int:
         case Scan():
             return 1
     return max_rows_per_private_row(relation.inputs[0])
-
-
-def conjuncts(condition: Expression | None) -> list[Expression]:
-    """Split a condition into the conjuncts of its ANDs."""
-    if isinstance(condition, Call) and condition.function == "AND":
-        return [conjunct for argument in condition.arguments for conjunct in conjuncts(argument)]
-    return [] if condition is None else [condition]
 
 
 def limit_rows_per_unit(relation: Relation) -> Relation:

@@ -15,8 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import product
 
-from sfumato.plan import nodes
-from sfumato.plan.values.expressions import Call, Column, Expression, Literal, Reference
+from sfumato.plan.values.expressions import Call, Column, Expression, Literal, Reference, conjuncts
 from sfumato.policy import Type
 
 Range = tuple[float, float]
@@ -100,7 +99,7 @@ class ProvenValues:
 def _columns_present(predicates: Iterable[Expression]) -> Iterator[Reference]:
     """List the columns that predicates require not to be NULL."""
     for predicate in predicates:
-        for conjunct in nodes.conjuncts(predicate):
+        for conjunct in conjuncts(predicate):
             match conjunct:
                 case Call(function="NOT", arguments=(Call(function="IS NULL", arguments=(Column() as column,)),)):
                     yield column.reference

@@ -43,7 +43,7 @@ from sfumato.engine.lowering.unit_lowering import UnitLowering, WindowLowering
 from sfumato.plan import nodes
 from sfumato.plan.join_conditions import reads_one_side
 from sfumato.plan.unit_samples import hash_prefix, hash_threshold
-from sfumato.plan.values.expressions import Call, Column, Expression, Field, columns
+from sfumato.plan.values.expressions import Call, Column, Expression, Field, columns, conjuncts
 from sfumato.policy import Type
 from sfumato.quick_dataclass import dataclass
 
@@ -310,7 +310,7 @@ def _match_condition(
     right = match.right if isinstance(match, nodes.UnitJoin) else match.other
     conditions: list[Scalar] = [apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "j"))]
     conditions += [apply(ScalarFunction.EQUAL, match_key(first), match_key(second)) for first, second in match.pairs]
-    for conjunct in nodes.conjuncts(match.condition):
+    for conjunct in conjuncts(match.condition):
         if reads_one_side(conjunct, left, right):
             conditions.append(match_key(conjunct))
         else:

@@ -30,7 +30,7 @@ from sfumato.plan.aggregates.measures import (
     Sum,
     conjunction,
 )
-from sfumato.plan.values.expressions import Call, Expression, Literal
+from sfumato.plan.values.expressions import Call, Expression, Literal, conjuncts
 from sfumato.plan.values.functions.declaring import call, is_never_null, literal
 from sfumato.plan.values.narrowing import LimitsByExpression, as_comparison, can_hold_together, limits_by_expression
 from sfumato.policy import Domain, Type
@@ -188,7 +188,7 @@ def _merge_candidate(measure: Measure) -> _MergeCandidate | None:
     if member is None or predicate is None:
         return None
     return _MergeCandidate(
-        measure, member, predicate, limits_by_expression((predicate,)), frozenset(_conjuncts(predicate))
+        measure, member, predicate, limits_by_expression((predicate,)), frozenset(conjuncts(predicate))
     )
 
 
@@ -258,14 +258,6 @@ def _listed_values(condition: Expression) -> tuple[Expression, frozenset[Any]] |
 
 def _operand_of_null_test(condition: Expression) -> Expression | None:
     return condition.arguments[0] if isinstance(condition, Call) and condition.function == "IS NULL" else None
-
-
-def _conjuncts(predicate: Expression) -> Iterator[Expression]:
-    if isinstance(predicate, Call) and predicate.function == "AND":
-        for part in predicate.arguments:
-            yield from _conjuncts(part)
-    else:
-        yield predicate
 
 
 def _negated(condition: Expression) -> Expression:

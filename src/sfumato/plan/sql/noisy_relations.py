@@ -15,7 +15,7 @@ from sqlglot import exp
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import conditions_met_by_rows, undeclared_key_indices
-from sfumato.plan.nodes import CombinedRows, Query, conjuncts
+from sfumato.plan.nodes import CombinedRows, Query
 from sfumato.plan.noisy_rows import (
     Finish,
     NoisyJoin,
@@ -48,6 +48,7 @@ from sfumato.plan.values.expressions import (
     Key,
     NoisyColumn,
     columns as columns_read,
+    conjuncts,
     noise_count,
 )
 from sfumato.plan.values.functions import call

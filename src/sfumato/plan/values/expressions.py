@@ -177,6 +177,13 @@ def walk(expression: Expression) -> Iterator[Expression]:
             stack.extend(reversed(node.arguments))
 
 
+def conjuncts(condition: Expression | None) -> list[Expression]:
+    """Split a condition into the conjuncts of its ANDs."""
+    if isinstance(condition, Call) and condition.function == "AND":
+        return [conjunct for argument in condition.arguments for conjunct in conjuncts(argument)]
+    return [] if condition is None else [condition]
+
+
 def columns(expression: Expression) -> dict[Reference, Domain]:
     """Return the columns that an expression reads, in the order of their first use."""
     return {node.reference: node.domain for node in walk(expression) if isinstance(node, Column)}
