@@ -196,6 +196,21 @@ def test_a_format_that_is_incomplete_or_ambiguous_is_refused(text: object, rule:
     assert rule in refused.value.rule
 
 
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    [
+        ("%d.%m", "add the year: %Y"),
+        ("%Y-%d", "add the month: %m"),
+        ("%b %Y", "add the day: %d"),
+        ("%d.%m.%Y %y", "write the year once, not as %Y and %y"),
+    ],
+)
+def test_the_fix_of_an_incomplete_format_names_the_part(text: str, fix: str) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        parse_format(text)
+    assert refused.value.fix == fix
+
+
 def test_numbers_beside_each_other_have_their_zeros() -> None:
     padded = [part.directive for part in parse_format("%Y%m%d %H:%M") if part.is_padded]
     assert padded == ["Y", "m", "d"]

@@ -55,6 +55,13 @@ def test_gaussian_noise_without_delta_is_refused_for_its_guarantee(family: Any) 
     assert "give a δ above 0" in refused.value.fix
 
 
+def test_a_guarantee_out_of_reach_advises_a_delta_only_where_there_is_none() -> None:
+    with pytest.raises(sf.InvalidParameter, match="one that this kind of noise can give") as refused:
+        sf.calibrate(sf.Gaussian, sf.Guarantee("0.0001", "1e-6"), 10**9)
+    assert "δ" not in refused.value.fix
+    assert refused.value.fix.startswith("give a larger ε or a smaller sensitivity")
+
+
 def test_laplace_with_delta_needs_less_noise() -> None:
     pure = sf.calibrate(Laplace, sf.Guarantee("0.5"))
     eased = sf.calibrate(Laplace, sf.Guarantee("0.5", "0.01"))

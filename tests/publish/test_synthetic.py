@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -275,3 +276,10 @@ def test_a_row_whose_deciding_value_is_missing_or_not_listed_may_have_any_decide
     for keys in ("region, city", "region, city_level_1", "region || 'x'"):
         with pytest.raises(sf.Unsupported, match=r"cut-key|unknown-column"):
             made.sql(f"SELECT {keys}, COUNT(*) AS n FROM t GROUP BY {keys}")
+
+
+@pytest.mark.parametrize("total", [0.0, -3.0])
+def test_a_total_that_is_no_number_of_rows_is_refused_by_its_name(total: float) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        replace(synthetic().released, total=total)
+    assert refused.value.parameter == "total"

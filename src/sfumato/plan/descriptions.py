@@ -242,6 +242,9 @@ def describe_enforced_limits(bounded: BoundedPlan) -> str:
     return describe_limits(bounded.limits)
 
 
+INTERVAL_COVERAGE = "± covers the noise, not rows beyond these limits"
+
+
 def describe_dropped_rows(boundings: Iterable[BoundedPlan]) -> str:
     """Describe which rows of a unit count where the rest is dropped or weighted down; empty if all rows count.
 
@@ -250,7 +253,7 @@ def describe_dropped_rows(boundings: Iterable[BoundedPlan]) -> str:
     limit_texts = dict.fromkeys(
         describe_enforced_limits(bounded) for bounded in boundings if _can_bounding_drop_rows(bounded)
     )
-    return f"{' and '.join(limit_texts)}; ± covers the noise, not rows beyond these limits" if limit_texts else ""
+    return f"{' and '.join(limit_texts)}; {INTERVAL_COVERAGE}" if limit_texts else ""
 
 
 def _can_bounding_drop_rows(bounded: BoundedPlan) -> bool:

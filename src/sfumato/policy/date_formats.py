@@ -126,9 +126,13 @@ def _check_complete(text: str, directives: Sequence[str]) -> None:
         raise InvalidParameter("format", text, f"one with each directive once; %{repeated} is repeated")
     names = set(directives)
     is_clock = bool(names & {"H", "I"}) and not names & set("YymbBdaA")
-    if not is_clock and any(len(names & alternatives) != 1 for alternatives in ({"Y", "y"}, {"m", "b", "B"}, {"d"})):
-        rule = f"{_RULE}: one of %Y %y, one of %m %b %B, and %d; or of the clock alone"
-        raise InvalidParameter("format", text, rule, fix="write each part of the date once")
+    for part, alternatives in (("year", "Yy"), ("month", "mbB"), ("day", "d")):
+        written = names.intersection(alternatives)
+        if len(written) != 1 and not is_clock:
+            rule = f"{_RULE}: one of %Y %y, one of %m %b %B, and %d; or of the clock alone"
+            excess = " and ".join(f"%{name}" for name in directives if name in written)
+            fix = f"write the {part} once, not as {excess}" if written else f"add the {part}: %{alternatives[0]}"
+            raise InvalidParameter("format", text, rule, fix=fix)
     for name, needed in (("I", "p"), ("p", "I"), ("S", "M"), ("f", "S")):
         if name in names and needed not in names:
             raise InvalidParameter("format", text, f"one that contains %{needed}, because it contains %{name}")

@@ -129,6 +129,12 @@ class _BracketingSearch:
         assert self._high is not None
         return self._high[0]
 
+    @property
+    def last_shortfall(self) -> float:
+        """How far the largest insufficient parameter was from enough."""
+        assert self._low is not None
+        return self._low[1]
+
     def is_enough(self, size: Fraction) -> bool:
         if self._low is not None and size <= self._low[0]:
             return False
@@ -177,7 +183,7 @@ def _bracket_by_doubling(search: _BracketingSearch, goal: str) -> Fraction:
     else:
         while not _is_enough_or_refuse(search, high := high * 2, goal):
             if high > _LARGEST_PARAMETER:
-                raise _unreachable_error(goal)
+                raise _unreachable_error(search, goal)
     return high
 
 
@@ -186,16 +192,17 @@ def _is_enough_or_refuse(search: _BracketingSearch, size: Fraction, goal: str) -
     try:
         return search.is_enough(size)
     except InvalidParameter:
-        raise _unreachable_error(goal) from None
+        raise _unreachable_error(search, goal) from None
 
 
-def _unreachable_error(goal: str) -> InvalidParameter:
-    return InvalidParameter(
-        "guarantee",
-        goal,
-        "one that this kind of noise can give",
-        fix="for Gaussian noise give a δ above 0; for noise of your own, make(size) must add more noise as size grows",
+def _unreachable_error(search: _BracketingSearch, goal: str) -> InvalidParameter:
+    """Return the refusal of a guarantee that the most noise does not meet; advise a δ only where it is 0."""
+    fix = (
+        "give a larger ε or a smaller sensitivity; for noise of your own, make(size) must add more noise as size grows"
     )
+    if search.last_shortfall == math.inf:
+        fix = f"for Gaussian noise give a δ above 0; otherwise {fix}"
+    return InvalidParameter("guarantee", goal, "one that this kind of noise can give", fix=fix)
 
 
 def _rounder_numbers_near(low: Fraction, high: Fraction) -> list[Fraction]:

@@ -28,6 +28,7 @@ from server.postgres.raw_client import (
 )
 from server.postgres.wire_server import WireServer, wire_server
 from sfumato.cli import main
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.postgres.refusal_counts import MAX_RULES, RefusalCounts
 
@@ -280,6 +281,12 @@ def test_what_is_refused_has_a_code_a_fix_and_no_price(wire: WireServer, sql: st
         assert told["H"]
         assert rows_in(client.ask(query("SELECT 1"))) == [[b"1"]]
     assert wire.charges() == before
+
+
+def test_a_refused_confidence_shows_the_default_one(wire: WireServer) -> None:
+    with signed_in(wire) as client:
+        refused = error_of(client.ask(query("SET sfumato.confidence = 2")))
+        assert refused["H"] == f"Write SET sfumato.confidence = '{DEFAULT_CONFIDENCE}'."
 
 
 def test_a_quoted_word_accepts_the_offered_delta_and_the_keyword_resets(wire: WireServer) -> None:

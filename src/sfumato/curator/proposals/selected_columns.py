@@ -92,6 +92,9 @@ def code_selected_columns(
     selected = (
         list(columns_by_name) if names is None else [_require_lowercase_name(name, columns_by_name) for name in names]
     )
+    if names is None and not selected:
+        rule = "the SELECT has no column to publish: the person's id never leaves the table"
+        raise Unsupported("uncoded-column", rule, fix="select a column that has listed values or bins")
     if not selected or len(set(selected)) != len(selected):
         raise InvalidParameter("columns", names, "a non-empty list without repeats of names in the SELECT")
     coded = [_coded_column_and_domain(*columns_by_name[key], policy, rows.relation) for key in selected]

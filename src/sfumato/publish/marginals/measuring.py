@@ -28,7 +28,7 @@ from sfumato.plan.readings.total_readings import Integers
 from sfumato.policy import Domain
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Sensitivity, codec
-from sfumato.privacy.numbers import Number
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number
 from sfumato.publish.marginals import blocks as block_algebra
 from sfumato.publish.marginals.attributes import Attribute, Attributes
 from sfumato.publish.marginals.blocks import AttributeSet, Block, scaled_residual, sum_marginal_to
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from sfumato.release.releasing import Read
 
 
-CONFIDENCE = 0.95
+CONFIDENCE = float(DEFAULT_CONFIDENCE)
 """The confidence at which stored measurements are compared."""
 MAX_NUMBERS = 2 * 10**7
 """The most numbers of one release that the ledger stores as one answer."""

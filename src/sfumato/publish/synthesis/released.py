@@ -142,7 +142,9 @@ class ReleasedSynthesis:
             raise InvalidParameter("method", self.method, f"one of {', '.join(METHODS)}")
         object.__setattr__(self, "total", codec.parse_float(self.total, "total"))
         object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value", POSITIVE))
-        if len(self.rounds) != max(0, len(self.marginals) - 1) or not 0 < self.total < math.inf:
+        if not 0 < self.total < math.inf:
+            raise InvalidParameter("total", self.total, "a finite number of rows above 0")
+        if len(self.rounds) != max(0, len(self.marginals) - 1):
             raise InvalidParameter(
                 "rounds", len(self.rounds), "a list with one round for each marginal after the number of rows"
             )

@@ -11,6 +11,7 @@ from datetime import datetime
 from sfumato.errors import InvalidParameter
 from sfumato.notebook_html import preformatted
 from sfumato.plan import account_periods
+from sfumato.plan.descriptions import INTERVAL_COVERAGE
 from sfumato.policy import Policy
 from sfumato.privacy import Neighbours, codec
 from sfumato.privacy.budget_words import format_guarantee
@@ -149,7 +150,7 @@ class Receipt:
 
     @property
     def _limits_note(self) -> str:
-        return f"{self.limits};\n{'':<11}  ± covers the noise, not rows beyond these limits"
+        return f"{self.limits};\n{'':<11}  {INTERVAL_COVERAGE}"
 
     def __str__(self) -> str:
         when = datetime.fromisoformat(self.time).strftime("%Y-%m-%d %H:%M UTC")

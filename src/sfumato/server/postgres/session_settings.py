@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sfumato.errors import InvalidParameter
-from sfumato.privacy.numbers import ACCEPT_DEFAULT, BELOW_ONE, CONFIDENCE, POSITIVE, Range, exact
+from sfumato.privacy.numbers import ACCEPT_DEFAULT, BELOW_ONE, CONFIDENCE, DEFAULT_CONFIDENCE, POSITIVE, Range, exact
 from sfumato.server.postgres.statements import Refusal, parse_price_comment
 
 PREFIX = "sfumato."
@@ -72,7 +72,7 @@ _OTHER_TERMS: Mapping[str, Callable[[str], Any]] = {"most": _number_parser("most
 _EXAMPLES = {
     "delta": "1e-6",
     "within": "50",
-    "confidence": "0.95",
+    "confidence": DEFAULT_CONFIDENCE,
     "mechanism": "laplace",
     "fresh": "on",
     "ranges": "on",
