@@ -208,6 +208,17 @@ MUTANTS = (
         ("release/test_deadlines.py::test_nothing_is_interrupted_after_the_limit_was_left",),
     ),
     Mutant(
+        "a waiting thread that overslept is not woken for later time limits",
+        Kind.CHARGE_ORDER,
+        "release.deadlines:DeadlineWatch.add",
+        "not time.monotonic() < self._wake_time <= deadline.end",
+        "deadline.end < self._wake_time",
+        (
+            "release/test_deadlines.py"
+            "::test_the_waiting_thread_is_woken_for_what_comes_earlier_or_when_it_overslept[-1-600-True]",
+        ),
+    ),
+    Mutant(
         "an error wanted for all numbers at once is kept by each alone",
         Kind.RANGES,
         "curator.previews.forecasts:_widths_at_size",

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from sfumato.engine.protocols import Reader
+from sfumato.release.deadlines import Deadline, DeadlineWatch
 from sfumato.release.releasing import interrupt_after
 
 FORK = multiprocessing.get_context("fork")
@@ -87,6 +88,17 @@ def test_nothing_is_interrupted_after_the_limit_was_left() -> None:
     left = time.monotonic()
     time.sleep(0.3)
     assert [moment <= left for _, moment in engine.interrupts] == [True]
+
+
+@pytest.mark.parametrize(("wakes", "ends", "is_woken"), [(5, 600, False), (5, 1, True), (-1, 600, True)])
+def test_the_waiting_thread_is_woken_for_what_comes_earlier_or_when_it_overslept(
+    wakes: float, ends: float, is_woken: bool
+) -> None:
+    watch = DeadlineWatch()
+    watch._waiter = threading.current_thread()  # alive, and asleep until then
+    watch._wake_time = time.monotonic() + wakes
+    watch.add(Deadline(cast("Reader", Interrupted()), ends))
+    assert watch._woken.empty() is not is_woken
 
 
 def test_an_engine_that_is_slow_to_be_interrupted_delays_no_other() -> None:

@@ -57,7 +57,9 @@ class DeadlineWatch:
     def __init__(self) -> None:
         self._pending: dict[int, Deadline] = {}
         self._wake_time = math.inf
-        """When the waiting thread wakes next; adding an earlier deadline wakes it at once."""
+        """When the waiting thread wakes next; adding an earlier deadline wakes it at once. Where Python waits by the
+        clock of the wall, one that is set back lets it sleep longer: a deadline added after this time wakes it too.
+        """
         self._woken: SimpleQueue[None] = SimpleQueue()
         self._waiter: Thread | None = None
 
@@ -67,7 +69,7 @@ class DeadlineWatch:
             waiter.start()  # two threads racing here each start one, and both waiters serve every deadline
             self._waiter = waiter
         self._pending[id(deadline)] = deadline
-        if deadline.end < self._wake_time:
+        if not time.monotonic() < self._wake_time <= deadline.end:  # also one that slept beyond its time
             self._woken.put(None)
 
     def discard(self, deadline: Deadline) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ from publish.synthesis.clinic import (
     policy_of,
     worlds,
 )
+from sfumato.curator import tab_series
+from sfumato.curator.proposals import synthesis_series
 from sfumato.curator.proposals.selected_columns import require_all_coded
 from sfumato.curator.proposals.synthesis import parse_memory
 from sfumato.curator.proposals.synthesis_columns import refuse_too_many_cells
@@ -254,7 +257,7 @@ def test_when_the_time_is_up_the_model_so_far_is_given_and_nothing_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr("sfumato.curator.proposals.synthesis_series.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(synthesis_series, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def progress(phase: str) -> None:
         now[0] += 10.0 * phase.startswith(("counting", "round"))
@@ -270,7 +273,8 @@ def test_when_the_time_is_up_the_model_so_far_is_given_and_nothing_back(
 
 def test_time_for_which_a_step_is_held_back_is_not_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("sfumato.curator.proposals.synthesis_series.time.monotonic", lambda: now[0])
+    for module in (synthesis_series, tab_series):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def progress(phase: str) -> None:
         now[0] += 100.0 * (phase == "writing down")  # as a server does until an answer is due
