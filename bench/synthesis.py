@@ -14,8 +14,9 @@ With ``--wide`` a table of so many columns and rows is invented in a Parquet fil
 With ``--peers`` other libraries run beside, each installed from the registry into an environment of its own under the
 scratch folder (``peer_runs.py``): on ADULT, NIST's table and an invented wide one, the same four fifths of the rows,
 cells, ε and δ, add-remove neighbours. ``peer_measures.py`` says what is measured; CPU seconds and peak MB are of the
-process that fits and draws. One line is a median; what failed to install or to end is a line too, and verdicts against
-the best peer of any method follow: losses as plainly as gains.
+process that fits and draws. One line is a median; what failed to install or to end within ``--cap`` is a line too, and
+verdicts against the best peer of any method follow: losses as plainly as gains. Runs that ended are kept in the scratch
+folder (``peer_processes.py``), so that a call goes on where the last one was stopped.
 """
 
 from __future__ import annotations
@@ -39,11 +40,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from peer_measures import COSTS, MEASURES, OURS, distance, measures_of, shares, verdicts
+from peer_processes import Caps, KeptRuns
 from synthesis_inputs import LearningTable, adult, distinct_sets, nist, split, wide, write_wide
 
 import sfumato as sf
 from sfumato.publish.sampling import sample_codes
 from sfumato.publish.synthetic import Synthetic
+from sfumato.quick_dataclass import dataclass
 
 PRICES = {"adult": ("0.1", "1", "10"), "nist": ("1",)}
 GOALS = {("adult", "0.1"): 0.150, ("adult", "1"): 0.0622, ("adult", "10"): 0.036, ("nist", "1"): 0.079}
@@ -176,7 +179,7 @@ PEERS = {"mbi": ["mbi==2.0.0", "pandas"], "dpmm": ["dpmm==0.1.9"], "smartnoise":
 OWN_CODE = {"mbi": "AIM and MST are our code on mbi's models: mbi has no mechanism of its own"}
 """What a reader must know of a line that carries a library's name."""
 PEER_TABLES = ("adult", "nist", "wide")
-PEER_SECONDS = 4 * 3600
+PEER_METHODS = ("aim", "mst")
 WIDE_COLUMNS, WIDE_ROWS = 50, 20_000
 
 
@@ -221,44 +224,81 @@ def installed(library: str, scratch: Path) -> str:
     return str(python)
 
 
-def run_peer(library: str, method: str, scratch: Path, epsilon: str, table: LearningTable) -> dict[str, float]:
-    """One run of a library on the split in the scratch folder; its measures."""
-    files = [str(scratch / name) for name in ("train.csv", "domain.json")]
-    out = str(scratch / f"{library}-{method}-{epsilon}.csv")
-    if library == OURS:
-        command = [sys.executable, "-W", "ignore", __file__, "--ours", method, *files, epsilon, out]
-    else:
-        runner = str(Path(__file__).with_name("peer_runs.py"))
-        command = [installed(library, scratch), "-W", "ignore", runner, library, method, *files, epsilon, "1e-9", out]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PEER_SECONDS)
-    taken = json.loads(done.stdout.splitlines()[-1])
-    drawn, many_drawn, real, held_out = (
-        pd.read_csv(path) for path in (out, f"{out}.10", scratch / "train.csv", scratch / "held_out.csv")
-    )
-    return measures_of(drawn, many_drawn, real, held_out, table) | taken
+@dataclass(frozen=True)
+class PeerRuns:
+    """What ``--peers`` is asked for."""
+
+    scratch: Path
+    epsilons: list[str]
+    libraries: list[str]
+    methods: list[str]
+    repeat: int
+    caps: Caps
+
+    def compare(self, name: str, table: LearningTable) -> None:
+        """Print the median of every measure of every library, what failed, and the verdicts."""
+        folder = self.scratch / "rows" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, part in zip(("train.csv", "held_out.csv"), split(table.rows), strict=True):
+            part.to_csv(folder / file, index=False)
+        (folder / "domain.json").write_text(json.dumps(table.domain))
+        for epsilon in self.epsilons:
+            medians = {}
+            for library, method in itertools.product([OURS, *self.libraries], self.methods):
+                median = self._median((name, library, method, epsilon), table)
+                if median is not None:
+                    medians[f"{library} {method}"] = median
+            for line in verdicts(medians):
+                print(f"  ε = {epsilon} {line}", flush=True)
+
+    def run(self, name: str, library: str, method: str, epsilon: str, table: LearningTable) -> dict[str, float]:
+        """One run of a library on the split in the scratch folder; its measures."""
+        folder = self.scratch / "rows" / name
+        files = [str(folder / file) for file in ("train.csv", "domain.json")]
+        out = str(folder / f"{library}-{method}-{epsilon}.csv")
+        if library == OURS:
+            command = [sys.executable, "-W", "ignore", __file__, "--ours", method, *files, epsilon, out]
+        else:
+            python, runner = installed(library, self.scratch), str(Path(__file__).with_name("peer_runs.py"))
+            command = [python, "-W", "ignore", runner, library, method, *files, epsilon, "1e-9", out]
+        taken = json.loads(self.caps.run(command).splitlines()[-1])
+        drawn, many_drawn, real, held_out = (
+            pd.read_csv(path) for path in (out, f"{out}.10", folder / "train.csv", folder / "held_out.csv")
+        )
+        return measures_of(drawn, many_drawn, real, held_out, table) | taken
+
+    def _median(self, run: tuple[str, str, str, str], table: LearningTable) -> dict[str, float] | None:
+        """Print and return the medians of all runs; None if one failed."""
+        _, library, method, epsilon = run
+        kept = KeptRuns(self.scratch / "runs.jsonl")
+        found = []
+        for number in range(self.repeat):
+            measures = kept.run_or_read(" ".join((*run, str(number))), lambda: self.run(*run, table))
+            if isinstance(measures, str):
+                print(f"  ε = {epsilon} {library} {method}: FAILED: {measures}", flush=True)
+                return None
+            found.append(measures)
+        median = {measure: float(np.median([run[measure] for run in found])) for measure in (*MEASURES, *COSTS)}
+        told = "  ".join(f"{measure} {value:.4g}" for measure, value in median.items())
+        print(f"  ε = {epsilon} {library:10} {method}  {told}  (median of {self.repeat})", flush=True)
+        return median
 
 
-def compare_peers(table: LearningTable, scratch: Path, epsilons: list[str], repeat: int, libraries: list[str]) -> None:
-    """Print the median of every measure of every library, what failed, and the verdicts."""
-    scratch.mkdir(parents=True, exist_ok=True)
-    for name, part in zip(("train.csv", "held_out.csv"), split(table.rows), strict=True):
-        part.to_csv(scratch / name, index=False)
-    (scratch / "domain.json").write_text(json.dumps(table.domain))
-    for epsilon in epsilons:
-        medians: dict[str, dict[str, float]] = {}
-        for library, method in itertools.product([OURS, *libraries], ("aim", "mst")):
-            try:
-                found = [run_peer(library, method, scratch, epsilon, table) for _ in range(repeat)]
-            except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-                said = str(getattr(error, "stderr", "") or error).strip().splitlines()
-                print(f"  ε = {epsilon} {library} {method}: FAILED: {said[-1][:200] if said else error}", flush=True)
-                continue
-            median = {name: float(np.median([each[name] for each in found])) for name in (*MEASURES, *COSTS)}
-            medians[f"{library} {method}"] = median
-            told = "  ".join(f"{name} {value:.4g}" for name, value in median.items())
-            print(f"  ε = {epsilon} {library:10} {method}  {told}  (median of {repeat})", flush=True)
-        for line in verdicts(medians):
-            print(f"  ε = {epsilon} {line}", flush=True)
+def run_peers(given: argparse.Namespace) -> None:
+    libraries = [name for name in given.libraries.split(",") if name]
+    for name in libraries:
+        print(f"{name}: {', '.join(PEERS[name])}; {OWN_CODE.get(name, 'its own AIM and MST')}", flush=True)
+    methods = [method for method in given.methods.split(",") if method in PEER_METHODS]
+    epsilons = (given.epsilon or "0.1,1,10").split(",")
+    runs = PeerRuns(given.scratch, epsilons, libraries, methods, given.repeat, Caps(*given.cap))
+    for name in given.tables.split(","):
+        path = getattr(given, name, None)
+        if name != "wide" and path is None:
+            print(f"{name}: left out, no --{name}", flush=True)
+            continue
+        table = learning_table(name, path and Path(path))
+        print(f"{name}: {len(table.rows):,} rows × {len(table.domain)} columns", flush=True)
+        runs.compare(name, table)
 
 
 def main() -> None:
@@ -277,23 +317,21 @@ def main() -> None:
     parser.add_argument("--peers", action="store_true", help="run other libraries beside")
     parser.add_argument("--libraries", default=",".join(PEERS), help="of --peers")
     parser.add_argument("--tables", default=",".join(PEER_TABLES), help="of --peers")
+    parser.add_argument(
+        "--cap",
+        nargs=2,
+        type=float,
+        default=(3600, 8000),
+        metavar=("SECONDS", "MB"),
+        help="of CPU and memory, of each run of --peers",
+    )
     parser.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()) / "sfumato-peers")
     given = parser.parse_args()
     if given.ours:
         print(json.dumps(draw_ours(*given.ours)))
         return
     if given.peers:
-        libraries = [name for name in given.libraries.split(",") if name]
-        for name in libraries:
-            print(f"{name}: {', '.join(PEERS[name])}; {OWN_CODE.get(name, 'its own AIM and MST')}", flush=True)
-        for name in given.tables.split(","):
-            path = getattr(given, name, None)
-            if name != "wide" and path is None:
-                print(f"{name}: left out, no --{name}", flush=True)
-                continue
-            table = learning_table(name, path and Path(path))
-            print(f"{name}: {len(table.rows):,} rows × {len(table.domain)} columns", flush=True)
-            compare_peers(table, given.scratch, (given.epsilon or "0.1,1,10").split(","), given.repeat, libraries)
+        run_peers(given)
         return
     if given.one_wide:
         print(json.dumps(run_wide(*given.one_wide)))

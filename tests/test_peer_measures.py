@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -82,7 +84,9 @@ def test_verdicts_print_losses_as_plainly_as_gains(bench: Any) -> None:
         }
     )
     said = {line.split(":")[0]: line for line in judged}
-    assert "error3: GAIN, sfumato aim 0.5, best peer mbi aim 0.6" in judged  # of any method
+    assert said["error3"].startswith("error3: GAIN, sfumato aim 0.5, best peer mbi aim 0.6;")  # of any method
+    assert said["error3"].endswith("goal 1.00 × MET, 0.833 ×")
+    assert "goal 1.00 × MISSED" in said["error2"]
     assert "LOSS" in said["error2"]  # by the method that has the least 3-way error, not by the best of both
     assert said["auc_trees"] == "auc_trees: LOSS, sfumato aim 0.8, best peer dpmm mst 0.9"
     assert "TIE" in said["ols"]
@@ -97,19 +101,44 @@ def test_every_peer_has_a_run_and_a_failure_is_a_line(
     script, runs, inputs = bench("synthesis"), bench("peer_runs"), bench("synthesis_inputs")
     assert set(script.PEERS) == set(runs.RUNS)
 
-    def run(library: str, method: str, *_: Any) -> dict[str, float]:
+    started: list[str] = []
+
+    def run(_: Any, _table: str, library: str, method: str, *_rest: Any) -> dict[str, float]:
+        started.append(method)
         if method == "mst":
             raise script.subprocess.CalledProcessError(1, "pip", stderr="no such version")
         return medians(bench, error3=0.1 if library == "mbi" else 0.2)
 
-    monkeypatch.setattr(script, "run_peer", run)
+    monkeypatch.setattr(script.PeerRuns, "run", run)
     rows, domain = inputs.wide(3, 20)
     table = inputs.LearningTable(rows, domain, "c0", 1, ("c1",))
-    script.compare_peers(table, tmp_path, ["1"], 1, ["mbi"])
+    runs_asked = script.PeerRuns(tmp_path, ["1"], ["mbi"], ["aim", "mst"], 2, script.Caps(60, 1000))
+    runs_asked.compare("wide", table)
     printed = capsys.readouterr().out
     assert "mbi mst: FAILED: no such version" in printed
     assert "error3: LOSS, sfumato aim 0.2, best peer mbi aim 0.1" in printed
-    assert len(pd.read_csv(tmp_path / "train.csv")) == 16
+    assert len(pd.read_csv(tmp_path / "rows" / "wide" / "train.csv")) == 16
+    assert started == ["aim", "aim", "mst"] * 2
+    runs_asked.compare("wide", table)  # every run is kept, and none is repeated
+    assert len(started) == 6
+    assert "mbi mst: FAILED: no such version" in capsys.readouterr().out
+
+
+def test_a_run_ends_at_its_caps(bench: Any) -> None:
+    """A process that works or sleeps too long, and one that fills memory in a child, are ended."""
+    processes = bench("peer_processes")
+    python = [sys.executable, "-c"]
+    assert processes.Caps(60, 1000).run([*python, "print(7)"]) == "7\n"
+    for endless in ("while True: pass", "import time; time.sleep(600)"):
+        with pytest.raises(processes.CapExceeded, match="not done after 0 CPU-s"):
+            processes.Caps(0.1, 1000).run([*python, endless])
+    child = "import time; filled = b'x' * (1 << 28); time.sleep(600)"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    with pytest.raises(processes.CapExceeded, match="more than 100 MB"):
+        processes.Caps(60, 100).run([*python, parent])
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        processes.Caps(60, 1000).run([*python, "raise SystemExit('no')"])
+    assert failed.value.stderr == "no\n"
 
 
 def test_a_peers_rho_is_the_largest_within_epsilon_and_delta(bench: Any) -> None:
