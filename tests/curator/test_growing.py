@@ -80,7 +80,7 @@ def test_what_is_promised_is_said_with_every_answer(clinic: sf.Curator, tmp_path
         receipt = clinic.sql(MARCH).release(epsilon="0.5").receipt
         assert words in receipt.short()
         assert (
-            "left for ordinary answers, in the period with the least: ε = 0.5 of 1; ε = 1 for each month"
+            "left for ordinary answers, in the period with the least left: ε = 0.5 of 1; ε = 1 for each month"
             in receipt.short()
         )
         assert sf.Receipt.from_json(receipt.to_json()) == receipt
@@ -150,8 +150,9 @@ def test_an_analysts_share_is_of_each_month(clinic: sf.Curator) -> None:
         assert found["2024-03"].left == {"pure": Fraction(1, 10)}
         assert found["2024-05"].left == {"pure": Fraction(1, 2)}
         receipt = ana.sql(MARCH).release(epsilon="0.4").receipt
-        assert "left of the share of ana for ordinary answers, in the period with the least: ε = 0.1 of 0.5" in str(
-            receipt
+        assert (
+            "left of the share of ana for ordinary answers, in the period with the least left: ε = 0.1 of 0.5"
+            in str(receipt)
         )
         assert {line.analyst for line in ana.history()} == {"ana"}
         with pytest.raises(sf.InvalidParameter, match="2024-04"):

@@ -196,6 +196,11 @@ def test_an_explanation_shows_the_split_and_what_an_even_one_would_give(tmp_path
     assert "evenly" not in even
 
 
+def test_an_explanation_writes_conditions_as_people_type_them(tmp_path: Path) -> None:
+    with opened(tmp_path) as curator:
+        assert "rows where cost IS NOT NULL" in str(curator.sql("SELECT COUNT(cost) AS n FROM visits").explain())
+
+
 def test_shared_sums_and_counts_have_less_noise_than_apart(tmp_path: Path) -> None:
     """AVG, SUM and COUNT of one column at once: each is far better than a third of the price would make it."""
     with opened(tmp_path) as curator:

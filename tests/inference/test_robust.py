@@ -186,7 +186,7 @@ def test_without_noise_it_is_the_sandwich_of_the_rows(tmp_path: Path, monkeypatc
         assert 0 < answer.residual_clamp < 60
         assert plain.residual_clamp == 0
         assert "robust to unequal variances" in str(answer)
-        assert "errors of one variance" in str(plain)
+        assert "errors of equal variance" in str(plain)
         assert RegressionAnswer.from_json(answer.to_json()) == answer
 
 

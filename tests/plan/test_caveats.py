@@ -165,7 +165,7 @@ def test_rows_beyond_all_accounts_are_not_said_to_count_as_a_bound() -> None:
     query = parse("SELECT MEDIAN(day) AS d, SUM(age) AS a FROM visits", Catalog({"visits": ROWS}, lambda *_: 1))
     limits = RowLimits(query.plan.limits, "patient", None, False, "month", frozenset([("visits", "day")]))
     said = caveat_by_column(query, limits)
-    days = "day beyond 2000-01-01…2020-12-31 does not count, unless in the month of a bound"
+    days = "day beyond 2000-01-01…2020-12-31 does not count, except in the month of the bound"
     assert said["d"] == f"{days}; ± does not include this"
     assert "counts as 0 or 110" in said["a"]
 

@@ -233,7 +233,7 @@ def test_conditions_that_the_policy_cuts_within_cells_are_refused() -> None:
 
 
 def test_rows_that_are_too_rare_are_refused_with_their_count(stays: Synthetic) -> None:
-    with pytest.raises(Unsupported, match="of 20,000 drawn rows keep") as refused:
+    with pytest.raises(Unsupported, match="of 20,000 drawn rows meet") as refused:
         stays.sample(50, constraints="bed + food + total = 77 AND bed * food = 391")
     assert refused.value.code == "rare-rows"
     with pytest.raises(Unsupported) as refused:

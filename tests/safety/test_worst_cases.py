@@ -187,7 +187,7 @@ def line(curator: sf.Curator, text: str) -> dict[str, str]:
 def test_a_number_says_its_worst_case_beside_its_limits(tmp_path: Path) -> None:
     with sf.Curator(visits([(("A", 1),)]), tmp_path / "ledger") as curator:
         assert line(curator, "SELECT AVG(cost) AS m, SUM(cost) AS s, COUNT(*) AS n FROM visits") == {
-            "m": "at most 3 more or 4 less, whatever is cut",
+            "m": "at most 3 more or 4 less, however many rows and values are cut",
             "s": "at most 2 more or 3 less for each cost beyond 1…2, and 8 more or 6 less for each patient beyond "
             "the limit",
             "n": "at most 2 more for each patient beyond the limit",

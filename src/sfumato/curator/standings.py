@@ -166,7 +166,7 @@ class Standing:
         closed = [name for name in payment_currencies if name not in self.left]
         if not closed:
             return []
-        rule = f"A release must fit into what is left in {' or '.join(payment_currencies)}, and in failure."
+        rule = f"A release must fit into what is left in {' or '.join(payment_currencies)}, and in failure (δ)."
         open_currencies = [name for name in payment_currencies if name in self.left]
         consequence = (
             f"only what fits {open_currencies[0]} is accepted" if open_currencies else "nothing more is accepted"

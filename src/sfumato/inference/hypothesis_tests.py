@@ -25,11 +25,11 @@ from sfumato.release.answers.receipts import Receipt
 from sfumato.untrusted import escape_unprintable
 
 _LARGEST_VARIANCE = (
-    "values are taken to vary as much as their range allows; with VARIANCE(…) in the question the test finds more"
+    "the values are assumed to vary as much as their range allows; add VARIANCE(…) to the question for more power"
 )
 MAX_GROUPS = 500
 """The most groups of a tested answer."""
-_ASYMPTOTIC = "asymptotic: margins are estimated from the noisy numbers"
+_ASYMPTOTIC = "asymptotic: row and column totals are estimated from the noisy numbers"
 
 
 @codec.serialisable("hypothesis-test")
@@ -159,7 +159,8 @@ def _build_result(name: str, hypothesis: str, test: ScoreTest, **more: Any) -> H
         notes.append("the noisy total is not positive, so nothing can be concluded at this price")
     if test.small:
         notes.append(
-            f"{test.small} expected counts are below {score_tests.SMALL_COUNT:g}: power is low, and margins are rough"
+            f"{test.small} expected counts are below {score_tests.SMALL_COUNT:g}: power is low, and the p-value is "
+            "rough"
         )
     notes += more.pop("notes", [])
     return HypothesisTest(name, hypothesis, test.statistic, test.p_value, test.draws, **more, notes=tuple(notes))

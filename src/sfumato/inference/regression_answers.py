@@ -90,7 +90,7 @@ class CoefficientTable(Answer):
     @property
     def sampling_words(self) -> str:
         """What the sampling error supposes."""
-        return "with errors of one variance"
+        return "assuming errors of equal variance"
 
     def note_lines(self) -> list[str]:
         """Return what the intervals cover."""
@@ -159,14 +159,14 @@ class RegressionAnswer(CoefficientTable):
     @property
     def model_words(self) -> str:
         value, low, high = self.r_squared
-        return f"R² {value:.3f} [{low:.3f}, {high:.3f}]" if (low, high) != (0.0, 1.0) else "R² cannot be told"
+        return f"R² {value:.3f} [{low:.3f}, {high:.3f}]" if (low, high) != (0.0, 1.0) else "R² cannot be determined"
 
     @property
     def sampling_words(self) -> str:
         if not self.residual_clamp:
             return super().sampling_words
         robust_to = "unequal variances and correlated rows of a unit" if self.is_clustered else "unequal variances"
-        return f"robust to {robust_to}, residuals beyond ±{format_number(self.residual_clamp, 3)} counted as that"
+        return f"robust to {robust_to}, residuals beyond ±{format_number(self.residual_clamp, 3)} are clamped"
 
 
 FOR_PREDICTION = (
@@ -325,7 +325,7 @@ def fit_warnings(fit: LinearFit, table: tuple[Coefficient, ...]) -> tuple[str, .
             f"{names[0]} and {names[1]} can hardly be distinguished" if len(names) > 1 else f"{names[0]} hardly varies"
         )
         warnings.append(
-            f"{pair} at this price: the noise is {format_number(1 / max(ratio, 1e-9), 2)} times what varies"
+            f"{pair} at this price: the noise is {format_number(1 / max(ratio, 1e-9), 2)} times the variation"
         )
     if fit.rows < 10 * len(fit.regressors):
         warnings.append(f"about {max(0, round(fit.rows)):,} rows for {len(fit.regressors)} coefficients")

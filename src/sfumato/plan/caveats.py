@@ -313,7 +313,7 @@ def _unit_limit_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: 
             yield f"one {unit} counts in at most {count_with_noun(max_groups, 'group')}"
         return
     if row_limits.matches and measure.reads is ReadingKind.DIFFERENT:
-        yield f"one {unit} counts for only a few values, by the limits: values that few units have may not count"
+        yield f"one {unit} counts for only as many values as the limits allow: values that few units have may be missed"
         return
     if not can_limits_drop_rows(plan, limits):
         return
@@ -522,7 +522,7 @@ def _bound_phrases(plan: Aggregate, operands: Sequence[Expression], row_limits: 
     for field, (domain, ends) in _clipping_columns(plan, operands).items():
         if (field.table, field.name) in row_limits.account_columns:
             period = row_limits.account_period
-            yield f"{beyond_bound_phrase(str(field), domain, ends)} does not count, unless in the {period} of a bound"
+            yield f"{beyond_bound_phrase(str(field), domain, ends)} does not count, except in the {period} of the bound"
             continue
         yield _bound_phrase(str(field) if field.table else _derived_name(plan, field), domain, ends)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 
 from sfumato.plan.aggregates.disjoint import DisjointMeasures, members_of
@@ -164,19 +164,17 @@ def _frame_sql(frame: Frame) -> str:
     return f"ROWS BETWEEN {end(frame.start, 'PRECEDING')} AND {end(frame.end, 'FOLLOWING')}"
 
 
-def describe_measure(measure: AggregateRequest) -> str:
-    """Describe what a measure counts or adds up."""
+def describe_measure(measure: AggregateRequest, write_sql: Callable[[Expression], str] = expression_sql) -> str:
+    """Describe what a measure counts or adds up; ``write_sql`` writes its expressions."""
     if isinstance(measure, DisjointMeasures):
-        return "; ".join(map(describe_measure, measure.members))
-    operand = "" if measure.value is None else f" of {expression_sql(measure.value)}"
+        return "; ".join(describe_measure(member, write_sql) for member in measure.members)
+    operand = "" if measure.value is None else f" of {write_sql(measure.value)}"
     if isinstance(measure, Quantile):
-        operand = f" of {expression_sql(measure.ranked_expression)}"
+        operand = f" of {write_sql(measure.ranked_expression)}"
     if isinstance(measure, PairAggregate):
-        operand = f" of {expression_sql(measure.y)} and {expression_sql(measure.x)}"
+        operand = f" of {write_sql(measure.y)} and {write_sql(measure.x)}"
     rank = f" number {measure.place + 1}" if isinstance(measure, FrequentValue) and measure.k > 1 else ""
-    return (
-        measure.name + rank + operand + (f" where {expression_sql(measure.where)}" if measure.where is not None else "")
-    )
+    return measure.name + rank + operand + (f" where {write_sql(measure.where)}" if measure.where is not None else "")
 
 
 def unit_measure_sql(measure: UnitMeasure) -> str:

@@ -26,7 +26,7 @@ def require_no_released_values(query: Query) -> None:
     if query.value_queries:
         raise Unsupported(
             "subquery-value",
-            "a subquery that is released first is part of questions that are asked by themselves, in SQL",
+            "a subquery that is released first can only be part of a single question in SQL",
             fix=f"ask for the value first, and write it here: {query.value_queries[0].text}",
         )
 

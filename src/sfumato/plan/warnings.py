@@ -110,7 +110,7 @@ def _tied_quantile_warnings(measures: Sequence[AggregateRequest]) -> list[str]:
         if len({other.probability for other in inner_quantiles if other.reading_key == quantile.reading_key}) > 1
     ]
     operand_texts = dict.fromkeys(typed_sql(quantile.ranked_expression) for quantile in shared_readings)
-    rule = "the other quantiles may be off by that many more ranks"
+    rule = "the other quantiles of it may be off by as many more ranks"
     return [
         f"If many rows have the same value as one of the quantiles of {operand}, {rule}." for operand in operand_texts
     ]

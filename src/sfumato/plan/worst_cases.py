@@ -128,7 +128,7 @@ class WorstCase:
     def describe(self, unit: str) -> str:
         """Describe the worst case that holds whatever was cut."""
         if self.is_mean and self.limits_rows:
-            return f"at most {self.whole_mean}, whatever is cut"
+            return f"at most {self.whole_mean}, however many rows and values are cut"
         if self.is_mean:
             ends = [(self.cell.more, "more", self.possible[1]), (self.cell.less, "less", self.possible[0])]
             sides = [

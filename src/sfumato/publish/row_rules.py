@@ -119,7 +119,7 @@ class SampleReport:
         ):
             lines += [f"{label:<13}{'; '.join(texts)}"] if texts else []
         if self.expected_rows is not None:
-            lines.append(f"{'expected':<13}{self.expected_rows:,.1f} such rows among n̂, by the model")
+            lines.append(f"{'expected':<13}{self.expected_rows:,.1f} such rows among the estimated n̂, by the model")
         return "\n".join(lines)
 
 
@@ -503,6 +503,6 @@ class RowDrawer:
 
 
 def _rare_rows_refusal(texts: Sequence[str], kept: int, drawn: int, rows: int) -> Unsupported:
-    rule = f"only {kept:,} of {drawn:,} drawn rows keep {'; '.join(texts)}, and {rows:,} were asked for"
+    rule = f"only {kept:,} of {drawn:,} drawn rows meet {'; '.join(texts)}, and {rows:,} were asked for"
     fix = "ask for fewer rows, loosen a constraint, or fix its columns with conditions="
     return Unsupported("rare-rows", rule, fix=fix, place="the constraints")

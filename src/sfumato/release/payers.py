@@ -130,8 +130,8 @@ class PrepaidTabPayer:
 
     def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Payment:  # noqa: ARG002
         if entry.columns["parts"] != self.tab.opening.parts:
-            rule = "equal to those that this tab was opened with"
-            raise InvalidParameter("parts", entry.parts, rule, fix="pass the same parts, or open a new tab")
+            rule = "equal to those that the series was opened with"
+            raise InvalidParameter("parts", entry.parts, rule, fix="pass the same parts, or open a new series")
         no_loss = Curve((), entry.curve.neighbours)
         return _PrepaidTabStep(self.tab, replace(entry, parts=(no_loss,)))
 

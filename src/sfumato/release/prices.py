@@ -193,7 +193,9 @@ def parse_prices_and_denominator(prices: Any) -> tuple[tuple[Fraction, ...], int
     sorted_prices = tuple(sorted({exact(price, "prices", POSITIVE) for price in prices}))
     denominator = math.lcm(*(price.denominator for price in sorted_prices))
     if sorted_prices[-1] * denominator > 10**12:
-        raise InvalidParameter("prices", "prices with many digits", "whole multiples of one step, at most 1e12 of it")
+        raise InvalidParameter(
+            "prices", "prices with many digits", "whole multiples of one common step, each at most 1e12 steps"
+        )
     return sorted_prices, denominator
 
 

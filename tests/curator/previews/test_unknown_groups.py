@@ -83,7 +83,7 @@ def test_large_groups_are_shown_by_value_and_lonely_ones_are_not(opened: Open, e
         low <= value <= high for value, (low, high) in zip(answer.column("n"), answer.intervals["n"], strict=True)
     )  # type: ignore[misc]
     assert answer.keys == ("city",)
-    assert re.search(r"a group of \d+ units is shown with 95 % confidence", answer.warnings[-1])
+    assert re.search(r"a group of \d+ units is shown with 95 % probability", answer.warnings[-1])
     assert "keys of at least" in answer.receipt.mechanisms[0]
     assert sf.Answer.from_json(answer.to_json()) == answer
     distinct = curator.sql("SELECT DISTINCT city FROM visits").release(**PRICE)
@@ -179,7 +179,7 @@ def test_explain_says_the_shares_and_how_large_a_group_must_be(opened: Open) -> 
     curator = opened()
     ask = curator.sql("SELECT city, COUNT(*) AS n, SUM(age) AS age FROM visits GROUP BY city")
     said = str(ask.explain(**PRICE))
-    size = re.search(r"a group of (\d+) units is shown with 95 % confidence", said)
+    size = re.search(r"a group of (\d+) units is shown with 95 % probability", said)
     assert size is not None
     threshold = ask.price_release(sf.release.requests.PriceRequest(**PRICE)).selection
     assert threshold is not None
@@ -203,7 +203,7 @@ def test_who_asks_is_told_before_spending_which_groups_will_not_show(opened: Ope
     for said in (ask.error(**PRICE).warnings, ask.explain(**PRICE).warnings):
         told = " ".join(said)
         least = re.search(r"A group of fewer than (\d+) units is shown less than 1 time in 20\.", told)
-        lower = re.search(r"and so does \.limit\(groups=1\): from (\d+) units on\.", told)
+        lower = re.search(r"and \.limit\(groups=1\) shows groups from (\d+) units on\.", told)
         assert least
         assert lower
         assert threshold.chance(int(least[1]) - 1) < 0.05 <= threshold.chance(int(least[1]))
@@ -248,7 +248,7 @@ def test_what_is_promised_names_the_delta_that_found_the_groups(opened: Open) ->
 def test_one_group_of_each_unit_is_shown_surely_from_a_size_on(opened: Open) -> None:
     said = str(opened().sql(BY_CITY).limit(groups=1).explain(**PRICE))
     sure = re.search(r"keys of at least (\d+) units, and of fewer by chance", said)
-    likely = re.search(r"a group of (\d+) units is shown with 95 % confidence", said)
+    likely = re.search(r"a group of (\d+) units is shown with 95 % probability", said)
     assert sure is not None
     assert likely is not None
     assert int(likely[1]) < int(sure[1])
@@ -259,7 +259,7 @@ def test_forecasts_and_prices(opened: Open) -> None:
     ask = curator.sql(BY_CITY)
     forecast = ask.error(**PRICE)
     assert forecast.accepted
-    assert "is shown with 95 % confidence" in str(forecast)
+    assert "is shown with 95 % probability" in str(forecast)
     answer = ask.release(**PRICE)
     low, high = answer.intervals["n"][0]  # type: ignore[misc]
     assert forecast["n"] == pytest.approx((high - low) / 2)

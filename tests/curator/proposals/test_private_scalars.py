@@ -164,7 +164,7 @@ def test_the_number_shown_is_the_one_that_rows_are_compared_with(
         (note,) = (line for line in answer.warnings if "(SELECT AVG(cost) FROM visits)" in line)
         told = float(note.split("(SELECT AVG(cost) FROM visits) as ")[1].split(" ±")[0])
         assert told == pytest.approx(float(number), abs=0.5)
-        assert "± of the answer is for rows compared with exactly this" in note
+        assert "± of the answer takes the released number as exact" in note
 
 
 def test_a_forecast_says_what_the_answer_will(clinic: sf.Curator) -> None:

@@ -78,7 +78,7 @@ def test_the_answer_reads_back_and_shows_itself(tmp_path: Path) -> None:
         text = str(answer)
         assert "hours ~ age + cost + sex + arm + age:sex; " in text
         assert "reference: sex[F], arm[a]" in text
-        assert "errors of one variance" in text
+        assert "errors of equal variance" in text
         frame = answer.to_pandas()
         assert {"coefficient_low", "coefficient_high", "coefficient_sampling", "low", "high", "p"} <= {*frame.columns}
         assert (frame["low"] <= frame["coefficient_low"]).all()

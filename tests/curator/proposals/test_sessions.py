@@ -412,7 +412,7 @@ def test_a_tab_pays_for_the_mechanism_it_was_opened_for_and_no_other(clinic: sf.
     small, large = clinic.above(4000).release("0.5"), clinic.above(4000).mechanism(4)
     small._mechanism = large
     small._session = large.start()
-    with pytest.raises(sf.InvalidParameter, match="equal to those that this tab was opened with"):
+    with pytest.raises(sf.InvalidParameter, match="equal to those that the series was opened with"):
         small.ask(HIGH)
     assert isinstance(small, ThresholdSession)
     small.close()

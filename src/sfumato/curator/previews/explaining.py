@@ -22,6 +22,7 @@ from sfumato.plan.descriptions import (
     describe_enforced_limits,
     describe_measure,
     expression_sql,
+    typed_sql,
     unit_measure_sql,
     window_sql,
 )
@@ -168,7 +169,8 @@ def threshold_words(threshold: KeyThreshold) -> str:
     """Describe how large a group must be to be shown."""
     size = int(threshold.error(_USUALLY_SHOWN))
     return (
-        f"a group of {size:,} units is shown with {format_percent(_USUALLY_SHOWN)} confidence, a smaller one less often"
+        f"a group of {size:,} units is shown with {format_percent(_USUALLY_SHOWN)} probability, a smaller "
+        "one less often"
     )
 
 
@@ -192,7 +194,7 @@ def discovery_warning(
     one_group_text = (
         ""
         if threshold_for_one_group is None
-        else f", and so does .limit(groups=1): from {int(threshold_for_one_group.error(_USUALLY_SHOWN)):,} units on"
+        else f", and .limit(groups=1) shows groups from {int(threshold_for_one_group.error(_USUALLY_SHOWN)):,} units on"
     )
     return " ".join([*sentences, f"A larger ε or δ shows smaller groups{one_group_text}."])
 
@@ -312,7 +314,7 @@ def explain_release(
         results_draws = max(member.coordinates for member in scaled.members(0))
         joint_draws = max(1, count_noises_behind_answer(query, shown_rows) if selects_rows else results_draws)
         width = mechanism.error(confidence, joint_draws) * scaled.unit_value + scaled.rounding
-        operators.append(PlanStep("measure", describe_measure(scaled.measure), _sensitivity_text(scaled)))
+        operators.append(PlanStep("measure", describe_measure(scaled.measure, typed_sql), _sensitivity_text(scaled)))
         per_sum = f" on each of its {scaled.coordinates} sums" if scaled.coordinates > 1 else ""
         operators.append(
             PlanStep(
@@ -479,7 +481,7 @@ def _explain_split(query: Query, prepared: PricedRelease) -> list[PlanStep]:
     split = prepared.split
     if split.is_even:
         return []
-    measures = [describe_measure(measure) for measure in query.plan.measures]
+    measures = [describe_measure(measure, typed_sql) for measure in query.plan.measures]
     errors = zip(measures, split.error_ratios, split.even_error_ratios, strict=True)
     error_text = "; ".join(
         f"{name} {format_number(times, 3)} times ({format_number(evenly, 3)} times if split evenly)"
@@ -489,7 +491,7 @@ def _explain_split(query: Query, prepared: PricedRelease) -> list[PlanStep]:
         PlanStep(
             "split",
             "the price, for the smallest error of the requested numbers",
-            f"error against buying each alone: {error_text}",
+            f"error compared with buying each alone: {error_text}",
         )
     ]
 

@@ -125,8 +125,9 @@ class LinkedTablesProposal(StoredProposal):
     def _limit_notes(self) -> tuple[str, ...]:
         """What a unit beyond its limits loses where it may have several parents."""
         return tuple(
-            f"of a unit with more than {link.max_parents:,} rows of {link.parent} or {link.max_children:,} of "
-            f"{link.child}, both are left out independently: some {link.parent} then seem to have no {link.child}"
+            f"rows of a unit beyond {link.max_parents:,} rows of {link.parent} or {link.max_children:,} of "
+            f"{link.child} are left out of each table independently: some {link.parent} may seem to have no "
+            f"{link.child}"
             for link in self.links
             if link.max_parents > 1
         )

@@ -346,7 +346,7 @@ class ScalarQuestion(Question):
         )
 
 
-_LEFT_OUT = "The ± of the answer is for rows compared with exactly this, and leaves out its error."
+_LEFT_OUT = "The ± of the answer takes the released number as exact, and leaves out the error of that number."
 
 
 def _split_price(price: Price, count: int) -> tuple[Price, Price]:

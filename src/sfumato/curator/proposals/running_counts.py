@@ -28,7 +28,13 @@ from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.aggregates.measures import Count, Sum
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.canonical import PlanKey, digest
-from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows, describe_measure, expression_sql
+from sfumato.plan.descriptions import (
+    count_with_noun,
+    describe_dropped_rows,
+    describe_measure,
+    expression_sql,
+    typed_sql,
+)
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.readings.combining import FactoredTotals
 from sfumato.plan.readings.total_readings import MeasureTotals
@@ -197,7 +203,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
                 f"{count_with_noun(len(self.periods), 'period')}{series_text}",
                 "declared, so shown whatever the data hold",
             ),
-            PlanStep("measure", describe_measure(scaled.measure), "exact, not shown"),
+            PlanStep("measure", describe_measure(scaled.measure, typed_sql), "exact, not shown"),
             PlanStep(
                 "factorise",
                 draw.noise.factorisation.words(),

@@ -103,7 +103,11 @@ def steps_with_sample(operators: Sequence[PlanStep], prepared: PricedRelease, un
     if rate is None:
         return tuple(operators)
     noise_price = price_before_sampling(prepared.price, rate)
-    known = "" if noise_price.epsilon is None else f"; known, it would protect by ε = {float(noise_price.epsilon):.3g}"
+    known = (
+        ""
+        if noise_price.epsilon is None
+        else f"; if the sample were known, the guarantee would be ε = {float(noise_price.epsilon):.3g}"
+    )
     sample = PlanStep(
         "sample",
         f"each {unit} with probability {format_percent(rate)}, all its rows or none",

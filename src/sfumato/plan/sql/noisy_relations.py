@@ -316,7 +316,10 @@ class _CombiningBuilder:
             rule = f"{node_text(subquery)} must return one column and one row to be used as a number"
             raise refusal_at(subquery, "scalar-subquery", rule, "select one aggregate in it, without GROUP BY")
         if rows.selected and rows.keys != frozenset():
-            rule = f"noisy numbers select the row that {node_text(subquery)} returns, so no range would hold for it"
+            rule = (
+                f"which row {node_text(subquery)} returns depends on noisy numbers, so no range would "
+                "hold for its value"
+            )
             raise refusal_at(
                 subquery, "selected-rows", rule, "select one aggregate in it, such as MAX(…), without LIMIT"
             )

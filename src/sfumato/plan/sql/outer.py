@@ -329,7 +329,7 @@ class OuterBuilder:
                     node,
                     "grouping-sets",
                     "GROUP BY over aggregated rows takes columns of the inner SELECT only",
-                    "use it in the inner SELECT",
+                    "write ROLLUP, CUBE or GROUPING SETS in the inner SELECT",
                 )
             if isinstance(node, exp.Literal):
                 if not node.this.isdigit() or not 1 <= int(node.this) <= len(items):

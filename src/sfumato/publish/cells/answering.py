@@ -641,17 +641,17 @@ class _QuestionEvaluator:
         for axes in sorted(self.outside):
             names = " and ".join(self.face.attributes[place].name for place in axes)
             reason = "were not published together" if len(axes) > 1 else "was not published"
-            yield f"{names} {reason}: numbers that need them are two bounds, with a model's estimate between them"
+            yield f"{names} {reason}: such numbers are two-sided bounds, with a model's estimate between them"
         for name in sorted(self.decided):
             deciding = self.face.attributes[self.face.decider_and_labels[name][0]].name
-            yield f"{name}: rows without a listed {deciding} may have any {name}, so such numbers are two bounds"
+            yield f"{name}: rows without a listed {deciding} may have any {name}, so such numbers are two-sided bounds"
         for place, cells in sorted(self.cuts.items()):
             if cells:
                 attribute = self.face.attributes[place]
                 bin_names = ", ".join(describe_cell(attribute.cells[cell]) for cell in sorted(cells)[:_MAX_LISTED_BINS])
                 remainder = f" and {len(cells) - _MAX_LISTED_BINS} more" if len(cells) > _MAX_LISTED_BINS else ""
                 rule = "the question splits bins, and only whole bins were published"
-                yield f"{attribute.name}: {rule}, so such numbers are two bounds ({bin_names}{remainder})"
+                yield f"{attribute.name}: {rule}, so such numbers are two-sided bounds ({bin_names}{remainder})"
 
     def _has_binned_attribute(self, key: Column) -> bool:
         place, level = self._attribute_and_level(key.reference)

@@ -251,7 +251,7 @@ class Answer:
         """Propose to count what limits and bounds cut from this answer (``Question.clipped``). Free."""
         propose = self.__dict__.get("_propose_clipped")
         if propose is None:
-            rule = "an answer as it was released: one read from a file, or changed, does not know its tables"
+            rule = "an answer as released: one that was read from a file or changed has no tables to count in"
             raise InvalidParameter("answer", self.receipt.question, rule, fix="use curator.sql(…).clipped() instead")
         return propose()
 
@@ -271,7 +271,7 @@ class Answer:
         Free: it is post-processing, and the p-value accounts for the noise (``inference.hypothesis_tests``).
         """
         if self.run_test is None:
-            rule = "an answer as it was released: one read from a file does not know the distribution of its noise"
+            rule = "an answer as released: one that was read from a file does not hold the law of its noise"
             fix = "ask its question again, which is free, or use curator.test(…)"
             raise InvalidParameter("answer", self.receipt.question, rule, fix=fix)
         return self.run_test(test, column=column, **options)

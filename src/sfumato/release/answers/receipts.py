@@ -115,7 +115,7 @@ class Receipt:
     @property
     def _guarantee_suffix(self) -> str:
         if self.is_preview:
-            return ", if it were bought"
+            return ", if the answer were bought"
         return ", bought before: free" if self.free else ""
 
     @property
@@ -125,7 +125,7 @@ class Receipt:
     @property
     def _remaining_label(self) -> str:
         label = f"left{f' of the share of {self.share}' if self.share else ''} for ordinary answers"
-        return f"{label}, in the period with the least" if self.periods else label
+        return f"{label}, in the period with the least left" if self.periods else label
 
     @property
     def _epsilon_changes_phrase(self) -> str:

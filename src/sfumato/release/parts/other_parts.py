@@ -190,7 +190,9 @@ class QuantilesPart:
         rank_errors = [
             f"{quantile.name} {_describe_rank_error(quantile, scale, confidence)}" for quantile, scale in scales
         ]
-        interval_note = "" if self.confidence is None else "; half of their share buys intervals of values"
+        interval_note = (
+            "" if self.confidence is None else "; half of the share of the quantiles pays for intervals of values"
+        )
         mechanism_words = "; ".join(dict.fromkeys(scale.words() for _, scale in scales))
         return f"{column}: {mechanism_words}", f"{'; '.join(rank_errors)}, {coverage}{interval_note}"
 
@@ -204,7 +206,10 @@ def _describe_rank_error(quantile: Quantile, scale: QuantileScale, confidence: N
     rows = f"{scale.rank(confidence):,.0f}"
     if quantile.probability in (0, 1):
         side = "below" if quantile.probability == 0 else "above"
-        return f"from rank {abs(scale.mechanism.offset):,}, fixed by the price: at most {rows} rows lie {side} it"
+        return (
+            f"selected at rank {abs(scale.mechanism.offset):,}, fixed by the price: at most {rows} rows "
+            f"lie {side} the value"
+        )
     return f"within {rows} rows of its rank"
 
 
@@ -313,7 +318,7 @@ class DistinctValuesPart:
         (measurement,), sensitivity = measurements, self.bounded.measures[0].sensitivity
         width, column = measurement.mechanism.error(confidence), expression_sql(self.requests[0].value)
         in_all, in_group = format_number(float(sensitivity.l1)), format_number(float(sensitivity.linf))
-        sensitivity_text = f"one unit moves it by at most {in_all} in all, {in_group} in a group"
+        sensitivity_text = f"one unit changes the counts by at most {in_all} in total, {in_group} in one group"
         description = f"distinct values of {column}; {measurement.mechanism.words()}"
         return (
             description,
