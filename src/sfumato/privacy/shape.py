@@ -63,10 +63,10 @@ def failure(parts: Pairs) -> Fraction:
 def failure_range(parts: Pairs) -> tuple[Fraction, Fraction]:
     """Bound 1 − Π(1 − failureᵢ) from both sides: equal while the powers are short, a rounding apart otherwise."""
     failures = [(loss.failure, count) for loss, count in parts if loss.failure]
-    if sum(count for _, count in failures) <= 64 or any(mass == 1 for mass, _ in failures):
-        success = Fraction(1)
-        for mass, count in failures:
-            success *= (1 - mass) ** min(count, 64)
+    if any(mass == 1 for mass, _ in failures):
+        return Fraction(1), Fraction(1)
+    if sum(count for _, count in failures) <= 64:
+        success = math.prod(((1 - mass) ** count for mass, count in failures), start=Fraction(1))
         return 1 - success, 1 - success
     total = -math.expm1(math.fsum(count * math.log1p(-mass) for mass, count in failures))
     return Fraction(total * (1 - 2.0**-40)), min(Fraction(1), Fraction(total * (1 + 2.0**-40)))
@@ -93,19 +93,16 @@ def epsilon_range(parts: Pairs, delta: Fraction) -> tuple[float, float]:
         return math.inf, math.inf
     if not parts or top == 0:
         return 0.0, 0.0 if delta >= failure_high else math.inf
-    if (profile := _closed_form_profile(parts)) is not None and delta > failure_high:
-        low, high = _invert_profile(profile, delta)
-        return min(_next_nonnegative_float_down(low), top_bounds[0]), min(
-            _next_float_up_unless_zero(high), top_bounds[1]
-        )
     if delta == failure_low:
         return top_bounds[0], math.inf if delta < failure_high else top_bounds[1]
-    # The δ that remains beside the failure: its upper bound gives the lower ε, its lower bound the upper ε.
-    spare_delta = float_below(delta - failure_high) if delta > failure_high else 0.0
-    low, high = epsilon_range_of(Moments.of(parts), spare_delta, float_above(delta - failure_low))
-    return min(_next_nonnegative_float_down(low), top_bounds[0]), math.inf if delta < failure_high else min(
-        _next_float_up_unless_zero(high), top_bounds[1]
-    )
+    if (profile := _closed_form_profile(parts)) is not None and delta > failure_high:
+        low, high = _invert_profile(profile, delta)
+    else:
+        # The δ that remains beside the failure: its upper bound gives the lower ε, its lower bound the upper ε.
+        spare_delta = float_below(delta - failure_high) if delta > failure_high else 0.0
+        low, high = epsilon_range_of(Moments.of(parts), spare_delta, float_above(delta - failure_low))
+    upper = math.inf if delta < failure_high else min(_next_float_up_unless_zero(high), top_bounds[1])
+    return min(_next_nonnegative_float_down(low), top_bounds[0]), upper
 
 
 def _next_nonnegative_float_down(low: float) -> float:
@@ -280,9 +277,7 @@ def least_rho(loss: Loss) -> Fraction:
     max_divergence = float(loss.pure or 0)
     if max_divergence == 0:
         return Fraction(0)
-    largest_s = max(
-        4.0, min(1e250, 4 * max_divergence / loss.renyi(1.0))
-    )  # beyond it D∞/α is below the value at order 1
+    largest_s = min(1e250, max_divergence / loss.renyi(1.0))  # beyond it D∞/α is below the value at order 1
     grid = [1e-7, *(2.0**n for n in range(-20, math.ceil(math.log2(largest_s)) + 1))]
     psi = {s: s * loss.renyi(1 + s) for s in grid}
     best = max(psi[s] / (s * (s + 1)) for s in grid)
