@@ -229,7 +229,7 @@ def _compile_init(cls: type[Any], frozen: bool) -> Any:
     parameters = [*map(_parameter, positional), *(["*"] if keyword else []), *map(_parameter, keyword)]
     body = [*_assignments(fields, frozen), *(["self.__post_init__()"] if hasattr(cls, "__post_init__") else [])]
     lines = [f"def __init__({', '.join(['self', *parameters])}):", *(f" {line}" for line in body or ["pass"])]
-    constants: dict[str, Any] = {"_set": object.__setattr__, "_MISSING": _MISSING}
+    constants: dict[str, Any] = {"_MISSING": _MISSING}
     constants |= {f"_default_{field.name}": field.default for field in fields}
     constants |= {f"_factory_{field.name}": field.default_factory for field in fields}
     source = "\n ".join([f"def make({', '.join(constants)}):", *lines, "return __init__"])
@@ -258,6 +258,10 @@ def _parameter(field: dataclasses.Field[Any]) -> str:
 
 
 def _assignments(fields: tuple[dataclasses.Field[Any], ...], frozen: bool) -> Iterator[str]:
+    """Write the body of ``__init__``. The fields of a frozen instance are set at once: each call of
+    ``object.__setattr__`` would take as long as three of them.
+    """
+    assigned = []
     for field in fields:
         value = field.name
         if field.default_factory is not dataclasses.MISSING:
@@ -265,4 +269,8 @@ def _assignments(fields: tuple[dataclasses.Field[Any], ...], frozen: bool) -> It
             value = f"{made} if {field.name} is _MISSING else {field.name}" if field.init else made
         elif not field.init:
             continue  # the class attribute is its value
-        yield f"_set(self, {field.name!r}, {value})" if frozen else f"self.{field.name} = {value}"
+        assigned.append((field.name, value))
+    if frozen and assigned:
+        yield f"self.__dict__.update({', '.join(f'{name}={value}' for name, value in assigned)})"
+    else:
+        yield from (f"self.{name} = {value}" for name, value in assigned)

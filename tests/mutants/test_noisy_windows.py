@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         "a sum of noises of two scales is as wide as if all had the first scale",
         Kind.RANGES,
-        "release.noisy_rows.noise_forms:IndependentNoises.widths",
+        "release.noisy_rows.noise_forms:IndependentNoises._widths_of_rows",
         "is_equal &= np.maximum.reduceat(laws, first) == np.minimum.reduceat(laws, first)",
         "pass",
         _WIDTHS,

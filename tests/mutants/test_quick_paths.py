@@ -6,6 +6,7 @@ from mutants.running import Kind, Mutant, suite
 
 _SHOWN = "curator/test_curators.py::test_a_question_shows_each_line_s_own_numbers_however_often_it_is_asked"
 _CLASSES = "test_quick_dataclass.py"
+_FORMS = "release/noisy_rows/test_form_widths.py"
 _BUILD = "curator.proposals.questions:Question.build_answer"
 
 MUTANTS = (
@@ -49,6 +50,22 @@ MUTANTS = (
         "_decode_stored_answer(stored_answer), "
         "statement=account.__dict__.setdefault('_first_statement', lookup.statement)",
         ("curator/test_curators.py::test_what_is_left_is_read_anew_for_a_stored_answer",),
+    ),
+    Mutant(
+        "a column over two blocks has the widths of the first",
+        Kind.RANGES,
+        "release.noisy_rows.noise_forms:IndependentNoises.widths",
+        "if block == last_block:",
+        "if block <= last_block:",
+        (f"{_FORMS}::test_a_column_of_one_noise_each_has_the_widths_of_its_rows",),
+    ),
+    Mutant(
+        "the width of another number of noises is kept",
+        Kind.RANGES,
+        "release.noisy_rows.noise_forms:IndependentNoises._cached_width",
+        "width = self._known_widths.get(law)",
+        "width = next(iter(self._known_widths.values()), None)",
+        (f"{_FORMS}::test_every_row_has_the_width_that_it_has_alone",),
     ),
     Mutant(
         "a proposal shares bits with the one before it",

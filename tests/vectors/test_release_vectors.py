@@ -80,6 +80,7 @@ REGISTRY = Registry(
         "release.noisy_rows.noise_forms.IndependentNoises._equal_noise_widths": "a part of IndependentNoises.widths",
         "release.noisy_rows.noise_forms.IndependentNoises._mixed_widths": "a part of IndependentNoises.widths",
         "release.noisy_rows.noise_forms.IndependentNoises._sum_width": "a part of IndependentNoises.widths",
+        "release.noisy_rows.noise_forms.IndependentNoises._widths_of_rows": "a part of IndependentNoises.widths",
         "release.noisy_rows.noise_forms._PaddedForms.widths": "a part of IndependentNoises.widths",
         "release.noisy_rows.window_functions._range_minima": "values, compared with DuckDB in tests/release/noisy_rows",
         "release.noisy_rows.window_functions._range_sums": "values, compared with DuckDB in tests/release/noisy_rows",

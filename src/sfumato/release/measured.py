@@ -303,8 +303,8 @@ def _sum_of_blocks(first_noises_and_factors: Iterable[tuple[int, Fraction]], gro
         for first_noise, factor in first_noises_and_factors
         if factor
     )
-    first = next(blocks, NoiseForm.zero(groups))
-    return reduce(NoiseForm.plus, blocks, first)
+    first = next(blocks, None)
+    return NoiseForm.zero(groups) if first is None else reduce(NoiseForm.plus, blocks, first)
 
 
 def linear_factors(estimator: Estimator) -> tuple[Fraction, ...]:

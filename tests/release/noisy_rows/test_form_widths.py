@@ -99,6 +99,18 @@ def test_every_row_has_the_width_that_it_has_alone(statements: int) -> None:
     assert NOISES.widths(NoiseForm.zero(0), statements).tolist() == []
 
 
+@pytest.mark.parametrize(
+    ("noises", "weight"), [((2, 1, 0), 2.0), ((6, 7), -3.0), ((3,), 0.5), ((0, 3), 1.5), ((0, 9, 2), -2.0), ((), 1.0)]
+)
+def test_a_column_of_one_noise_each_has_the_widths_of_its_rows(noises: tuple[int, ...], weight: float) -> None:
+    column = NoiseForm.one_noise_each(np.array(noises, np.intp), weight)
+    for statements in (1, 3):
+        widths = IndependentNoises(BLOCKS, Fraction("0.9")).widths(column, statements).tolist()
+        assert widths == [pytest.approx(expected({noise: weight}, statements), rel=1e-12) for noise in noises]
+    doubled = column.plus(column)
+    assert NOISES.widths(doubled, 1).tolist() == [2 * width for width in NOISES.widths(column, 1).tolist()]
+
+
 def test_a_total_that_was_rounded_adds_its_rounding() -> None:
     rounded = NoisyScale(1, sf.Laplace(30), rounding=Fraction(1, 2))
     noises = IndependentNoises(((rounded, 2),), Fraction("0.9"))

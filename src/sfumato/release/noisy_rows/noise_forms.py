@@ -38,6 +38,8 @@ class NoiseForm:
     """The index of each row's first weight, and the number of all."""
     noises: Places
     weights: Floats
+    common_weight: float | None = None
+    """The weight of every row's only noise, where all rows have one noise each and are known to share the weight."""
 
     @classmethod
     def zero(cls, count: int) -> NoiseForm:
@@ -47,7 +49,7 @@ class NoiseForm:
     @classmethod
     def one_noise_each(cls, noises: Places, weight: float = 1.0) -> NoiseForm:
         """Return the form of numbers with one noise each, all of one weight, which is not 0."""
-        return cls(np.arange(len(noises) + 1), noises, np.full(len(noises), weight))
+        return cls(np.arange(len(noises) + 1), noises, np.full(len(noises), weight), weight)
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -163,13 +165,20 @@ class IndependentNoises:
         Of n statements k are about single noises, which all hold but with probability 1 − (1 − β)^{k/n}, and the others
         about sums of noises, each of which fails with probability at most β(1 − β)/n (``measured``).
         """
+        if form.common_weight is not None and len(form):
+            block, last_block = self._blocks_of(np.array([form.noises.min(), form.noises.max()])).tolist()
+            if block == last_block:
+                return np.full(len(form), abs(form.common_weight) * self._cached_width(block, 1, statements))
+        return self._widths_of_rows(form, statements)
+
+    def _widths_of_rows(self, form: NoiseForm, statements: int) -> Floats:
+        """Return the half-width of every row, which may have any number of noises."""
         widths = np.zeros(len(form))
         noisy_rows = np.flatnonzero(form.noise_counts)
         if not len(noisy_rows):
             return widths
         first = form.starts[:-1][noisy_rows]
-        block_ends = np.cumsum([count for _, count in self.blocks])
-        blocks, weights = np.searchsorted(block_ends, form.noises, side="right"), np.abs(form.weights)
+        blocks, weights = self._blocks_of(form.noises), np.abs(form.weights)
         is_equal = np.maximum.reduceat(weights, first) == np.minimum.reduceat(weights, first)
         laws = self._first_block_with_same_law[blocks]
         is_equal &= np.maximum.reduceat(laws, first) == np.minimum.reduceat(laws, first)
@@ -180,9 +189,16 @@ class IndependentNoises:
         )
         for rows in _chunk_rows_by_length(form.noise_counts, noisy_rows[~is_equal]):
             mixed = form.take(rows)
-            mixed_blocks = np.searchsorted(block_ends, mixed.noises, side="right")
-            widths[rows] = self._mixed_widths(mixed, mixed_blocks, statements)
+            widths[rows] = self._mixed_widths(mixed, self._blocks_of(mixed.noises), statements)
         return widths
+
+    @cached_property
+    def _block_ends(self) -> Places:
+        """The number of noises up to the end of each block."""
+        return np.cumsum([count for _, count in self.blocks])
+
+    def _blocks_of(self, noises: Places) -> Places:
+        return np.searchsorted(self._block_ends, noises, side="right")
 
     @cached_property
     def _first_block_with_same_law(self) -> Places:
@@ -197,11 +213,22 @@ class IndependentNoises:
         codes = _round_up_lengths(lengths) * len(self.blocks) + blocks
         if len(codes) and (codes == codes[0]).all():  # most columns: the groups of one measure
             length, block = divmod(int(codes[0]), len(self.blocks))
-            return np.full(len(codes), self._sum_width(block, length, statements))
+            return np.full(len(codes), self._cached_width(block, length, statements))
         pairs, pair_index = np.unique(codes, return_inverse=True)
         split_pairs = (divmod(int(pair), len(self.blocks)) for pair in pairs)
-        half_widths = [self._sum_width(block, length, statements) for length, block in split_pairs]
+        half_widths = [self._cached_width(block, length, statements) for length, block in split_pairs]
         return np.array(half_widths, np.float64)[pair_index]
+
+    def _cached_width(self, block: int, terms: int, statements: int) -> float:
+        """Return the half-width of a sum of noises of one law, computed once for all blocks of that law."""
+        law = int(self._first_block_with_same_law[block]), terms, statements
+        width = self._known_widths.get(law)
+        return self._known_widths.setdefault(law, self._sum_width(*law)) if width is None else width
+
+    @cached_property
+    def _known_widths(self) -> dict[tuple[int, int, int], float]:
+        """By the first block of a law, the number of noises in a sum, and the number of statements."""
+        return {}
 
     def _sum_width(self, block: int, terms: int, statements: int) -> float:
         scale = self.blocks[block][0]
