@@ -11,7 +11,7 @@ import pytest
 
 from engine.tables import policy_of, tuples
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.engine.lowering import bounded_totals
+from sfumato.engine.lowering import sampled_rows
 from sfumato.engine.lowering.relational import integer_constant
 from sfumato.plan.bounding import BoundedPlan, ContributionLimits, Strategy, candidate_bounded_plans
 from sfumato.plan.readings.total_readings import GroupTotals
@@ -80,7 +80,7 @@ def test_another_key_is_another_sample() -> None:
 
 def test_codes_are_ordered_as_their_texts_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows whose ranks tie are ordered by their keys."""
-    monkeypatch.setattr(bounded_totals, "mixed_rank", lambda *_: integer_constant(0))
+    monkeypatch.setattr(sampled_rows, "mixed_rank", lambda *_: integer_constant(0))
     source = {"who": [1, 1], "a": ["a|b", "a"], "b": ["c", "b|c"]}
     kept = Counter[tuple[Any, ...]]()
     for values in (["a|b", "a"], ["a", "a|b"]):

@@ -5,6 +5,10 @@ from __future__ import annotations
 from mutants.running import Kind, Mutant, suite
 
 _RANKS = "engine/lowering/test_sample_ranks.py"
+_THRESHOLDS = "engine/lowering/test_sample_thresholds.py"
+_SAME_SAMPLE = tuple(
+    f"{_THRESHOLDS}::test_thresholds_sample_the_rows_that_ranks_do[{limits}-totals]" for limits in ("1-2", "2-3", "3-4")
+)
 _TIGHT = "safety/test_tightness.py::test_claims_are_reached_when_a_unit_is_added"
 
 
@@ -298,7 +302,7 @@ MUTANTS = (
     Mutant(
         "a sample keeps one group more",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:_heavy_units_ranks_and_sample",
+        "engine.lowering.sampled_rows:rank_rows",
         "integer_constant(max_groups)",
         "integer_constant(max_groups + 1)",
         (_TIGHT,),
@@ -306,7 +310,7 @@ MUTANTS = (
     Mutant(
         "a sample keeps one row more in a group",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:_heavy_units_ranks_and_sample",
+        "engine.lowering.sampled_rows:rank_rows",
         "integer_constant(max_rows_per_group)",
         "integer_constant(max_rows_per_group + 1)",
         _reached(_COUNTS, "SAMPLE"),
@@ -314,7 +318,7 @@ MUTANTS = (
     Mutant(
         "a sample keeps one row more in all",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:_heavy_units_ranks_and_sample",
+        "engine.lowering.sampled_rows:rank_rows",
         "integer_constant(max_rows)",
         "integer_constant(max_rows + 1)",
         _reached(_COUNTS, "SAMPLE"),
@@ -334,6 +338,78 @@ MUTANTS = (
         "GroupTotal(AggregateFunction.COUNT, integer_constant(1), is_chosen)",
         "GroupTotal(AggregateFunction.COUNT, integer_constant(1))",
         (f"{_RANKS}::test_a_unit_keeps_as_many_rows_as_count",),
+    ),
+    Mutant(
+        "a threshold is one group further",
+        Kind.LIMITS,
+        "engine.lowering.sample_thresholds:threshold_stages",
+        "apply(ScalarFunction.LESS, number, integer_constant(max_groups))",
+        "apply(ScalarFunction.LESS, number, integer_constant(max_groups + 1))",
+        _SAME_SAMPLE,
+    ),
+    Mutant(
+        "a unit whose codes compared do not show its last group has a threshold",
+        Kind.LIMITS,
+        "engine.lowering.sample_thresholds:threshold_stages",
+        "apply(ScalarFunction.AT_LEAST, before[-1], integer_constant(max_groups))",
+        "apply(ScalarFunction.AT_LEAST, before[-1], integer_constant(max_groups - 1))",
+        _SAME_SAMPLE,
+    ),
+    Mutant(
+        "a threshold keeps one row more than count",
+        Kind.LIMITS,
+        "engine.lowering.sample_thresholds:threshold_stages",
+        "min(max_rows + 1, MAX_LEAST)",
+        "min(max_rows + 2, MAX_LEAST)",
+        _SAME_SAMPLE,
+    ),
+    Mutant(
+        "the group at a threshold is not sampled",
+        Kind.SAMPLING,
+        "engine.lowering.sample_thresholds:with_settled_rows",
+        "ScalarFunction.AT_MOST",
+        "ScalarFunction.LESS",
+        _SAME_SAMPLE,
+    ),
+    Mutant(
+        "a unit without a threshold is not ranked",
+        Kind.LIMITS,
+        "engine.lowering.sample_thresholds:rows_to_rank",
+        "apply(ScalarFunction.IS_NULL, Reference('x', _ALIAS))",
+        "apply(ScalarFunction.LESS, Reference('x', _ALIAS), integer_constant(0))",
+        _SAME_SAMPLE,
+    ),
+    Mutant(
+        "groups of one rank have one code",
+        Kind.LIMITS,
+        "engine.lowering.sample_thresholds:group_code",
+        "apply(ScalarFunction.ADD, shifted, digit)",
+        "shifted",
+        (f"{_THRESHOLDS}::test_groups_of_one_rank_are_different_groups[totals]",),
+    ),
+    Mutant(
+        "groups of one rank are chosen with NULL first",
+        Kind.SAMPLING,
+        "engine.lowering.sample_thresholds:group_code",
+        "apply(ScalarFunction.COALESCE, ordinal, integer_constant(len(texts) + 1))",
+        "apply(ScalarFunction.COALESCE, ordinal, integer_constant(0))",
+        (f"{_THRESHOLDS}::test_groups_of_one_rank_are_different_groups[two keys]",),
+    ),
+    Mutant(
+        "a code leaves 63 bits",
+        Kind.LIMITS,
+        "engine.lowering.sample_thresholds:has_group_codes",
+        "_count_codes(rows) <= _MAX_GROUP_CODES",
+        "_count_codes(rows) <= _MAX_GROUP_CODES ** 2",
+        (f"{_THRESHOLDS}::test_no_code_leaves_63_bits",),
+    ),
+    Mutant(
+        "more groups are chosen by a threshold than codes are compared",
+        Kind.LIMITS,
+        "engine.lowering.bounded_totals:_sampled_totals",
+        "(limits.groups or 0) < MAX_LEAST",
+        "(limits.groups or 0) <= MAX_LEAST",
+        (f"{_THRESHOLDS}::test_only_the_least_codes_of_a_unit_are_compared[12-36]",),
     ),
     Mutant(
         "a sample keeps the same rows in every release",
@@ -434,23 +510,23 @@ MUTANTS = (
     Mutant(
         "the groups of a sample are ranked without their unit's seed",
         Kind.REUSE,
-        "engine.lowering.bounded_totals:_rank_columns",
-        "mixed_rank(key_numbers, (high, low))",
-        "mixed_rank(key_numbers, (integer_constant(1), integer_constant(1)))",
+        "engine.lowering.sampled_rows:ranks",
+        "mixed_rank(_key_numbers(rows), (high, low))",
+        "mixed_rank(_key_numbers(rows), (integer_constant(1), integer_constant(1)))",
         ("safety/test_samples.py::test_each_key_chooses_groups_anew",),
     ),
     Mutant(
         "the rows of a sample are ranked without their unit's seed",
         Kind.REUSE,
-        "engine.lowering.bounded_totals:_rank_columns",
-        "mixed_rank(row_numbers, (low, high))",
-        "mixed_rank(row_numbers, (integer_constant(1), integer_constant(1)))",
+        "engine.lowering.sampled_rows:ranks",
+        "mixed_rank(_row_numbers(rows), (low, high))",
+        "mixed_rank(_row_numbers(rows), (integer_constant(1), integer_constant(1)))",
         ("safety/test_samples.py::test_each_key_chooses_groups_anew",),
     ),
     Mutant(
         "rows of one rank are sampled in the order in which they are read",
         Kind.SENSITIVITY,
-        "engine.lowering.bounded_totals:_heavy_units_ranks_and_sample",
+        "engine.lowering.sampled_rows:rank_rows",
         "(*kept_first, Reference('t'), *group_ranks, *keys, *values)",
         "(*kept_first, Reference('t'), *group_ranks)",
         ("engine/test_totals.py::test_codes_are_ordered_as_their_texts_are",),

@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "groups are counted before they are crossed",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:_heavy_units_ranks_and_sample",
+        "engine.lowering.sampled_rows:rank_rows",
         "(Reference('s'), *keys)",
         "(Reference('k0'),)",
         (_REPLAY, f"{_FOUND}::test_a_unit_beyond_its_limits_holds_no_more_keys_than_it_may"),

@@ -38,7 +38,6 @@ from sfumato.engine.lowering.relation_lowering import (
     Columns,
     RelationLowering,
     Stages,
-    all_of,
     named_columns,
 )
 from sfumato.engine.lowering.relational import (
@@ -62,14 +61,20 @@ from sfumato.engine.lowering.relational import (
     integer_constant,
 )
 from sfumato.engine.lowering.sample_ranks import (
-    MAX_SPREAD_ROWS,
     SEED_COLUMNS,
-    mixed_rank,
     number_of_value,
     polynomial_hash,
-    spread_rows,
     with_seeds,
 )
+from sfumato.engine.lowering.sample_thresholds import (
+    MAX_LEAST,
+    group_code,
+    has_group_codes,
+    rows_to_rank,
+    threshold_stages,
+    with_settled_rows,
+)
+from sfumato.engine.lowering.sampled_rows import SampleLimits, rank_columns, rank_rows, ranks
 from sfumato.engine.lowering.unit_lowering import clamped, narrow, wide
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.limits import Strategy
@@ -80,28 +85,46 @@ from sfumato.plan.readings.value_readings import MatchedValueReading, with_value
 from sfumato.plan.values.expressions import Expression
 from sfumato.policy import Type
 from sfumato.policy.domains import LARGEST_INTEGER
+from sfumato.quick_dataclass import dataclass
 
 
-def group_totals_statement(bounded: BoundedPlan, sampling_key: int, *, by_pair: bool = True) -> StagedSelect:
+@dataclass(frozen=True)
+class LoweringChoices:
+    """Ways to the same totals that are cheap on some engines only."""
+
+    by_pair: bool = False
+    """Whether counts of units alone use pairs of unit and group, where materialising those is cheap."""
+    by_threshold: bool = False
+    """Whether samples use thresholds, where the least few numbers of a group are found without sorting it."""
+
+
+NO_CHOICES = LoweringChoices()
+
+
+def group_totals_statement(
+    bounded: BoundedPlan, sampling_key: int, choices: LoweringChoices | None = None
+) -> StagedSelect:
     """Lower a plan to the statement with rows (key…, total…), one for each group that has a row, from the sample of
-    this key. With ``by_pair``, counts of units alone use pairs of unit and group, where materialising those is cheap.
+    this key.
     """
     relations = RelationLowering(sampling_key, bounded.sample)
     rows = counted_rows(bounded, relations)
-    limited_totals = _lower_totals(
-        bounded, rows, relations, sampling_key, by_pair=by_pair and rows.maximal == {*rows.values}
-    )
+    limited_totals = _lower_totals(bounded, rows, relations, sampling_key, choices or LoweringChoices(by_pair=True))
     return replace(limited_totals, stages=(*relations.stages, *limited_totals.stages))
 
 
 def _lower_totals(
-    bounded: BoundedPlan, rows: CountedRows, relations: RelationLowering, sampling_key: int, *, by_pair: bool = False
+    bounded: BoundedPlan,
+    rows: CountedRows,
+    relations: RelationLowering,
+    sampling_key: int,
+    choices: LoweringChoices = NO_CHOICES,
 ) -> StagedSelect:
-    return round_totals(bounded, rows, _add_within_limits(bounded, rows, relations, sampling_key, by_pair=by_pair))
+    return round_totals(bounded, rows, _add_within_limits(bounded, rows, relations, sampling_key, choices))
 
 
 def _add_within_limits(
-    bounded: BoundedPlan, rows: CountedRows, relations: RelationLowering, sampling_key: int, *, by_pair: bool = False
+    bounded: BoundedPlan, rows: CountedRows, relations: RelationLowering, sampling_key: int, choices: LoweringChoices
 ) -> StagedSelect:
     """Add up contributions within the limits, in steps."""
     if bounded.strategy is Strategy.WHOLE:
@@ -110,13 +133,12 @@ def _add_within_limits(
         return StagedSelect((), _uncorrected_totals(bounded, rows))
     coded = materialise_rows(bounded, encode_keys(bounded, rows), relations)
     if bounded.strategy is Strategy.SAMPLE:
-        return decode_keys(coded, _sampled_totals(bounded, coded, sampling_key))
+        return decode_keys(coded, _sampled_totals(bounded, coded, sampling_key, by_threshold=choices.by_threshold))
     if bounded.strategy is Strategy.REWEIGHT:
         return decode_keys(coded, _reweight_rows(bounded, coded))
     assert bounded.strategy in (Strategy.CLIP_L1, Strategy.CLIP_L2)
-    return decode_keys(
-        coded, _clip_pairs(bounded, coded) if by_pair and coded.keys else _clip_unit_totals(bounded, coded)
-    )
+    by_pair = choices.by_pair and coded.keys and coded.maximal == {*coded.values}
+    return decode_keys(coded, _clip_pairs(bounded, coded) if by_pair else _clip_unit_totals(bounded, coded))
 
 
 def discovered_totals_statement(reading: DiscoveredTotals, sampling_key: int) -> StagedSelect:
@@ -526,10 +548,34 @@ def _join_norms(rows: CountedRows, clipped: Select, scaling: Sequence[ClipScalin
 # Samples
 
 
-def _sampled_totals(bounded: BoundedPlan, rows: CountedRows, sampling_key: int) -> StagedSelect:
+def _sampled_totals(
+    bounded: BoundedPlan, rows: CountedRows, sampling_key: int, *, by_threshold: bool = False
+) -> StagedSelect:
     """Count every row as it is, less the rows of units beyond a limit that are not sampled."""
+    limits = SampleLimits.of(bounded, rows)
+    if by_threshold and has_group_codes(rows) and limits.max_spread_rows and (limits.groups or 0) < MAX_LEAST:
+        return _sampled_by_threshold(bounded, rows, limits, limits.max_spread_rows, sampling_key)
     heavy, ranked, is_kept = _heavy_units_ranks_and_sample(bounded, rows, sampling_key)
     return _correct_totals(bounded, rows, (heavy,), _sampling_change(rows, ranked, is_kept))
+
+
+def _sampled_by_threshold(
+    bounded: BoundedPlan, rows: CountedRows, limits: SampleLimits, max_rows: int, sampling_key: int
+) -> StagedSelect:
+    """Rank only the rows of those heavy units that have no threshold (``sample_thresholds``)."""
+    names = tuple(dict.fromkeys(("u", *rows.keys, *rows.distinguishing_columns, *rows.values)))
+    group_rank, _ = ranks(rows, "h")
+    coded_rows = _rows_beyond_limit(
+        rows, (*named_columns(names, "r"), *named_columns(SEED_COLUMNS, "h"), ("s", group_code(rows, group_rank)))
+    )
+    row_rank = ("t", ranks(rows, "r")[1])
+    ranked = rows_to_rank((*named_columns((*names, SEED_COLUMNS[0], "s"), "r"), row_rank))
+    ranked, is_kept = with_settled_rows(*rank_rows(rows, limits, ranked), names)
+    stages = (
+        _heavy_units(rows, limits, sampling_key),
+        *threshold_stages(coded_rows, limits.groups or 0, max_rows),
+    )
+    return _correct_totals(bounded, rows, stages, _sampling_change(rows, ranked, is_kept))
 
 
 def _sample_discovered(
@@ -555,65 +601,20 @@ def _sample_discovered(
 def _heavy_units_ranks_and_sample(
     bounded: BoundedPlan, rows: CountedRows, sampling_key: int
 ) -> tuple[tuple[str, Select], Select, Scalar]:
-    """Return the stage of units beyond a limit, their rows with their ranks, and the predicate of the sampled rows.
-
-    First the groups are chosen, then the rows in each, then the rows over all; a limit that the others imply is not
-    checked. A unit's rows are next to each other by its seed, which is compared more quickly than its id.
-    """
-    limits = bounded.limits
-    max_groups = limits.groups if rows.keys and limits.groups < limits.rows else None
-    max_rows_per_group = limits.rows_per_group if limits.rows_per_group < limits.rows else None
-    max_rows = limits.rows if limits.total == limits.rows else None
-    light_rows = min(each for each in (limits.rows, max_groups, max_rows_per_group) if each is not None)
+    """Return the stage of units beyond a limit, their rows with their ranks, and the predicate of the sampled rows."""
+    limits = SampleLimits.of(bounded, rows)
     columns_read = dict.fromkeys(("u", *rows.keys, *rows.distinguishing_columns, *rows.values))
     seed = named_columns(SEED_COLUMNS[:1], "h")
-    ranked = _rows_beyond_limit(
-        rows, (*named_columns(columns_read, "r"), *seed, *_rank_columns(rows, max_groups is not None))
-    )
-    within_limits: list[Scalar] = []
-    unit = Reference(SEED_COLUMNS[0]), Reference("u")
-    keys, values = [Reference(each) for each in rows.keys], [Reference(each) for each in rows.distinguishing_columns]
-    places: list[tuple[str, Scalar]] = []
-    if max_groups is not None:
-        places.append(("a", Rank(unit, (Reference("s"), *keys), place=RowNumber.DENSE_RANK)))
-        within_limits.append(apply(ScalarFunction.AT_MOST, Reference("a"), integer_constant(max_groups)))
-    if max_rows_per_group is not None:
-        places.append(("b", Rank((*unit, *keys), (Reference("t"), *values))))
-        within_limits.append(apply(ScalarFunction.AT_MOST, Reference("b"), integer_constant(max_rows_per_group)))
-    if places:
-        ranked = Select(tuple(places), ranked, all_columns=True)
+    row_ranks = rank_columns(rows, limits.groups is not None)
+    ranked = _rows_beyond_limit(rows, (*named_columns(columns_read, "r"), *seed, *row_ranks))
+    return _heavy_units(rows, limits, sampling_key), *rank_rows(rows, limits, ranked)
+
+
+def _heavy_units(rows: CountedRows, limits: SampleLimits, sampling_key: int) -> tuple[str, Select]:
+    """Select the units with more rows than are surely within every limit, with their seeds."""
+    light_rows = min(each for each in (limits.rows, limits.groups, limits.rows_per_group) if each is not None)
     name, heavy_units = _units_beyond_limit(rows, light_rows)
-    heavy = name, with_seeds(heavy_units, sampling_key)
-    if max_groups is not None and max_rows_per_group is None and max_rows is not None and max_rows <= MAX_SPREAD_ROWS:
-        return heavy, *spread_rows(ranked, all_of(within_limits), max_rows, unit, (*keys, Reference("t"), *values))
-    if max_rows is not None:
-        kept_first = (
-            [apply(ScalarFunction.CASE, all_of(within_limits), integer_constant(0), integer_constant(1))]
-            if within_limits
-            else []
-        )
-        group_ranks = [Reference("s")] if max_groups is not None else []
-        place = Rank(unit, (*kept_first, Reference("t"), *group_ranks, *keys, *values))
-        ranked = Select((("d", place),), ranked, all_columns=True)
-        within_limits.append(apply(ScalarFunction.AT_MOST, Reference("d"), integer_constant(max_rows)))
-    return heavy, ranked, all_of(within_limits)
-
-
-def _rank_columns(rows: CountedRows, grouped: bool) -> Columns:
-    """Compute ``t``, the rank of a row; and ``s``, that of its group, where groups are chosen: ``t`` is then the rank
-    among rows of one group, and the groups' own ranks order rows of equal values.
-    """
-    kinds = dict(rows.apart)
-    key_numbers = [
-        number_of_value(Reference(name, "r"), kind, rows.codes.get(name, ()))
-        for name, kind in zip(rows.keys, rows.kinds, strict=True)
-    ]
-    values = [(name, Reference(name, "r")) for name in rows.distinguishing_columns]
-    row_numbers = [number_of_value(value, kinds[name]) if name in kinds else value for name, value in values]
-    high, low = (Reference(name, "h") for name in SEED_COLUMNS)
-    if not grouped:
-        return (("t", mixed_rank([*key_numbers, *row_numbers], (low, high))),)
-    return ("s", mixed_rank(key_numbers, (high, low))), ("t", mixed_rank(row_numbers, (low, high)))
+    return name, with_seeds(heavy_units, sampling_key)
 
 
 def _sampling_change(rows: CountedRows, ranked: Select | StageReference, is_kept: Scalar) -> Select:

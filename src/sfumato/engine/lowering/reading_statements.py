@@ -121,6 +121,9 @@ def local_statement(reading: PlanReading[Any], sampling_key: int) -> StagedSelec
     """
     if isinstance(reading, MatchedValueReading):
         return bounded_totals.matched_pairs_statement(reading, sampling_key)
+    if isinstance(reading, GroupTotals):
+        choices = bounded_totals.LoweringChoices(by_pair=True, by_threshold=True)
+        return number_heavy_units(bounded_totals.group_totals_statement(reading.bounded, sampling_key, choices))
     return number_heavy_units(reading_statement(reading, sampling_key))
 
 
@@ -175,7 +178,7 @@ def server_statement(reading: PlanReading[Any], sampling_key: int) -> StagedSele
     disks, or computes it twice: units are counted there without materialising pairs of unit and group.
     """
     if isinstance(reading, GroupTotals):
-        return bounded_totals.group_totals_statement(reading.bounded, sampling_key, by_pair=False)
+        return bounded_totals.group_totals_statement(reading.bounded, sampling_key, bounded_totals.NO_CHOICES)
     if isinstance(reading, ValueCounts):
         return _restrict_to_groups(
             reading, _count_equal_rows(bounded_totals.value_rows_statement(reading, sampling_key))

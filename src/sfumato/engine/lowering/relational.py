@@ -118,6 +118,9 @@ class ScalarFunction(Enum):
     HASH = auto()
     """The first 64 bits of the SHA-256 of a text in UTF-8, as 16 hexadecimal digits, whose order is that of numbers."""
 
+    ELEMENT = auto()
+    """The value at a place of a list, from 1; NULL where it has none."""
+
     PART = auto()
     """A part of a date or time as a whole number; the detail is its name in ``plan.functions.temporal.PARTS``."""
     START = auto()
@@ -191,6 +194,14 @@ class GroupTotal:
 
 
 @dataclass(frozen=True)
+class LeastValues:
+    """The least values in a group of rows, in their order, as a list of at most ``count``; few engines have it."""
+
+    argument: Scalar
+    count: int
+
+
+@dataclass(frozen=True)
 class Ordered:
     """A sort key whose direction or NULL placement differs from the default, ascending with NULLs last."""
 
@@ -259,7 +270,7 @@ class Items:
     list: Reference
 
 
-Scalar = Reference | Constant | Apply | GroupTotal | Rank | WindowTotal | Shifted | Items
+Scalar = Reference | Constant | Apply | GroupTotal | LeastValues | Rank | WindowTotal | Shifted | Items
 
 
 @dataclass(frozen=True)

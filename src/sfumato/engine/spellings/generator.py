@@ -15,6 +15,7 @@ from sfumato.engine.lowering.relational import (
     IntegerSpan,
     Items,
     Kind,
+    LeastValues,
     Ordered,
     Rank,
     Reference,
@@ -73,6 +74,8 @@ class Generator:
                 return _WRITERS[operation](self.spelling, *map(self.scalar, arguments), *detail)
             case GroupTotal():
                 return self._total(scalar)
+            case LeastValues(argument, count):
+                return f"MIN({self.scalar(argument)}, {count})"
             case Rank(partition, order, place):
                 return f"{place.name}(){self._over(partition, order)}"
             case WindowTotal(total, partition, order, frame):
@@ -258,6 +261,7 @@ _WRITERS: dict[ScalarFunction, Writer] = {
     ScalarFunction.UNIT_TEXT: lambda spelling, x: spelling.unit_text(x),
     ScalarFunction.FINGERPRINT: lambda spelling, x: spelling.fingerprint(x),
     ScalarFunction.HASH: lambda spelling, x: spelling.hash(x),
+    ScalarFunction.ELEMENT: lambda _, x, place: f"{x}[{place}]",
     ScalarFunction.PART: lambda spelling, x, part: spelling.part(x, part),
     ScalarFunction.START: lambda spelling, x, unit, kind: spelling.start(x, unit, kind),
     ScalarFunction.MOVED: lambda spelling, x, amount, unit, kind: spelling.add_interval(x, amount, unit, kind),
