@@ -226,3 +226,47 @@ def postgres() -> Iterator[PostgresServer]:
         yield server.make().start()
     finally:
         server.remove()
+
+
+# A pool in front of a server
+
+_BOUNCER = """
+[databases]
+postgres = host={folder} port=5432 dbname=postgres
+[pgbouncer]
+listen_addr =
+unix_socket_dir = {own}
+listen_port = 6432
+auth_type = trust
+auth_file = {own}/users
+pool_mode = {mode}
+default_pool_size = 3
+max_client_conn = 100
+logfile = {own}/log
+pidfile = {own}/pid
+"""
+
+
+@contextlib.contextmanager
+def pool_before(server: PostgresServer, mode: str, *users: str) -> Iterator[str]:
+    """Start PgBouncer, with fewer connections than clients, and yield the host and port in addresses of it."""
+    program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
+    if program is None:
+        pytest.skip("PgBouncer is not installed: PostgreSQL behind a pool NOT tested")
+    own = server.folder / f"pool of {mode}s".replace(" ", "_")
+    own.mkdir()
+    (own / "ini").write_text(_BOUNCER.format(folder=server.folder, own=own, mode=mode))
+    (own / "users").write_text("".join(f'"{user}" ""\n' for user in (*users, "postgres")))
+    owner = server.data.stat()
+    for path in (own, own / "ini", own / "users"):
+        os.chown(path, owner.st_uid, owner.st_gid)
+    with subprocess.Popen([*_as_user(dies_with_us=True), program, "-q", str(own / "ini")]) as pool:
+        try:
+            end = time.monotonic() + 60
+            while not (own / ".s.PGSQL.6432").exists():
+                assert time.monotonic() < end
+                time.sleep(0.05)
+            yield f"host={own}&port=6432"
+        finally:
+            pool.terminate()
+    shutil.rmtree(own)

@@ -24,7 +24,7 @@ from cryptography.x509.oid import NameOID
 from engine.on_postgres import Sessions
 from engine.postgres.test_postgres import BY_WARD, SECRET, declared, read, visits as visits
 from engine.postgres.test_postgres_hostile_sources import refused
-from postgres_server import PostgresServer, installations
+from postgres_server import PostgresServer, installations, pool_before
 from sfumato import Curator
 from sfumato.engine.opening import open_engine
 from sfumato.engine.postgres import connection, stored_relations
@@ -338,3 +338,43 @@ def test_bytes_that_arrive_are_bounded_by_the_groups(sessions: Sessions, visits:
     assert SECRET.encode() not in recorder.received
     engine.close()
     recorder.close()
+
+
+# Behind a pool
+
+
+def test_tables_behind_a_pool_of_transactions_give_the_same_totals(
+    sessions: Sessions, visits: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PgBouncer in transaction mode: readings of six threads share three connections, and what another client set on
+    these reaches no statement of ours.
+    """
+    monkeypatch.delenv("PGOPTIONS", raising=False)
+    direct = open_engine(declared(sessions.server, visits))
+    expected = {key: read(direct, BY_WARD, key, Strategy.SAMPLE) for key in range(6)}  # type: ignore[arg-type]
+    direct.close()
+    with pool_before(sessions.server, "transaction") as pool:
+        source = f"postgresql:///postgres?{pool}&user=postgres"
+        with psycopg.connect(source, autocommit=True) as other:
+            for _ in range(20):
+                other.execute("SET search_path = nowhere; SET TimeZone = 'Asia/Kathmandu'; SET DateStyle = 'German'")
+        engine = open_engine(declared(sessions.server, visits, source=source))
+        results = dict[int, object]()
+
+        def read_all(key: int) -> None:
+            results[key] = read(engine, BY_WARD, key, Strategy.SAMPLE)  # type: ignore[arg-type]
+
+        threads = [threading.Thread(target=read_all, args=(key,)) for key in expected]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        engine.close()
+    assert results == expected
+
+
+def test_a_pool_that_gives_each_statement_another_connection_is_refused(sessions: Sessions, visits: str) -> None:
+    """PgBouncer in statement mode: no snapshot lasts from the check to the totals."""
+    with pool_before(sessions.server, "statement") as pool:
+        told = refused(declared(sessions.server, visits, source=f"postgresql:///postgres?{pool}&user=postgres"))
+    assert "not through a connection pool that keeps its own settings" in told

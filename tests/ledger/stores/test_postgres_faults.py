@@ -25,7 +25,7 @@ from ledger.cut_connections import Cutter
 from ledger.in_databases import SPENDER, Place
 from ledger.small_accounts import BEHIND, account, pure, script
 from ledger.test_races import in_processes, in_threads, ledger_is_whole, spend
-from postgres_server import MISSING, PostgresServer, installations
+from postgres_server import MISSING, PostgresServer, installations, pool_before
 from sfumato.errors import LedgerInDoubt, WeakLedger
 from sfumato.ledger.accounts.holds import SettledAnswer
 from sfumato.ledger.stores import postgres
@@ -630,52 +630,15 @@ def _wait(server: PostgresServer, query: str, wanted: int) -> None:
         time.sleep(0.1)
 
 
-BOUNCER = """
-[databases]
-postgres = host={folder} port=5432 dbname=postgres
-[pgbouncer]
-listen_addr =
-unix_socket_dir = {own}
-listen_port = 6432
-auth_type = any
-pool_mode = transaction
-default_pool_size = 3
-max_client_conn = 100
-logfile = {own}/log
-pidfile = {own}/pid
-"""
-
-
 def test_behind_a_pool_that_gives_each_transaction_another_connection(place: Place) -> None:
     """PgBouncer in transaction mode, with fewer connections than spenders."""
-    program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
-    if program is None:
-        pytest.skip("PgBouncer is not installed: PostgreSQL behind a pool NOT tested")
-    server = place.server
-    own = server.folder / "pool"
-    own.mkdir()
-    (own / "ini").write_text(BOUNCER.format(folder=server.folder, own=own))
-    auth = (own / "ini").read_text().replace("auth_type = any", "auth_type = trust\nauth_file = " + str(own / "users"))
-    (own / "ini").write_text(auth)
-    (own / "users").write_text(f'"{SPENDER}" ""\n"postgres" ""\n')
-    for path in (own, own / "ini", own / "users"):
-        shutil.chown(path, *_owner(server.data))
-    from postgres_server import _as_user
-
-    with subprocess.Popen([*_as_user(dies_with_us=True), program, "-q", str(own / "ini")]) as pool:
-        try:
-            address = f"postgresql:///postgres?host={own}&port=6432&user={SPENDER}&schema={place.schema}"
-            end = time.monotonic() + 60
-            while not (own / ".s.PGSQL.6432").exists():
-                assert time.monotonic() < end
-                time.sleep(0.05)
-            with sf.Ledger.open(address) as ledger:
-                account(ledger)
-                won = in_processes(6, lambda _: spend(account(sf.Ledger.open(address)), pure("0.04")))
-                assert sum(won) == 25, won  # type: ignore[arg-type]
-                assert ledger_is_whole(ledger, 25)
-        finally:
-            pool.terminate()
+    with pool_before(place.server, "transaction", SPENDER) as pool:
+        address = f"postgresql:///postgres?{pool}&user={SPENDER}&schema={place.schema}"
+        with sf.Ledger.open(address) as ledger:
+            account(ledger)
+            won = in_processes(6, lambda _: spend(account(sf.Ledger.open(address)), pure("0.04")))
+            assert sum(won) == 25, won  # type: ignore[arg-type]
+            assert ledger_is_whole(ledger, 25)
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed: syncs of PostgreSQL NOT seen")
