@@ -342,7 +342,7 @@ MUTANTS = (
     Mutant(
         "a threshold is one group further",
         Kind.LIMITS,
-        "engine.lowering.sample_thresholds:threshold_stages",
+        "engine.lowering.sampled_rows:threshold_stages",
         "apply(ScalarFunction.LESS, number, integer_constant(max_groups))",
         "apply(ScalarFunction.LESS, number, integer_constant(max_groups + 1))",
         _SAME_SAMPLE,
@@ -350,7 +350,7 @@ MUTANTS = (
     Mutant(
         "a unit whose codes compared do not show its last group has a threshold",
         Kind.LIMITS,
-        "engine.lowering.sample_thresholds:threshold_stages",
+        "engine.lowering.sampled_rows:threshold_stages",
         "apply(ScalarFunction.AT_LEAST, before[-1], integer_constant(max_groups))",
         "apply(ScalarFunction.AT_LEAST, before[-1], integer_constant(max_groups - 1))",
         _SAME_SAMPLE,
@@ -358,7 +358,7 @@ MUTANTS = (
     Mutant(
         "a threshold keeps one row more than count",
         Kind.LIMITS,
-        "engine.lowering.sample_thresholds:threshold_stages",
+        "engine.lowering.sampled_rows:threshold_stages",
         "min(max_rows + 1, MAX_LEAST)",
         "min(max_rows + 2, MAX_LEAST)",
         _SAME_SAMPLE,
@@ -366,7 +366,7 @@ MUTANTS = (
     Mutant(
         "the group at a threshold is not sampled",
         Kind.SAMPLING,
-        "engine.lowering.sample_thresholds:with_settled_rows",
+        "engine.lowering.sampled_rows:with_settled_rows",
         "ScalarFunction.AT_MOST",
         "ScalarFunction.LESS",
         _SAME_SAMPLE,
@@ -374,7 +374,7 @@ MUTANTS = (
     Mutant(
         "a unit without a threshold is not ranked",
         Kind.LIMITS,
-        "engine.lowering.sample_thresholds:rows_to_rank",
+        "engine.lowering.sampled_rows:rows_to_rank",
         "apply(ScalarFunction.IS_NULL, Reference('x', _ALIAS))",
         "apply(ScalarFunction.LESS, Reference('x', _ALIAS), integer_constant(0))",
         _SAME_SAMPLE,
@@ -382,7 +382,7 @@ MUTANTS = (
     Mutant(
         "groups of one rank have one code",
         Kind.LIMITS,
-        "engine.lowering.sample_thresholds:group_code",
+        "engine.lowering.sampled_rows:group_code",
         "apply(ScalarFunction.ADD, shifted, digit)",
         "shifted",
         (f"{_THRESHOLDS}::test_groups_of_one_rank_are_different_groups[totals]",),
@@ -390,7 +390,7 @@ MUTANTS = (
     Mutant(
         "groups of one rank are chosen with NULL first",
         Kind.SAMPLING,
-        "engine.lowering.sample_thresholds:group_code",
+        "engine.lowering.sampled_rows:group_code",
         "apply(ScalarFunction.COALESCE, ordinal, integer_constant(len(texts) + 1))",
         "apply(ScalarFunction.COALESCE, ordinal, integer_constant(0))",
         (f"{_THRESHOLDS}::test_groups_of_one_rank_are_different_groups[two keys]",),
@@ -398,7 +398,7 @@ MUTANTS = (
     Mutant(
         "a code leaves 63 bits",
         Kind.LIMITS,
-        "engine.lowering.sample_thresholds:has_group_codes",
+        "engine.lowering.sampled_rows:has_group_codes",
         "_count_codes(rows) <= _MAX_GROUP_CODES",
         "_count_codes(rows) <= _MAX_GROUP_CODES ** 2",
         (f"{_THRESHOLDS}::test_no_code_leaves_63_bits",),

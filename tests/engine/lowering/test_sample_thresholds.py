@@ -15,7 +15,7 @@ from engine.tables import policy_of, tuples
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import bounded_totals, reading_statements, sampled_rows
 from sfumato.engine.lowering.relational import integer_constant
-from sfumato.engine.lowering.sample_thresholds import MAX_LEAST
+from sfumato.engine.lowering.sampled_rows import MAX_LEAST
 from sfumato.plan.bounding import BoundedPlan, ContributionLimits, Strategy, candidate_bounded_plans
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse

@@ -66,15 +66,18 @@ from sfumato.engine.lowering.sample_ranks import (
     polynomial_hash,
     with_seeds,
 )
-from sfumato.engine.lowering.sample_thresholds import (
+from sfumato.engine.lowering.sampled_rows import (
     MAX_LEAST,
+    SampleLimits,
     group_code,
     has_group_codes,
+    rank_columns,
+    rank_rows,
+    ranks,
     rows_to_rank,
     threshold_stages,
     with_settled_rows,
 )
-from sfumato.engine.lowering.sampled_rows import SampleLimits, rank_columns, rank_rows, ranks
 from sfumato.engine.lowering.unit_lowering import clamped, narrow, wide
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.limits import Strategy
@@ -562,7 +565,7 @@ def _sampled_totals(
 def _sampled_by_threshold(
     bounded: BoundedPlan, rows: CountedRows, limits: SampleLimits, max_rows: int, sampling_key: int
 ) -> StagedSelect:
-    """Rank only the rows of those heavy units that have no threshold (``sample_thresholds``)."""
+    """Rank only the rows of those heavy units that have no threshold (``sampled_rows``)."""
     names = tuple(dict.fromkeys(("u", *rows.keys, *rows.distinguishing_columns, *rows.values)))
     group_rank, _ = ranks(rows, "h")
     coded_rows = _rows_beyond_limit(
