@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,8 +18,10 @@ from sfumato.curator import amend, curators, policy_account
 from sfumato.errors import AccountDiffers, Draining, SourceChanged, SourceTaken
 from sfumato.ledger import Line
 from sfumato.ledger.accounts.spending_limits import Reservation
+from sfumato.ledger.stores.sqlite import SQLiteStore
 from sfumato.privacy import Curve
 from sfumato.release.prices import Price, weak_price_warnings
+from sfumato.release.requests import PriceRequest
 
 POLICY = """
 [unit]
@@ -132,6 +135,41 @@ def test_what_is_left_is_read_anew_for_a_stored_answer(clinic: sf.Curator) -> No
     after = held.release(epsilon="0.5").receipt
     assert (before.free, after.free, before.line) == (True, True, after.line)
     assert (before.remaining, after.remaining) == ("ε = 3.5 of 4", "ε = 3.25 of 4")
+
+
+def test_the_ledger_is_read_once_and_written_twice(clinic: sf.Curator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fresh release without a request id is read and decided in the transactions that write."""
+    begun: list[str] = []
+    begin = SQLiteStore._transaction
+
+    def noted(store: SQLiteStore, kind: str) -> Any:
+        begun.append(kind)
+        return begin(store, kind)
+
+    held = clinic.sql(COUNT)
+    held.release(epsilon="0.25", fresh=True)
+    monkeypatch.setattr(SQLiteStore, "_transaction", noted)
+    cases: list[tuple[int, sf.Question, dict[str, Any]]] = [
+        (0, held, {"fresh": True}),
+        (1, held, {"fresh": True, "request_id": "r"}),
+        (1, clinic.sql(WARDS), {}),
+    ]
+    for reads, question, options in cases:
+        begun.clear()
+        assert not question.release(epsilon="0.25", **options).receipt.free
+        assert begun == ["BEGIN"] * reads + ["BEGIN IMMEDIATE"] * 2
+    begun.clear()
+    assert held.release(epsilon="0.25", fresh=True, request_id="r").receipt.free
+    assert begun == ["BEGIN"]
+
+
+def test_every_release_at_one_price_has_a_salt_of_its_own(clinic: sf.Curator) -> None:
+    held = clinic.sql(COUNT)
+    strategy = held.release_strategy(held.price_release(PriceRequest("0.5")))
+    bought = [strategy.result_at_extreme_totals().purchase for _ in range(3)]
+    assert len({terms.salt for terms in bought}) == 3
+    assert all(len(terms.salt) == 32 for terms in bought)
+    assert len({terms.without_salt for terms in bought}) == 1
 
 
 # ── standings ──────────────────────────────────────────────────────────────────────────────────

@@ -149,7 +149,7 @@ MUTANTS = (
     Mutant(
         "the synopsis of one table answers for another",
         Kind.KEYS,
-        "curator.proposals.bought_synopses:synopsis_key_prefixes",
+        "curator.proposals.bought_synopses:_compute_key_prefixes",
         "digest('rows', table, declarations_for_rows(table, context.declared_policy))",
         "digest('rows', declarations_for_rows(next(iter(context.declared_policy.tables)), context.declared_policy))",
         (f"{_FREE}test_other_tables_have_their_own",),

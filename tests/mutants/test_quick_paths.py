@@ -68,6 +68,14 @@ MUTANTS = (
         (f"{_FORMS}::test_every_row_has_the_width_that_it_has_alone",),
     ),
     Mutant(
+        "all lines of one price share a salt, so that guesses of an answer can be tested against its hash",
+        Kind.REUSE,
+        "release.payers:with_version_and_salt",
+        "salt=f'{bits.random_bits(128):032x}'",
+        "salt=terms.__dict__.setdefault('_salt', f'{bits.random_bits(128):032x}')",
+        ("curator/test_curators.py::test_every_release_at_one_price_has_a_salt_of_its_own",),
+    ),
+    Mutant(
         "a proposal shares bits with the one before it",
         Kind.REUSE,
         "mechanisms.gaussian:GaussianSampler.add_noise",

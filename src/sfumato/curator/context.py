@@ -87,6 +87,11 @@ class Context:
         declarations = [*map(_table_declarations, policy.tables.values()), *ids, *([["later", later]] if later else [])]
         return digest(policy.unit, declarations)
 
+    @cached_property
+    def known_synopsis_prefixes(self) -> dict[str, PlanKey]:
+        """The prefixes of the plans of what was published, by table (``bought_synopses``)."""
+        return {}
+
     @property
     def declared_policy(self) -> Policy:
         """The policy as its owner wrote it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import lru_cache
 
 from sfumato.errors import MIN_USEFUL_EPSILON
 from sfumato.number_formats import format_rounded_down
@@ -19,6 +20,7 @@ PURE_TOTAL = "the plain ε total"
 AFTER_GAUSSIAN = "all later answers are then charged in Rényi divergence"
 
 
+@lru_cache(maxsize=256)
 def format_guarantee(epsilon: Fraction, delta: Fraction) -> str:
     """Format a guarantee as people say it: δ is named only if there is one.
 

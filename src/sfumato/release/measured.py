@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from sfumato.caching import cached_property
 from sfumato.mechanisms import KeyThreshold
 from sfumato.plan.aggregates.measures import (
     CombinedEstimate,
@@ -33,7 +34,7 @@ from sfumato.release.noisy_rows.key_functions import AnswerRows
 from sfumato.release.noisy_rows.noise_forms import IndependentNoises, LinearEstimate, NoiseForm
 from sfumato.release.parts.question_parts import EXTREME_TOTALS
 from sfumato.release.parts.scales import ONE_GROUP, FrequentValueScale, GroupKeys, NoiseScale, NoisyScale
-from sfumato.release.payers import NOT_BOUGHT, PurchaseTerms, purchase_terms
+from sfumato.release.payers import NOT_BOUGHT, PurchaseTerms, with_version_and_salt
 from sfumato.release.pricing import PricedRelease
 from sfumato.release.releasing import Read
 
@@ -86,13 +87,13 @@ class DeclaredGroupsRelease:
     def batch(self) -> Batch:
         return self.prepared.batch
 
-    @property
+    @cached_property
     def readings(self) -> tuple[PlanReading[Any], ...]:
         parts = zip(self.prepared.parts, self.prepared.measurements, strict=True)
         return tuple(part.reading(self.groups) for part, measured in parts if measured)
 
-    @property
-    def required_accuracy(self) -> dict[str, Number]:
+    @cached_property
+    def required_accuracy(self) -> Mapping[str, Number]:
         return required_accuracy(self.prepared)
 
     def draw(self, read: Read) -> NoisyMeasurements:
@@ -144,7 +145,7 @@ def noisy_measurements(
 ) -> NoisyMeasurements:
     """Combine the noisy numbers of these groups with everything needed to estimate results from them."""
     keys = GroupKeys.of(groups, [key.domain.type for key in prepared.bounded.plan.keys])
-    terms = purchase_terms([part.bounded for part in prepared.parts], prepared.price, version)
+    terms = with_version_and_salt(prepared.terms, version)
     columns = tuple(map(tuple, numbers.T.tolist()))
     return NoisyMeasurements(scales_of_all_parts(prepared), result_estimators(prepared, requests), columns, keys, terms)
 

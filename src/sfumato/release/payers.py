@@ -58,9 +58,9 @@ class Payer(Protocol):
 class AccountPayer:
     """An account as a payer, for a query whose answer was looked up in vain."""
 
-    def __init__(self, account: Account, lookup: AnswerLookup, former_plan: str = "") -> None:
+    def __init__(self, account: Account, lookup: AnswerLookup | None, former_plan: str = "") -> None:
         self._account = account
-        self._searched = lookup.last_line
+        self._searched = None if lookup is None else lookup.last_line
         self._former_plan = former_plan
         self.statement: AccountStatement | None = None
         """The state of the account after the answer, once it is stored: what its receipt shows."""
@@ -260,8 +260,18 @@ NOT_BOUGHT = PurchaseTerms()
 
 def purchase_terms(bounded: Sequence[BoundedPlan], price: Price, version: str) -> PurchaseTerms:
     """Return the terms of a new release, measured under these bounded plans."""
+    return with_version_and_salt(describe_terms(bounded, price), version)
+
+
+def with_version_and_salt(terms: PurchaseTerms, version: str) -> PurchaseTerms:
+    """Return the described terms as those of a new release of these data, under a salt of its own."""
     from sfumato.mechanisms import bits  # imported here: reading a purchase needs no randomness
 
+    return replace(terms, data=version, salt=f"{bits.random_bits(128):032x}")
+
+
+def describe_terms(bounded: Sequence[BoundedPlan], price: Price) -> PurchaseTerms:
+    """Describe what a release under these bounded plans at this price is bought on, whenever it is released."""
     measured_plans = [plan for plan in bounded if plan.measures]
     bound_texts = (descriptions.describe_bounds(scaled) for plan in measured_plans for scaled in plan.measures)
     return PurchaseTerms(
@@ -269,10 +279,8 @@ def purchase_terms(bounded: Sequence[BoundedPlan], price: Price, version: str) -
         _join_distinct(plan.strategy.value for plan in measured_plans),
         _join_distinct(descriptions.describe_enforced_limits(plan) for plan in measured_plans),
         tuple(dict.fromkeys(bound_text for bound_text in bound_texts if bound_text is not None)),
-        version,
-        weak_price_warnings(price),
-        f"{bits.random_bits(128):032x}",
-        _join_distinct(format_percent(plan.sample) for plan in measured_plans if plan.sample is not None),
+        weak=weak_price_warnings(price),
+        sample=_join_distinct(format_percent(plan.sample) for plan in measured_plans if plan.sample is not None),
     )
 
 

@@ -38,6 +38,7 @@ from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.parts.question_parts import Family, NoiseStrength, NoisyTotals, OtherPart, QuestionPart
 from sfumato.release.parts.scales import NoiseScale, NoisyScale, SampledScale
 from sfumato.release.parts.shares import PriceSplit, WeightedRequests, split_price
+from sfumato.release.payers import PurchaseTerms, describe_terms
 from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price
 from sfumato.release.sampled_prices import price_before_sampling
 
@@ -103,6 +104,11 @@ class PricedRelease:
     @property
     def curve(self) -> Curve:
         return self.batch.curve
+
+    @cached_property
+    def terms(self) -> PurchaseTerms:
+        """The terms of every release at this price, but for the version of the data and the salt."""
+        return describe_terms([part.bounded for part in self.parts], self.price)
 
     @cached_property
     def scales(self) -> tuple[tuple[NoiseScale, ...], ...]:

@@ -169,7 +169,7 @@ def release_or_find(
     result, lookup = releasing.find_stored(kind, request, context.account, fresh=call.fresh)
     if result is None:
         if not skip_dry_run:
-            check_dry_run(kind, show, lookup.statement)
+            check_dry_run(kind, show, None if lookup is None else lookup.statement)
         warn_of_weak_price(price, context)
         with context.running_work.running():
             payer = AccountPayer(context.account, lookup, plan.former)

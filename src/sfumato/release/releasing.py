@@ -115,10 +115,13 @@ class StoredResult(Generic[T]):
 
 def find_stored(
     kind: ReleaseStrategy[T], request: ReleaseRequest, account: Account, *, fresh: bool = False
-) -> tuple[StoredResult[T] | None, AnswerLookup]:
+) -> tuple[StoredResult[T] | None, AnswerLookup | None]:
     """Return the stored answer to this request id, or, unless ``fresh``, to the same question on the same data if it is
-    good enough; None without one. The ledger is read once, and what it shows is returned, too.
+    good enough; None without one. The ledger is read once, and what it shows is returned, too; it is not read for a
+    ``fresh`` release without a request id, to which no stored answer belongs.
     """
+    if fresh and request.request_id is None:
+        return None, None
     lookup = account.look_up(
         kind.required_accuracy,
         plan=request.plan,

@@ -70,6 +70,11 @@ def synopsis_key_prefixes(context: Context, table: str) -> PlanKey:
     """Return the common prefix of the plans of everything published of a table, whose rows, owners and limits were as
     they are now. The hash of its columns follows (``columns_hash``); formerly it was part of the prefix.
     """
+    known = context.known_synopsis_prefixes
+    return known[table] if table in known else known.setdefault(table, _compute_key_prefixes(context, table))
+
+
+def _compute_key_prefixes(context: Context, table: str) -> PlanKey:
     current = digest("rows", table, declarations_for_rows(table, context.declared_policy))
     former = digest(context.policy_version, table)
     return PlanKey(f"synopsis-{current[:32]}-", f"synopsis-{former[:32]}-")
