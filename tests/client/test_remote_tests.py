@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,9 +114,42 @@ def test_selected_rows_are_regressed(ana: RemoteCurator) -> None:
     with pytest.raises(InvalidParameter) as refused:
         ana.table("trial").regress("cost ~ ag")
     assert refused.value.fix == "did you mean age?"
-    for view in (ana.table("trial", "t"), ana.table("trial").derive(older="age + 1")):
-        with pytest.raises(Unsupported, match="rows of one table, selected by conditions"):
-            view.regress("cost ~ age")
+
+
+MODELS: dict[str, Callable[[Any], Any]] = {
+    "derived": lambda curator: curator.table("trial", "t").derive(older="age + 1").regress("cost ~ older"),
+    "joined": lambda curator: (
+        curator.table("trial").join(curator.table("trial", "t").per_unit(least="MIN(age)")).logistic("cured ~ least")
+    ),
+    "one of each unit": lambda curator: (
+        curator.table("trial")
+        .per_unit(oldest=sf.max("age"), cost="LEAST(SUM(cost), 100)")
+        .components(["oldest", "cost"])
+    ),
+    "a union": lambda curator: curator.table("trial").union_all(curator.table("trial")).regress("cost ~ age + arm"),
+    "survival": lambda curator: curator.table("trial").where("age > 3").survival("age", "cured", "arm", event_is="yes"),
+    "a SELECT": lambda curator: curator.regress(
+        "cost ~ age", "SELECT MIN(age) AS age, MAX(cost) AS cost FROM trial GROUP BY patient"
+    ),
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_models_of_views_are_the_same_from_afar(model: str, ana: RemoteCurator, policy: Path) -> None:
+    with sf.open(policy) as local:
+        here, there = MODELS[model](local), MODELS[model](ana)
+        price = {"epsilon": "0.1", "delta": "1e-8"}
+        assert str(there.explain(**price)) == str(here.explain(**price))
+        assert there.release(**price).receipt.question == here.question.text
+
+
+def test_a_view_that_is_a_question_has_no_rows_to_model(ana: RemoteCurator) -> None:
+    address = ana.policy_connection
+    steps = [{"step": "agg", "named": {"n": {"asks": "aggregate", "name": "count"}}}]
+    for kind, fields in {"regress": {"formula": "cost ~ age"}, "components": {"columns": ["age", "cost"]}}.items():
+        spec = {"table": {"table": "trial", "steps": steps}, **fields}
+        with pytest.raises(sf.SfumatoError, match="a question, not rows of a table"):
+            address.wire.call_free(address.policy, kind, "propose", spec, {})
 
 
 def test_a_sample_of_what_is_of_all_units_is_refused_with_a_way_out(policy: Path) -> None:

@@ -39,6 +39,32 @@ MUTANTS = (
         (_MOVED,),
     ),
     Mutant(
+        "a row of a UNION ALL is charged as one of its table",
+        Kind.LIMITS,
+        "curator.proposals.moment_proposals:MomentsProposal.moments",
+        "bound_by_whole_rows(self.question.query.plan, self.question.limits, 1)",
+        "replace(b := bound_by_whole_rows(self.question.query.plan, self.question.limits, 1), measures=tuple("
+        "replace(m, add_remove_sensitivity=replace(s := m.add_remove_sensitivity, total=s.total // 2)) "
+        "for m in b.measures))",
+        ("inference/test_wide_sources.py::test_no_unit_moves_a_model_of_wide_rows_further_than_is_charged",),
+    ),
+    Mutant(
+        "a condition on the rows of a SELECT is left out",
+        Kind.LIMITS,
+        "curator.proposals.moment_proposals:select_rows",
+        "rows if where is None else building.where(rows, where)",
+        "rows",
+        ("inference/test_wide_sources.py::test_a_select_and_a_view_are_the_same_rows",),
+    ),
+    Mutant(
+        "a server models the whole table of a view",
+        Kind.LIMITS,
+        "server.requests.specs:rows_of_view",
+        "apply_steps(curator, spec)",
+        "curator.table(spec.table, spec.alias)",
+        ("client/test_remote_tests.py::test_models_of_views_are_the_same_from_afar",),
+    ),
+    Mutant(
         "the target is not in the norm of a row",
         Kind.SENSITIVITY,
         "inference.moments:max_row_norm",

@@ -313,13 +313,34 @@ class RemoteTable(RowMethods["RemoteTableQuestion", "RemoteTable"]):
         robust: bool = False,
     ) -> Any:
         """Propose a linear regression over these rows: ``regress("hours ~ age + sex")`` (``Curator.regress``). Free."""
-        steps, table = self.view["steps"], self.view["table"]
-        if "alias" in self.view or any(each["step"] != "where" for each in steps):
-            rule = "a server can only regress over rows of one table, selected by conditions"
-            raise Unsupported("regressed-view", rule, fix='use table("visits").where(…).regress(…)')
-        where = " AND ".join(f"({each['given'][0]})" for each in steps) or None
-        spec = encode_spec(table=table, formula=formula, target=target, on=on, where=where, rows=rows, robust=robust)
-        return RemoteProposal.propose(self._policy_connection, "regress", spec)
+        return self._propose_kind("regress", formula=formula, target=target, on=on, rows=rows, robust=robust)
+
+    def logistic(
+        self,
+        formula: str | None = None,
+        *,
+        target: str | None = None,
+        on: Sequence[str] | None = None,
+        event: str | None = None,
+        rows: int | None = None,
+    ) -> Any:
+        """Propose a logistic regression over these rows: ``logistic("died ~ age")`` (``Curator.logistic``). Free."""
+        return self._propose_kind("logistic", formula=formula, target=target, on=on, event=event, rows=rows)
+
+    def components(self, columns: Sequence[str], *, rows: int | None = None) -> Any:
+        """Propose principal components: ``components(["age", "cost"])`` (``Curator.components``). Free."""
+        return self._propose_kind("components", columns=columns, rows=rows)
+
+    def survival(
+        self, time: str, event: str, by: str | None = None, *, event_is: str | None = None, every: Any = None
+    ) -> Any:
+        """Propose survival curves of these rows: ``survival("months", "died", "arm")`` (``Curator.survival``). Free."""
+        return self._propose_kind("survival", time=time, event=event, by=by, event_is=event_is, every=every)
+
+    def _propose_kind(self, kind: str, **fields: Any) -> RemoteProposal:
+        """Propose a release of this kind from the view's rows; a table without steps is sent by its name."""
+        table = self.view if self.view["steps"] or "alias" in self.view else self.view["table"]
+        return RemoteProposal.propose(self._policy_connection, kind, {"table": table, **encode_spec(**fields)})
 
     def describe(self) -> Any:
         """List the columns with what the policy declares, and a priced question about each. Free."""

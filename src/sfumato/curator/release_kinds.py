@@ -41,6 +41,13 @@ Count = Annotated[int, SizeBounds(1, 10**9)]
 Names = Annotated[Sequence[Name], SizeBounds(1, 1000)]
 NameSets = Annotated[Sequence[Names], SizeBounds(1, 10000)]
 Cell = str | int | float | bool | None
+ROWS = "rows"
+"""Marks a field that also accepts rows selected step by step in Python: over REST, a view and its steps."""
+Rows = Annotated[str | Any, SizeBounds(1, 65536), ROWS]
+"""The rows of a model: the name of a private table, a SELECT, or in Python a ``RowSelection``."""
+
+
+ROWS_HELP = "A private table, or a SELECT: joins, one row per unit with GROUP BY its id, UNION ALL."
 
 
 def option_field(help_text: str, default: Any = ..., *, local: bool = False) -> Any:

@@ -16,17 +16,20 @@ from sfumato.curator.frame_methods import (
     validated_column_names,
 )
 from sfumato.curator.listings import Listing, list_columns_with_offers
+from sfumato.curator.proposals.components import ComponentsProposal, propose_components
 from sfumato.curator.proposals.logistic import LogisticProposal
 from sfumato.curator.proposals.questions import FREE_METHODS, Question
 from sfumato.curator.proposals.regressions import RegressionProposal
 from sfumato.curator.proposals.robust_regressions import propose_regression
 from sfumato.curator.proposals.selected_columns import DeclaredValues
+from sfumato.curator.proposals.survival import SurvivalColumns, SurvivalProposal, propose_survival
 from sfumato.curator.proposals.wide_logistic import propose_logistic
 from sfumato.plan.sql import building
 from sfumato.plan.sql.aggregations import AggregateText
 from sfumato.plan.sql.building import Keys, On, OutputColumn, QuestionBuilder, RowSelection
 from sfumato.plan.sql.fragments import identifier_sql
 from sfumato.policy import Domain
+from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
 
 
@@ -74,6 +77,11 @@ class TableView(RowMethods["TableQuestion", "TableView"]):
 
     _context: Context = field(repr=False, compare=False)
     _rows: RowSelection
+
+    @property
+    def selection(self) -> RowSelection:
+        """The rows as a spec holds them: ``RegressionSpec(view.selection, "hours ~ age")``."""
+        return self._rows
 
     @property
     def columns(self) -> ViewColumns:
@@ -156,6 +164,16 @@ class TableView(RowMethods["TableQuestion", "TableView"]):
     ) -> LogisticProposal:
         """Propose a logistic regression over these rows: ``logistic("died ~ age + sex")`` (``Curator.logistic``)."""
         return propose_logistic(self._context, self._rows, formula, target=target, on=on, event=event, row_limit=rows)
+
+    def components(self, columns: Sequence[str], *, rows: int | None = None) -> ComponentsProposal:
+        """Propose principal components of these rows: ``components(["age", "cost"])`` (``Curator.components``)."""
+        return propose_components(self._context, self._rows, columns, rows)
+
+    def survival(
+        self, time: str, event: str, by: str | None = None, *, event_is: str | None = None, every: Number | None = None
+    ) -> SurvivalProposal:
+        """Propose survival curves of these rows: ``survival("months", "died", "arm")`` (``Curator.survival``)."""
+        return propose_survival(self._context, self._rows, SurvivalColumns(time, event, by, event_is, every))
 
     def describe(self) -> Listing:
         """List the columns with what the policy declares, and a priced question about each. Free."""

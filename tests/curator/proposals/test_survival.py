@@ -201,8 +201,8 @@ def test_every_charged_release_answers(tmp_path: Path, data: pd.DataFrame) -> No
 @pytest.mark.parametrize(
     ("changed", "rule"),
     [
-        ({"table": "nobody"}, "a private table: patients"),
-        ({"time": "hours"}, "a column of patients"),
+        ({"table": "nobody"}, "no table named nobody"),
+        ({"time": "hours"}, "one of the columns"),
         ({"time": "free"}, "declared bounds"),
         ({"time": "arm"}, "declared bounds"),
         ({"event": "months"}, "boolean column, or one with declared values"),
@@ -210,7 +210,7 @@ def test_every_charged_release_answers(tmp_path: Path, data: pd.DataFrame) -> No
         ({"event": "status", "event_is": "gone"}, "one of alive, dead"),
         ({"event_is": "true"}, "boolean column, or one with declared values"),
         ({"by": "ward"}, "declared values, one curve for each"),
-        ({"by": "none"}, "a column of patients"),
+        ({"by": "none"}, "one of the columns"),
         ({"by": "place"}, "at most 40 values"),
         ({"every": 0}, "every"),
         ({"every": "0.5"}, "a whole number"),

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sfumato.curator.release_kinds import Count, Name, Names, ReleaseKind, Spec, Text, Workspace, option_field
+from sfumato.curator.release_kinds import (
+    ROWS_HELP,
+    Count,
+    Names,
+    ReleaseKind,
+    Rows,
+    Spec,
+    Text,
+    Workspace,
+    option_field,
+)
 from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -15,7 +25,7 @@ if TYPE_CHECKING:
 class ComponentsSpec(Spec["ComponentsProposal"]):
     """Find the principal components of columns of numbers, and how far noise may have turned them."""
 
-    table: Name = option_field("A private table of the policy.")
+    table: Rows = option_field(ROWS_HELP)
     columns: Names = option_field("Two or more columns of numbers with declared bounds.")
     where: Text | None = option_field("An SQL condition that selects rows.", None)
     rows: Count | None = option_field("The largest number of rows per unit that count.", None)

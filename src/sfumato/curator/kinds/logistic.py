@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sfumato.curator.release_kinds import Count, Name, Names, ReleaseKind, Spec, Text, Workspace, option_field
+from sfumato.curator.release_kinds import (
+    ROWS_HELP,
+    Count,
+    Name,
+    Names,
+    ReleaseKind,
+    Rows,
+    Spec,
+    Text,
+    Workspace,
+    option_field,
+)
 from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -15,7 +26,7 @@ if TYPE_CHECKING:
 class LogisticSpec(Spec["LogisticProposal"]):
     """Regress the odds of an event on columns: odds ratios with intervals that cover the noise."""
 
-    table: Name = option_field("A private table of the policy.")
+    table: Rows = option_field(ROWS_HELP)
     formula: Text | None = option_field('The model, such as "died ~ age + C(arm)".', None)
     target: Name | None = option_field("Without a formula: the column with the event.", None)
     on: Names | None = option_field("Without a formula: the columns that explain it.", None)

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sfumato.curator.release_kinds import Count, Name, Names, ReleaseKind, Spec, Text, Workspace, option_field
+from sfumato.curator.release_kinds import (
+    ROWS_HELP,
+    Count,
+    Name,
+    Names,
+    ReleaseKind,
+    Rows,
+    Spec,
+    Text,
+    Workspace,
+    option_field,
+)
 from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -15,7 +26,7 @@ if TYPE_CHECKING:
 class RegressionSpec(Spec["RegressionProposal"]):
     """Regress a column of numbers on others: coefficients with intervals that cover the noise."""
 
-    table: Name = option_field("A private table of the policy.")
+    table: Rows = option_field(ROWS_HELP)
     formula: Text | None = option_field('The model, such as "hours ~ age + C(sex)".', None)
     target: Name | None = option_field("Without a formula: the column to explain.", None)
     on: Names | None = option_field("Without a formula: the columns that explain it.", None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sfumato.curator.release_kinds import QUESTIONS, Name, ReleaseKind, Spec, Text, Workspace, option_field
+from sfumato.curator.release_kinds import QUESTIONS, Name, ReleaseKind, Rows, Spec, Text, Workspace, option_field
 from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class SurvivalSpec(Spec["SurvivalProposal"]):
     """Estimate the share of units without an event over time, from one row per unit."""
 
-    table: Name = option_field("A private table with one row for each unit.")
+    table: Rows = option_field("A private table, or a SELECT, with one row for each unit.")
     time: Name = option_field(
         "A column of numbers with declared bounds: the time of the event, or when last seen without it."
     )
@@ -30,10 +30,12 @@ class SurvivalSpec(Spec["SurvivalProposal"]):
 
 
 def propose(workspace: Workspace, spec: SurvivalSpec) -> SurvivalProposal:
-    from sfumato.curator.proposals.survival import SurvivalSource, propose_survival
+    from sfumato.curator.proposals.moment_proposals import select_rows
+    from sfumato.curator.proposals.survival import SurvivalColumns, propose_survival
 
-    columns = spec.table, spec.time, spec.event, spec.by, spec.event_is
-    return propose_survival(workspace.context, workspace.question, SurvivalSource(*columns, spec.every, spec.where))
+    rows = select_rows(workspace.catalog, spec.table, spec.where)
+    columns = SurvivalColumns(spec.time, spec.event, spec.by, spec.event_is, spec.every)
+    return propose_survival(workspace.context, rows, columns)
 
 
 KIND = ReleaseKind(

@@ -19,6 +19,7 @@ from sfumato.curator.previews.explaining import (
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.sampled_questions import refuse_sample_of_release
+from sfumato.curator.proposals.selected_columns import is_select_text
 from sfumato.errors import InvalidParameter
 from sfumato.inference.design import Design, largest_scale
 from sfumato.inference.moment_releases import MomentsRelease
@@ -188,9 +189,13 @@ class AssumedPrice:
         return cls(price, (assumed_delta_note(DEFAULT_DELTA),))
 
 
-def select_rows(catalog: Catalog, table: str, where: str | None) -> RowSelection:
-    """Select the rows of a private table that meet a condition."""
-    rows = building.start_selection(catalog, table)
+def select_rows(catalog: Catalog, table: str | RowSelection, where: str | None) -> RowSelection:
+    """Select the rows of a private table, of a SELECT, or of a selection, that meet a condition."""
+    if isinstance(table, RowSelection):
+        rows = table
+    else:
+        is_select = isinstance(table, str) and is_select_text(table)
+        rows = (building.select_from_query if is_select else building.start_selection)(catalog, table)
     return rows if where is None else building.where(rows, where)
 
 

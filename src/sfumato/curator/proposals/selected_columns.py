@@ -80,7 +80,8 @@ def only_private_table(policy: Policy) -> str:
 
 def is_select_text(source: str) -> bool:
     """Return whether the text is a SELECT rather than the name of a table."""
-    return source.split(None, 1)[:1] != [source.strip()] and source.split()[0].upper() in ("SELECT", "WITH")
+    words = source.split(None, 1)
+    return len(words) > 1 and words[0].upper() in ("SELECT", "WITH")
 
 
 def code_selected_columns(

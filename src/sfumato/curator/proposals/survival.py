@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
@@ -19,7 +19,7 @@ from sfumato.curator.context import Context
 from sfumato.curator.previews.explaining import Explanation, PlanStep
 from sfumato.curator.previews.forecasts import Forecast
 from sfumato.curator.previews.previewing import preview_release
-from sfumato.curator.proposals.question_tests import max_rows_of_one_unit
+from sfumato.curator.proposals.moment_proposals import max_rows_per_unit
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.sampled_questions import refuse_sample_of_release
 from sfumato.errors import InvalidParameter, Unsupported
@@ -27,8 +27,9 @@ from sfumato.inference.survival import SurvivalCurves
 from sfumato.plan.canonical import PlanKey
 from sfumato.plan.descriptions import literal_sql
 from sfumato.plan.quoting import quoted
-from sfumato.plan.sql.fragments import parse_expression
-from sfumato.policy import Domain, Table, Type
+from sfumato.plan.sql import building
+from sfumato.plan.sql.building import RowSelection
+from sfumato.policy import Domain, Type
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, POSITIVE, Number, exact, format_exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
@@ -49,16 +50,14 @@ _COUNT = "n"
 
 
 @dataclass(frozen=True)
-class SurvivalSource:
+class SurvivalColumns:
     """The columns that curves are estimated from; the fields are those of ``SurvivalSpec``."""
 
-    table: str
     time: str
     event: str
     by: str | None = None
     event_is: str | None = None
     every: Number | None = None
-    where: str | None = None
 
 
 @dataclass(frozen=True)
@@ -246,30 +245,28 @@ class SurvivalProposal(PreviewedByOldName, StoredProposal):
         return tuple(tuple(counts[key] for key in group_keys) for group_keys in keys)
 
 
-def propose_survival(context: Context, ask: Callable[..., Question], source: SurvivalSource) -> SurvivalProposal:
+def propose_survival(context: Context, rows: RowSelection, source: SurvivalColumns) -> SurvivalProposal:
     """Propose survival curves; names, bounds and limits are checked against the policy first."""
-    table = _require_private_table(context, source.table)
     if not isinstance(source.by, str | None):
         raise InvalidParameter("by", source.by, "the name of one column, such as 'arm'")
-    time, event = (
-        _require_column(source.table, table, source.time, "time"),
-        _require_column(source.table, table, source.event, "event"),
-    )
+    domains = rows.columns
+    time, event = (_require_column(domains, source.time, "time"), _require_column(domains, source.event, "event"))
     periods = _declared_periods(source, time)
-    keys = [f"{periods.period_number_sql(source.time)} AS period", f"{_require_event_sql(source, event)} AS happened"]
-    if source.by is not None:
-        keys.insert(0, _require_group_sql(source, _require_column(source.table, table, source.by, "by")))
-    grouped = ", ".join(str(index + 1) for index in range(len(keys)))
-    rows = f"{quoted(source.table)} WHERE {_condition_sql(source)}"
-    question = ask(f"SELECT {', '.join(keys)}, COUNT(*) AS {_COUNT} FROM {rows} GROUP BY {grouped}")
-    _require_one_row(source.table, question)
+    keys = {"period": periods.period_number_sql(source.time), "happened": _require_event_sql(source, event)}
+    groups = [] if source.by is None else [_require_group_sql(source, _require_column(domains, source.by, "by"))]
+    names = [source.time, source.event, *([] if source.by is None else [source.by])]
+    counted = building.where(rows, " AND ".join(f"{quoted(name)} IS NOT NULL" for name in names))
+    statement = building.start_question(counted, building.lower_keys(counted, groups, keys), {_COUNT: "COUNT(*)"})
+    query = statement.query
+    question = Question(context, statement.text, query, query.plan.limits)
+    _require_one_row(rows.steps[0], question)
     proposal = SurvivalProposal(context, question, source.time, source.event, source.by, periods)
     if len(proposal.groups) > MAX_CURVES:
         raise InvalidParameter("by", source.by, f"a column with at most {MAX_CURVES} values, one curve for each")
     return proposal
 
 
-def _require_group_sql(source: SurvivalSource, by: Domain) -> str:
+def _require_group_sql(source: SurvivalColumns, by: Domain) -> str:
     if source.by in (source.time, source.event):
         raise InvalidParameter("by", source.by, f"a column other than {source.time} and {source.event}")
     if by.values is None and by.type is not Type.BOOLEAN:
@@ -278,32 +275,13 @@ def _require_group_sql(source: SurvivalSource, by: Domain) -> str:
     return quoted(source.by or "")
 
 
-def _condition_sql(source: SurvivalSource) -> str:
-    """Return the condition of the counted rows: those with a time, an event and a group, which meet ``where``."""
-    names = [source.time, source.event, *([source.by] if source.by else [])]
-    conditions = [f"{quoted(name)} IS NOT NULL" for name in names]
-    if source.where is not None:
-        parse_expression(source.where)  # one condition by itself, which cannot end the others
-        conditions.append(f"({source.where})")
-    return " AND ".join(conditions)
+def _require_column(domains: Mapping[str, Domain], name: str, parameter: str) -> Domain:
+    if name not in domains:
+        raise InvalidParameter(parameter, name, f"one of the columns {', '.join(domains)}")
+    return domains[name]
 
 
-def _require_private_table(context: Context, name: str) -> Table:
-    table = context.policy.tables.get(name)
-    if table is None or table.public:
-        private = ", ".join(each for each, declared in context.policy.tables.items() if not declared.public)
-        raise InvalidParameter("table", name, f"a private table: {private}")
-    return table
-
-
-def _require_column(table_name: str, table: Table, name: str, parameter: str) -> Domain:
-    domain = table.columns.get(name)
-    if domain is None:
-        raise InvalidParameter(parameter, name, f"a column of {table_name}: {', '.join(table.columns)}")
-    return domain
-
-
-def _declared_periods(source: SurvivalSource, time: Domain) -> TimePeriods:
+def _declared_periods(source: SurvivalColumns, time: Domain) -> TimePeriods:
     if time.type not in (Type.INTEGER, Type.REAL) or time.bounds is None:
         raise InvalidParameter(
             "time",
@@ -326,7 +304,7 @@ def _declared_periods(source: SurvivalSource, time: Domain) -> TimePeriods:
     return periods
 
 
-def _require_event_sql(source: SurvivalSource, event: Domain) -> str:
+def _require_event_sql(source: SurvivalColumns, event: Domain) -> str:
     if event.type is Type.BOOLEAN and source.event_is is None:
         return quoted(source.event)
     if event.values is None:
@@ -343,11 +321,13 @@ def _require_event_sql(source: SurvivalSource, event: Domain) -> str:
     return f"{quoted(source.event)} = {literal_sql(listed[source.event_is], event.type)}"
 
 
-def _require_one_row(table: str, question: Question) -> None:
-    if max_rows_of_one_unit(question) == 1:
+def _require_one_row(source: str, question: Question) -> None:
+    """Refuse rows of which a unit may have several; what limits them may be the policy, or GROUP BY the unit."""
+    most = max_rows_per_unit(question.query.plan, question.limits)
+    if most == 1:
         return
     raise Unsupported(
         "several-rows-of-a-unit",
-        f"a survival curve counts each unit once, but {table} allows {question.limits.rows} rows per unit",
-        fix=f"declare max_rows = 1 for {table} in the policy",
+        f"a survival curve counts each unit once, but {source} allows {most:,} rows per unit",
+        fix="declare max_rows = 1 in the policy, or give a SELECT with one row per unit: GROUP BY its id",
     )

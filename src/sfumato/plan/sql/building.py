@@ -41,15 +41,17 @@ from sfumato.plan.sql.fragments import (
 )
 from sfumato.plan.sql.histograms import Histogram
 from sfumato.plan.sql.row_sources import RowSource
-from sfumato.plan.sql.rows import lacks_values_and_range, lower_rows
+from sfumato.plan.sql.rows import lacks_values_and_range, lower_rows, lower_subquery
 from sfumato.plan.sql.sql_expressions import lower_expression
 from sfumato.plan.sql.statements import lower_query
-from sfumato.plan.sql.text import parse_fragment
+from sfumato.plan.sql.text import parse_fragment, parse_select
 from sfumato.plan.sql.text_positions import suggest_name
 from sfumato.plan.sql.unit_joins import period_sql
 from sfumato.policy import Domain
 from sfumato.quick_dataclass import dataclass
 
+_QUERY_ALIAS = "selected_rows"
+"""The alias of a SELECT that a selection starts with."""
 On = str | Sequence[str] | None
 """How rows of two tables match: names of shared columns, a condition, or None for the unit."""
 
@@ -115,6 +117,16 @@ def start_selection(catalog: Catalog, name: str, alias: str | None = None) -> Ro
         return RowSelection(
             catalog, table, shown_name, (), tree, qualified_columns(shown_name, table.columns)
         ).with_step(step, tree)
+
+
+def select_from_query(catalog: Catalog, text: str) -> RowSelection:
+    """Start with the rows of a SELECT: of joined tables, one for each unit, or of several SELECTs by UNION ALL."""
+    with step_in_refusals(step := one_line_excerpt(text)):
+        query = parse_select(text, None, catalog.column_names())
+        source = lower_subquery(query.copy(), catalog, {})
+        tree = _select_from(_subquery(query, _QUERY_ALIAS))
+        names = qualified_columns(_QUERY_ALIAS, source.scope[""])
+        return RowSelection(catalog, source.table, _QUERY_ALIAS, (), tree, names).with_step(step, tree)
 
 
 def _find_table(catalog: Catalog, name: object) -> CatalogTable:

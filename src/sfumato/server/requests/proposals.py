@@ -34,9 +34,11 @@ from sfumato.server.requests.specs import (
     ACTS,
     Act,
     StrictStruct,
+    ViewSpec,
     apply_steps,
     parse_parameters,
     price_struct,
+    rows_of_view,
     spec_struct,
 )
 
@@ -181,7 +183,9 @@ def _proposal_kind(kind: ReleaseKind) -> ProposalKind:
     """Build the HTTP form of a registered release kind."""
 
     def make(curator: Curator, spec: StrictStruct) -> Any:
-        return curator.propose(kind.spec(**_non_null_fields(spec)))
+        fields = _non_null_fields(spec)
+        views = {name: rows_of_view(curator, each) for name, each in fields.items() if isinstance(each, ViewSpec)}
+        return curator.propose(kind.spec(**fields | views))
 
     return ProposalKind(
         kind.name, spec_struct(kind), price_struct(kind), kind.proposal_class(), make, kind.answer_class()

@@ -22,9 +22,11 @@ import msgspec
 from msgspec import Meta, Struct
 
 from sfumato.curator import Curator
-from sfumato.curator.release_kinds import TERMS, ReleaseKind, SizeBounds, spec_fields
+from sfumato.curator.release_kinds import ROWS, TERMS, ReleaseKind, SizeBounds, spec_fields
+from sfumato.curator.tables import TableView
 from sfumato.errors import InvalidParameter, InvalidRequest
 from sfumato.plan.sql.aggregations import Aggregation
+from sfumato.plan.sql.building import RowSelection
 from sfumato.plan.sql.histograms import Histogram
 
 Amount = int | float | Annotated[str, Meta(max_length=400)]
@@ -251,6 +253,8 @@ def _define_struct(name: str, fields: list[Any], doc: str | None, **options: Any
 def json_type(annotation: Any) -> Any:
     """Return the type that decodes JSON for a field; numbers may also be strings, which are exact."""
     origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated and ROWS in parts:
+        return Text | ViewSpec
     if origin is Annotated:
         return _with_size_bounds(json_type(parts[0]), next(each for each in parts[1:] if isinstance(each, SizeBounds)))
     if origin in (Union, UnionType):
@@ -323,6 +327,18 @@ def apply_steps(curator: Curator, spec: ViewSpec, depth: int = 1) -> Any:
     for step in spec.steps:
         view = _apply_step(curator, view, step, depth)
     return view
+
+
+def rows_of_view(curator: Curator, spec: ViewSpec) -> RowSelection:
+    """Return the rows that the steps of a view select; one that ends in a question is refused."""
+    view = apply_steps(curator, spec)
+    if not isinstance(view, TableView):
+        raise InvalidRequest(
+            "the view is a question, not rows of a table",
+            place="the body, spec.table.steps",
+            fix='leave out "agg", "group_by" and the steps after them',
+        )
+    return view.selection
 
 
 def _apply_step(curator: Curator, view: Any, step: StepSpec, depth: int) -> Any:
