@@ -2,14 +2,15 @@
 time that their moments take.
 
 Run with: .venv/bin/python bench/inference.py [--adult FOLDER] [--pums FILE] [--nist FILE] [--flights FOLDER]
-[--draws 300]
+[--draws 300] [--parts linear robust logistic prediction speed] [--only TEXT] [--prices 0.3 1 4]
 
 A table is read once, and its exact moments get fresh noise for every draw. *table* counts the intervals that miss the
 coefficient of the table at hand, for the noise alone; *population* draws the rows anew from the table, with
 replacement, and counts the intervals for noise and sampling that miss the coefficient of the whole table. An interval
-without ends covers; its share stands beside it. *zero* is how often a coefficient that is 0, of a column whose values
-are shuffled anew for every draw, is found at the level of 5 %. Logistic regressions make all their scans in numpy, with
-the same rounding, noise and fit as a release.
+without ends covers; its share stands beside it. Intervals of one error variance miss more where variances differ:
+what they would miss without any noise, by the exact sandwich of the table, stands beside the worst. *zero* is how
+often a coefficient that is 0, of a column whose values are shuffled anew for every draw, is found at the level of 5
+%. Logistic regressions make all their scans in numpy, with the same rounding, noise and fit as a release.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -92,6 +94,7 @@ def adult(folder: Path) -> Iterator[Case]:
     yield Case("adult, 6 and 16 levels", rows, columns, six)
     yield Case("adult, 3 rows per person", rows.assign(who=np.arange(len(rows)) // 3), columns, four, 3)
     yield Case("adult, zero", rows, columns, f"{four} + shuffled")
+    yield Case("adult, 6 and 16 levels, zero", rows, columns, f"{six} + shuffled")
 
 
 def pums(file: Path) -> Iterator[Case]:
@@ -212,19 +215,40 @@ def measure(case: Case, proposal: RegressionProposal, epsilon: str, count: int) 
             found.append((table[-1].p or 0) < 0.05)
     rms = np.sqrt((np.array(errors) ** 2).mean(axis=0))
     needed = 2 * 1.959964 * rms
-    line = [f"{case.name:<30} ε = {epsilon:<4}"]
+    line = [f"{case.name:<36} ε = {epsilon:<4}"]
     if case.rows_per_unit == 1:
         ratio = rms / np.array(deviations)
         line.append(f"rms {ratio.mean():6.2f} se (worst {ratio.max():.2f})")
     line.append(f"misses: table {100 * np.mean(missed):.1f} % (worst {100 * np.mean(missed, axis=0).max():.1f} %)")
     if population:
-        worst = 100 * np.mean(population, axis=0).max()
-        line.append(f"population {100 * np.mean(population):.1f} % (worst {worst:.1f} %)")
+        by_term = 100 * np.mean(population, axis=0)
+        worst = int(np.argmax(by_term))
+        without_noise = 100 * textbook_misses(truth, pinned, rows)[worst]
+        line.append(
+            f"population {by_term.mean():.1f} % (worst {by_term[worst]:.1f} %, {truth.regressors[worst].label}, "
+            f"{without_noise:.1f} % without noise)"
+        )
     line.append(f"unbounded {100 * np.mean(endless):.1f} %")
     line.append(f"width/needed {np.median(np.median(np.array(ratios), axis=0) / needed):.2f}")
     if case.name.endswith("zero"):
         line.append(f"level of zero {100 * np.mean(found):.1f} %")
     print("  ".join(line), flush=True)
+
+
+def textbook_misses(truth: LinearFit, pinned: Design, rows: Floats) -> Floats:
+    """Return how often intervals of one error variance miss in large samples without noise: the table's own errors have
+    the sandwich as covariance (White 1980).
+    """
+    fit = LinearFit(pinned, truth.moments, one_row_per_unit=True)
+    regressors = rows[:, :-1] @ fit.coordinate_basis
+    residuals = rows @ np.append(fit.coordinate_basis @ fit.estimate, -1.0)
+    middle, slope = fit.target_middle_and_slope
+    residuals -= middle / slope
+    inverse = np.linalg.inv(regressors.T @ regressors)
+    scores = regressors * residuals[:, None]
+    stated = np.diag(inverse) * (residuals @ residuals) / (len(rows) - len(inverse))
+    ratio = np.sqrt(stated / np.diag(inverse @ (scores.T @ scores) @ inverse))
+    return np.array([2 - 2 * NormalDist().cdf(1.959964 * float(each)) for each in ratio])
 
 
 def _pinned(design: Design, references: tuple[int, ...]) -> Design:
@@ -334,21 +358,31 @@ def measure_robust(case: Case, proposal: RobustProposal, epsilon: str, count: in
     misses = 100 * np.mean(missed, axis=0)
     worst = int(np.argmax(misses))
     print(
-        f"{case.name:<30} ε = {epsilon:<4} robust: misses {misses.mean():.1f} % (worst {misses[worst]:.1f} %, "
+        f"{case.name:<36} ε = {epsilon:<4} robust: misses {misses.mean():.1f} % (worst {misses[worst]:.1f} %, "
         f"{truth.regressors[worst].label})  unbounded {100 * np.mean(endless):.1f} %  half-widths "
         f"{', '.join(f'{width:.3g}' for width in np.median(widths, axis=0)[:6])}",
         flush=True,
     )
 
 
-def logistic_cases(folder: Path) -> Iterator[Case]:
-    for case in adult(folder):
+def logistic_cases(options: argparse.Namespace) -> Iterator[Case]:
+    for case in () if options.adult is None else adult(options.adult):
         if case.name == "adult, 4":
             four = "income_50K ~ age + sex + education_num + hours_per_week"
             yield Case("adult income, 4", case.frame, case.columns, four)
             yield Case("adult income, zero", case.frame, case.columns, f"{four} + shuffled")
             levels = "income_50K ~ age + sex + hours_per_week + race + relationship + C(education_num)"
             yield Case("adult income, 6 and 16 levels", case.frame, case.columns, levels)
+            yield Case("adult income, 6 and 16 levels, zero", case.frame, case.columns, f"{levels} + shuffled")
+    for case in () if options.adult is None else correlated(adult(options.adult)):
+        yield Case("adult income, 3 alike rows", case.frame, case.columns, four, 3)
+    for case in () if options.pums is None else pums(options.pums):
+        yield Case("pums employed", case.frame, case.columns, "employed ~ age + educ + sex + married")
+    for case in () if options.nist is None else nist(options.nist):
+        rows = case.frame.dropna(subset=["DPHY"])
+        rows = rows.assign(difficulty=(rows["DPHY"] == 1).astype(int)).reset_index(drop=True)
+        columns = {**case.columns, "difficulty": _values(0, 1)}
+        yield Case("nist difficulty", rows, columns, "difficulty ~ AGEP + EDU + PINCP_DECILE + SEX")
 
 
 @dataclass(frozen=True)
@@ -386,7 +420,7 @@ def logistic_fit(
         exact = rows.scan(proposal.scan_weights, coefficients)
         drawn = mechanism.apply(exact) if noisy else exact
         scan = NoisyScan(coefficients, tuple(drawn.tolist()), mechanism)
-        fit = LogisticFit.of(scan, proposal.scan_weights, design, one_row_per_unit=True)
+        fit = LogisticFit.of(scan, proposal.scan_weights, design, one_row_per_unit=proposal.one_row_per_unit)
         coefficients = fit.next_coefficients()
     assert fit is not None
     return fit
@@ -410,21 +444,24 @@ def measure_logistic(case: Case, proposal: LogisticProposal, epsilon: str, count
         missed.append([not each.noise[0] <= value <= each.noise[1] for each, value in zip(table, true, strict=True)])
         endless.append([not np.isfinite(each.noise[1] - each.noise[0]) for each in table])
         widths.append([each.noise[1] - each.noise[0] for each in table])
-        weights = random.multinomial(len(event), ones / len(event)).astype(float)
-        resampled = Rows(rows.coordinates, event, weights)
-        table = logistic_fit(proposal, resampled, noise, pinned).coefficients(0.95)
-        ends = [each.combined or (0, 0) for each in table]
-        population.append([not low <= value <= high for (low, high), value in zip(ends, true, strict=True)])
+        if case.rows_per_unit == 1:
+            weights = random.multinomial(len(event), ones / len(event)).astype(float)
+            resampled = Rows(rows.coordinates, event, weights)
+            table = logistic_fit(proposal, resampled, noise, pinned).coefficients(0.95)
+            ends = [each.combined or (0, 0) for each in table]
+            population.append([not low <= value <= high for (low, high), value in zip(ends, true, strict=True)])
         if case.name.endswith("zero"):  # the last column is shuffled anew: its coefficient is 0 on the average
             shuffled = rows.coordinates.copy()
             shuffled[:, -1] = random.permutation(shuffled[:, -1])
             table = logistic_fit(proposal, Rows(shuffled, event, ones), noise, pinned).coefficients(0.95)
             found.append((table[-1].p or 0) < 0.05)
     rms = np.sqrt((np.array(errors) ** 2).mean(axis=0))
-    ratio = rms / deviations
-    line = [f"{case.name:<30} ε = {epsilon:<4} rms {ratio.mean():6.2f} se (worst {ratio.max():.2f})"]
+    line = [f"{case.name:<36} ε = {epsilon:<4}"]
     line.append(f"misses: table {100 * np.mean(missed):.1f} % (worst {100 * np.mean(missed, axis=0).max():.1f} %)")
-    line.append(f"population {100 * np.mean(population):.1f} % (worst {100 * np.mean(population, axis=0).max():.1f} %)")
+    if population:
+        ratio, by_term = rms / deviations, 100 * np.mean(population, axis=0)
+        line.append(f"population {by_term.mean():.1f} % (worst {by_term.max():.1f} %)")
+        line.append(f"rms {ratio.mean():.2f} se (worst {ratio.max():.2f})")
     line.append(f"unbounded {100 * np.mean(endless):.1f} %")
     line.append(f"width/needed {np.median(np.median(np.array(widths), axis=0) / (2 * 1.959964 * rms)):.2f}")
     if case.name.endswith("zero"):
@@ -509,7 +546,9 @@ def speed(rows: int) -> None:
 
 def robust_cases(options: argparse.Namespace) -> Iterator[Case]:
     if options.adult is not None:
-        yield from (case for case in adult(options.adult) if case.rows_per_unit == 1 and not case.name.endswith("zero"))
+        yield from (
+            case for case in adult(options.adult) if case.rows_per_unit == 1 and "levels, zero" not in case.name
+        )
         yield from correlated(adult(options.adult))
     if options.pums is not None:
         yield from pums(options.pums)
@@ -519,7 +558,10 @@ def robust_cases(options: argparse.Namespace) -> Iterator[Case]:
         yield from flights(options.flights)
 
 
-def main() -> None:
+PARTS = ("linear", "robust", "logistic", "prediction", "speed")
+
+
+def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--adult", type=Path)
     parser.add_argument("--pums", type=Path)
@@ -527,33 +569,46 @@ def main() -> None:
     parser.add_argument("--flights", type=Path)
     parser.add_argument("--draws", type=int, default=300)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    options = parser.parse_args()
-    warnings.simplefilter("ignore", sf.WeakPrivacy)
+    parser.add_argument("--parts", nargs="*", default=PARTS, choices=PARTS)
+    parser.add_argument("--only", default="", help="only cases whose name has this text")
+    parser.add_argument("--prices", nargs="*", default=["0.3", "1", "4"])
+    return parser.parse_args()
+
+
+def linear_cases(options: argparse.Namespace) -> Iterator[Case]:
     for source, path in ((adult, options.adult), (pums, options.pums), (nist, options.nist)):
-        for case in () if path is None else source(path):
+        yield from () if path is None else source(path)
+
+
+def measure_cases(options: argparse.Namespace) -> None:
+    """Measure every case of the chosen parts at every price."""
+    parts: dict[str, tuple[Iterator[Case], Any, dict[str, Any], Any]] = {
+        "linear": (linear_cases(options), sf.Curator.regress, {}, measure),
+        "robust": (robust_cases(options), sf.Curator.regress, {"robust": True}, measure_robust),
+        "logistic": (logistic_cases(options), sf.Curator.logistic, {}, measure_logistic),
+    }
+    for part in (part for part in parts if part in options.parts):
+        cases, propose, how, measure_case = parts[part]
+        for case in (case for case in cases if options.only in case.name):
             with tempfile.TemporaryDirectory() as folder, opened(case, folder) as made:
-                proposal = made.regress(case.formula, "people")
-                for epsilon in ("0.3", "1", "4"):
-                    measure(case, proposal, epsilon, options.draws)
-    for case in robust_cases(options):
-        with tempfile.TemporaryDirectory() as folder, opened(case, folder) as made:
-            robust = made.regress(case.formula, "people", robust=True)
-            assert isinstance(robust, RobustProposal)
-            for epsilon in ("1", "4"):
-                measure_robust(case, robust, epsilon, options.draws)
-    for case in () if options.adult is None else logistic_cases(options.adult):
-        with tempfile.TemporaryDirectory() as folder, opened(case, folder) as made:
-            fitted = made.logistic(case.formula, "people")
-            for epsilon in ("0.3", "1", "4"):
-                measure_logistic(case, fitted, epsilon, options.draws)
-    if options.adult is not None:
+                proposal = propose(made, case.formula, "people", **how)
+                for epsilon in options.prices:
+                    measure_case(case, proposal, epsilon, options.draws)
+
+
+def main() -> None:
+    options = parse_options()
+    warnings.simplefilter("ignore", sf.WeakPrivacy)
+    measure_cases(options)
+    if "prediction" in options.parts and options.adult is not None:
         case = wide_case(options.adult)
         with tempfile.TemporaryDirectory() as folder, opened(case, folder) as made:
             wide = made.logistic(case.formula, "people")
             assert isinstance(wide, WideLogisticProposal)
             for epsilon in ("0.1", "0.5", "1"):
                 measure_prediction(case, wide, epsilon, 3)
-    speed(options.rows)
+    if "speed" in options.parts:
+        speed(options.rows)
 
 
 if __name__ == "__main__":
