@@ -80,11 +80,11 @@ MUTANTS = (
         ("client/test_remote_tests.py",),
     ),
     Mutant(
-        "conditions of a regression from afar are joined without parentheses",
+        "a model of a view from afar is one of its whole table",
         Kind.CONSENT,
-        "client.remote_proposals:RemoteTable.regress",
-        """f"({each['given'][0]})\"""",
-        """f"{each['given'][0]}\"""",
+        "client.remote_proposals:RemoteTable._propose_kind",
+        "self.view if self.view['steps'] or 'alias' in self.view else self.view['table']",
+        "self.view['table']",
         ("client/test_remote_tests.py",),
     ),
 )
