@@ -86,6 +86,42 @@ MUTANTS = (
         (f"{_TABLES}::test_prices_of_both_tables_add_up_to_the_price",),
     ),
     Mutant(
+        "positions are found after some children are left out",
+        Kind.LIMITS,
+        "curator.proposals.table_links:_siblings_subquery",
+        "FROM {quoted(link.child)})",
+        "FROM (SELECT * FROM {quoted(link.child)} QUALIFY ROW_NUMBER() OVER (PARTITION BY {quoted(pair.child_unit)} "
+        "ORDER BY {quoted(link.child_columns[0])}) <= 1) AS cut)",
+        (f"{_SENSITIVITY}::test_first_last_and_only_rows_are_those_among_all_children",),
+    ),
+    Mutant(
+        "a child has its position among those of all parents of its unit",
+        Kind.LIMITS,
+        "curator.proposals.table_links:_siblings_subquery",
+        "over = f'OVER (PARTITION BY {partition}",
+        "over = f'OVER (PARTITION BY {quoted(pair.child_unit)}",
+        (
+            f"{_SENSITIVITY}::test_a_child_has_its_position_among_those_of_its_own_parent",
+            f"{_SENSITIVITY}::test_the_previous_child_is_one_of_the_same_parent",
+        ),
+    ),
+    Mutant(
+        "the model rules out a position that a patient's visit has",
+        Kind.SAMPLING,
+        "publish.linked.links:TableLink.is_possible_position",
+        "low + 2",
+        "low",
+        (f"{_SENSITIVITY}::test_every_row_of_neighbours_has_a_possible_position",),
+    ),
+    Mutant(
+        "the last child is drawn as one between",
+        Kind.SAMPLING,
+        "publish.linked.drawing:position_cells",
+        "number == children[owners] - 1",
+        "number == children[owners]",
+        (f"{_TABLES}::test_positions_of_drawn_children_follow_from_their_number",),
+    ),
+    Mutant(
         "half of the steps are left out of what is verified",
         Kind.CHARGE_ORDER,
         "curator.proposals.linked_tables:LinkedTablesProposal._build_tables",

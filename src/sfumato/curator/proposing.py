@@ -274,6 +274,7 @@ class Proposing(ABC):
         given: Sequence[str] | None = None,
         order: str | Sequence[str] | Mapping[str, str] | None = None,
         memory: str | int = "1 GiB",
+        ends: bool = False,
     ) -> LinkedTablesProposal: ...
 
     def synthesize(
@@ -291,6 +292,7 @@ class Proposing(ABC):
         given: Sequence[str] | None = None,
         memory: str | int = "1 GiB",
         target: str | None = None,
+        ends: bool = False,
     ) -> SynthesisProposal | LinkedTablesProposal:
         """Propose a synthetic table: rows drawn from a model that is fitted to noisy marginals, of a table or of a
         SELECT that maps and filters single rows. This is free.
@@ -305,7 +307,7 @@ class Proposing(ABC):
         A list of a parent and tables below it, such as ``["patients", "visits"]``, proposes all, for one price: with
         ``given`` the columns of parents that children depend on, with ``order`` the column that orders the children
         of one parent, or one of each table, ``{"visits": "day", "tests": "taken"}``, and with ``columns`` those of a
-        table, such as ``"visits.ward"``.
+        table, such as ``"visits.ward"``. ``ends=True`` keeps which children are a parent's first, last or only one.
         """
         from sfumato.curator.kinds.linked_tables import LinkedTablesSpec
         from sfumato.curator.kinds.synthesis import SynthesisSpec
@@ -317,13 +319,14 @@ class Proposing(ABC):
                     raise InvalidParameter(name, option, "left out if there are several tables")
             if isinstance(order, Mapping):
                 order = tuple(f"{name}.{column}" for name, column in order.items())
-            return self.propose(LinkedTablesSpec(tuple(table), ways, columns, given, order, memory))
-        if given is not None:
+            return self.propose(LinkedTablesSpec(tuple(table), ways, columns, given, order, ends, memory))
+        if given is not None or ends:
+            name = "ends" if given is None else "given"
             raise InvalidParameter(
-                "given",
-                given,
+                name,
+                ends if given is None else given,
                 "left out if there is only one table",
-                fix='leave out given, or name several tables: synthesize(["patients", "visits"], given=…)',
+                fix=f'leave out {name}, or name several tables: synthesize(["patients", "visits"], {name}=…)',
             )
         options = method, ways, columns, weights, where, rows
         return self.propose(SynthesisSpec(table, *options, one_row_per, order, target, memory))

@@ -35,7 +35,11 @@ from sfumato.curator.proposals.linked_tables import LinkedTablesProposal, split_
 from sfumato.curator.proposals.synthesis_series import SynthesisSeries
 from sfumato.curator.tab_series import TabSeries
 from sfumato.errors import InvalidParameter, SfumatoError, Unanswered, Unsupported
+from sfumato.policy import Type
 from sfumato.privacy import codec
+from sfumato.publish.linked.drawing import position_cells
+from sfumato.publish.linked.links import POSITIONS
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell
 from sfumato.publish.synthesis.state import SynthesisState
 from sfumato.release.prices import Price
 
@@ -119,6 +123,38 @@ def test_children_are_in_order_and_follow_each_other(released: sf.SyntheticTable
     assert visits.groupby("who").day.apply(lambda days: days.is_monotonic_increasing).all()
     changed = visits.ward != visits.groupby("who").ward.shift()
     assert changed[visits.duplicated("who")].mean() < 0.2
+
+
+def test_first_last_and_only_children_are_drawn_as_such(tmp_path: Path) -> None:
+    """Every patient enters through ward A and leaves through B; who comes once is in A. Kept in drawn rows, and stated
+    in SQL too, with the limits and the order of days.
+    """
+    patients = [(who + KEYS, "fm"[who % 2], 30) for who in range(300)]
+    visits = [(who, "AB"[number > 0], 9 * number) for who, _, _ in patients for number in range(who % (LIMIT + 1))]
+    with curator(tmp_path, clinic_policy((patients, visits))) as clinic:
+        tables = clinic.synthesize(TABLES, order="day", given=["sex"], ends=True).release(epsilon=30)
+        with pytest.raises(InvalidParameter, match="ends must be left out if children have no order"):
+            clinic.synthesize(TABLES, ends=True)
+        with pytest.raises(InvalidParameter, match="ends must be left out if there is only one table"):
+            clinic.synthesize("patients", ends=True)
+    drawn = tables.to_pandas(2000)["visits"]
+    groups = drawn.groupby("who")
+    assert groups.size().max() == LIMIT
+    assert groups.day.apply(lambda days: days.is_monotonic_increasing).all()
+    is_several = groups.ward.transform("size") > 1
+    assert (groups.ward.first() == "A").mean() > 0.9
+    assert (drawn[is_several].groupby("who").ward.last() == "B").mean() > 0.9
+    question = f"SELECT ward, COUNT(*) AS n FROM visits WHERE \"{tables.link.position_column}\" = 'only' GROUP BY ward"
+    counts = dict(tables.sql(question).rows)
+    assert abs(counts["A"] - 75) < 30 > counts["B"]
+    assert sf.SyntheticTables.from_json(tables.to_json()).link.ends
+
+
+def test_positions_of_drawn_children_follow_from_their_number() -> None:
+    cells = tuple(ListedCell(position) for position in POSITIONS)
+    attribute = Attribute("position", Type.TEXT, (*cells, OtherCell()))
+    drawn = [POSITIONS[cell] for cell in position_cells(attribute, np.array([0, 1, 2, 0, 4]))]
+    assert drawn == ["only", "first", "last", "first", "between", "between", "last"]
 
 
 def test_tables_are_written_and_read_back(released: sf.SyntheticTables, tmp_path: Path) -> None:

@@ -24,7 +24,12 @@ from publish.linked.worlds import (
     pharmacy_policy,
     pharmacy_worlds,
 )
-from sfumato.curator.proposals.linked_tables import LinkedTablesProposal, out_of_order_zeros, split_price_evenly
+from sfumato.curator.proposals.linked_tables import (
+    LinkedTablesProposal,
+    impossible_positions,
+    out_of_order_zeros,
+    split_price_evenly,
+)
 from sfumato.curator.proposals.synthesis import SynthesisProposal
 from sfumato.curator.proposals.synthesis_series import run_steps
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows
@@ -38,8 +43,20 @@ pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
 PRICE = Price(2)
 Case = tuple[Any, Any, list[str], dict[str, Any], tuple[int, ...]]
 CASES: dict[str, Case] = {
-    "by the unit, in an order": (clinic_policy, clinic_worlds, ["patients", "visits"], {"order": "day"}, (1, LIMIT)),
-    "by a key": (pharmacy_policy, pharmacy_worlds, ["visits", "drugs"], {}, (PARENTS, LIMIT)),
+    "by the unit, in an order": (
+        clinic_policy,
+        clinic_worlds,
+        ["patients", "visits"],
+        {"order": "day", "ends": True},
+        (1, LIMIT),
+    ),
+    "by a key, in an order": (
+        pharmacy_policy,
+        pharmacy_worlds,
+        ["visits", "drugs"],
+        {"order": "drug", "ends": True, "given": ["ward"]},
+        (PARENTS, LIMIT),
+    ),
     "several children and a chain": (
         hospital_policy,
         hospital_worlds,
@@ -193,6 +210,58 @@ def test_the_previous_child_is_one_of_the_same_parent() -> None:
     names = [attribute.name for attribute in _child(proposal).attributes]
     previous = children.marginal((names.index("previous drug"),)) * _child(proposal).setting(PRICE).unit_value
     assert previous.tolist() == [0, 0, 2]
+
+
+ENDS: dict[str, Any] = {"order": "day", "ends": True}
+
+
+def test_first_last_and_only_rows_are_those_among_all_children() -> None:
+    """Patient 7 has 20 visits, the first in ward A, the last in B and those between in neither: whichever 3 count, at
+    most one is first and one last. An orphan has no position.
+    """
+    visits: list[Any] = [(7, "A", 0), *[(7, None, 1 + day) for day in range(18)], (7, "B", 25)]
+    visits += [(8, "A", 5), (9, "B", 3), (9, "A", 4), (5, "A", 9), (5, "B", 9)]
+    world: Any = ([(7, "f", 30), (8, "m", 30), (9, "f", 60)], visits)
+    proposal, exact = exact_counts(clinic_policy(world), PRICE, ["patients", "visits"], **ENDS)
+    position = proposal.first_link.position_column
+    positions = _counts(proposal, exact, "visits", position)
+    assert positions["only"] == 1
+    assert 1 <= positions["first"] <= 2
+    assert 1 <= positions["last"] <= 2
+    assert sum(positions.values()) == 1 + 2 + LIMIT
+    part = _child(proposal)
+    names = [attribute.name for attribute in part.attributes]
+    places = names.index("ward"), names.index(position)
+    table = exact[1].marginal(places).reshape([part.attributes[place].size for place in places])
+    cells = [getattr(cell, "value", None) for cell in part.attributes[places[1]].cells]
+    unit_value = part.setting(split_price_evenly(PRICE)[0]).unit_value
+    by_position = dict(zip(cells, table.T * unit_value, strict=True))
+    assert by_position["only"].tolist() == [1, 0, 0]
+    assert by_position["between"].tolist() == [0, 0, positions["between"]]
+    for end in ("first", "last"):
+        assert by_position[end][2] == 0
+        assert max(by_position[end]) == 1
+
+
+def test_a_child_has_its_position_among_those_of_its_own_parent() -> None:
+    """Visit 50 has one drug, visit 51 of the same patient two; both patients own visit 52, whose drug is theirs."""
+    visits = [(1, 50, "A", 1), (1, 51, "B", 2), (2, 52, "A", 3), (3, 52, "A", 3)]
+    world = (visits, [(50, "x"), (51, "x"), (51, "y"), (52, "y")])
+    proposal, exact = exact_counts(pharmacy_policy(world), PRICE, ["visits", "drugs"], order="drug", ends=True)
+    counts = _counts(proposal, exact, "drugs", proposal.first_link.position_column)
+    assert counts == {"first": 1, "last": 1, "between": 0, "only": 3, None: 0}
+
+
+def test_every_row_of_neighbours_has_a_possible_position() -> None:
+    """No world has a row in a cell that the model rules out."""
+    policies = [clinic_policy(world) for world in clinic_worlds("add-remove")]
+    proposal, worlds = exact_worlds(policies, PRICE, ["patients", "visits"], **ENDS)
+    zeros = impossible_positions(_child(proposal).attributes, proposal.first_link)
+    assert len(zeros) == 1 + len(proposal.first_link.previous_columns)
+    assert all(mask.any() for _, mask in zeros)
+    for _, children in worlds:
+        for places, mask in zeros:
+            assert not children.marginal(places)[mask.ravel()].any()
 
 
 def test_a_child_may_equal_the_previous_one_and_not_be_below_it() -> None:

@@ -29,6 +29,7 @@ class LinkedTablesSpec(Spec["LinkedTablesProposal"]):
         "A column that orders the children of one parent: each depends on the one before. Several tables: visits.day.",
         None,
     )
+    ends: bool = option_field("Keep which children are the first, last or only one of their parent, in order.", False)
     memory: str | int = option_field("The memory limit of each model.", "1 GiB", local=True)
 
 

@@ -29,7 +29,7 @@ from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.policy import Table
 from sfumato.privacy.calibration import least_parameter
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, POSITIVE, Number, exact, exact_integer
-from sfumato.publish.linked.links import TableLink, link_to_parent, links_to_children
+from sfumato.publish.linked.links import FIRST, ONLY, TableLink, link_to_parent, links_to_children
 from sfumato.publish.linked.state import LinkedState
 from sfumato.publish.linked.synthetic_tables import SyntheticTables
 from sfumato.publish.marginals.attributes import Attributes, ListedCell
@@ -259,7 +259,7 @@ class LinkedTablesProposal(StoredProposal):
             link = link_to_parent(self.links, table)
             if link is not None:
                 names = [attribute.name for attribute in part.attributes]
-                given = {link.count_column, *link.parent_conditioning_columns.values()}
+                given = {*link.band_and_position_columns, *link.parent_conditioning_columns.values()}
                 measured = tuple(place for place, name in enumerate(names) if name not in given)
                 setting = replace(setting, measured_columns=measured)
             states[table] = SynthesisState(setting)
@@ -337,6 +337,7 @@ class LinkedTablesOptions:
     columns: Sequence[str] | None = None
     given: Sequence[str] | None = None
     order: str | Sequence[str] | None = None
+    ends: bool = False
     memory: str | int = "1 GiB"
 
 
@@ -344,7 +345,7 @@ def propose_linked_tables(context: Context, catalog: Catalog, spec: LinkedTables
     """Propose linked synthetic tables; refuse here, before any charge, what cannot be modelled."""
     linked = link_tables(context.policy, spec.tables)
     max_cells = parse_memory(spec.memory) // BYTES_PER_CELL
-    links = build_links(linked, LinkOptions(spec.columns, spec.given, spec.order, max_cells // 2))
+    links = build_links(linked, LinkOptions(spec.columns, spec.given, spec.order, spec.ends, max_cells // 2))
     parts = {}
     for table in linked.tables:
         limit = table.max_rows if table.max_rows != 1 else None
@@ -380,6 +381,7 @@ def _with_declared_rules(part: SynthesisProposal, table: Table, link: TableLink 
             *zeros,
             conditioning_clique_with_empty_mask(part.attributes, link),
             *out_of_order_zeros(part.attributes, link),
+            *impossible_positions(part.attributes, link),
         )
     require_possible_rows(zeros, [attribute.size for attribute in part.attributes], part.max_cells)
     return replace(part, face=face, zeros=zeros).with_implications(table)
@@ -403,6 +405,30 @@ def out_of_order_zeros(attributes: Attributes, link: TableLink) -> Zeros:
     for row, cell in enumerate(cells):
         impossible[row, :-1] = [_is_wholly_below(cell, other) for other in cells]
     return (((place, previous), impossible),)
+
+
+def impossible_positions(attributes: Attributes, link: TableLink) -> Zeros:
+    """Return the cells of a child's position that its number of siblings rules out, and those of a parent's first or
+    only child that has a previous one.
+    """
+    if not link.ends:
+        return ()
+    names = [attribute.name for attribute in attributes]
+    count, position = map(names.index, link.band_and_position_columns)
+    positions = [getattr(cell, "value", "") for cell in attributes[position].cells]
+    listed = [str(cell.value) for cell in attributes[count].cells if isinstance(cell, ListedCell)]
+    bands = list(map(link.band_labels.index, listed))
+    impossible = np.zeros((attributes[count].size, len(positions)), bool)
+    impossible[: len(bands)] = [
+        [bool(name) and not link.is_possible_position(band, name) for name in positions] for band in bands
+    ]
+    zeros = [((count, position), impossible)]
+    has_no_previous = np.isin(positions, [FIRST, ONLY])
+    for column in link.previous_columns:
+        previous = names.index(link.previous_name(column))
+        is_value = np.arange(attributes[previous].size) < attributes[previous].size - 1
+        zeros.append(((position, previous), np.outer(has_no_previous, is_value)))
+    return tuple(zeros)
 
 
 def _is_wholly_below(cell: Any, other: Any) -> bool:

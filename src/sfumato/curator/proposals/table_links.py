@@ -17,13 +17,29 @@ from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.text_positions import suggest_name
 from sfumato.policy import Policy, Table
 from sfumato.policy.policies import Via
-from sfumato.publish.linked.links import TableLink, child_count_bands, link_to_parent, links_to_children
+from sfumato.publish.linked.links import (
+    BETWEEN,
+    FIRST,
+    LAST,
+    ONLY,
+    POSITIONS,
+    TableLink,
+    child_count_bands,
+    link_to_parent,
+    links_to_children,
+)
 from sfumato.publish.marginals.attributes import measurable_column_names
 from sfumato.quick_dataclass import dataclass
 
 MAX_GIVEN_CELLS = 1 << 17
 """The most combinations of columns that children are drawn given, if memory allows."""
 _CHILD_ROWS, _SIBLINGS = "child rows", "sibling rows"
+_BEFORE, _AFTER = "row before", "row after"
+"""Whether there is a child of the same parent before a row, and after it: 1 or 0."""
+_POSITION_SQL = (
+    f"CASE WHEN c.\"{_BEFORE}\" = 0 THEN CASE WHEN c.\"{_AFTER}\" = 0 THEN '{ONLY}' ELSE '{FIRST}' END "
+    f"WHEN c.\"{_AFTER}\" = 0 THEN '{LAST}' ELSE '{BETWEEN}' END"
+)
 _PLACE = "the tables to synthesize"
 
 
@@ -220,6 +236,7 @@ class LinkOptions:
     columns: Sequence[str] | None = None
     given: Sequence[str] | None = None
     order: str | Sequence[str] | None = None
+    ends: bool = False
     max_cells: int = MAX_GIVEN_CELLS
     """The most combinations of given columns."""
 
@@ -230,6 +247,9 @@ def build_links(linked: LinkedTables, options: LinkOptions) -> tuple[TableLink, 
     names = {table.name: linked.chosen_columns(table, options.columns) for table in linked.tables}
     _require_named_columns("given", options.given, {pair.parent.name: names[pair.parent.name] for pair in linked.pairs})
     _require_named_columns("order", options.order, {pair.child.name: names[pair.child.name] for pair in linked.pairs})
+    if options.ends and options.order is None:
+        rule = "left out if children have no order"
+        raise InvalidParameter("ends", options.ends, rule, fix='name the column that orders them: order="…"')
     for pair in linked.pairs:
         if len(orders := _named_columns(pair.child, names[pair.child.name], options.order)) > 1:
             rule = f"one column of each table: {pair.child.name} has {', '.join(orders)}"
@@ -255,6 +275,7 @@ def _build_link(
     order = next(iter(_named_columns(child, names[child.name], options.order)), "")
     previous: tuple[str, ...] = ()
     if order:
+        room = max(1, room // (len(POSITIONS) + 1)) if options.ends else room
         previous, room = _previous_columns_and_room(child, names[child.name], order, room)
     given = _conditioning_columns(parent, names[parent.name], options.given, room)
     room //= _joint_cell_count(parent, given)
@@ -274,6 +295,7 @@ def _build_link(
         _columns_that_fit(
             _cells_by_inheritable_column({table.name: table for table in linked.tables}, above, parent.name), room
         ),
+        options.ends and bool(order),
     )
 
 
@@ -430,6 +452,7 @@ def _child_select(linked: LinkedTables, links: Sequence[TableLink], pair: Linked
     columns = [
         *(f"c.{quoted(name)} AS {quoted(name)}" for name in link.child_columns),
         f"{_band_label_sql(link, f'c.{quoted(_CHILD_ROWS)}', 1)} AS {quoted(link.count_column)}",
+        *([f"{_POSITION_SQL} AS {quoted(link.position_column)}"] if link.ends else ()),
         *parent_columns,
         *(f"c.{quoted(link.previous_name(name))}" for name in link.previous_columns),
         *counts,
@@ -445,6 +468,8 @@ def _siblings_subquery(pair: LinkedPair, link: TableLink, own_keys: Sequence[str
     windows = [f'COUNT(*) OVER (PARTITION BY {partition}) AS "{_CHILD_ROWS}"']
     over = f"OVER (PARTITION BY {partition} ORDER BY {quoted(link.order)})"
     windows += [f"LAG({quoted(name)}) {over} AS {quoted(link.previous_name(name))}" for name in link.previous_columns]
+    if link.ends:
+        windows += [f"LAG(1, 1, 0) {over} AS {quoted(_BEFORE)}", f"LEAD(1, 1, 0) {over} AS {quoted(_AFTER)}"]
     keys = [quoted(pair.child_unit), *key]
     keys += [name for name in dict.fromkeys(own_keys) if name not in keys]
     return f"(SELECT {', '.join((*keys, *map(quoted, link.child_columns), *windows))} FROM {quoted(link.child)})"

@@ -17,8 +17,8 @@ import numpy as np
 from sfumato.mechanisms import bits
 from sfumato.mechanisms.bits import ByteSource
 from sfumato.publish.linked.conditioning import conditionals_given
-from sfumato.publish.linked.links import TableLink, links_to_children
-from sfumato.publish.marginals.attributes import Attributes, ListedCell
+from sfumato.publish.linked.links import BETWEEN, FIRST, LAST, ONLY, TableLink, links_to_children
+from sfumato.publish.marginals.attributes import Attribute, Attributes, ListedCell
 from sfumato.publish.marginals.chains import Integers
 from sfumato.publish.sampling import Codes, SampledRows, extend_codes
 from sfumato.publish.synthetic import Synthetic
@@ -128,6 +128,9 @@ class ModelPair:
         for column, given_name in link.parent_conditioning_columns.items():
             parent_place = self.parent.columns.index(column)
             codes[:, child.columns.index(given_name)] = parent_cells[owners, parent_place]
+        if link.ends:
+            place = child.columns.index(link.position_column)
+            codes[:, place] = position_cells(child.attributes[place], children)
         self._draw_columns(codes, children)
         return codes
 
@@ -159,6 +162,17 @@ def limit_children_per_unit(children: Integers, units: Integers, limit: int) -> 
     is_first = np.diff(units, prepend=-1) > 0
     before_unit = before[is_first][np.cumsum(is_first) - 1]
     return np.clip(limit - (before - before_unit), 0, children)
+
+
+def position_cells(attribute: Attribute, children: Integers) -> Integers:
+    """Return the cell of the position of each child, for the number of children of every parent."""
+    values = [getattr(cell, "value", None) for cell in attribute.cells]
+    owners = np.repeat(np.arange(len(children)), children)
+    number = np.arange(len(owners)) - (np.cumsum(children) - children)[owners]
+    is_first, is_last = number == 0, number == children[owners] - 1
+    choices = [(is_first & is_last, ONLY), (is_first, FIRST), (is_last, LAST)]
+    cells = [np.full(len(owners), values.index(position)) for _, position in choices]
+    return np.asarray(np.select([mask for mask, _ in choices], cells, values.index(BETWEEN)))
 
 
 def _listed_numbers(attributes: Attributes, place: int) -> list[int]:

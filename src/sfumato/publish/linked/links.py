@@ -15,6 +15,8 @@ from sfumato.quick_dataclass import dataclass
 
 _MAX_LIMIT_OF_EXACT_BANDS = 12
 """The largest limit of children for which every number is a band of its own."""
+FIRST, BETWEEN, LAST, ONLY = POSITIONS = ("first", "between", "last", "only")
+"""The positions of a row among the children of one parent, in their order."""
 _EXACT_BANDS = 5
 _BAND_GROWTH = 1.4
 
@@ -69,6 +71,8 @@ class TableLink:
     """The given columns of the parent's model that children are drawn given too, by their names there. Not part of a
     plan's hash: the SELECT of the child's model names them.
     """
+    ends: bool = field(default=False, compare=False)
+    """Whether children are drawn given which of them are a parent's first, last or only one. The SELECT says it too."""
 
     def __post_init__(self) -> None:
         codec.check_simple_fields(self)
@@ -80,6 +84,8 @@ class TableLink:
             raise InvalidParameter("linked_columns", self.linked_columns, "columns of the parent")
         if not {*self.previous_columns} <= {*self.child_columns} or (self.order and not self.child_columns):
             raise InvalidParameter("previous_columns", self.previous_columns, "columns of the child")
+        if self.ends and not self.order:
+            raise InvalidParameter("ends", self.ends, "False where children have no order")
 
     @property
     def bands(self) -> tuple[int, ...]:
@@ -102,6 +108,18 @@ class TableLink:
         """The number of different numbers in each band."""
         return (*(high - low for low, high in pairwise(self.bands)), 1)
 
+    @staticmethod
+    def position_counts(children: int) -> dict[str, int]:
+        """Return how many of so many children of one parent have each position."""
+        is_several = int(children > 1)
+        return {FIRST: is_several, BETWEEN: max(0, children - 2), LAST: is_several, ONLY: int(children == 1)}
+
+    def is_possible_position(self, band: int, position: str) -> bool:
+        """Return whether a row with so many siblings can have this position; beyond the limit are any number."""
+        low = self.bands[band]
+        high = low + self.band_widths[band] - 1 if band < len(self.bands) - 1 else low + 2
+        return any(self.position_counts(children)[position] for children in (low, high))
+
     # ── names of columns in the models ───────────────────────────────────────────────────────────
 
     @property
@@ -112,6 +130,16 @@ class TableLink:
     def siblings_column(self) -> str:
         """The number of parents of the unit."""
         return f"number of {self.parent}"
+
+    @property
+    def position_column(self) -> str:
+        """Which of a parent's children a row is, in their order."""
+        return f"position among {self.child}"
+
+    @property
+    def band_and_position_columns(self) -> tuple[str, ...]:
+        """What the number of children of a parent decides of each."""
+        return (self.count_column, self.position_column) if self.ends else (self.count_column,)
 
     def linked_name(self, column: str) -> str:
         return f"{self.parent}.{column}"
@@ -124,7 +152,7 @@ class TableLink:
     def conditioning_columns(self) -> tuple[str, ...]:
         """The columns of the child's model that are set before a child is drawn."""
         return (
-            self.count_column,
+            *self.band_and_position_columns,
             *map(self.linked_name, self.linked_columns),
             *self.inherited_columns,
             *map(self.previous_name, self.previous_columns),

@@ -16,12 +16,21 @@ Linked by the unit, children are counted before any is left out. Linked by a for
 of a unit beyond its limits are left out independently: a parent that counts may have lost its children, and a child its
 parent. That costs accuracy, not privacy.
 
+*First, last and only children.* A unit with p parents has at most p first, p last and p only children: of each parent
+one first and one last, or one only. With the rest, between, they are one vector of whole numbers ≥ 0 that adds up to
+the rows that count, at most m: its norm is at most m in each marginal, and √(2 + (m − 2)²) at most among positions
+alone where a unit has one parent. Positions are those among all children of a parent, found from rows of one unit
+before any is left out; a child that moves to another parent of its unit changes positions of that unit alone, up to
+all m. So the theorem holds with them. How many children have each position follows from the numbers of children, which
+the parent's model knows: that is not bought again.
+
 How much of the price each table gets is fixed before a row is read.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -91,13 +100,19 @@ class LinkedState:
         parent_state = self.states[link.parent]
         parent, child = parent_state.setting.attributes, self.states[link.child].setting.attributes
         parent_places = _attribute_indices(parent, (link.count_column, *link.parent_conditioning_columns))
-        child_places = _attribute_indices(child, (link.count_column, *link.parent_conditioning_columns.values()))
+        given = (*link.band_and_position_columns, *link.parent_conditioning_columns.values())
+        child_places = _attribute_indices(child, given)
         parents = parent_state.model.marginal(parent_places)
         counts = np.zeros([child[place].size for place in child_places])
         child_cell = {cell: index for index, cell in enumerate(child[child_places[0]].cells)}
         for index, cell in enumerate(parent[parent_places[0]].cells):
             if isinstance(cell, ListedCell) and cell in child_cell:
-                counts[child_cell[cell]] = parents[index] * _mean_children(link, str(cell.value))
+                children = _mean_children(link, str(cell.value))
+                if link.ends:
+                    shares = [children[getattr(cell, "value", "")] for cell in child[child_places[1]].cells]
+                    counts[child_cell[cell]] = np.multiply.outer(shares, parents[index])
+                else:
+                    counts[child_cell[cell]] = sum(children.values()) * parents[index]
         deviation = min(math.sqrt(marginal.variance) for marginal in parent_state.marginals)
         return Observation(child_places, counts, deviation * self._children_per_parent(counts, parents))
 
@@ -106,9 +121,14 @@ class LinkedState:
         return max(1.0, float(counts.sum()) / max(1.0, float(parents.sum())))
 
 
-def _mean_children(link: TableLink, label: str) -> float:
+def _mean_children(link: TableLink, label: str) -> Counter[str]:
+    """Return the mean number of children with each position of parents in a band."""
     band = link.band_labels.index(label)
-    return link.bands[band] + (link.band_widths[band] - 1) / 2
+    mean: Counter[str] = Counter()
+    for children in range(link.bands[band], link.bands[band] + link.band_widths[band]):
+        for position, count in link.position_counts(children).items():
+            mean[position] += count / link.band_widths[band]
+    return mean
 
 
 def _attribute_indices(attributes: Attributes, names: tuple[str, ...]) -> tuple[int, ...]:

@@ -277,7 +277,8 @@ class SyntheticTables:
 
     def _own_columns(self, table: str) -> tuple[str, ...]:
         link = link_to_parent(self.links, table)
-        columns = self.link.parent_columns if link is None else link.child_columns
+        positions = () if link is None or not link.ends else (link.position_column,)
+        columns = self.link.parent_columns if link is None else (*link.child_columns, *positions)
         return *columns, *(below.count_column for below in links_to_children(self.links, table))
 
     def _ancestors(self, table: str, names: Mapping[str, str]) -> tuple[Ancestor, ...]:
