@@ -7,6 +7,7 @@ from mutants.running import Kind, Mutant, suite
 _SENSITIVITY = "publish/linked/test_linked_sensitivity.py"
 _MOVES = (f"{_SENSITIVITY}::test_one_unit_moves_all_marginals_of_all_tables_within_its_limits",)
 _TABLES = "curator/proposals/test_linked_tables.py"
+_CELLS = "publish/linked/test_linked_cells.py"
 _TREES = "curator/proposals/test_linked_trees.py"
 
 MUTANTS = (
@@ -84,6 +85,30 @@ MUTANTS = (
         "return (*(Price(share) for _ in range(tables - 1)), Price(rest))",
         "return (*(Price(share) for _ in range(tables - 1)), Price(total))",
         (f"{_TABLES}::test_prices_of_both_tables_add_up_to_the_price",),
+    ),
+    Mutant(
+        "the parent's columns keep planned cells beside children",
+        Kind.KEYS,
+        "publish.linked.state:LinkedState.steps",
+        "self._share_cells(link)",
+        "pass",
+        (f"{_CELLS}::test_repeated_columns_have_the_cells_that_were_bought_once",),
+    ),
+    Mutant(
+        "cells of the previous child are bought again",
+        Kind.CHARGE_ORDER,
+        "publish.synthesis.private_cells:CellPlan.bought",
+        "elsewhere = {*self.twins, *self.given}",
+        "elsewhere = {*self.given}",
+        (f"{_CELLS}::test_repeated_columns_have_the_cells_that_were_bought_once",),
+    ),
+    Mutant(
+        "the previous child has other bins than a child",
+        Kind.KEYS,
+        "publish.synthesis.private_cells:CellPlan.replace_parts",
+        "{**self.parts, **parts, **repeated}",
+        "{**self.parts, **parts}",
+        (f"{_CELLS}::test_repeated_columns_have_the_cells_that_were_bought_once",),
     ),
     Mutant(
         "positions are found after some children are left out",

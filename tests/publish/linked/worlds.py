@@ -56,14 +56,27 @@ def _table(names: dict[str, pa.DataType], rows: list[Row]) -> pa.Table:
     return pa.table({name: pa.array(column, names[name]) for name, column in zip(names, cells, strict=True)})
 
 
-def clinic_policy(world: World, relation: str = "add-remove", epsilon: int = 50) -> sf.Policy:
+UNCODED_PATIENTS: dict[str, Any] = {"sex": {"values": ["f", "m"]}, "age": {"type": "integer", "bounds": [0, 99]}}
+UNCODED_VISITS: dict[str, Any] = {
+    "ward": {"values": ["A", "B", *(f"W{number:04d}" for number in range(1000))]},
+    "day": {"type": "integer", "bounds": [0, 29]},
+}
+"""Columns of the clinic whose cells are bought, but for the sex."""
+
+
+def clinic_policy(
+    world: World,
+    relation: str = "add-remove",
+    epsilon: int = 50,
+    columns: tuple[dict[str, Any], dict[str, Any]] = (PATIENT_COLUMNS, VISIT_COLUMNS),
+) -> sf.Policy:
     """Patients with one row each, and visits by the patient's id."""
     patients, visits = world
     parent = _table({"who": pa.int64(), "sex": pa.string(), "age": pa.int64()}, patients)
     child = _table({"who": pa.int64(), "ward": pa.string(), "day": pa.int64()}, visits)
     tables = {
-        "patients": sf.Table("patients", parent, PATIENT_COLUMNS, id="who", max_rows=1),
-        "visits": sf.Table("visits", child, VISIT_COLUMNS, id="who", max_rows=LIMIT),
+        "patients": sf.Table("patients", parent, columns[0], id="who", max_rows=1),
+        "visits": sf.Table("visits", child, columns[1], id="who", max_rows=LIMIT),
     }
     return sf.Policy(sf.PrivacyUnit("patient"), sf.Budget(epsilon, "1e-6", neighbours=relation), tables, size=100)
 

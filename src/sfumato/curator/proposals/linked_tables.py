@@ -18,9 +18,15 @@ from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.previews.explaining import Explanation, PlanStep
 from sfumato.curator.proposals.synthesis import SynthesisProposal, parse_memory, propose_synthesis
-from sfumato.curator.proposals.synthesis_columns import SynthesisOptions
+from sfumato.curator.proposals.synthesis_columns import SelectedCells, SynthesisOptions
 from sfumato.curator.proposals.synthesis_series import SynthesisSeries, amount_to_hold, run_steps
-from sfumato.curator.proposals.table_links import LinkOptions, build_links, fitted_rows_select, link_tables
+from sfumato.curator.proposals.table_links import (
+    LinkOptions,
+    build_links,
+    column_origins,
+    fitted_rows_select,
+    link_tables,
+)
 from sfumato.curator.tab_series import TabSeries
 from sfumato.ledger import Charged, StoredAnswer, Tab
 from sfumato.plan.canonical import PlanKey, digest
@@ -39,6 +45,7 @@ from sfumato.publish.synthesis.candidates import BYTES_PER_CELL, Outcome, Step
 from sfumato.publish.synthesis.forecasting import SynthesisForecast, draw_invented_rows, forecast
 from sfumato.publish.synthesis.implications import Mask, Zeros, require_possible_rows, zeros_from_policy
 from sfumato.publish.synthesis.methods import aim
+from sfumato.publish.synthesis.private_cells import max_bought_cells, with_fine_cells
 from sfumato.publish.synthesis.state import SynthesisState
 from sfumato.publish.synthetic import Synthetic
 from sfumato.quick_dataclass import dataclass
@@ -86,7 +93,8 @@ class LinkedTablesProposal(StoredProposal):
         columns = [f"{self.first_link.parent}.{name}" for name in self.first_link.parent_columns]
         columns += [f"{link.child}.{name}" for link in self.links for name in link.child_columns]
         children = " and ".join(link.child for link in self.links)
-        return f"synthetic rows of {self.first_link.parent} and their {children}: {', '.join(columns)[:4000]}"
+        bought = "".join(part.bought_cells_text for part in self.parts.values())
+        return f"synthetic rows of {self.first_link.parent} and their {children}: {', '.join(columns)[:4000]}{bought}"
 
     @property
     def plan_key(self) -> PlanKey:
@@ -343,15 +351,21 @@ class LinkedTablesOptions:
 
 def propose_linked_tables(context: Context, catalog: Catalog, spec: LinkedTablesOptions) -> LinkedTablesProposal:
     """Propose linked synthetic tables; refuse here, before any charge, what cannot be modelled."""
-    linked = link_tables(context.policy, spec.tables)
+    fine_tables = {name: with_fine_cells(table) for name, table in context.policy.tables.items()}
+    linked = link_tables(replace(context.policy, tables=fine_tables), spec.tables)
+    bought_cells = {table.name: max_bought_cells(context.policy.tables[table.name]) for table in linked.tables}
     max_cells = parse_memory(spec.memory) // BYTES_PER_CELL
-    links = build_links(linked, LinkOptions(spec.columns, spec.given, spec.order, spec.ends, max_cells // 2))
+    links = build_links(
+        linked, LinkOptions(spec.columns, spec.given, spec.order, spec.ends, max_cells // 2, bought_cells)
+    )
     parts = {}
     for table in linked.tables:
         limit = table.max_rows if table.max_rows != 1 else None
         ways = _ways_at_most_columns(spec.ways, _column_count(links, table.name))
         select = fitted_rows_select(linked, links, table)
-        part = propose_synthesis(context, catalog, SynthesisOptions(select, ways=ways, rows=limit, memory=spec.memory))
+        options = SynthesisOptions(select, ways=ways, rows=limit, memory=spec.memory)
+        cells = SelectedCells(fine_tables, column_origins(links, table.name, bought_cells))
+        part = propose_synthesis(context, catalog, options, cells)
         parts[table.name] = _with_declared_rules(part, table, link_to_parent(links, table.name))
     return LinkedTablesProposal(context, links, parts)
 
@@ -376,14 +390,19 @@ def _with_declared_rules(part: SynthesisProposal, table: Table, link: TableLink 
     implies = tuple(pair for pair in table.implies.items() if names >= {*pair})
     face = replace(part.face, impossible=table.impossible, implies=implies)
     zeros = zeros_from_policy(table.name, part.attributes, face)
+    bought = {part.attributes[place].name for place in part.bought_column_indices}
     if link is not None:
         zeros = (
             *zeros,
             conditioning_clique_with_empty_mask(part.attributes, link),
-            *out_of_order_zeros(part.attributes, link),
+            *(out_of_order_zeros(part.attributes, link) if link.order not in bought else ()),
             *impossible_positions(part.attributes, link),
         )
     require_possible_rows(zeros, [attribute.size for attribute in part.attributes], part.max_cells)
+    # which bought cells are impossible is not known before they are bought; a set without impossible ones is a clique
+    zeros = tuple(
+        (places, mask) for places, mask in zeros if part.bought_column_indices.isdisjoint(places) or not mask.any()
+    )
     return replace(part, face=face, zeros=zeros).with_implications(table)
 
 

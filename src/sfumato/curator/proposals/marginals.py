@@ -567,9 +567,12 @@ def propose_select_marginals(
     text: str,
     columns: Sequence[str] | None = None,
     rows: int | None = None,
+    tables: Mapping[str, Table] | None = None,
 ) -> MarginalsProposal:
-    """Propose the counts of each column of a SELECT that maps rows one by one."""
-    selected = code_selected_columns(catalog, context.policy, text, columns)
+    """Propose the counts of each column of a SELECT that maps rows one by one, coded as the policy's tables, or as
+    these are.
+    """
+    selected = code_selected_columns(catalog, tables or context.policy.tables, text, columns)
     workload = MarginalWorkload(tuple((index,) for index in range(len(selected.columns))), ())
     _refuse_too_many_cells(workload, selected.columns)
     query, restricted_context = _counting_query_within_periods(selected.rows, selected.columns, context)

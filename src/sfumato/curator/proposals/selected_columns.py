@@ -16,7 +16,7 @@ A question without measures (SELECT DISTINCT, or GROUP BY without an aggregate) 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -85,9 +85,9 @@ def is_select_text(source: str) -> bool:
 
 
 def code_selected_columns(
-    catalog: Catalog, policy: Policy, text: str, names: Sequence[str] | None = None
+    catalog: Catalog, tables: Mapping[str, Table], text: str, names: Sequence[str] | None = None
 ) -> SelectedColumns:
-    """Parse a SELECT and code its columns, or only the named ones."""
+    """Parse a SELECT and code its columns, or only the named ones, as these tables say."""
     rows = lower_subquery(parse_text(text, None, catalog.column_names()), catalog, {})
     columns_by_name = {name.lower(): (name, expression) for name, expression in rows.scope[""].items()}
     selected = (
@@ -98,7 +98,7 @@ def code_selected_columns(
         raise Unsupported("uncoded-column", rule, fix="select a column that has listed values or bins")
     if not selected or len(set(selected)) != len(selected):
         raise InvalidParameter("columns", names, "a non-empty list without repeats of names in the SELECT")
-    coded = [_coded_column_and_domain(*columns_by_name[key], policy, rows.relation) for key in selected]
+    coded = [_coded_column_and_domain(*columns_by_name[key], tables, rows.relation) for key in selected]
     return SelectedColumns(rows, tuple(column for column, _ in coded), tuple(domain for _, domain in coded))
 
 
@@ -110,9 +110,9 @@ def _require_lowercase_name(name: object, columns_by_name: dict[str, tuple[str, 
 
 
 def _coded_column_and_domain(
-    name: str, selected: Expression, policy: Policy, relation: Relation
+    name: str, selected: Expression, tables: Mapping[str, Table], relation: Relation
 ) -> tuple[CodedColumn, Domain]:
-    coding = _column_coding(_column_behind_lag(selected, relation), policy)
+    coding = _column_coding(_column_behind_lag(selected, relation), tables)
     domain = selected.domain if coding is not None else _with_listed_values(name, selected.domain)
     expression = replace(selected, domain=replace(domain, nullable=True))
     if isinstance(expression, Column):
@@ -135,11 +135,11 @@ def _column_behind_lag(expression: Expression, relation: Relation) -> Expression
     return expression
 
 
-def _column_coding(expression: Expression, policy: Policy) -> Coding | None:
+def _column_coding(expression: Expression, tables: Mapping[str, Table]) -> Coding | None:
     """Return the coding of a plain column; None for a computed one."""
     if not isinstance(expression, Column) or not isinstance(expression.reference, Field):
         return None
-    table = policy.tables.get(expression.reference.table)
+    table = tables.get(expression.reference.table)
     return None if table is None else table.codings.get(expression.reference.name)
 
 

@@ -28,6 +28,7 @@ from sfumato.curator.proposals.selected_columns import (
 )
 from sfumato.curator.proposals.synthesis_columns import (
     CodedTable,
+    SelectedCells,
     SynthesisOptions,
     code_select,
     code_table,
@@ -138,6 +139,11 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         """The columns of the model with their cells, as they are planned where they are bought."""
         return CodedTable(self._coded, cell_plan=self.cell_plan).attributes
 
+    @property
+    def bought_column_indices(self) -> set[int]:
+        """The columns whose cells are bought, with this model or an earlier one."""
+        return CodedTable(self._coded, cell_plan=self.cell_plan).bought_column_indices
+
     def __repr__(self) -> str:
         summary = f"{self.method} of {self._coded.query.plan.table}, {count_with_noun(len(self.attributes), 'column')}"
         return f"<{summary}: .explain() .price() .forecast() .preview() are free, .release() spends>"
@@ -158,7 +164,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         sets = count_with_noun(len(self.workload), "marginal")
         return (
             f"synthetic rows of {self._coded.query.plan.table}{condition} by {self.method}: {sets} of {names[:4000]}"
-            f"{self._bought_cells_text}{'' if self.target is None else f'; to learn {self.target_name}'}"
+            f"{self.bought_cells_text}{'' if self.target is None else f'; to learn {self.target_name}'}"
         )
 
     @property
@@ -167,11 +173,11 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         return None if self.target is None else self.attributes[self.target].name
 
     @property
-    def _bought_cells_text(self) -> str:
+    def bought_cells_text(self) -> str:
         """Name the columns whose cells are part of the purchase."""
-        if self.cell_plan is None:
+        if self.cell_plan is None or not self.cell_plan.bought:
             return ""
-        names = ", ".join(private.fine.name for private in self.cell_plan.cells.values())
+        names = ", ".join(private.fine.name for private in self.cell_plan.bought.values())
         return f"; cells of {names[:1000]} bought too, for {_cells_price_share_text(self.cell_plan)} of the price"
 
     @cached_property
@@ -231,9 +237,9 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
     @property
     def _explain_bought_cells(self) -> tuple[PlanStep, ...]:
         """Say which cells are bought, at what share of the price, and how values are drawn inside them."""
-        if self.cell_plan is None:
+        if self.cell_plan is None or not self.cell_plan.bought:
             return ()
-        cells = [f"{private.fine.name}: {private.words}" for private in self.cell_plan.cells.values()]
+        cells = [f"{private.fine.name}: {private.words}" for private in self.cell_plan.bought.values()]
         shown = "; ".join(cells[:_MAX_SHOWN]) + (f"; and {len(cells) - _MAX_SHOWN} more" * (len(cells) > _MAX_SHOWN))
         share = _cells_price_share_text(self.cell_plan)
         return (PlanStep("cells", shown, f"{share} of the price; values within them are drawn evenly"),)
@@ -477,7 +483,9 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
 
     def with_implications(self, table: Table) -> SynthesisProposal:
         """Return the proposal with what the policy says of which columns determine others."""
-        learned, ruled_out = _learned_pairs_and_ruled_out_cells(table, self.attributes, self.face, ())
+        learned, ruled_out = _learned_pairs_and_ruled_out_cells(
+            table, self.attributes, self.face, self.bought_column_indices
+        )
         _refuse_unmodellable_pairs(learned, ruled_out, self.zeros, self.attributes, self.max_cells)
         return replace(self, learned_implications=learned, ruled_out_cells=ruled_out)
 
@@ -492,7 +500,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
     def setting_after_dry_run(self, price: Price) -> SynthesisSetting:
         """Refuse a price that cannot buy the first steps, or the cheapest of the later ones, before any charge."""
         setting = self.setting(price)
-        bought_cells = self.cell_plan.cells if self.cell_plan is not None else {}
+        bought_cells = self.cell_plan.bought if self.cell_plan is not None else {}
         first_round = self._first_round_amounts(setting, setting.cell_amount * len(bought_cells))
         state = SynthesisState(setting)
         releasing.dry_run(next(state.count_rows()))
@@ -532,7 +540,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
 
 def _cells_price_share_text(plan: CellPlan) -> str:
     """Return the share of the price that buys cells."""
-    share = CELLS_SHARE * len(plan.cells) / len(plan.fine)
+    share = CELLS_SHARE * len(plan.bought) / len(plan.fine)
     return str(share) if share.numerator == 1 else format_percent(share)
 
 
@@ -558,11 +566,16 @@ _ROUND_WORDS = {
 # ── parsing the request ──────────────────────────────────────────────────────────────────────────
 
 
-def propose_synthesis(context: Context, catalog: Catalog, spec: SynthesisOptions) -> SynthesisProposal:
+def propose_synthesis(
+    context: Context, catalog: Catalog, spec: SynthesisOptions, cells: SelectedCells | None = None
+) -> SynthesisProposal:
     """Propose a synthetic table; refuse here, before any charge, what cannot be modelled."""
     _require_valid_options(spec)
     max_cells = max(1, parse_memory(spec.memory) // BYTES_PER_CELL)
-    table = code_select(context, catalog, spec) if is_select_text(spec.table) else code_table(context, catalog, spec)
+    if is_select_text(spec.table):
+        table = code_select(context, catalog, spec, cells)
+    else:
+        table = code_table(context, catalog, spec)
     workload, dropped_sets = _weighted_workload_and_dropped_count(table, spec, max_cells)
     face, zeros = _facts_and_zeros(table, spec.where, max_cells)
     policy_table = context.policy.tables.get(spec.table)

@@ -16,11 +16,18 @@ from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.readings.cell_rows import MAX_COLUMN_CELLS
 from sfumato.policy import Table
-from sfumato.policy.table_sources import is_on_server
 from sfumato.privacy.numbers import Number
 from sfumato.publish.marginals.attributes import Attributes, measurable_column_names
 from sfumato.publish.synthesis.implications import implied_column, implied_columns
-from sfumato.publish.synthesis.private_cells import CellPlan, fine_codings, has_many_values, plan_cells
+from sfumato.publish.synthesis.private_cells import (
+    CellPlan,
+    ColumnOrigin,
+    buys_cells,
+    fine_codings,
+    has_many_values,
+    plan_cells,
+    plan_selected_cells,
+)
 from sfumato.publish.synthesis.released import ImpliedColumn
 from sfumato.quick_dataclass import dataclass
 
@@ -69,17 +76,31 @@ class CodedTable:
         return set() if self.cell_plan is None else {*self.cell_plan.cells}
 
 
-def code_select(context: Context, catalog: Catalog, spec: SynthesisOptions) -> CodedTable:
+@dataclass(frozen=True, eq=False)
+class SelectedCells:
+    """Cells of the columns of a SELECT that are bought: the tables with their fine cells, and where columns come
+    from.
+    """
+
+    tables: Mapping[str, Table]
+    origins: Mapping[str, ColumnOrigin]
+
+
+def code_select(
+    context: Context, catalog: Catalog, spec: SynthesisOptions, cells: SelectedCells | None = None
+) -> CodedTable:
     if spec.where is not None or spec.order is not None:
         rule, fix = "left out if the table is a SELECT", "write WHERE or QUALIFY in the SELECT"
         raise InvalidParameter("where", spec.where, rule, fix=fix)
-    return CodedTable(propose_select_marginals(context, catalog, spec.table, spec.columns, spec.rows))
+    tables = None if cells is None else cells.tables
+    coded = propose_select_marginals(context, catalog, spec.table, spec.columns, spec.rows, tables)
+    return CodedTable(coded, cell_plan=None if cells is None else plan_selected_cells(coded.attributes, cells.origins))
 
 
 def code_table(context: Context, catalog: Catalog, spec: SynthesisOptions) -> CodedTable:
     table, columns = context.policy.tables.get(spec.table), spec.columns
-    buys_cells = table is not None and not table.public and not is_on_server(table.source)
-    codings = fine_codings(table) if table is not None and buys_cells else None
+    is_buying = table is not None and buys_cells(table)
+    codings = fine_codings(table) if table is not None and is_buying else None
     fine_table = table if table is None or codings is None else replace(table, codings=codings)
     if columns is None and fine_table is not None:
         require_all_coded(fine_table)
@@ -103,8 +124,7 @@ def code_table(context: Context, catalog: Catalog, spec: SynthesisOptions) -> Co
     derived = tuple(
         implied_column(table, name, place_of_name[by], mapping) for name, (by, mapping) in determined.items()
     )
-    # a server would send the pairs of all fine cells, which describe nearly one row each
-    return CodedTable(coded, derived, plan_cells(table, coded.attributes) if buys_cells else None)
+    return CodedTable(coded, derived, plan_cells(table, coded.attributes) if is_buying else None)
 
 
 def refuse_too_many_cells(names: Sequence[str], sizes: Sequence[int]) -> None:

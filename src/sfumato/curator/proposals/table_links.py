@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 from sfumato.curator.proposals.selected_columns import require_all_coded
@@ -29,6 +30,7 @@ from sfumato.publish.linked.links import (
     links_to_children,
 )
 from sfumato.publish.marginals.attributes import measurable_column_names
+from sfumato.publish.synthesis.private_cells import ColumnOrigin
 from sfumato.quick_dataclass import dataclass
 
 MAX_GIVEN_CELLS = 1 << 17
@@ -239,6 +241,8 @@ class LinkOptions:
     ends: bool = False
     max_cells: int = MAX_GIVEN_CELLS
     """The most combinations of given columns."""
+    bought_cells: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By table, the columns whose cells are bought, and the most cells of each."""
 
 
 def build_links(linked: LinkedTables, options: LinkOptions) -> tuple[TableLink, ...]:
@@ -256,18 +260,27 @@ def build_links(linked: LinkedTables, options: LinkOptions) -> tuple[TableLink, 
             fix = f'write order={{"{pair.child.name}": "{orders[0]}"}}'
             raise InvalidParameter("order", options.order, rule, fix=fix)
     _refuse_implied_keys(linked, names)
+    cells = {
+        table.name: {name: _cell_count(table, name) for name in names[table.name]}
+        | dict(options.bought_cells.get(table.name, {}))
+        for table in linked.tables
+    }
     links: list[TableLink] = []
     for pair in linked.pairs:
-        links.append(_build_link(linked, pair, names, options, links))
+        links.append(_build_link(pair, names, options, links, cells))
     return tuple(links)
 
 
+ColumnSizes = Mapping[str, int]
+"""The number of cells of each column of a table, with that of missing values."""
+
+
 def _build_link(
-    linked: LinkedTables,
     pair: LinkedPair,
     names: Mapping[str, tuple[str, ...]],
     options: LinkOptions,
     above: Sequence[TableLink],
+    cells: Mapping[str, ColumnSizes],
 ) -> TableLink:
     parent, child = pair.parent, pair.child
     max_children = child.max_rows or 1
@@ -276,9 +289,9 @@ def _build_link(
     previous: tuple[str, ...] = ()
     if order:
         room = max(1, room // (len(POSITIONS) + 1)) if options.ends else room
-        previous, room = _previous_columns_and_room(child, names[child.name], order, room)
-    given = _conditioning_columns(parent, names[parent.name], options.given, room)
-    room //= _joint_cell_count(parent, given)
+        previous, room = _previous_columns_and_room(cells[child.name], names[child.name], order, room)
+    given = _conditioning_columns(parent, cells[parent.name], names[parent.name], options.given, room)
+    room //= _joint_cell_count(cells[parent.name], given)
     return TableLink(
         parent.name,
         child.name,
@@ -292,9 +305,7 @@ def _build_link(
         given,
         previous,
         order,
-        _columns_that_fit(
-            _cells_by_inheritable_column({table.name: table for table in linked.tables}, above, parent.name), room
-        ),
+        _columns_that_fit(_cells_by_inheritable_column(cells, above, parent.name), room),
         options.ends and bool(order),
     )
 
@@ -344,15 +355,15 @@ def _refuse_implied_keys(linked: LinkedTables, names: Mapping[str, tuple[str, ..
 
 
 def _cells_by_inheritable_column(
-    tables: Mapping[str, Table], links: Sequence[TableLink], parent: str
+    cells: Mapping[str, ColumnSizes], links: Sequence[TableLink], parent: str
 ) -> dict[str, int]:
     """Return the columns of tables above the parent that its model is given, and the number of cells of each."""
     above = link_to_parent(links, parent)
     if above is None:
         return {}
-    own_columns = {above.linked_name(name): _cell_count(tables[above.parent], name) for name in above.linked_columns}
-    further = _cells_by_inheritable_column(tables, links, above.parent).items()
-    return {**own_columns, **{name: cells for name, cells in further if name in above.inherited_columns}}
+    own_columns = {above.linked_name(name): cells[above.parent][name] for name in above.linked_columns}
+    further = _cells_by_inheritable_column(cells, links, above.parent).items()
+    return {**own_columns, **{name: count for name, count in further if name in above.inherited_columns}}
 
 
 def _columns_that_fit(cells: Mapping[str, int], room: int) -> tuple[str, ...]:
@@ -373,23 +384,23 @@ def _cell_count(table: Table, name: str) -> int:
     return len(domain.values or (False, True)) + 1
 
 
-def _joint_cell_count(table: Table, names: Sequence[str]) -> int:
+def _joint_cell_count(cells: ColumnSizes, names: Sequence[str]) -> int:
     """Return the number of combinations of cells of these columns."""
-    return math.prod(_cell_count(table, name) for name in names)
+    return math.prod(cells[name] for name in names)
 
 
 def _conditioning_columns(
-    parent: Table, names: tuple[str, ...], given: Sequence[str] | None, room: int
+    parent: Table, cells: ColumnSizes, names: tuple[str, ...], given: Sequence[str] | None, room: int
 ) -> tuple[str, ...]:
     """Return the columns of the parent that children depend on: those named, or all in order that leave room if none
     of this table is.
     """
     chosen = _named_columns(parent, names, given)
     if given is None or (given and not chosen):
-        return _columns_that_fit({name: _cell_count(parent, name) for name in names}, room)
-    cells = _joint_cell_count(parent, chosen)
-    if cells > room:
-        rule = f"children are drawn given at most {room:,} combinations of cells; {', '.join(chosen)} have {cells:,}"
+        return _columns_that_fit({name: cells[name] for name in names}, room)
+    joint = _joint_cell_count(cells, chosen)
+    if joint > room:
+        rule = f"children are drawn given at most {room:,} combinations of cells; {', '.join(chosen)} have {joint:,}"
         raise Unsupported(
             "too-many-cells", rule, fix="pass fewer columns as given=[…], or declare coarser bins for them"
         )
@@ -397,14 +408,33 @@ def _conditioning_columns(
 
 
 def _previous_columns_and_room(
-    child: Table, names: tuple[str, ...], order: str, room: int
+    cells: ColumnSizes, names: tuple[str, ...], order: str, room: int
 ) -> tuple[tuple[str, ...], int]:
     """Return the columns of the previous child that a child depends on, the order first, and the room that is left."""
     chosen: list[str] = []
     for name in (order, *(name for name in names if name != order)):
-        if _joint_cell_count(child, (*chosen, name)) <= math.isqrt(room) * 4:
+        if _joint_cell_count(cells, (*chosen, name)) <= math.isqrt(room) * 4:
             chosen.append(name)
-    return tuple(chosen), max(1, room // _joint_cell_count(child, chosen))
+    return tuple(chosen), max(1, room // _joint_cell_count(cells, chosen))
+
+
+def column_origins(
+    links: Sequence[TableLink], table: str, bought_cells: Mapping[str, ColumnSizes]
+) -> dict[str, ColumnOrigin]:
+    """Return where the columns of a table's model whose cells are bought come from, by their names there."""
+    link, bought = link_to_parent(links, table), bought_cells[table]
+    columns = links[0].parent_columns if link is None else link.child_columns
+    own = {name: ColumnOrigin() for name in columns if name in bought}
+    if link is None:
+        return own
+    previous = {link.previous_name(name): ColumnOrigin(name) for name in link.previous_columns if name in bought}
+    above = column_origins(links, link.parent, bought_cells)
+    columns_above = link.parent_conditioning_columns.items()
+    return {
+        **own,
+        **previous,
+        **{name: ColumnOrigin(is_given=True) for column, name in columns_above if column in above},
+    }
 
 
 def fitted_rows_select(linked: LinkedTables, links: Sequence[TableLink], table: Table) -> str:

@@ -30,13 +30,12 @@ How much of the price each table gets is fixed before a row is read.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from sfumato.publish.graph.fitting import Observation
-from sfumato.publish.linked.links import TableLink
+from sfumato.publish.linked.links import POSITIONS, TableLink
 from sfumato.publish.marginals.attributes import Attributes, ListedCell
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import MeasuredMarginal
@@ -78,6 +77,7 @@ class LinkedState:
         previous = first
         for link in self.links:
             self.states[previous].finish()
+            self._share_cells(link)
             self.states[link.child].derived_observations = (self._children_by_parent(link),)
             yield from self._count_steps(link.child, method(self.states[link.child]))
             previous = link.child
@@ -91,6 +91,20 @@ class LinkedState:
                 step = steps.send(outcome)
             except StopIteration:
                 return
+
+    def _share_cells(self, link: TableLink) -> None:
+        """Give columns of the parent the same cells in the child's model as in the parent's: they were bought there."""
+        parent, state = self.states[link.parent].setting, self.states[link.child]
+        if parent.cell_plan is None or state.setting.cell_plan is None:
+            return
+        columns = link.parent_conditioning_columns
+        places = zip(
+            _attribute_indices(parent.attributes, tuple(columns)),
+            _attribute_indices(state.setting.attributes, tuple(columns.values())),
+            strict=True,
+        )
+        parts = parent.cell_plan.parts
+        state.setting = state.setting.with_parts({place: parts[above] for above, place in places if above in parts})
 
     def _children_by_parent(self, link: TableLink) -> Observation:
         """Return how many children the parent's model expects for each combination of given columns.
@@ -109,7 +123,7 @@ class LinkedState:
             if isinstance(cell, ListedCell) and cell in child_cell:
                 children = _mean_children(link, str(cell.value))
                 if link.ends:
-                    shares = [children[getattr(cell, "value", "")] for cell in child[child_places[1]].cells]
+                    shares = [children.get(getattr(cell, "value", ""), 0.0) for cell in child[child_places[1]].cells]
                     counts[child_cell[cell]] = np.multiply.outer(shares, parents[index])
                 else:
                     counts[child_cell[cell]] = sum(children.values()) * parents[index]
@@ -121,10 +135,10 @@ class LinkedState:
         return max(1.0, float(counts.sum()) / max(1.0, float(parents.sum())))
 
 
-def _mean_children(link: TableLink, label: str) -> Counter[str]:
+def _mean_children(link: TableLink, label: str) -> dict[str, float]:
     """Return the mean number of children with each position of parents in a band."""
     band = link.band_labels.index(label)
-    mean: Counter[str] = Counter()
+    mean = dict.fromkeys(POSITIONS, 0.0)
     for children in range(link.bands[band], link.bands[band] + link.band_widths[band]):
         for position, count in link.position_counts(children).items():
             mean[position] += count / link.band_widths[band]

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import timedelta
 from fractions import Fraction
 from typing import Any, Protocol
@@ -39,6 +39,7 @@ from sfumato.mechanisms import Laplace
 from sfumato.plan.readings.cell_rows import CellCounts, CellRanks, CellRows, MergedCells
 from sfumato.policy import Domain, Table, Type
 from sfumato.policy.codings import Coding, parse_coding
+from sfumato.policy.table_sources import is_on_server
 from sfumato.publish.marginals.attributes import (
     Attribute,
     Attributes,
@@ -237,13 +238,73 @@ def _level_groups(attribute: Attribute) -> tuple[int, ...]:
     return (0,) * (attribute.size - 1)
 
 
+def max_bought_cells(table: Table) -> dict[str, int]:
+    """Return the columns whose cells are bought, and the most cells that each may have, with that of missing values."""
+    if not buys_cells(table):
+        return {}
+    fine = {name: coding for name, coding in fine_codings(table).items() if not table.is_coded(name)}
+    bins = {name: MAX_BINS + 1 for name, coding in fine.items() if len(coding.starts) > MAX_BINS}
+    groups = MAX_OWN_CELLS + _MAX_GROUPS + 1
+    return bins | {name: groups for name, domain in table.columns.items() if has_many_values(domain)}
+
+
+def buys_cells(table: Table) -> bool:
+    """Return whether cells of a table are bought: a server would send the pairs of all fine cells, which describe
+    nearly one row each.
+    """
+    return not table.public and not is_on_server(table.source)
+
+
+def with_fine_cells(table: Table) -> Table:
+    """Return a table with the public grids from which bins are bought."""
+    return replace(table, codings=fine_codings(table)) if buys_cells(table) else table
+
+
+@dataclass(frozen=True)
+class ColumnOrigin:
+    """Where the cells of a column of a SELECT come from; by default they are bought for it."""
+
+    twin: str = ""
+    """The column of the SELECT whose cells it has too."""
+    is_given: bool = False
+    """Whether an earlier release tells its cells."""
+
+
+def plan_selected_cells(attributes: Attributes, origins: Mapping[str, ColumnOrigin]) -> CellPlan | None:
+    """Plan the cells of the columns of a SELECT that are plain columns of tables; each is bought once."""
+    places = {attribute.name: place for place, attribute in enumerate(attributes)}
+    cells: dict[int, PrivateCells] = {}
+    for name in origins:
+        attribute = attributes[places[name]]
+        fine, is_text = attribute.without_levels, attribute.type is Type.TEXT
+        cells[places[name]] = ValueGroups(fine, _level_groups(attribute)) if is_text else QuantileBins(fine)
+    twins = {places[name]: places[origin.twin] for name, origin in origins.items() if origin.twin}
+    given = frozenset(places[name] for name, origin in origins.items() if origin.is_given)
+    parts = {place: private.planned_joined_cells for place, private in cells.items()}
+    return CellPlan(cells, attributes, parts, twins, given) if cells else None
+
+
 @dataclass(frozen=True, eq=False)
 class CellPlan:
-    """The columns whose cells are bought, and their parts as far as they are known."""
+    """The columns whose cells are bought, and their parts as far as they are known.
+
+    Parts are released once: a column that repeats another one's values, in the same table or in one that is modelled
+    later, has the same parts. Which they are is a function of released numbers, so it costs nothing.
+    """
 
     cells: Mapping[int, PrivateCells]
     fine: Attributes
     parts: Mapping[int, Parts]
+    twins: Mapping[int, int] = field(default_factory=dict)
+    """The columns that have the parts of another one."""
+    given: frozenset[int] = frozenset()
+    """The columns whose parts an earlier release tells."""
+
+    @property
+    def bought(self) -> dict[int, PrivateCells]:
+        """The columns whose cells are bought with this model."""
+        elsewhere = {*self.twins, *self.given}
+        return {place: private for place, private in self.cells.items() if place not in elsewhere}
 
     @cached_property
     def attributes(self) -> Attributes:
@@ -258,4 +319,6 @@ class CellPlan:
         return MergedCells(tuple(self.parts.get(place) for place in range(len(self.fine))))
 
     def replace_parts(self, parts: Mapping[int, Parts]) -> CellPlan:
-        return replace(self, parts={**self.parts, **parts})
+        """Return the plan with these parts, and the same for columns that repeat these."""
+        repeated = {place: parts[twin] for place, twin in self.twins.items() if twin in parts}
+        return replace(self, parts={**self.parts, **parts, **repeated})

@@ -30,7 +30,7 @@ from sfumato.publish.synthesis.budget import FOR_ROWS, Currency, SynthesisBudget
 from sfumato.publish.synthesis.candidates import NoisyCells, Outcome, Step, candidates_within_cells, weighted_subsets
 from sfumato.publish.synthesis.compared_sets import compared_sets, max_compared
 from sfumato.publish.synthesis.implications import Pairs, Zeros, distinct_sets, zeros_from_model
-from sfumato.publish.synthesis.private_cells import CELLS_SHARE, CellPlan
+from sfumato.publish.synthesis.private_cells import CELLS_SHARE, CellPlan, Parts
 from sfumato.publish.synthesis.released import BoughtCells, SynthesisRound
 from sfumato.publish.tab_steps import ChooseStep, ChosenCandidate, MeasureStep
 from sfumato.quick_dataclass import dataclass
@@ -72,6 +72,17 @@ class SynthesisSetting:
     def merged_cells(self) -> MergedCells | None:
         """The parts that are counted, where cells are bought."""
         return None if self.cell_plan is None else self.cell_plan.merged_cells
+
+    def with_parts(self, parts: Mapping[int, Parts]) -> SynthesisSetting:
+        """Return the setting with these parts as cells; sets that only name a clique have their new cells."""
+        assert self.cell_plan is not None
+        refined = self.cell_plan.replace_parts(parts)
+        attributes = refined.attributes
+        zeros = tuple(
+            (places, mask if mask.any() else np.zeros([attributes[place].size for place in places], bool))
+            for places, mask in self.zeros
+        )
+        return replace(self, attributes=attributes, cell_plan=refined, zeros=zeros)
 
     @property
     def cell_amount(self) -> Fraction:
@@ -198,17 +209,15 @@ class SynthesisState:
         """Measure the number of rows, and buy the cells that the policy does not declare."""
         yield from self.count_rows()
         plan = self.setting.cell_plan
-        for place, private in plan.cells.items() if plan is not None else ():
+        for place, private in plan.bought.items() if plan is not None else ():
             setting = self.setting
-            assert setting.cell_plan is not None
             step, cost = private.step(setting.reading, place, setting.cell_amount, setting.currency)
             funds = self.budget.charge(cost)
             outcome = yield step
             self.budget = funds
-            refined = setting.cell_plan.replace_parts({place: private.joined_cells_from(step, outcome)})
             noise = sigma_or_scale(step.noise) if isinstance(step, MeasureStep) else None
             self.bought_cells.append(BoughtCells(private.fine.name, private.words, noise))
-            self.setting = replace(setting, attributes=refined.attributes, cell_plan=refined)
+            self.setting = setting.with_parts({place: private.joined_cells_from(step, outcome)})
 
     def measure_dependent_pairs(self, amount: Fraction) -> Steps:
         """Measure the pairs of which one column decides the other, each for this amount."""
