@@ -125,6 +125,14 @@ MUTANTS = (
         (_FITS,),
     ),
     Mutant(
+        "MST measures pairs that memory does not hold",
+        Kind.AUDIT,
+        "publish.synthesis.methods:_fitting_pairs",
+        "sizes[first] * sizes[second] <= room",
+        "True",
+        ("publish/synthesis/test_tree_memory.py::test_no_pair_is_measured_that_the_model_cannot_hold",),
+    ),
+    Mutant(
         "a price is tried before the charge as if cells were free",
         Kind.CHARGE_ORDER,
         "curator.proposals.synthesis:SynthesisProposal._first_round_amounts",

@@ -117,14 +117,13 @@ def counted_sets(
     """Return all sets that a step of this method may count, from public numbers alone: no columns, each column, the
     pairs that are measured first, and the candidates that a model of so many cells, beside those of its columns, holds.
     """
-    columns = range(len(sizes))
-    candidates: Iterable[AttributeSet] = ()
+    columns, limit = range(len(sizes)), sum(sizes) + max_cells
+    subsets: Iterable[AttributeSet] = ()
     if method == "mst":
-        candidates = itertools.combinations(columns, 2)
+        subsets = itertools.combinations(columns, 2)
     elif method != "independent":
         subsets = (tuple(places.tolist()) for array in subset_index_arrays(workload) for places in array)
-        limit = sum(sizes) + max_cells
-        candidates = (places for places in subsets if math.prod(sizes[place] for place in places) <= limit)
+    candidates = (places for places in subsets if math.prod(sizes[place] for place in places) <= limit)
     return tuple(dict.fromkeys([(), *((column,) for column in columns), *first_pairs, *candidates]))
 
 

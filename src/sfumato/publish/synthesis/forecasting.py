@@ -98,8 +98,10 @@ def _expected_run_without_pairs(setting: SynthesisSetting, method: str, rows: in
         return ExpectedRun(columns, (), np.zeros(0), 0, _mean_noise(setting, Fraction(1, columns)))
     if method == "mst":
         share = (1 - FOR_CHOICES - Fraction(1, 3)) / (columns - 1)
+        max_cells = sum(setting.sizes) + setting.max_cells
         pairs = _cell_counts(np.array([*itertools.combinations(range(columns), 2)]), setting.sizes)
-        chain = tuple(itertools.pairwise(range(columns)))  # before any data, one tree is as good as another
+        pairs = pairs[pairs <= max_cells]
+        chain = _chain_within_cells(setting.sizes, max_cells)  # before any data, one tree is as good as another
         noise = _mean_noise(setting, share)
         return ExpectedRun(columns, chain, pairs, (columns - 1) / 2, noise, fits_after_each_set=False)
     candidates = subset_index_arrays(setting.workload)
@@ -121,6 +123,17 @@ def _expected_run_without_pairs(setting: SynthesisSetting, method: str, rows: in
         count,
         noise,
     )
+
+
+def _chain_within_cells(sizes: Sequence[int], max_cells: int) -> tuple[AttributeSet, ...]:
+    """Return the pairs of neighbouring columns that a model of so many cells holds, those first that come first."""
+    chain: list[AttributeSet] = []
+    cells = sum(sizes)
+    for pair in itertools.pairwise(range(len(sizes))):
+        if cells + math.prod(sizes[place] for place in pair) <= max_cells:
+            chain.append(pair)
+            cells += math.prod(sizes[place] for place in pair)
+    return tuple(chain)
 
 
 def _compared_cells(cells: Floats, limit: int) -> Floats:

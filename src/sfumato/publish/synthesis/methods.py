@@ -22,7 +22,7 @@ declares that one decides the other.
 *MST* measures every column, chooses the tree of pairs of columns that depend most on each other, and measures these
 pairs (McKenna, Miklau & Sheldon 2021, "Winning the NIST contest"). A third of the price is for the columns, a tenth for
 the choices, where the paper takes a third, and the rest for the pairs: noise in a measured pair costs more than
-choosing the second-best pair.
+choosing the second-best pair. Pairs that the model has no memory for are left out: the tree then lacks some edges.
 
 *MWEM* measures, in as many rounds as there are columns, what the model fits worst of the workload (Hardt, Ligett &
 McSherry 2012), with the graphical model in place of a weight for every cell (McKenna, Sheldon & Miklau 2019). No column
@@ -38,9 +38,16 @@ from collections.abc import Callable, Generator, Sequence
 from fractions import Fraction
 
 from sfumato.plan.readings.cell_rows import CellCounts
+from sfumato.publish.graph.trees import predicted_cells
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.synthesis.budget import FOR_CHOICES, RoundAmounts, round_amount_down
-from sfumato.publish.synthesis.candidates import Outcome, Step, integer_weights, subsets_with_largest_weight
+from sfumato.publish.synthesis.candidates import (
+    Outcome,
+    Step,
+    candidates_within_cells,
+    integer_weights,
+    subsets_with_largest_weight,
+)
 from sfumato.publish.synthesis.state import Steps, SynthesisSetting, SynthesisState, mean_absolute_noise
 
 
@@ -134,9 +141,11 @@ def mst(course: SynthesisState) -> Steps:
     course.fit()
     edges = list(pairs)  # a declared dependency is in every tree
     # no choice depends on a measured pair, so the model is fitted once before the choices and once after all pairs
-    while candidates := _unconnected_pairs(edges, columns):
+    while candidates := _fitting_pairs(course, _unconnected_pairs(edges, columns), edges):
         amount = round_amount_down(after_rows * FOR_CHOICES / (columns - 1))
         edges.append((yield from course.choose(dict.fromkeys(candidates, 1), amount, _no_penalty)))
+    if not edges:  # no pair fits: columns stay independent
+        return
     before = course.model.marginals(edges)
     for index, places in enumerate(edges):
         amount = (
@@ -147,6 +156,22 @@ def mst(course: SynthesisState) -> Steps:
         yield from course.measure(places, amount, "first" if places in pairs else "chosen", fit=False)
     course.fit()
     course.record_gains(before)
+
+
+def _fitting_pairs(
+    course: SynthesisState, candidates: Sequence[AttributeSet], edges: Sequence[AttributeSet]
+) -> list[AttributeSet]:
+    """Return the pairs with which the model has at most as many cells as memory allows, beside those of its columns.
+
+    A pair that closes no cycle adds its own cells. Which pairs fit follows from public sizes and released choices.
+    """
+    setting, sizes = course.setting, course.setting.sizes
+    fixed_sets = [places for places, _ in setting.zeros]
+    if fixed_sets:
+        return candidates_within_cells(candidates, course.model, [*fixed_sets, *edges], setting.max_cells)
+    singles = ((place,) for place in range(len(sizes)))
+    room = sum(sizes) + setting.max_cells - predicted_cells([*singles, *edges], sizes)
+    return [(first, second) for first, second in candidates if sizes[first] * sizes[second] <= room]
 
 
 def _no_penalty(cells: int) -> float:  # noqa: ARG001
