@@ -23,6 +23,7 @@ from sfumato.privacy import codec
 from sfumato.publish.graph.models import GraphicalModel
 from sfumato.publish.graph.trees import predicted_cells
 from sfumato.publish.marginals.blocks import AttributeSet
+from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.measuring import decode_integers, encode_integers
 from sfumato.publish.tab_steps import ChooseQuantileCellsStep, ChooseStep, ChosenCandidate, MeasureStep, QuantileCells
 from sfumato.quick_dataclass import dataclass
@@ -107,6 +108,11 @@ def integer_weights(exact: Mapping[AttributeSet, Fraction]) -> dict[AttributeSet
     return {candidate: max(1, weight * MAX_WEIGHT // largest) for candidate, weight in scaled.items()}
 
 
+def cell_counts(sets: Places, sizes: Sequence[int]) -> Floats:
+    """Return the number of cells of each set: integers, exact below 2^53, which no model comes near."""
+    return np.asarray(np.prod(np.array(sizes, float)[sets], axis=1))
+
+
 def counted_sets(
     method: str,
     workload: Iterable[AttributeSet],
@@ -118,12 +124,12 @@ def counted_sets(
     pairs that are measured first, and the candidates that a model of so many cells, beside those of its columns, holds.
     """
     columns, limit = range(len(sizes)), sum(sizes) + max_cells
-    subsets: Iterable[AttributeSet] = ()
-    if method == "mst":
-        subsets = itertools.combinations(columns, 2)
+    subsets: list[Places] = []
+    if method == "mst" and len(sizes) > 1:
+        subsets = [np.array([*itertools.combinations(columns, 2)])]
     elif method != "independent":
-        subsets = (tuple(places.tolist()) for array in subset_index_arrays(workload) for places in array)
-    candidates = (places for places in subsets if math.prod(sizes[place] for place in places) <= limit)
+        subsets = subset_index_arrays(workload)
+    candidates = (tuple(places) for array in subsets for places in array[cell_counts(array, sizes) <= limit].tolist())
     return tuple(dict.fromkeys([(), *((column,) for column in columns), *first_pairs, *candidates]))
 
 

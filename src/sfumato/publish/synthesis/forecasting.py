@@ -39,7 +39,7 @@ from sfumato.publish.graph.trees import GrowingModelSize, predicted_bytes, predi
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.synthesis.budget import FOR_CHOICES, FOR_ROWS
-from sfumato.publish.synthesis.candidates import Places, subset_index_arrays
+from sfumato.publish.synthesis.candidates import Places, cell_counts, subset_index_arrays
 from sfumato.publish.synthesis.compared_sets import ROUNDS_PER_PART, comparison_factor, max_compared
 from sfumato.publish.synthesis.methods import FOR_TARGET, expected_rounds
 from sfumato.publish.synthesis.state import STEPS_PER_ROUND, SynthesisSetting, mean_absolute_noise
@@ -99,13 +99,13 @@ def _expected_run_without_pairs(setting: SynthesisSetting, method: str, rows: in
     if method == "mst":
         share = (1 - FOR_CHOICES - Fraction(1, 3)) / (columns - 1)
         max_cells = sum(setting.sizes) + setting.max_cells
-        pairs = _cell_counts(np.array([*itertools.combinations(range(columns), 2)]), setting.sizes)
+        pairs = cell_counts(np.array([*itertools.combinations(range(columns), 2)]), setting.sizes)
         pairs = pairs[pairs <= max_cells]
         chain = _chain_within_cells(setting.sizes, max_cells)  # before any data, one tree is as good as another
         noise = _mean_noise(setting, share)
         return ExpectedRun(columns, chain, pairs, (columns - 1) / 2, noise, fits_after_each_set=False)
     candidates = subset_index_arrays(setting.workload)
-    all_cells = np.concatenate([_cell_counts(sets, setting.sizes) for sets in candidates])
+    all_cells = np.concatenate([cell_counts(sets, setting.sizes) for sets in candidates])
     cells = _compared_cells(all_cells, max_compared(rows, columns))
     if method == "mwem":
         noise = _mean_noise(setting, (1 - FOR_CHOICES) / columns)
@@ -139,11 +139,6 @@ def _chain_within_cells(sizes: Sequence[int], max_cells: int) -> tuple[Attribute
 def _compared_cells(cells: Floats, limit: int) -> Floats:
     """Return the numbers of cells of the sets that a round compares: all, or as many at even distances."""
     return cells if len(cells) <= limit else cells[np.arange(limit) * len(cells) // limit]
-
-
-def _cell_counts(sets: Places, sizes: Sequence[int]) -> Floats:
-    """Return the number of cells of each set: integers, exact below 2^53, which no model comes near."""
-    return np.asarray(np.prod(np.array(sizes, float)[sets], axis=1))
 
 
 def _mean_noise(setting: SynthesisSetting, share: Fraction) -> float:
@@ -190,7 +185,7 @@ def _nearest_in_size(
 ) -> list[AttributeSet]:
     """Return the sets nearest to so many cells, on a scale of powers of two; ties are spread over all columns."""
     goal = math.log2(max(1.0, target_cells))
-    cells = np.concatenate([_cell_counts(index_sets, sizes) for index_sets in sets])
+    cells = np.concatenate([cell_counts(index_sets, sizes) for index_sets in sets])
     distances = np.rint(np.abs(np.log2(cells) - goal)).astype(np.int64)
     farthest = int(np.searchsorted(np.cumsum(np.bincount(distances)), min(count, len(cells))))
     near = np.flatnonzero(distances <= farthest)  # all others would come later
