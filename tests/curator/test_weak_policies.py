@@ -36,6 +36,15 @@ day = {{ type = "date", bounds = ["2024-01-01", "2024-12-31"] }}
 PERIOD = 'period = { column = "day", every = "day" }'
 ALLOWED = ", allow_large_delta = true"
 BOTH = pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+BOTH_SCOPES = pytest.mark.parametrize(
+    ("neighbours", "period"),
+    [
+        ("add-remove", ""),
+        ("replace", PERIOD),
+        pytest.param("add-remove", PERIOD, marks=pytest.mark.long),
+        pytest.param("replace", "", marks=pytest.mark.long),
+    ],
+)
 
 
 def write(
@@ -154,8 +163,7 @@ def test_an_opened_and_an_amended_policy_warn_once_and_an_answer_does_not(tmp_pa
     assert check(tmp_path / "clinic.toml", private=False).warnings == (words,)
 
 
-@BOTH
-@pytest.mark.parametrize("period", ["", PERIOD])
+@BOTH_SCOPES
 def test_a_new_account_has_a_large_delta_only_where_its_policy_allows_it(
     tmp_path: Path, neighbours: str, period: str
 ) -> None:
@@ -173,8 +181,7 @@ def test_a_new_account_has_a_large_delta_only_where_its_policy_allows_it(
         assert check(path, private=False).warnings == ()
 
 
-@BOTH
-@pytest.mark.parametrize("period", ["", PERIOD])
+@BOTH_SCOPES
 def test_an_account_that_has_a_large_delta_opens_with_a_warning(tmp_path: Path, neighbours: str, period: str) -> None:
     per = ', per = "month"' if period else ""
     rows(tmp_path, 3)

@@ -120,7 +120,7 @@ def settings(setting: SynthesisSetting, method: str) -> Iterator[SynthesisSettin
             yield replace(setting, implies=implies, measured_columns=tuple(range(1, columns)))
 
 
-@pytest.mark.parametrize("columns", [1, 2, 3, 5])
+@pytest.mark.parametrize("columns", [1, 3, *(pytest.param(each, marks=pytest.mark.long) for each in (2, 5))])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_step_fits_whatever_is_drawn(method: str, columns: int, without_fits: list[float]) -> None:
     """No charge is refused, the whole price is spent, and no set that is measured first is paid for twice. A choice
