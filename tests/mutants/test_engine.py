@@ -385,7 +385,7 @@ MUTANTS = (
         "engine.lowering.sampled_rows:group_code",
         "apply(ScalarFunction.ADD, shifted, digit)",
         "shifted",
-        (f"{_THRESHOLDS}::test_groups_of_one_rank_are_different_groups[totals]",),
+        (f"{_THRESHOLDS}::test_groups_of_one_rank_are_different_groups[1-totals]",),
     ),
     Mutant(
         "groups of one rank are chosen with NULL first",
@@ -393,7 +393,7 @@ MUTANTS = (
         "engine.lowering.sampled_rows:group_code",
         "apply(ScalarFunction.COALESCE, ordinal, integer_constant(len(texts) + 1))",
         "apply(ScalarFunction.COALESCE, ordinal, integer_constant(0))",
-        (f"{_THRESHOLDS}::test_groups_of_one_rank_are_different_groups[two keys]",),
+        (f"{_THRESHOLDS}::test_groups_of_one_rank_are_different_groups[2-two keys]",),
     ),
     Mutant(
         "a code leaves 63 bits",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from random import Random
@@ -14,7 +14,7 @@ import pytest
 from engine.tables import policy_of, tuples
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import bounded_totals, reading_statements, sampled_rows
-from sfumato.engine.lowering.relational import integer_constant
+from sfumato.engine.lowering.relational import Scalar, ScalarFunction, apply, integer_constant
 from sfumato.engine.lowering.sampled_rows import MAX_LEAST
 from sfumato.plan.bounding import BoundedPlan, ContributionLimits, Strategy, candidate_bounded_plans
 from sfumato.plan.readings.total_readings import GroupTotals
@@ -108,11 +108,18 @@ def test_thresholds_sample_the_rows_that_ranks_do(
         assert tuples(towns.read(reading, key)) == _ranked(towns, reading, key, monkeypatch)
 
 
+def _parity(numbers: Sequence[Scalar], _: object) -> Scalar:
+    return apply(ScalarFunction.REMAINDER, numbers[0], integer_constant(2)) if numbers else integer_constant(0)
+
+
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_groups_of_one_rank_are_different_groups(towns: DuckDB, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where all ranks are equal, groups are chosen in the order of their keys, NULL last."""
-    monkeypatch.setattr(sampled_rows, "mixed_rank", lambda *_: integer_constant(0))
-    reading = _reading(towns, name, 2, 4)
+@pytest.mark.parametrize("groups", [1, 2])
+def test_groups_of_one_rank_are_different_groups(
+    towns: DuckDB, name: str, groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there are two ranks alone, groups of one rank are chosen in the order of their keys, NULL last."""
+    monkeypatch.setattr(sampled_rows, "mixed_rank", _parity)
+    reading = _reading(towns, name, groups, 4)
     assert tuples(towns.read(reading, 7)) == _ranked(towns, reading, 7, monkeypatch)
 
 
