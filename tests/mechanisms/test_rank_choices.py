@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -285,3 +286,51 @@ def test_a_choice_beyond_reach_is_examined_once_in_a_word_and_then_made(monkeypa
     assert rank_choices.choose(rows, parts, rule)[0].tolist() == [plain[0], LOW, plain[2]]  # the first number far below
     outcomes["far"] = False
     assert rank_choices.choose(rows, parts, rule)[0].tolist() == plain
+
+
+def test_a_window_holds_all_that_is_within_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Low and high too, unless a value between them and the window is left out."""
+    rng = np.random.default_rng(4)
+    groups = [rng.integers(LOW, HIGH + 1, 40).tolist(), [LOW] * 9 + [8] * 5 + [HIGH] * 9, [5, 6, 7] * 4, []]
+    rows, starts = ranked(groups)
+    parts = parts_with_all_rows(rows, starts, (LOW, HIGH))
+    reach = 0
+    monkeypatch.setattr(rank_choices, "_negligible_distance", lambda *_: reach)
+    for rule in (*RULES, RankRule(F(1, 50), F(1)), RankRule(F(49, 50), F(1))):
+        truths = [definition(rows, parts, rule, group) for group in range(len(groups))]
+        for reach in (0, 1, 3):
+            window = rank_choices._first_and_last_values_in_reach(rows, parts, rule)
+            assert ((parts.first <= window[0]) & (window[0] <= window[1]) & (window[1] <= parts.last)).all()
+            near = ValueRuns.of(rows, parts, rule, window, reach)
+            widest = ValueRuns.of(rows, parts, rule, window, 10**6)
+            for group, truth in enumerate(truths):
+                assert dict(expanded(near, parts, rule, group)) == {y: d for y, d in truth.items() if d <= reach}
+                wide = dict(expanded(widest, parts, rule, group))
+                assert wide.items() <= truth.items()
+                assert (LOW in wide) == (window[0][group] == parts.first[group])
+                assert (HIGH in wide) == (window[1][group] == parts.last[group])
+
+
+def test_bounds_that_are_one_number_hold_every_row() -> None:
+    groups = [[1, 5, 5, 9], [7, 8], [2], []]
+    rows, starts = ranked(groups)
+    parts = parts_with_all_rows(rows, starts, (5, 5))
+    assert (parts.low_weight + parts.high_weight).tolist() == [4, 2, 1, 0]
+    numbers, lower, upper = rank_choices.choose(rows, parts, RankRule(F(1, 4), F(1)))
+    assert numbers.tolist() == [5] * 4
+    assert (lower.weight(rows) + upper.weight(rows)).tolist() == [16, 8, 4, 0]
+
+
+def test_units_and_reach_count_for_the_width_of_weights() -> None:
+    rows, starts = ranked([[4, 9]])
+    parts = parts_with_all_rows(rows, starts, (LOW, HIGH))
+    fine = replace(parts, unit=1 << 48)
+    rule = RankRule(F(1, 2), F(1, 10))  # out of reach from about 750 rows on
+    assert rank_choices._with_big_integers_if_needed(rows, fine, rule).low_weight.dtype == np.int64
+    finer = replace(parts, unit=1 << 52)
+    assert rank_choices._with_big_integers_if_needed(rows, finer, rule).low_weight.dtype == object
+    leaning = replace(rule, log_weight_per_row=F(100), offset=1 << 12)
+    assert rank_choices._with_big_integers_if_needed(rows, fine, leaning).low_weight.dtype == object
+    assert (
+        rank_choices._with_big_integers_if_needed(rows, fine, replace(leaning, offset=5)).low_weight.dtype == np.int64
+    )

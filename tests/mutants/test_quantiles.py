@@ -108,7 +108,7 @@ MUTANTS = (
         "an end of a small group may lie anywhere",
         Kind.ROUNDING,
         "mechanisms.rank_choices:_RunLayout.distances",
-        "below = np.where(self.at_low, -lean * (rule.offset < 0), rank)",
+        "below = np.where(self.at_low, -lean, rank)",
         "below = np.where(self.at_low, 0 * rank, rank)",
         (_ENDS,),
     ),

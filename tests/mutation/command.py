@@ -106,14 +106,17 @@ def report(names: Sequence[str], *, folder: Path = FOLDER) -> float:
     counts = Counter(outcomes.values())
     seconds = sum(line["seconds"] for line in lines) / max(1, len(lines))
     print(f"{len(outcomes)} of {len(names)} mutants run, {seconds:.2f} CPU seconds each: {dict(counts)};")
-    print(f"{_share(counts):.1%} of the reached killed")
+    failing = _share(Counter({**counts, "hung": 0, "undecided": counts["undecided"] + counts["hung"]}))
+    print(
+        f"{_share(counts):.1%} of the reached killed, {failing:.1%} by a test that fails and not by one that never ends"
+    )
     return _share(counts)
 
 
 def _share(counts: Counter[str]) -> float:
     """Return how many of the reached mutants were killed: one that was not decided was not."""
     killed = sum(counts[outcome] for outcome in KILLED)
-    return killed / max(1, killed + counts["survived"] + counts["undecided"] + counts["hung"])
+    return killed / max(1, killed + counts["survived"] + counts["undecided"])
 
 
 def main() -> int:

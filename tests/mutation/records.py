@@ -15,7 +15,8 @@ from typing import Any
 from mutation.rules import Site
 from mutation.sources import PACKAGE, ROOT, block_indexes, functions, module_path, module_tree
 
-KILLED = frozenset({"killed"})
+KILLED = frozenset({"killed", "hung"})
+"""Outcomes that the suite notices: a test fails, or it runs into a limit of time that it is far from otherwise."""
 
 
 @dataclass(frozen=True)

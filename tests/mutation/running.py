@@ -2,8 +2,12 @@
 
 Only tests that ran the changed block are run, one of each test function first, the short ones first. A test that fails
 kills the mutant if it passes without the change and fails once more with it. A mutant whose changed statement no test
-reached is neither killed nor survived; one that has used up its CPU seconds, or under which two tests never end, is
-not decided.
+reached is neither killed nor survived; one that has used up its CPU seconds is not decided.
+
+A mutant *hangs* under which two tests are ended that pass without it: each had computed for eight times what it was
+recorded to take, and three seconds more, or had waited far longer than it does. The suite notices such a mutant, whose
+tests run into their limit of time; PIT and mutmut count it as detected by stricter limits (1.25 t + 4 s) and similar
+ones. A test that the cap ended before its own limit, or that fails without the change too, says nothing.
 """
 
 from __future__ import annotations
@@ -93,7 +97,7 @@ class Runner:
                 outcome, killer = "killed", run.stopped
                 self._killers.add(name, killer)
             else:
-                hung += run.timed_out
+                hung += run.timed_out and self._is_far_from_its_limit(run.stopped, cap)
                 remaining = remaining[remaining.index(run.stopped) + 1 :]
                 outcome = "undecided" if self._spent - begin >= cap else "hung" if hung == _MOST_HUNG else ""
         if not outcome:
@@ -112,6 +116,10 @@ class Runner:
         ran = tests[: tests.index(test) + 1]
         is_last = len(tests) > 1 and test == tests[-1]
         return is_last and not self._fork(None, ran, cap).stopped and self._fork(site, ran, cap).stopped == test
+
+    def _is_far_from_its_limit(self, test: str, cap: float) -> bool:
+        """Return whether a test that was ended passes without the change, in a small part of the time it was given."""
+        return _own_limit(self._request_records.seconds(test)) <= cap and self._is_green(test, cap)
 
     def _is_green(self, test: str, cap: float) -> bool:
         if test not in self._green:
@@ -198,9 +206,14 @@ class Runner:
         return time.monotonic() + 45 + 30 * self._request_records.seconds(test)
 
 
+def _own_limit(recorded: float) -> float:
+    """Return the CPU seconds that a test may take which took so many when it was recorded."""
+    return 3 + 8 * recorded
+
+
 def _limit_cpu(recorded: float, cap: float) -> None:
     """End this process when it has computed for far longer than the next test took, or for ``cap`` seconds."""
-    limit = math.ceil(min(time.process_time() + 3 + 8 * recorded, max(cap, 1)))
+    limit = math.ceil(min(time.process_time() + _own_limit(recorded), max(cap, 1)))
     resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
 
 

@@ -113,6 +113,8 @@ def test_a_response_s_profile_is_within_its_error() -> None:
             truth = mp(reveal) + (1 - mp(reveal)) * max(MP.mpf(0), growth - MP.exp(mp(at))) / (growth + choices - 1)
             value, error = loss.delta_and_error(at)
             assert abs(value - truth) <= error <= 2.0**-48 * (value + float(epsilon))
+            gap = float(growth - MP.exp(mp(min(at, float(epsilon))))) / float(growth)
+            assert error == pytest.approx(2.0**-49 * (value + float(epsilon) * (1 - gap)), rel=1e-6)  # 8 last places
 
 
 # ── bounded range ──────────────────────────────────────────────────────────────────────────────
@@ -219,6 +221,10 @@ def test_a_pair_is_read_outside_its_failures() -> None:
         atoms = [(a, MP.log(a / b)) for a, b in common]
         for z, value in zip(ORDERS, np.ravel(found), strict=True):
             assert same_up_to_turns(complex(value), log_moment(atoms, z), 1e-12 * (1 + abs(z)))
+    underflowing = PairLoss((F(1, 2), F(1, 2)), (F(1, 10**300), 1 - F(1, 10**300)))
+    assert underflowing.reversed().renyi(3.0) == pytest.approx(float(MP.log(4)) / 2, rel=1e-12)
+    rare = PairLoss._unchecked((F(1, 10**400), 1 - F(1, 10**400)), (F(1, 10**401), 1 - F(1, 10**401)))
+    assert rare.renyi(50.0) == 0.0  # a share below all floats adds nothing
     assert PairLoss(P, P).is_trivial
     assert not PairLoss(P, Q).is_trivial
     assert PairLoss((F(1, 2), F(1, 2), F(0)), (F(1, 2), F(0), F(1, 2))).is_zero_where_finite

@@ -392,7 +392,8 @@ class _RunLayout:
             weight_type
         )
         lean = abs(rule.offset) * parts.unit
-        below = np.where(self.at_low, -lean * (rule.offset < 0), rank)
-        above = np.where(self.at_high, weight[self.group] + lean * (rule.offset > 0), rank + run_weight)
+        # The target is beyond no end but the one it leans to, so that more ranks at the other change no distance.
+        below = np.where(self.at_low, -lean, rank)
+        above = np.where(self.at_high, weight[self.group] + lean, rank + run_weight)
         target = _target_rank_in_units(parts, weight, rule)[self.group]
         return np.maximum(np.maximum(below * denominator - target, target - above * denominator), 0)

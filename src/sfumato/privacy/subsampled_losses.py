@@ -141,7 +141,8 @@ class SubsampledLoss(Loss):
 
     def delta_and_error(self, epsilon: float) -> tuple[float, float]:
         low, high = self.delta_range(epsilon)
-        return (low + high) / 2, (high - low) / 2 * (1 + _ROUNDING) + 5e-324
+        middle = (low + high) / 2  # itself rounded: how far both ends are from it is the error
+        return middle, max(high - middle, middle - low) * (1 + _ROUNDING) + 5e-324
 
     def delta_range(self, epsilon: float) -> Bounds:
         """Bound δ′(ε) from both sides; for several units the lower bound is the upper one's, which is no lower bound
