@@ -14,7 +14,7 @@ import numpy as np
 from timing import cpu_seconds, installed
 
 import sfumato as sf
-from sfumato.mechanisms import guide_tables
+from sfumato.mechanisms import gaussian
 
 COUNT = 1_000_000
 
@@ -88,8 +88,8 @@ def new_scales() -> None:
 
 
 def _build(kind: str, size: Fraction) -> float:
-    guide_tables.build_guide_table.cache_clear()
-    return cpu_seconds(lambda: guide_tables.build_guide_table(kind, size), 1)
+    gaussian.build_guide_table.cache_clear()
+    return cpu_seconds(lambda: gaussian.build_guide_table(kind, size), 1)
 
 
 def auditing() -> None:

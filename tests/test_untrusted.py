@@ -21,7 +21,7 @@ from engine.tables import policy_of
 from hostile_json import Edit, edits
 from sfumato import errors
 from sfumato.client import addresses
-from sfumato.client.wire_values import decode as read_told
+from sfumato.client.wire import decode as read_told
 from sfumato.errors import InvalidParameter, ServerUnavailable, SfumatoError
 from sfumato.ledger.proofs.anchors import Anchor
 from sfumato.ledger.proofs.exporting import CompleteExport

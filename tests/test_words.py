@@ -17,7 +17,7 @@ import pytest
 import sfumato as sf
 from cli.running import COUNTS, run
 from sfumato.privacy import Curve
-from sfumato.privacy.budget_words import gaussian_warning
+from sfumato.privacy.amounts import gaussian_warning
 
 INTERNAL = re.compile(r"Domain\(|<Budget|Fraction\(|object at 0x|mappingproxy|<sfumato\.|PosixPath\(|datetime\.d")
 LISTED = ["origin", "carrier"]

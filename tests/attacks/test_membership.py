@@ -10,20 +10,24 @@ import pytest
 import sfumato as sf
 from sfumato.attacks.ceilings import guess_ceiling
 from sfumato.attacks.findings import Finding
-from sfumato.attacks.membership import AttributePopulation, draw_runs, membership, release_privately, trace_targets
-from sfumato.attacks.row_attacks import (
+from sfumato.attacks.membership import (
+    AttributePopulation,
     CandidateRows,
+    TracingResult,
     attribute_of_rows,
     closeness_weights,
     draw_candidates,
+    draw_runs,
     is_secret_guessed,
+    membership,
     membership_of_rows,
+    release_privately,
     release_synthetic_rows,
     resample_rows,
     rows_policy,
     scores_and_guesses,
+    trace_targets,
 )
-from sfumato.attacks.scores import TracingResult
 
 MISS = 1e-6
 HALF = sf.Guarantee("0.5")

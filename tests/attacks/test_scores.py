@@ -10,7 +10,7 @@ import pytest
 import sfumato as sf
 from sfumato.attacks.ceilings import power_ceiling
 from sfumato.attacks.findings import Finding, Findings
-from sfumato.attacks.scores import Scores, TracingResult, min_runs, plot_roc, power_notes
+from sfumato.attacks.membership import Scores, TracingResult, min_runs, plot_roc, power_notes
 
 MISS = 1e-6
 ONE = sf.Guarantee(1)

@@ -16,7 +16,7 @@ import sfumato as sf
 from claims.outcomes import numbers, outcome
 from claims.recorded import Claim, check_claims
 from mechanisms.recorded import Keyed, keyed, recorded, words
-from sfumato.mechanisms import bits, gaussian, grids, guide_tables, laplace, races, rank_choices, response
+from sfumato.mechanisms import bits, gaussian, grids, laplace, races, rank_choices, response
 from sfumato.mechanisms.key_thresholds import _keep_probability_cuts
 from sfumato.mechanisms.rank_choices import RankedValues, RankRule, ValueRuns
 
@@ -175,11 +175,11 @@ def test_gaussian_noise(sigma: Fraction) -> None:
 def test_noise_from_tables() -> None:
     claims: dict[str, Claim] = {}
     for kind in ("laplace", "gaussian"):
-        guide = guide_tables.build_guide_table(kind, F(1, 2))
+        guide = gaussian.build_guide_table(kind, F(1, 2))
         assert guide is not None
         with keyed(f"guide {kind}"):
             claims[f"{kind} draw"] = numbers(guide.draw(300))
-        undecided = np.flatnonzero(guide.cells == guide_tables._UNDECIDED)
+        undecided = np.flatnonzero(guide.cells == gaussian._UNDECIDED)
         shorts = np.concatenate([undecided, [1000, 30000]]).astype(np.uint16)
         cuts = [int(cut) for cut in guide.cuts]
         at_cuts = [cut + d for cut in cuts[::9] for d in (-1, 0, 1)]

@@ -15,8 +15,7 @@ from claims.recorded import Claim, check_claims
 from sfumato.privacy import inversion
 from sfumato.privacy.inversion import Inversion, Moments
 from sfumato.privacy.losses import BoundedRangeLoss, ConcentratedLoss, Loss, PairLoss, ResponseLoss
-from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss, LaplaceLoss
-from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
+from sfumato.privacy.noise_losses import DiscreteGaussianLoss, DiscreteGaussianVectorLoss, GaussianLoss, LaplaceLoss
 
 F = Fraction
 TILTED = PairLoss((F(1, 2), F(1, 3), F(1, 6)), (F(1, 5), F(2, 5), F(2, 5)))

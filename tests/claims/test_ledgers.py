@@ -17,10 +17,9 @@ from claims.recorded import Claim, check_claims
 from ledger.small_accounts import PATIENT
 from sfumato.ledger import Charged, Line, PeriodAccounts, StoredAnswer, Tab, entries, spending
 from sfumato.ledger.accounts import joined_sources
-from sfumato.ledger.accounts.holds import SettledAnswer
 from sfumato.ledger.accounts.joined_sources import JoinedSource
 from sfumato.ledger.accounts.period_accounts import _max_totals
-from sfumato.ledger.accounts.spending_limits import _min_epsilon, amended_budget, release_epsilon
+from sfumato.ledger.accounts.reservations import SettledAnswer, _min_epsilon, amended_budget, release_epsilon
 from sfumato.ledger.spending import NO_COST, Spending, read_cost, read_spending, write_cost
 from sfumato.ledger.transaction import Terms
 from sfumato.mechanisms import AboveThreshold, Exponential, Gaussian, Laplace, PermuteAndFlip

@@ -11,7 +11,7 @@ import pytest
 
 from claims.outcomes import logarithms, numbers, outcome, outcomes
 from claims.recorded import Claim, check_claims
-from sfumato.privacy import stable_functions as stable
+from sfumato.privacy import numbers as stable
 from sfumato.privacy.losses import (
     BoundedRangeLoss,
     ClosedFormLoss,
@@ -22,14 +22,20 @@ from sfumato.privacy.losses import (
     excess_power,
     two_atom_decay,
 )
-from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss, LaplaceLoss, _scaled_expm1
+from sfumato.privacy.noise_losses import (
+    DiscreteGaussianLoss,
+    DiscreteGaussianVectorLoss,
+    GaussianLoss,
+    LaplaceLoss,
+    _scaled_expm1,
+    maximal_shifts,
+)
 from sfumato.privacy.threshold_losses import (
     GaussianThresholdLoss,
     LaplaceThresholdLoss,
     laplace_tail,
     max_passing_probability,
 )
-from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss, maximal_shifts
 
 F = Fraction
 

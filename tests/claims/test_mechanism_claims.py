@@ -18,8 +18,8 @@ from sfumato.mechanisms import (
     bits,
     confidence_limits,
     factorisations,
+    gaussian,
     grids,
-    guide_tables,
     key_thresholds,
     laplace,
     noise_sums,
@@ -688,11 +688,11 @@ def test_factorisations() -> None:
 def test_guide_tables(kind: str) -> None:
     claims: dict[str, Claim] = {}
     for size in (F(1, 100), F(1, 40), F(1, 2), F(7, 2)):
-        made = guide_tables.build_guide_table(kind, size)
+        made = gaussian.build_guide_table(kind, size)
         name = f"{size}"
         claims[name] = made is None
         if made is not None:
-            undecided = np.flatnonzero(made.cells == guide_tables._UNDECIDED)
+            undecided = np.flatnonzero(made.cells == gaussian._UNDECIDED)
             claims[f"{name}: cuts"] = numbers([str(cut) for cut in made.cuts])
             claims[f"{name}: cells"] = (
                 made.first,
@@ -700,11 +700,11 @@ def test_guide_tables(kind: str) -> None:
                 numbers(undecided[::7]),
                 numbers(made.cells[::1999]),
             )
-        sums, error, first = guide_tables._cumulative_weights_slack_and_first(kind, size)
+        sums, error, first = gaussian._cumulative_weights_slack_and_first(kind, size)
         claims[f"{name}: sums"] = (tuple(map(str, sums[:: max(1, len(sums) // 5)])), len(sums), str(error), first)
         context = bits.decimal_context(40)
-        claims[f"{name}: weights"] = tuple(map(str, guide_tables._unnormalised_weights(kind, size, 4, context)))
-        claims[f"{name}: reach"] = tuple(guide_tables._negligible_beyond(kind, size, digits) for digits in (20, 60))
+        claims[f"{name}: weights"] = tuple(map(str, gaussian._unnormalised_weights(kind, size, 4, context)))
+        claims[f"{name}: reach"] = tuple(gaussian._negligible_beyond(kind, size, digits) for digits in (20, 60))
         if made is not None:
             words = (
                 0,
@@ -717,6 +717,6 @@ def test_guide_tables(kind: str) -> None:
                 2**64 - 2,
             )
             claims[f"{name}: located"] = tuple(
-                guide_tables._outcome_containing_interval(made.law, word, 64, context) for word in words
+                gaussian._outcome_containing_interval(made.law, word, 64, context) for word in words
             )
     check_claims(f"mechanisms/guide_of_{kind}", claims)

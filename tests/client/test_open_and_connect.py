@@ -18,7 +18,7 @@ from sfumato.curator import Advice, AuctionOutcome, Bounds, Explanation, Forecas
 from sfumato.curator.proposals.session_answers import SessionAnswers
 from sfumato.curator.proposals.workload_answers import Answers, WorkloadForecast
 from sfumato.ledger import Line
-from sfumato.ledger.history import AccountLines
+from sfumato.ledger.entries import AccountLines
 from sfumato.plots.picture import Picture
 from sfumato.policy import Type
 

@@ -11,7 +11,7 @@ import pytest
 
 import sfumato as sf
 from client.curators import served_policy, serving
-from sfumato.client import RemoteCurator, remote_curators, remote_proposals, remote_requests, remote_server, wire
+from sfumato.client import RemoteCurator, remote_curators, remote_proposals, wire
 from sfumato.curator import Curator, Standing
 from sfumato.errors import InvalidParameter, LedgerUnavailable, NotAllowed, NotThere, WeakPrivacy
 from sfumato.ledger import Line
@@ -83,7 +83,7 @@ def test_what_both_have_takes_the_same_arguments_and_returns_the_same_type() -> 
 
 
 def test_the_client_names_every_address_of_the_rest_interface_or_has_a_reason_not_to() -> None:
-    modules = (remote_curators, remote_proposals, remote_requests, remote_server, wire)
+    modules = (remote_curators, remote_proposals, remote_proposals, remote_curators, wire)
     source = "".join(inspect.getsource(module) for module in modules).replace("'", '"')
     missing = set()
     for operation in OPERATIONS:

@@ -18,7 +18,7 @@ from sfumato.curator.release_kinds import all_kinds
 from sfumato.privacy import codec
 from sfumato.release.releasing import StoredResult
 from sfumato.reports import verify_bundle
-from sfumato.reports.bundle_verification import read_bundle
+from sfumato.reports.bundles import read_bundle
 
 INHERITING = {"running-answer/1"}
 """A field that is added at the end of an answer comes before the own fields of this one; texts name fields, so their

@@ -17,7 +17,7 @@ import sfumato as sf
 from sfumato.curator import amend, curators, policy_account
 from sfumato.errors import AccountDiffers, Draining, SourceChanged, SourceTaken
 from sfumato.ledger import Line
-from sfumato.ledger.accounts.spending_limits import Reservation
+from sfumato.ledger.accounts.reservations import Reservation
 from sfumato.ledger.stores.sqlite import SQLiteStore
 from sfumato.privacy import Curve
 from sfumato.release.prices import Price, weak_price_warnings

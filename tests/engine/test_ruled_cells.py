@@ -19,8 +19,7 @@ from sfumato.engine.duckdb.inspection import DuckDBInspector
 from sfumato.plan.costs import MAX_STEPS
 from sfumato.plan.values.grammars import max_cell_steps
 from sfumato.policy import Policy, Table
-from sfumato.policy.cell_rules import MAX_MAPPED, MAX_WORDS, CellRules
-from sfumato.policy.date_formats import MAX_FORMATS
+from sfumato.policy.cell_rules import MAX_FORMATS, MAX_MAPPED, MAX_WORDS, CellRules
 from sfumato.privacy import Budget, PrivacyUnit
 
 

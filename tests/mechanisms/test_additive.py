@@ -12,7 +12,7 @@ import pytest
 
 import sfumato as sf
 from privacy.test_numbers import HOSTILE
-from sfumato.mechanisms import additive, grids, guide_tables
+from sfumato.mechanisms import additive, gaussian, grids
 
 NOISE = [sf.Laplace, sf.Gaussian]
 
@@ -247,13 +247,13 @@ def test_the_classical_gaussian_is_textbook_and_more_than_needed() -> None:
 
 
 def test_tables_are_built_only_when_the_draws_pay() -> None:
-    guide_tables.build_guide_table.cache_clear()
+    gaussian.build_guide_table.cache_clear()
     sf.Laplace(7).apply(np.zeros(1000, np.int64))
     sf.Gaussian(7).apply(np.zeros(1000, np.int64))
-    assert guide_tables.build_guide_table.cache_info().currsize == 0
+    assert gaussian.build_guide_table.cache_info().currsize == 0
     sf.Gaussian(7).apply(np.zeros(additive._TABLE_PAYS["gaussian"], np.int64))
     sf.Laplace(7).apply(np.zeros(additive._TABLE_PAYS["laplace"], np.int64))
-    assert guide_tables.build_guide_table.cache_info().currsize == 2
+    assert gaussian.build_guide_table.cache_info().currsize == 2
 
 
 @pytest.mark.long

@@ -11,7 +11,7 @@ import pytest
 
 import sfumato as sf
 from refusals import assert_refused
-from sfumato.mechanisms import bits, guide_tables, key_thresholds, noise_sums
+from sfumato.mechanisms import bits, gaussian, key_thresholds, noise_sums
 from sfumato.mechanisms.grids import CHUNK, add_noise_on_grid
 from sfumato.mechanisms.laplace import MagnitudeConstants
 from sfumato.mechanisms.races import EXPONENTIAL, GUMBEL, LAPLACE, _UnrankedCandidate
@@ -242,7 +242,7 @@ def test_a_session_s_parameters_are_checked_at_their_ends() -> None:
 @pytest.mark.parametrize(("kind", "size"), [("laplace", F(3)), ("gaussian", F(5, 2)), ("half gaussian", F(7))])
 def test_a_guide_table_is_the_law_s_quantiles(kind: str, size: Fraction) -> None:
     """Every cut and every cell, from the sums of 60 digits; cells that hold a cut, and both ends, are left open."""
-    table = guide_tables.build_guide_table(kind, size)
+    table = gaussian.build_guide_table(kind, size)
     assert table is not None
     high = mpmath.MPContext()
     high.dps = 60
@@ -257,16 +257,16 @@ def test_a_guide_table_is_the_law_s_quantiles(kind: str, size: Fraction) -> None
     inside = [(x, cut) for x, cut in cuts.items() if 0 < cut < 2**64 - 1]
     assert table.first == inside[0][0]
     assert table.cuts.tolist() == [cut for _, cut in inside]
-    cells, width = table.cells, 64 - guide_tables._CELL
+    cells, width = table.cells, 64 - gaussian._CELL
     cut_cells = {cut >> width for _, cut in inside} | {0, len(cells) - 1}
     for cell, x in enumerate(cells.tolist()):
         if cell in cut_cells:
-            assert x == guide_tables._UNDECIDED
+            assert x == gaussian._UNDECIDED
         else:
             word = cell << width
             assert x == inside[0][0] + sum(cut <= word for _, cut in inside)
 
 
 def test_a_law_of_one_outcome_has_no_table() -> None:
-    assert guide_tables.build_guide_table("laplace", F(1, 100)) is None
-    assert guide_tables.build_guide_table("gaussian", F(1, 100)) is None
+    assert gaussian.build_guide_table("laplace", F(1, 100)) is None
+    assert gaussian.build_guide_table("gaussian", F(1, 100)) is None

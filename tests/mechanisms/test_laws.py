@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from mechanisms.recorded import recorded, words
-from sfumato.mechanisms import gaussian, guide_tables, laplace
+from sfumato.mechanisms import gaussian, laplace
 
 DIGITS = 60
 
@@ -57,7 +57,7 @@ SMALL = [Fraction(3, 10), Fraction(1), Fraction(5, 2), Fraction(10), Fraction(64
 @pytest.mark.parametrize("method", ["vector", "table", "one", "many"])
 def test_laplace_draws_follow_the_law(scale: Fraction, method: str, long: bool) -> None:
     count = (10**7 if long else 100_000) if method != "one" else 20_000 if long else 8_000
-    if method == "table" and scale > guide_tables.LARGEST:
+    if method == "table" and scale > gaussian.LARGEST:
         return
     draws = _drawn(laplace, "laplace", scale, method, count)
     reach = math.ceil(6 * float(scale)) + 2
@@ -80,9 +80,7 @@ def _drawn(law: object, kind: str, size: Fraction, method: str, count: int) -> N
         return np.array([law.draw_one(size) for _ in range(count)])  # type: ignore[attr-defined]
     if method == "table":
         guide = (
-            guide_tables.build_guide_table(kind, size)
-            if size <= guide_tables.LARGEST
-            else gaussian.block_sampler_or_none(size)
+            gaussian.build_guide_table(kind, size) if size <= gaussian.LARGEST else gaussian.block_sampler_or_none(size)
         )
         assert guide is not None
         return guide.draw(count)
@@ -329,7 +327,7 @@ LAWS = [
 @pytest.mark.parametrize(("kind", "size"), LAWS, ids=str)
 def test_tables_are_exact_around_every_cut(kind: str, size: Fraction, long: bool) -> None:
     """Cuts of the table, from 60 digits: words beside one are decided, the cut itself is refined. (All with --long.)"""
-    guide = guide_tables.build_guide_table(kind, size)
+    guide = gaussian.build_guide_table(kind, size)
     assert guide is not None
     with mpmath.workdps(DIGITS):
         scale = mpmath.mpf(size.numerator) / size.denominator
@@ -361,7 +359,7 @@ def test_tables_are_exact_around_every_cut(kind: str, size: Fraction, long: bool
             assert _table_draw(guide, cut, min((1 << 64) - 1, finer + 1)) == x + 1
 
 
-def _table_draw(guide: guide_tables.GuideTable, word: int, *more: int) -> int:
+def _table_draw(guide: gaussian.GuideTable, word: int, *more: int) -> int:
     """The table's answer to one 64-bit word: its first 16 bits are the cell, the other 48 the refinement."""
     cell = np.array([word >> 48], np.uint16).tobytes()
     with recorded(cell + words((word & ((1 << 48) - 1)) << 16, *more)):
@@ -369,7 +367,7 @@ def _table_draw(guide: guide_tables.GuideTable, word: int, *more: int) -> int:
 
 
 def test_the_outermost_words_of_a_table_reach_the_far_tails() -> None:
-    guide = guide_tables.build_guide_table("laplace", Fraction(1))
+    guide = gaussian.build_guide_table("laplace", Fraction(1))
     assert guide is not None
     with mpmath.workdps(DIGITS):
         q = mpmath.exp(-1)

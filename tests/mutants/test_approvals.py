@@ -472,7 +472,7 @@ MUTANTS = (
     Mutant(
         "whoever has approved is asked again",
         Kind.CONSENT,
-        "server.pages.approval_pages:_render_request",
+        "server.pages.owner_pages:_render_request",
         "caller.user not in view.approvers",
         "True",
         ("server/pages/test_approval_pages.py::test_whoever_has_approved_is_not_asked_again",),

@@ -100,7 +100,7 @@ MUTANTS = (
     Mutant(
         "private tables of a census claim the ceiling of one unit",
         Kind.NEIGHBOURS,
-        "attacks.census:census",
+        "attacks.reconstruction:census",
         "promise = replacement_guarantee(Guarantee(price), relation)",
         "promise = replacement_guarantee(Guarantee(price), Neighbours.REPLACE)",
         ("attacks/test_census.py::test_add_remove_neighbours_have_the_ceiling_of_two_units",),
@@ -269,7 +269,7 @@ MUTANTS = (
     Mutant(
         "nobody is in the place of a candidate under replace",
         Kind.NEIGHBOURS,
-        "attacks.row_attacks:draw_candidates",
+        "attacks.membership:draw_candidates",
         "instead = _draw_people(candidate_count, column_count) if neighbours is Neighbours.REPLACE else None",
         "instead = None if neighbours is Neighbours.REPLACE else _draw_people(candidate_count, column_count)",
         ("attacks/test_membership.py::test_under_replace_neighbours_a_coin_exchanges_two_rows",),
@@ -277,7 +277,7 @@ MUTANTS = (
     Mutant(
         "synthetic rows are always paid for under add-remove",
         Kind.NEIGHBOURS,
-        "attacks.row_attacks:rows_policy",
+        "attacks.membership:rows_policy",
         "return simulated_policy(columns, epsilon, neighbours=neighbours)",
         "return simulated_policy(columns, epsilon)",
         ("attacks/test_membership.py::test_synthetic_rows_are_paid_for_under_the_relation_that_is_named",),
@@ -285,7 +285,7 @@ MUTANTS = (
     Mutant(
         "a refusal is read as a yes",
         Kind.AUDIT,
-        "attacks.refusals:read_refusal",
+        "attacks.differencing:read_refusal",
         "(~np.isnan(",
         "(np.isnan(",
         ("attacks/test_refusals.py::test_withholding_tells_the_bit_for_every_table",),
@@ -293,7 +293,7 @@ MUTANTS = (
     Mutant(
         "the accomplices are not asked about",
         Kind.AUDIT,
-        "attacks.refusals:_sums_with_accomplices",
+        "attacks.differencing:_sums_with_accomplices",
         "[row_index, *others[:known]]",
         "[row_index]",
         ("attacks/test_refusals.py::test_withholding_tells_the_bit_for_every_table",),

@@ -143,7 +143,7 @@ MUTANTS = (
     Mutant(
         "the tails of a stream are of the other answer",
         Kind.SAMPLING,
-        "audit.mechanism_laws:_ThresholdSum._extend_tail",
+        "audit.exact_laws:_ThresholdSum._extend_tail",
         "if above == tail.rising else",
         "if above != tail.rising else",
         ("audit/exact_laws/test_exact_laws.py::test_a_stream_is_the_sum_over_all_thresholds",),
@@ -151,7 +151,7 @@ MUTANTS = (
     Mutant(
         "rows that are tied with a quantile count below it only",
         Kind.SAMPLING,
-        "audit.mechanism_laws:_split_part",
+        "audit.exact_laws:_split_part",
         "tied_share = part.share if mechanism.offset == 0 else",
         "tied_share = Fraction(1) if mechanism.offset == 0 else",
         ("audit/exact_laws/test_exact_laws.py::test_the_law_is_the_one_that_is_drawn",),

@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(
         "numbers beside each other leave out their zeros",
         Kind.HOSTILE,
-        "policy.date_formats:parse_format",
+        "policy.cell_rules:parse_format",
         "is_padded=bool({index - 1, index} & beside)",
         "is_padded=False",
         (_TABLE,),

@@ -147,7 +147,7 @@ MUTANTS = (
     Mutant(
         "a tab left by an error gives back",
         Kind.CHARGE_ORDER,
-        "ledger.accounts.holds:Tab.__exit__",
+        "ledger.accounts.reservations:Tab.__exit__",
         "self._close_tab(spend_rest=kind is not None)",
         "self._close_tab(spend_rest=False)",
         ("ledger/accounts/test_holds.py::test_a_block_left_by_an_error_gives_nothing_back",),

@@ -656,7 +656,7 @@ MOVES = (
     Mutant(
         "a series is lost when the connection is cut before a step",
         Kind.CHARGE_ORDER,
-        "ledger.accounts.holds:Tab.step",
+        "ledger.accounts.reservations:Tab.step",
         "return self._guarded.store.retry(admit)",
         "return admit()",
         (f"{_FAULTS}test_a_series_goes_on_when_the_connection_is_cut_between_its_lines",),
@@ -664,7 +664,7 @@ MOVES = (
     Mutant(
         "the answers to a workload are lost when the connection is cut",
         Kind.CHARGE_ORDER,
-        "ledger.accounts.holds:Tab.settle",
+        "ledger.accounts.reservations:Tab.settle",
         "return self._guarded.write_answer(lambda: self._append_answers(answers, more=more))",
         "return self._append_answers(answers, more=more)",
         (f"{_FAULTS}test_a_series_goes_on_when_the_connection_is_cut_between_its_lines",),

@@ -41,7 +41,7 @@ MUTANTS = (
     Mutant(
         "the blocks of large Gaussian noise are drawn from both halves",
         Kind.SAMPLING,
-        "mechanisms.guide_tables:_outcome_range",
+        "mechanisms.gaussian:_outcome_range",
         "range(0 if kind == 'half gaussian' else -reach, reach + 1)",
         "range(-reach, reach + 1)",
         (f"{_LAWS}::test_tables_are_exact_around_every_cut",),
@@ -144,7 +144,7 @@ MUTANTS = (
     Mutant(
         "a word on a cut of a guide table is not looked at again",
         Kind.SAMPLING,
-        "mechanisms.guide_tables:GuideTable._draw_undecided",
+        "mechanisms.gaussian:GuideTable._draw_undecided",
         "is_on_cut = (cut_index > 0) & (self.cuts[np.maximum(cut_index, 1) - 1] == words)",
         "is_on_cut = np.zeros(words.size, bool)",
         ("mechanisms/test_laws.py::test_tables_are_exact_around_every_cut",),
@@ -152,7 +152,7 @@ MUTANTS = (
     Mutant(
         "a word on a cut of a guide table lies below it",
         Kind.SAMPLING,
-        "mechanisms.guide_tables:GuideTable._draw_undecided",
+        "mechanisms.gaussian:GuideTable._draw_undecided",
         "'right'",
         "'left'",
         ("mechanisms/test_laws.py::test_tables_are_exact_around_every_cut",),

@@ -111,15 +111,15 @@ MUTANTS = (
     Mutant(
         "the signature of a bundle is not looked at",
         Kind.AUDIT,
-        "reports.bundle_verification:_verify_signature",
-        "if not key.verifies(bytes.fromhex(signature.signature), bundles.signed_text(text)):",
+        "reports.bundles:_verify_signature",
+        "if not key.verifies(bytes.fromhex(signature.signature), signed_text(text)):",
         "if not key:",
         (f"{_BUNDLES}::test_every_byte_of_every_member_counts_in_a_whole_zip",),
     ),
     Mutant(
         "the hashes of members are not looked at",
         Kind.AUDIT,
-        "reports.bundle_verification:_require_members",
+        "reports.bundles:_require_members",
         "if hashlib.sha256(members[name]).hexdigest() != digest:",
         "if not digest:",
         (f"{_BUNDLES}::test_every_byte_of_every_member_counts_in_a_whole_zip",),
@@ -127,7 +127,7 @@ MUTANTS = (
     Mutant(
         "a bundle is any zip with the right members",
         Kind.AUDIT,
-        "reports.bundle_verification:_parse_bundle",
+        "reports.bundles:_parse_bundle",
         "    if build_zip(members) != content:",
         "    if not content:",
         (f"{_BUNDLES}::test_every_byte_counts", f"{_BUNDLES}::test_other_zips_are_refused"),
@@ -143,7 +143,7 @@ MUTANTS = (
     Mutant(
         "any key is the one that was expected",
         Kind.AUDIT,
-        "reports.bundle_verification:verify_bundle",
+        "reports.bundles:verify_bundle",
         "if expected_key is not None and expected_key != bundle.key:",
         "if expected_key is not None and not bundle.key:",
         (f"{_BUNDLES}::test_another_key_is_another_signer",),
@@ -151,7 +151,7 @@ MUTANTS = (
     Mutant(
         "costs need not add up to what was spent",
         Kind.AUDIT,
-        "reports.bundle_verification:_amount_faults",
+        "reports.bundles:_amount_faults",
         "if write_cost(total) != line.spent:",
         "if not line.spent:",
         _UNTRUTHS,
@@ -159,7 +159,7 @@ MUTANTS = (
     Mutant(
         "a cost need not follow from what was run",
         Kind.AUDIT,
-        "reports.bundle_verification:_question_faults",
+        "reports.bundles:_question_faults",
         "if price is None or line.cost not in (write_cost(price), write_cost(price.in_whole_units())):",
         "if price is None:",
         _UNTRUTHS,
@@ -167,7 +167,7 @@ MUTANTS = (
     Mutant(
         "a question need not fit its salted hash",
         Kind.AUDIT,
-        "reports.bundle_verification:_question_faults",
+        "reports.bundles:_question_faults",
         "if line.salt and salted_hash(line.salt, line.question) != line.asked:",
         "if line.salt and not line.asked:",
         _UNTRUTHS,
@@ -175,7 +175,7 @@ MUTANTS = (
     Mutant(
         "more may be spent than the budget allows",
         Kind.AUDIT,
-        "reports.bundle_verification:_amount_faults",
+        "reports.bundles:_amount_faults",
         "all((budget.admits(total.minus_roundings(roundings[account])) for account, total in totals.items()))",
         "budget",
         (f"{_BUNDLES}::test_more_than_the_budget_is_found",),
@@ -183,7 +183,7 @@ MUTANTS = (
     Mutant(
         "lines of an earlier bundle may be missing",
         Kind.AUDIT,
-        "reports.bundle_verification:_require_extends_earlier",
+        "reports.bundles:_require_extends_earlier",
         "bundle.chain.hashes[:len(earlier_hashes)] != earlier_hashes",
         "not earlier_hashes",
         (f"{_BUNDLES}::test_an_account_only_grows",),
@@ -191,7 +191,7 @@ MUTANTS = (
     Mutant(
         "numbers need not be those of the ledger",
         Kind.AUDIT,
-        "reports.bundle_verification:_require_matches_ledger",
+        "reports.bundles:_require_matches_ledger",
         "if [_lasting_fields(answer) for answer in rebuilt_answers] != "
         "[_lasting_fields(answer) for answer in bundle.answers]:",
         "if len(rebuilt_answers) != len(bundle.answers):",

@@ -298,7 +298,7 @@ MUTANTS = (
     Mutant(
         "what is public is compressed for who does not take that",
         Kind.CONSENT,
-        "server.requests.answer_encodings:StaticReply.respond",
+        "server.requests.calls:StaticReply.respond",
         "accepts_gzip(request.headers.getlist('Accept-Encoding')) and len(self.compressed) < len(self.body)",
         "len(self.compressed) < len(self.body)",
         (f"{_STATIC}::test_it_is_compressed_for_whoever_takes_that",),
@@ -306,7 +306,7 @@ MUTANTS = (
     Mutant(
         "one mark names two forms of a text",
         Kind.REUSE,
-        "server.requests.answer_encodings:StaticReply.respond",
+        "server.requests.calls:StaticReply.respond",
         """f'"{self.content_hash}-gzip"' if use_gzip else""",
         """f'"{self.content_hash}"' if use_gzip else""",
         (f"{_STATIC}::test_it_is_compressed_for_whoever_takes_that",),

@@ -48,7 +48,7 @@ MUTANTS = (
     Mutant(
         "only the longest shift is looked at",
         Kind.SENSITIVITY,
-        "privacy.vector_losses:maximal_shifts",
+        "privacy.noise_losses:maximal_shifts",
         "            maximal.append(shift)\n",
         "            maximal = [max(*maximal, shift, shift)]\n",
         (f"{_VECTORS}::test_only_shifts_that_cannot_grow_are_looked_at",),
@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "rounding takes nothing from the variance",
         Kind.ROUNDING,
-        "privacy.vector_losses:DiscreteGaussianVectorLoss.continuous_mu_squared",
+        "privacy.noise_losses:DiscreteGaussianVectorLoss.continuous_mu_squared",
         "return self.squares / (self.sigma_squared - _ROUNDING_VARIANCE)",
         "return self.squares / (self.sigma_squared + _ROUNDING_VARIANCE)",
         (_ROUNDED,),

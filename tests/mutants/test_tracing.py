@@ -11,7 +11,7 @@ MUTANTS = (
     Mutant(
         "hits are taken as they were seen",
         Kind.AUDIT,
-        "attacks.scores:Scores.excess",
+        "attacks.membership:Scores.excess",
         "point.hit_rate - hit_margin - power_ceiling",
         "point.hit_rate - power_ceiling",
         (f"{SCORES}::test_fewer_runs_than_least_have_no_power",),
@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "false alarms are taken as they were seen",
         Kind.AUDIT,
-        "attacks.scores:Scores.excess",
+        "attacks.membership:Scores.excess",
         "min(1.0, point.false_alarm_rate + alarm_margin)",
         "min(1.0, point.false_alarm_rate)",
         (f"{SCORES}::test_fewer_runs_than_least_have_no_power",),
@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "the proven ε forgets δ",
         Kind.DELTA,
-        "attacks.scores:Scores.epsilon",
+        "attacks.membership:Scores.epsilon",
         "math.log((point.hit_rate - hit_margin - delta)",
         "math.log((point.hit_rate - hit_margin)",
         (f"{SCORES}::test_a_margin_is_that_of_massart",),
@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "a margin shrinks too fast with the runs",
         Kind.FACTOR_TWO,
-        "attacks.scores:_dkw_margin",
+        "attacks.membership:_dkw_margin",
         "math.sqrt(math.log(1 / miss) / (2 * count))",
         "math.sqrt(math.log(1 / miss) / (200 * count))",
         (f"{SCORES}::test_a_margin_is_that_of_massart",),
@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         "a missing secret has a vote",
         Kind.NAN,
-        "attacks.row_attacks:is_secret_guessed",
+        "attacks.membership:is_secret_guessed",
         "np.where(rows[:, -1] < 0, 0, 2 * rows[:, -1] - 1)",
         "2 * rows[:, -1] - 1",
         (f"{MEMBERSHIP}::test_a_secret_is_guessed_by_those_who_are_alike_and_a_missing_one_has_no_vote",),
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "rows without names keep the order of those who gave them",
         Kind.CONSENT,
-        "attacks.row_attacks:CandidateRows.table",
+        "attacks.membership:CandidateRows.table",
         "return rows[np.lexsort(rows.T)]",
         "return rows",
         (f"{MEMBERSHIP}::test_copies_are_rows_of_the_table_and_names_are_not_in_their_order",),

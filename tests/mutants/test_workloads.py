@@ -131,7 +131,7 @@ MUTANTS = (
     Mutant(
         "a settled answer may leak more than was charged",
         Kind.CHARGE_ORDER,
-        "ledger.accounts.holds:SettledAnswer.__post_init__",
+        "ledger.accounts.reservations:SettledAnswer.__post_init__",
         "if self.entry.curve.parts:",
         "if not self.entry.parts:",
         ("ledger/accounts/test_holds.py::test_a_tab_is_settled_at_once_with_what_was_charged",),

@@ -28,7 +28,7 @@ inference/moments.py
 """Files and folders under ``src/sfumato`` whose functions are mutated."""
 
 NOT_CLAIMS = """
-privacy/pictures.py privacy/budget_words.py
+privacy/pictures.py privacy/amounts.py
 privacy/precedents.py privacy/codec.py privacy/codec_schemas.py
 publish/synthesis/forecasting.py publish/marginals/faces.py
 """

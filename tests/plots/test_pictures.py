@@ -479,7 +479,7 @@ def test_numbers_can_be_read_on_every_colour(signed: bool) -> None:
 def test_colours_can_be_told_apart_without_colour() -> None:
     steps = [luminance(colour(each / 8, signed=False)) for each in range(9)]
     assert steps == sorted(steps, reverse=True)
-    from sfumato.plots.colours import DASHES, INK, LINES, QUIET
+    from sfumato.plots.picture import DASHES, INK, LINES, QUIET
 
     assert len(set(DASHES)) == len(LINES) == len(DASHES)
     for each in (*LINES, INK, QUIET):

@@ -12,8 +12,7 @@ import pytest
 import sfumato as sf
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.policy import PublicFace, read
-from sfumato.policy.cell_rules import RULE_KEYS, CellRules
-from sfumato.policy.date_formats import DIRECTIVES, parse_format
+from sfumato.policy.cell_rules import DIRECTIVES, RULE_KEYS, CellRules, parse_format
 from sfumato.policy.toml_files import to_toml
 
 MESSY = """

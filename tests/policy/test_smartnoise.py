@@ -8,7 +8,7 @@ import pytest
 
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Domain
-from sfumato.policy.smartnoise import read_smartnoise
+from sfumato.policy.toml_files import read_smartnoise
 
 PUMS = """\
 # a comment

@@ -22,10 +22,9 @@ from sfumato.privacy.guarantee import Neighbours
 from sfumato.privacy.inversion import Moments, _log_chernoff_delta
 from sfumato.privacy.losses import Loss, LossPair, ResponseLoss
 from sfumato.privacy.noise_losses import GaussianLoss, LaplaceLoss
-from sfumato.privacy.numbers import _parse_finite_number, exact_integer
+from sfumato.privacy.numbers import _parse_finite_number, exact_integer, sinhc_minus_one
 from sfumato.privacy.odometer import _adaptive_epsilons_and_exceptions, odometer
 from sfumato.privacy.reading import _log_odds_bound
-from sfumato.privacy.stable_functions import sinhc_minus_one
 from sfumato.privacy.subsampled_losses import SubsampledLoss, _max_divergence_outside_failure
 
 F = Fraction

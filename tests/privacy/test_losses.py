@@ -15,7 +15,7 @@ from privacy import exact
 from privacy.families import distributions
 from sfumato.privacy.losses import BoundedRangeLoss, PairLoss
 from sfumato.privacy.noise_losses import LaplaceLoss
-from sfumato.privacy.stable_functions import excess_exp, power_excess, sinhc_minus_one
+from sfumato.privacy.numbers import excess_exp, power_excess, sinhc_minus_one
 
 
 @pytest.mark.parametrize(

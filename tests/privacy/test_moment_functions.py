@@ -29,10 +29,9 @@ from sfumato.privacy.losses import (
     excess_power,
     two_atom_decay,
 )
-from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss, LaplaceLoss
+from sfumato.privacy.noise_losses import DiscreteGaussianLoss, DiscreteGaussianVectorLoss, GaussianLoss, LaplaceLoss
+from sfumato.privacy.numbers import log_exprel_minus_ratio, log_ratio, log_theta_ratio
 from sfumato.privacy.shape import _chord_maximum, failure_range
-from sfumato.privacy.stable_functions import log_exprel_minus_ratio, log_ratio, log_theta_ratio
-from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
 
 MP = mpmath.MPContext()
 MP.dps = 30

@@ -15,8 +15,7 @@ from privacy import exact
 from sfumato.privacy import shape
 from sfumato.privacy.guarantee import Neighbours
 from sfumato.privacy.losses import BoundedRangeLoss, Loss, LossPair, PairLoss, ResponseLoss
-from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss, LaplaceLoss
-from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
+from sfumato.privacy.noise_losses import DiscreteGaussianLoss, DiscreteGaussianVectorLoss, GaussianLoss, LaplaceLoss
 
 F = Fraction
 MP = mpmath.MPContext()

@@ -14,8 +14,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.privacy.losses import ConcentratedLoss
-from sfumato.privacy.noise_losses import GaussianLoss
-from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss, maximal_shifts
+from sfumato.privacy.noise_losses import DiscreteGaussianVectorLoss, GaussianLoss, maximal_shifts
 
 Shift = tuple[int, ...]
 _DIGITS = Context(prec=80, Emin=-(10**6), Emax=10**6)

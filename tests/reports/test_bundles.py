@@ -23,9 +23,9 @@ from reports.accounts import PLAIN, QUESTION, SECRETS, asked
 from sfumato.ledger.spending import read_cost, write_cost
 from sfumato.privacy import Cost, codec
 from sfumato.publish.files.sealed_files import build_zip
-from sfumato.reports import PublicKey, SigningKey, bundle, bundle_verification, bundles, verify_bundle
+from sfumato.reports import PublicKey, SigningKey, bundle, bundles, verify_bundle
 from sfumato.reports.account_reports import collect_report
-from sfumato.reports.bundle_verification import parse_bundle, read_bundle
+from sfumato.reports.bundles import parse_bundle, read_bundle
 
 Members = dict[str, bytes]
 
@@ -346,7 +346,7 @@ def _faults_of(ledger: sf.Ledger) -> list[str]:
     lines = [bundles._publish_line(line, {}, None) for line in ledger]
     held = write_cost(list(ledger)[-1].held)
     manifest = bundles.BundleManifest(1, "", "", "patient", "add-remove", (sf.Budget(1),), held, "", {})
-    return list(bundle_verification._amount_faults(lines, manifest))
+    return list(bundles._amount_faults(lines, manifest))
 
 
 def test_an_answer_to_another_question_is_found(shown: Path, key: SigningKey, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import sfumato as sf
 from sfumato.ledger.accounts.period_accounts import _max_totals
-from sfumato.ledger.accounts.spending_limits import _min_epsilon, release_epsilon
+from sfumato.ledger.accounts.reservations import _min_epsilon, release_epsilon
 from sfumato.ledger.spending import Charged, Spending, merge_equal_parts
 from sfumato.privacy import Cost
 from sfumato.privacy.numbers import UNIT
@@ -164,7 +164,7 @@ def _charged() -> Iterator[Vector]:
         yield exact((times, pure), call)
 
 
-@REGISTRY.formula("ledger.accounts.spending_limits.release_epsilon")
+@REGISTRY.formula("ledger.accounts.reservations.release_epsilon")
 def _epsilon_of() -> Iterator[Vector]:
     """Its pure ε; else the ε at the account's δ, by the sum over the law, or from a divergence: r + ln(1/δ)/(α−1)."""
     account = sf.Budget(1, "1e-6", order=20)
@@ -185,7 +185,7 @@ def _epsilon_of() -> Iterator[Vector]:
     )
 
 
-@REGISTRY.formula("ledger.accounts.spending_limits._min_epsilon")
+@REGISTRY.formula("ledger.accounts.reservations._min_epsilon")
 def _least_epsilon() -> Iterator[Vector]:
     """The ε at which an order proves δ from no divergence at all."""
     for order, backed in (("20", "1e-6"), ("3", "0.01"), ("1.5", "1e-12")):

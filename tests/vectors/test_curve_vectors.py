@@ -9,13 +9,13 @@ from typing import Any
 
 import sfumato as sf
 from privacy.test_vectors import shifts, truth as worst_shift
+from sfumato.privacy.noise_losses import DiscreteGaussianVectorLoss, maximal_shifts
 from sfumato.privacy.threshold_losses import (
     GaussianThresholdLoss,
     LaplaceThresholdLoss,
     laplace_tail,
     max_passing_probability,
 )
-from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss, maximal_shifts
 from vectors.formula_words import LOSS_PARAMETERS, LOSS_WORDS
 from vectors.laws import (
     INVERTED,
@@ -60,7 +60,7 @@ REGISTRY = Registry(
                 "privacy/curve.py",
                 "privacy/shape.py",
                 "privacy/threshold_losses.py",
-                "privacy/vector_losses.py",
+                "privacy/noise_losses.py",
             ),
             words=LOSS_WORDS,
             parameters=LOSS_PARAMETERS,
@@ -418,8 +418,8 @@ def _curve_of_gaussian_threshold() -> Iterator[Vector]:
 _CHANGE = sf.Sensitivity(3, 2, 3)  # squares at most 5
 
 
-@REGISTRY.formula("privacy.vector_losses.DiscreteGaussianVectorLoss.renyi")
-@REGISTRY.formula("privacy.vector_losses.DiscreteGaussianVectorLoss.rho")
+@REGISTRY.formula("privacy.noise_losses.DiscreteGaussianVectorLoss.renyi")
+@REGISTRY.formula("privacy.noise_losses.DiscreteGaussianVectorLoss.rho")
 def _divergence_of_vectors() -> Iterator[Vector]:
     """The largest of all shifts: each coordinate's own, by sums."""
     for sigma, order in (("2", 2), ("6", 3), ("1.5", 5)):
@@ -429,8 +429,8 @@ def _divergence_of_vectors() -> Iterator[Vector]:
         yield upper(worst * (1 - MP.mpf(10) ** -15), 1e-9, loss.renyi, float(order))
 
 
-@REGISTRY.formula("privacy.vector_losses.DiscreteGaussianVectorLoss.delta_and_error")
-@REGISTRY.formula("privacy.vector_losses.DiscreteGaussianVectorLoss.slack")
+@REGISTRY.formula("privacy.noise_losses.DiscreteGaussianVectorLoss.delta_and_error")
+@REGISTRY.formula("privacy.noise_losses.DiscreteGaussianVectorLoss.slack")
 def _delta_of_vectors() -> Iterator[Vector]:
     """Above the worst shift's, by no more than 2/σ² of the variance costs."""
     for sigma, epsilon in (("5.7", "0.5"), ("9.45", "0"), ("9.45", "1")):
@@ -444,7 +444,7 @@ def _delta_of_vectors() -> Iterator[Vector]:
         )
 
 
-@REGISTRY.formula("privacy.vector_losses.DiscreteGaussianVectorLoss.continuous_mu_squared")
+@REGISTRY.formula("privacy.noise_losses.DiscreteGaussianVectorLoss.continuous_mu_squared")
 def _mu_squared() -> Iterator[Vector]:
     for sigma_squared, squares, wanted in ((F(34), 8, F(1, 4)), (F(52), 5, F(1, 10)), (F(102), 3, F(3, 100))):
         yield exact(
@@ -452,7 +452,7 @@ def _mu_squared() -> Iterator[Vector]:
         )
 
 
-@REGISTRY.formula("privacy.vector_losses.DiscreteGaussianVectorLoss.group")
+@REGISTRY.formula("privacy.noise_losses.DiscreteGaussianVectorLoss.group")
 def _group_of_vectors() -> Iterator[Vector]:
     """k vectors of the set are added up, all of them."""
     few = [shift for shift in itertools.product(range(-1, 2), repeat=3) if sum(map(abs, shift)) <= 2]
@@ -467,7 +467,7 @@ def _group_of_vectors() -> Iterator[Vector]:
         yield exact(wanted, lambda k=k: ((g := loss.group(k)).total, g.squares, g.per_group))
 
 
-@REGISTRY.formula("privacy.vector_losses.maximal_shifts")
+@REGISTRY.formula("privacy.noise_losses.maximal_shifts")
 def _largest_shifts() -> Iterator[Vector]:
     for bounds in ((3, 2, 3, 5), (2, 3, 4, 10), (4, 1, 3, 3), (2, 3, 4, 12), (2, 3, 4, 8), (3, 4, 9, 20)):
         every = _whole_shifts(*bounds)

@@ -11,13 +11,19 @@ from typing import Any
 import numpy as np
 
 import sfumato as sf
-from sfumato.games import commitment, digital_goods, mediation, truth, truthful_with_money
+from sfumato.games import digital_goods, mediation, truth, truthful, truthful_with_money
 from sfumato.games.auctions import Sale
-from sfumato.games.commitment import Mixture
-from sfumato.games.environment import Environment, law_of_selection
+from sfumato.games.environment import (
+    Environment,
+    StatedMechanism,
+    WelfareSelection,
+    law_of_selection,
+    line,
+    total_variation,
+)
 from sfumato.games.mediation import Mediation, MediatorAdvice, equilibrium, expected_payoffs
 from sfumato.games.play import Crowd, market_entry
-from sfumato.games.rules import StatedMechanism, WelfareSelection, line, total_variation
+from sfumato.games.truthful import Mixture
 from vectors.laws import (
     MP,
     Real,
@@ -138,7 +144,7 @@ def _ranged_variation(eta: Any) -> Real:
 
 
 @REGISTRY.formula("games.truth.bounds")
-@REGISTRY.formula("games.rules.total_variation")
+@REGISTRY.formula("games.environment.total_variation")
 def _bounds() -> Iterator[Vector]:
     """Total variation of k replaced reports, outcome by outcome; add-remove curves count twice."""
     for epsilon, neighbours, k in (("1", "replace", 1), ("0.1", "replace", 3), ("0.5", "add-remove", 2)):
@@ -161,8 +167,8 @@ def _bounds() -> Iterator[Vector]:
     assert total_variation(sf.Curve.pure(1, "replace"), 1) < 1
 
 
-@REGISTRY.formula("games.rules.WelfareSelection.proven_bounds")
-@REGISTRY.formula("games.rules.StatedMechanism.proven_bounds")
+@REGISTRY.formula("games.environment.WelfareSelection.proven_bounds")
+@REGISTRY.formula("games.environment.StatedMechanism.proven_bounds")
 def _certified_rules() -> Iterator[Vector]:
     game = Environment([[1, 0], [0, 1]], players=3)
     for epsilon, neighbours, k in (("1", "replace", 1), ("1", "add-remove", 1), ("0.5", "replace", 2)):
@@ -212,7 +218,7 @@ def _penalties() -> list[list[Fraction]]:
 
 
 @REGISTRY.formula("games.environment.Environment.gap")
-@REGISTRY.formula("games.commitment.Mixture.threshold")
+@REGISTRY.formula("games.truthful.Mixture.threshold")
 def _gap() -> Iterator[Vector]:
     largest = min(max(row) for row in _penalties())
     penalty = min(sum(row) / len(row) for row in _penalties())
@@ -253,7 +259,7 @@ _UNIFORM = max(
 )
 
 
-@REGISTRY.formula("games.commitment.Mixture.proven_bounds")
+@REGISTRY.formula("games.truthful.Mixture.proven_bounds")
 def _certified() -> Iterator[Vector]:
     """(1 − q)·τ less q times the average penalty; in a coalition a member may tell the truth."""
     game = line(_STREET, players=5)
@@ -264,16 +270,16 @@ def _certified() -> Iterator[Vector]:
         yield between((low, F(1)), (high, F(1)), Mixture(game, epsilon, q).proven_bounds, k)
 
 
-@REGISTRY.formula("games.commitment._least_q")
+@REGISTRY.formula("games.truthful._least_q")
 def _least_q() -> Iterator[Vector]:
     """The least q with (1 − q)·τ < q·p, at most a step of its sixth digit above."""
     for epsilon in ("0.05", "1", "0.001"):
         tau = _ranged_variation(epsilon)
         least = root(lambda q, t=tau: q * real(_PENALTY) - (1 - q) * t, 0, 1)
-        yield upper(least, 2e-6, commitment._least_q, F(epsilon), _PENALTY)
+        yield upper(least, 2e-6, truthful._least_q, F(epsilon), _PENALTY)
 
 
-@REGISTRY.formula("games.commitment._largest_epsilon")
+@REGISTRY.formula("games.truthful._largest_epsilon")
 def _largest_epsilon() -> Iterator[Vector]:
     for q in ("0.1", "0.01", "0.5"):
         largest = root(
@@ -283,11 +289,11 @@ def _largest_epsilon() -> Iterator[Vector]:
             60,
         )
         step = F(10) ** (math.floor(math.log10(float(largest))) - 6)  # six digits after the first
-        yield exact(step * int(MP.floor(largest / real(step))), commitment._largest_epsilon, F(q), _PENALTY)
+        yield exact(step * int(MP.floor(largest / real(step))), truthful._largest_epsilon, F(q), _PENALTY)
 
 
-@REGISTRY.formula("games.commitment._uniform_loss")
-@REGISTRY.formula("games.commitment._loss_bound")
+@REGISTRY.formula("games.truthful._uniform_loss")
+@REGISTRY.formula("games.truthful._loss_bound")
 def _losses() -> Iterator[Vector]:
     for epsilon, q, players in (("0.5", "0.25", 40), ("0.01", "0.5", 5), ("4", "0.01", 1000)):
         game = line(_STREET, players=players)
@@ -297,8 +303,8 @@ def _losses() -> Iterator[Vector]:
         )
 
 
-@REGISTRY.formula("games.commitment._best_epsilon")
-@REGISTRY.formula("games.commitment._best_epsilon.bound")
+@REGISTRY.formula("games.truthful._best_epsilon")
+@REGISTRY.formula("games.truthful._best_epsilon.bound")
 def _best_epsilon() -> Iterator[Vector]:
     """The bound at the chosen ε is that of a finer search, to a part in ten thousand."""
     for players in (50, 1000, 20000):
@@ -316,11 +322,11 @@ def _best_epsilon() -> Iterator[Vector]:
         with MP.workdps(20):
             least = least_value(lambda log, b=bound: b(MP.exp(log)), -6, 3, 30)
         yield upper(
-            least * (1 - MP.mpf(10) ** -12), 1e-4, lambda g=game, b=bound: float(b(real(commitment._best_epsilon(g))))
+            least * (1 - MP.mpf(10) ** -12), 1e-4, lambda g=game, b=bound: float(b(real(truthful._best_epsilon(g))))
         )
 
 
-@REGISTRY.formula("games.commitment.Mixture.welfare")
+@REGISTRY.formula("games.truthful.Mixture.welfare")
 def _welfare() -> Iterator[Vector]:
     for types, epsilon, q in (((0, 0, 2), "1", "0.5"), ((1, 1, 1), "0.2", "0.1"), ((0, 1, 2), "3", "0.9")):
         scores = [sum(_utility(t, w, _best_reaction(t, w)) for t in types) for w in _PLACES]
@@ -331,7 +337,7 @@ def _welfare() -> Iterator[Vector]:
         yield exact((mixed / 3, real(max(scores)) / 3), mixture.welfare, types)
 
 
-@REGISTRY.formula("games.money.PaymentMechanism.payments")
+@REGISTRY.formula("games.truthful.PaymentMechanism.payments")
 def _payments() -> Iterator[Vector]:
     """What is got less what would be got on average with one's report scaled by x, integrated over x."""
     table = [["1", "0.25", "0"], ["0", "0.5", "1"]]
@@ -349,7 +355,7 @@ def _payments() -> Iterator[Vector]:
         yield exact(paid, truthful_with_money(Environment(table, players=3), epsilon).payments, reports)
 
 
-@REGISTRY.formula("games.money.PaymentMechanism.proven_bounds")
+@REGISTRY.formula("games.truthful.PaymentMechanism.proven_bounds")
 def _certified_with_money() -> Iterator[Vector]:
     """Alone nobody gains; what is got and what is paid lie in [0, 1] each, so neither changes by more than both."""
     priced = truthful_with_money(Environment([[1, 0], [0, 1]], players=3), 1)

@@ -2,20 +2,19 @@
 
 answerers          oracles for sums over groups: exact, rounded, suppressed, noisy, or a real curator
 ceilings           upper bounds on any attack's success against answers with a privacy guarantee
-differencing       differencing two totals that differ by one person; over many questions, or through a table's totals
+differencing       differencing two totals that differ by one person; over many questions, or through a table's
+                   totals; averaging repeated answers to one question; whether an answer is withheld, read as an
+                   answer
 suppression        suppressed small cells of a table, with complementary suppression
-averaging          averaging repeated answers to one question
-refusals           whether an answer is withheld, read as an answer
-reconstruction     database reconstruction of everyone's bit from sums over random groups; solvers for values that
-                   fit many answers: least squares, linear programming
-census             reconstruction of everyone's ancestry from small tables of their block
+reconstruction     database reconstruction of everyone's bit from sums over random groups; solvers for values that fit
+                   many answers: least squares, linear programming; reconstruction of everyone's ancestry from small
+                   tables of their block
 linkage            re-identification by columns that two tables share
-membership         membership inference from counts and a person's own values
-row_attacks        membership and attribute inference from published rows
+membership         membership inference from counts and a person's own values; membership and attribute inference from
+                   published rows; test scores in two worlds, and their ROC curves under the trade-off function
 attribute          attribute inference from counts, with the person in the table and without
 policy_attacks     attacks that spend a policy's whole budget on one simulated target
 policy_pages       the report page of attacks on a policy
-scores             test scores in two worlds, and their ROC curves under the trade-off function
 game               a game: guess one person's secret from counts that you choose
 findings           success of an attack beside blind guessing and the ceiling; plots; sweeps over one parameter;
                    many runs of an attack in one question
@@ -34,7 +33,6 @@ from sfumato.attacks.answerers import (
     private_answers,
 )
 from sfumato.attacks.attribute import attribute
-from sfumato.attacks.averaging import average, averaging, averaging_by_times
 from sfumato.attacks.ceilings import (
     epsilon_lower_bound,
     guess_ceiling,
@@ -42,31 +40,33 @@ from sfumato.attacks.ceilings import (
     power_ceiling,
     replacement_guarantee,
 )
-from sfumato.attacks.census import census
 from sfumato.attacks.differencing import (
     CrossTable,
+    average,
+    averaging,
+    averaging_by_times,
     combine_totals,
     difference,
     differencing,
     differencing_by_questions,
     draw_separated_groups,
     estimate_target_bit,
+    read_refusal,
+    refusals,
     table_groups,
 )
 from sfumato.attacks.findings import Finding, Findings, Sweep
 from sfumato.attacks.linkage import Person, homogeneous, linkage, linkage_people
-from sfumato.attacks.membership import membership
+from sfumato.attacks.membership import Scores, TracingResult, attribute_of_rows, membership, membership_of_rows
 from sfumato.attacks.policy_attacks import PolicyAttack, policy
 from sfumato.attacks.reconstruction import (
     Method,
+    census,
     information_recovery,
     reconstruct,
     reconstruction,
     reconstruction_by_noise,
 )
-from sfumato.attacks.refusals import read_refusal, refusals
-from sfumato.attacks.row_attacks import attribute_of_rows, membership_of_rows
-from sfumato.attacks.scores import Scores, TracingResult
 from sfumato.attacks.suppression import cell_bounds, linked_tables, suppressed_table, suppression
 
 __all__ = [

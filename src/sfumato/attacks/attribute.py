@@ -10,8 +10,8 @@ and from the same table without them. Success without them is knowledge about th
 presence is what was learnt about the person.
 
 Theorem. If a release is (ε, δ)-DP for adding or removing a unit and a guess is correct with probability α without the
-person, it is correct with probability at most 1 − f(α) with them (``attacks.scores``): a correct guess is an event of
-the release. That is concave in α, so it holds for the mean over people and tables. Under replace neighbours the same
+person, it is correct with probability at most 1 − f(α) with them (``attacks.membership``): a correct guess is an event
+of the release. That is concave in α, so it holds for the mean over people and tables. Under replace neighbours the same
 holds if somebody else takes the person's place in the other table.
 """
 

@@ -1,4 +1,4 @@
-"""Differencing attack: subtract the total of everybody but one person from the total of everybody.
+"""Attacks with a handful of questions: subtracting two totals, repeating one, and learning from a refusal.
 
 The difference is that person's value. Rounding hides it in one pair of totals but not in many pairs over different
 groups, since rounding errors average out. Suppressing small totals does not help, since both totals are large; nor does
@@ -9,6 +9,16 @@ over many questions, or over the totals of a published table. No two of these gr
 totals are linear in the values: if a combination of groups isolates one person, the same combination of totals is that
 person's value. Weights w with wᵀG = e, the person's unit vector, follow by linear algebra from the public groups G; of
 several solutions the minimum-norm one adds least rounding and noise (Gauss–Markov). Withheld totals are left out.
+
+Averaging attack: repeat one question until fresh noise averages out.
+
+An account prevents it twice. A repeated question returns the stored answer, which reveals nothing new; and another
+draw is charged, so all draws together stay within the budget.
+
+A rule that withholds sums below a minimum looks at the sum, so the refusal itself tells about it. An attacker who knows
+``least − 1`` people with a 1 asks about them and the target: the sum reaches the minimum if and only if the target's
+bit is 1. A curator here refuses by question and policy alone, which are public; whether it answers says nothing, and
+what it answers is within its guarantee.
 """
 
 from __future__ import annotations
@@ -25,6 +35,7 @@ from sfumato.attacks.answerers import (
     RoundedAnswers,
     Sums,
     SuppressedAnswers,
+    UncountedAnswers,
     Values,
     invented_bits,
     private_answers,
@@ -134,7 +145,7 @@ def _isolating_weights(groups: Groups, target: int) -> NDArray[np.float64]:
     return np.linalg.lstsq(groups.T.astype(np.float64), alone.astype(np.float64), rcond=None)[0]
 
 
-NAME = "differencing"
+DIFFERENCING = "differencing"
 _WORDS = (
     "Bob is one of the people of each town, and whether he smokes is secret. How many smoke in all, less how many "
     "smoke of all but Bob, is his answer.",
@@ -194,7 +205,7 @@ def differencing(
     for values, groups, method in ((secret, spread_questions, "spread"), (table_secret, table, "from a table")):
         with private_answers(values, epsilon, len(groups), towns=True) as private:
             results.append(_combination_finding(private, values, groups, method))
-    return Findings(NAME, tuple(results), _WORDS)
+    return Findings(DIFFERENCING, tuple(results), _WORDS)
 
 
 def differencing_by_questions(people: int = 50, towns: int = 1000, epsilon: Number = 1) -> Sweep:
@@ -221,7 +232,7 @@ def differencing_by_questions(people: int = 50, towns: int = 1000, epsilon: Numb
     ceiling = SuccessCurve(CEILING, (guess_ceiling(Guarantee(price)),) * len(question_counts))
     words = (_WORDS[1],)
     return Sweep(
-        NAME,
+        DIFFERENCING,
         "questions",
         tuple(map(float, question_counts)),
         (*courses, ceiling),
@@ -259,7 +270,7 @@ def _pair_finding(answerer: Answerer, secret: Values, pairs: int) -> Finding:
     promise = answerer.promise
     ceiling = None if promise is None else guess_ceiling(promise)
     answers = f"{answerer.kind}, {method}"
-    return Finding(NAME, answers, int(is_correct.sum()), is_correct.size, 0.5, ceiling, 2 * pairs)
+    return Finding(DIFFERENCING, answers, int(is_correct.sum()), is_correct.size, 0.5, ceiling, 2 * pairs)
 
 
 def _combination_finding(answerer: Answerer, secret: Values, groups: Groups, method: str) -> Finding:
@@ -268,7 +279,7 @@ def _combination_finding(answerer: Answerer, secret: Values, groups: Groups, met
     promise = answerer.promise
     ceiling = None if promise is None else guess_ceiling(promise)
     return Finding(
-        NAME, f"{answerer.kind}, {method}", int(is_correct.sum()), is_correct.size, 0.5, ceiling, len(groups)
+        DIFFERENCING, f"{answerer.kind}, {method}", int(is_correct.sum()), is_correct.size, 0.5, ceiling, len(groups)
     )
 
 
@@ -276,4 +287,125 @@ def _direct_finding(answerer: SuppressedAnswers, secret: Values) -> Finding:
     """Ask about the person alone, which small-cell suppression refuses."""
     alone: Groups = np.arange(answerer.people)[None, :] == 0
     is_correct = round_to_bits(answerer.sums(alone)[0]) == secret[0]
-    return Finding(NAME, f"{answerer.kind}, asked directly", int(is_correct.sum()), is_correct.size, 0.5, None, 1)
+    return Finding(
+        DIFFERENCING, f"{answerer.kind}, asked directly", int(is_correct.sum()), is_correct.size, 0.5, None, 1
+    )
+
+
+AVERAGING = "averaging"
+_AVERAGING_WORDS = (
+    "The same question about one person of each town is asked again and again, and the answers are averaged.",
+)
+
+
+def average(answerer: Answerer, target: int, times: int) -> Sums:
+    """Estimate one person's value by the mean of repeated answers to a question about them alone."""
+    row_index = checked_target(target, answerer.people)
+    alone: Groups = np.arange(answerer.people)[None, :] == row_index
+    answers = [answerer.sums(alone)[0] for _ in range(exact_integer(times, "times", at_least=1))]
+    return np.mean(answers, axis=0)
+
+
+def averaging(times: int = 100, towns: int = 400, epsilon: Number = 1) -> Findings:
+    """Guess one person's bit in each of many simulated towns by repetition, with and without an account.
+
+    Without one, each answer is ε-DP and nothing is accounted for. A real curator with a temporary account of ε answers
+    the same question at its whole budget, and then again from the store; another one sells a fresh draw each time at a
+    share of the budget.
+    """
+    repetitions = exact_integer(times, "times", at_least=2)
+    secret = invented_bits(2, exact_integer(towns, "towns", at_least=1))
+    results = [
+        _averaging_finding(ExactAnswers(secret), secret, 1, "asked once"),
+        _averaging_finding(UncountedAnswers(secret, epsilon), secret, 1, "asked once"),
+        _averaging_finding(UncountedAnswers(secret, epsilon), secret, repetitions, f"{repetitions} times"),
+    ]
+    with private_answers(secret, epsilon, 1, towns=True) as private:
+        results.append(_averaging_finding(private, secret, repetitions, f"{repetitions} times"))
+    with private_answers(secret, epsilon, repetitions, towns=True, fresh=True) as private:
+        results.append(_averaging_finding(private, secret, repetitions, f"{repetitions} draws bought"))
+    return Findings(AVERAGING, tuple(results), _AVERAGING_WORDS)
+
+
+def averaging_by_times(most: int = 256, towns: int = 2000, epsilon: Number = 1) -> Sweep:
+    """Return the share of correct guesses after 1, 2, 4, … answers: without accounting, and from one budget."""
+    exact_integer(most, "most", at_least=1)
+    secret = invented_bits(2, exact_integer(towns, "towns", at_least=1))
+    repetitions = [1 << step for step in range(most.bit_length())]
+    uncounted, budgeted = [], []
+    for times in repetitions:
+        uncounted.append(_success_share(UncountedAnswers(secret, epsilon), secret, times))
+        budgeted.append(_success_share(NoisyAnswers(secret, epsilon, times, towns=True), secret, times))
+    ceiling = guess_ceiling(Guarantee(epsilon))
+    courses = (
+        SuccessCurve("nobody adds up", tuple(uncounted)),
+        SuccessCurve("from one budget", tuple(budgeted)),
+        SuccessCurve(CEILING, (ceiling,) * len(repetitions)),
+    )
+    return Sweep(
+        AVERAGING, "answers to the same question", tuple(map(float, repetitions)), courses, words=_AVERAGING_WORDS
+    )
+
+
+def _averaging_finding(answerer: Answerer, secret: Values, times: int, how: str) -> Finding:
+    is_correct = round_to_bits(average(answerer, 0, times)) == secret[0]
+    promise = answerer.promise
+    ceiling = None if promise is None else guess_ceiling(promise)
+    return Finding(AVERAGING, f"{answerer.kind}, {how}", int(is_correct.sum()), is_correct.size, 0.5, ceiling, times)
+
+
+def _success_share(answerer: Answerer, secret: Values, times: int) -> float:
+    return float((round_to_bits(average(answerer, 0, times)) == secret[0]).mean())
+
+
+REFUSALS = "refusals"
+_MIN_COUNT = 5
+
+
+def read_refusal(answerer: Answerer, target: int, accomplices: int) -> Values:
+    """Guess one person's bit from a question about them and the first ``accomplices`` others, whose bits are known to
+    be 1: 1 if it is answered, 0 if it is withheld.
+    """
+    return (~np.isnan(_sums_with_accomplices(answerer, target, accomplices))).astype(np.int64)
+
+
+def _sums_with_accomplices(answerer: Answerer, target: int, accomplices: int) -> Sums:
+    row_index = checked_target(target, answerer.people)
+    known = exact_integer(accomplices, "accomplices", at_least=1)
+    if known >= answerer.people:
+        raise InvalidParameter("accomplices", accomplices, f"fewer than the {answerer.people} people")
+    group: Groups = np.zeros((1, answerer.people), bool)
+    others = [person for person in range(answerer.people) if person != row_index]
+    group[0, [row_index, *others[:known]]] = True
+    answers: Sums = answerer.sums(group)[0]
+    return answers
+
+
+def refusals(towns: int = 400, epsilon: Number = 1) -> Findings:
+    """Guess one person's bit in each of many simulated towns from refusals: by a rule that withholds sums below 5, and
+    by a real curator with a temporary account of ε, whose answer is read as well.
+    """
+    accomplices = _MIN_COUNT - 1
+    secret = invented_bits(_MIN_COUNT, exact_integer(towns, "towns", at_least=1))
+    secret[1:] = 1  # the attacker's own people
+    withheld = SuppressedAnswers(secret, _MIN_COUNT)
+    results = [
+        _refusal_finding(f"{withheld.kind}: refused or not", read_refusal(withheld, 0, accomplices), secret, None)
+    ]
+    with private_answers(secret, epsilon, 1, towns=True) as private:
+        assert private.promise is not None
+        sums = _sums_with_accomplices(private, 0, accomplices)
+        ceiling = guess_ceiling(private.promise)
+        results.append(
+            _refusal_finding(f"{private.kind}: refused or not", (~np.isnan(sums)).astype(np.int64), secret, ceiling)
+        )
+        results.append(
+            _refusal_finding(f"{private.kind}: its answer", round_to_bits(sums - accomplices), secret, ceiling)
+        )
+    words = "One person and four known smokers are counted, in each town; whether that person smokes is secret."
+    return Findings(REFUSALS, tuple(results), (words,))
+
+
+def _refusal_finding(answers: str, guesses: Values, secret: Values, ceiling: float | None) -> Finding:
+    is_correct = guesses == secret[0]
+    return Finding(REFUSALS, answers, int(is_correct.sum()), is_correct.size, 0.5, ceiling, 1)

@@ -1,8 +1,8 @@
 """Empirical privacy audits of a mechanism, a query or a whole curator: exact by enumeration where possible, by
 sampling otherwise.
 
-exact_laws        exact output distributions of small mechanisms, and their divergences against the claim
-mechanism_laws    exact laws of single mechanisms, computed apart from the code that draws
+exact_laws        exact output distributions of small mechanisms, and their divergences against the claim; exact laws
+                  of single mechanisms, computed apart from the code that draws
 lower_bounds      lower bounds on ε from samples, at a stated confidence
 canaries          one-run audits with canaries, and the lower bound that correct guesses prove
 generated_tables  neighbouring generated tables for a policy, with one unit that tests its limits

@@ -123,7 +123,7 @@ class Context:
 
         None stands for a curve of Gaussian noise.
         """
-        from sfumato.privacy.budget_words import gaussian_warning
+        from sfumato.privacy.amounts import gaussian_warning
 
         if all(curve is not None and curve.max_divergence is not None for curve in curves):
             return ()

@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # opening a policy needs no parser, and a question no publish
     from sfumato.engine.protocols import Engine
     from sfumato.ledger import SpendingLimit
     from sfumato.ledger.accounts.approvals import ChargeCondition
-    from sfumato.ledger.history import AccountLines
+    from sfumato.ledger.entries import AccountLines
     from sfumato.plan.nodes import Query
     from sfumato.plan.sql.parameters import Parameters
     from sfumato.privacy.pictures import SpendingPoint
@@ -272,7 +272,7 @@ class Curator(Proposing):
 
         ``after`` is the number of the last line already seen; ``limit`` is the maximal number of further lines.
         """
-        from sfumato.ledger.history import AccountLines
+        from sfumato.ledger.entries import AccountLines
 
         max_lines = None if limit is None else exact_integer(limit, "limit", at_least=1)
         exact_integer(after, "after", at_least=0)

@@ -16,7 +16,7 @@ from sfumato.notebook_html import collapsed, paragraph, paragraphs, preformatted
 from sfumato.number_formats import format_rounded_down
 from sfumato.plan import account_periods
 from sfumato.privacy import Budget, Sensitivity, codec
-from sfumato.privacy.budget_words import format_guarantee, gaussian_warning
+from sfumato.privacy.amounts import format_guarantee, gaussian_warning
 from sfumato.privacy.numbers import NONNEGATIVE, exact, format_number, format_probability
 from sfumato.quick_dataclass import dataclass
 

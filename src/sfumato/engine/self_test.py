@@ -57,7 +57,7 @@ from sfumato.plan.values import calendar, grammars
 from sfumato.plan.values.functions.temporal import PARTS
 from sfumato.plan.values.grammars import GRAMMARS, date_pattern
 from sfumato.policy import Type
-from sfumato.policy.date_formats import parse_format
+from sfumato.policy.cell_rules import parse_format
 from sfumato.quick_dataclass import dataclass
 
 Scan = Callable[[PublicRows, list[object]], str]

@@ -17,8 +17,7 @@ from itertools import combinations, combinations_with_replacement, product
 from typing import Any
 
 from sfumato.errors import InvalidParameter
-from sfumato.games.environment import Environment, Law
-from sfumato.games.rules import TruthRule, as_rule, total_variation
+from sfumato.games.environment import Environment, Law, TruthRule, as_rule, total_variation
 from sfumato.mechanisms import bits
 from sfumato.privacy import Curve, Neighbours
 from sfumato.privacy.numbers import exact_integer

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sfumato.plots.colours import LINES, QUIET
 from sfumato.plots.frame import INNER_WIDTH, SMALL_FONT, Drawing, framed_picture, stacked
 from sfumato.plots.lines import MAX_LINES, LineAxes, PlottedLine, line_chart, line_x_scale
-from sfumato.plots.picture import Picture, label, text_width
+from sfumato.plots.picture import LINES, QUIET, Picture, label, text_width
 from sfumato.plots.scales import LinearScale, fitting_ticks
 from sfumato.quick_dataclass import dataclass
 

@@ -2,8 +2,8 @@
 
 sealed_rows                  a line as it is stored and sealed; keyed hashes of what identifies private rows
 spending                     the arithmetic of spent and held; the mechanisms a charge is computed from
-entries                      what is passed in and returned: entries, lines, stored answers
-history                      the lines of an account as a table, with its columns
+entries                      what is passed in and returned: entries, lines, stored answers; the lines of an account
+                             as a table, with its columns
 stores.store, .opening       the protocol of a store; from an address to a store
 stores.sqlite                lines in one file, and copies to a new one
 stores.server_addresses      the address of a database, without a password
@@ -27,9 +27,8 @@ ledgers                      the ledger itself
 """
 
 from sfumato.ledger.accounts.account import Account
-from sfumato.ledger.accounts.holds import Tab
 from sfumato.ledger.accounts.period_accounts import PeriodAccounts
-from sfumato.ledger.accounts.spending_limits import SpendingLimit
+from sfumato.ledger.accounts.reservations import SpendingLimit, Tab
 from sfumato.ledger.entries import Entry, Line, Publication, StoredAnswer
 from sfumato.ledger.ledgers import Ledger
 from sfumato.ledger.proofs.anchors import Anchor

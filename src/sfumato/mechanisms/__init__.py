@@ -2,7 +2,7 @@
 
 bits                            the only source of randomness; exact decisions about uniform numbers
 protocols                       the three kinds: additive, selection, interactive
-laplace, gaussian, guide_tables exact samplers: vectorised, scalar, and by guide table
+laplace, gaussian               exact samplers: vectorised, scalar, and by guide table (gaussian)
 confidence_limits               exact confidence limits of a frequency
 grids                           conversion to whole grid steps and back
 additive, noise_sums            Laplace and Gaussian noise; half-widths of sums of noises

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, ValueWords
-from sfumato.mechanisms import gaussian, grids, guide_tables, laplace, noise_sums, outcome_laws
+from sfumato.mechanisms import gaussian, grids, laplace, noise_sums, outcome_laws
 from sfumato.mechanisms.outcome_laws import OutcomeDistribution
 from sfumato.mechanisms.protocols import Additive
 from sfumato.privacy import Curve, Guarantee, Sensitivity, codec, compose
@@ -379,9 +379,9 @@ class Sampler:
             return lambda _, length: table.draw(length)
         return lambda _, length: self._law_module.draw(size, length)
 
-    def _table_sampler(self, size: Fraction) -> guide_tables.GuideTable | gaussian.GaussianBlockSampler | None:
-        if size <= guide_tables.LARGEST:
-            return guide_tables.build_guide_table(self.kind, size)
+    def _table_sampler(self, size: Fraction) -> gaussian.GuideTable | gaussian.GaussianBlockSampler | None:
+        if size <= gaussian.LARGEST:
+            return gaussian.build_guide_table(self.kind, size)
         return gaussian.block_sampler_or_none(size) if self.kind == "gaussian" else None
 
     @cached_property

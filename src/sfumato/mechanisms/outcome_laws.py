@@ -34,8 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import bits
-from sfumato.privacy.numbers import format_number
-from sfumato.privacy.stable_functions import log_ratio
+from sfumato.privacy.numbers import format_number, log_ratio
 
 if TYPE_CHECKING:
     from sfumato.plots.picture import Picture

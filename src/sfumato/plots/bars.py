@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from sfumato.caching import cached_property
-from sfumato.plots.colours import BAR, BAR_LABEL, ERROR_BAR, FIRST, PAPER, QUIET, SAMPLE, SECOND
 from sfumato.plots.frame import (
     INNER_WIDTH,
     SMALL_FONT,
@@ -25,7 +24,24 @@ from sfumato.plots.frame import (
     y_axis,
     y_axis_width,
 )
-from sfumato.plots.picture import box, format_length, format_lengths, label, labels, path, text_width, tooltip_elements
+from sfumato.plots.picture import (
+    BAR,
+    BAR_LABEL,
+    ERROR_BAR,
+    FIRST,
+    PAPER,
+    QUIET,
+    SAMPLE,
+    SECOND,
+    box,
+    format_length,
+    format_lengths,
+    label,
+    labels,
+    path,
+    text_width,
+    tooltip_elements,
+)
 from sfumato.plots.scales import ChartData, Interval, KeyScale, LinearScale, Tick, axis_range, fitting_ticks
 from sfumato.quick_dataclass import dataclass
 

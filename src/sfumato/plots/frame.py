@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sfumato.plots.colours import INK, PAPER, QUIET, RULE
 from sfumato.plots.picture import (
     FIT_STYLE,
+    INK,
+    PAPER,
+    QUIET,
+    RULE,
     Picture,
     box,
     escape,

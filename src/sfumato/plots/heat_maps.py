@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import math
 
-from sfumato.plots.colours import BLACK, HEAT_LARGEST, HEAT_NEGATIVE, PAPER, QUIET, RULE
 from sfumato.plots.frame import INNER_WIDTH, SMALL_FONT, Drawing, heading
-from sfumato.plots.picture import box, format_length, label, path, text_width
+from sfumato.plots.picture import (
+    BLACK,
+    HEAT_LARGEST,
+    HEAT_NEGATIVE,
+    PAPER,
+    QUIET,
+    RULE,
+    box,
+    format_length,
+    label,
+    path,
+    text_width,
+)
 from sfumato.plots.scales import format_tick
 from sfumato.quick_dataclass import dataclass
 

@@ -6,9 +6,20 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 
-from sfumato.plots.colours import DASHES, LINES, PAPER, QUIET
 from sfumato.plots.frame import INNER_WIDTH, SMALL_FONT, X_AXIS_HEIGHT, Drawing, heading, x_axis, y_axis, y_axis_width
-from sfumato.plots.picture import format_length, label, path, polygon, text_width, tooltip_element, vertical_step
+from sfumato.plots.picture import (
+    DASHES,
+    LINES,
+    PAPER,
+    QUIET,
+    format_length,
+    label,
+    path,
+    polygon,
+    text_width,
+    tooltip_element,
+    vertical_step,
+)
 from sfumato.plots.scales import MAX_DRAWN, Interval, LinearScale, LogScale, fitting_ticks
 from sfumato.quick_dataclass import dataclass
 

@@ -1,11 +1,11 @@
 """The mathematics of privacy loss: guarantees, sensitivity, curves, budgets.
 
-numbers, amounts      what a number means; exact amounts of a currency
+numbers, amounts      what a number means, and functions that do not cancel; amounts of a currency, and their words
 codec, codec_schemas  the JSON form of every frozen value, and its schema
 guarantee             the guarantee and its unit
 sensitivity           how much one unit changes; databases as vectors, their distance, and which are neighbours
-losses                the interface of a privacy loss; losses of guarantees and finite pairs (stable_functions, pairs)
-noise_losses, threshold_losses, vector_losses  losses of noise, of key thresholds, of Gaussian noise on vectors
+losses                the interface of a privacy loss; losses of guarantees and finite pairs (pairs)
+noise_losses, threshold_losses  losses of noise, on one coordinate and on several; of key thresholds
 inversion             δ(ε) of a composition from its moments, with a proven error
 shape, subsampled_losses  readings of a product of losses; the loss of a release on a secret sample
 curve                 the value users hold: the privacy loss of a release

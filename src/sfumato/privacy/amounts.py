@@ -1,4 +1,4 @@
-"""An amount of one currency, as accounts add it: exact where that stays cheap, rounded up where it does not.
+"""An amount of one currency, as accounts add it, and what remains in the ε that people type.
 
 An ``Amount`` counts units of 1e-30. It is an ``int``, or a ``Fraction`` in lowest terms where it is no whole number of
 units: ε = 0.1 is 10²⁹, and ε = 1/3 is 10³⁰/3.
@@ -28,11 +28,14 @@ Each line records the total after it: whoever replays the lines, from the first 
 numbers, and a process that appends a line needs the line before it alone. Because of the roundings, *admission*
 compares the recorded total with the allowance, and an *accusation* that more was spent than allowed compares the
 recorded total less one unit for each rounding there can have been (``ledger.guarded``,
-``reports.bundle_verification``).
+``reports.bundles``).
 
 A whole number of units is written as that number, as it was before fractions were kept; a fraction is written as the
 ε or δ itself, in lowest terms, such as ``1/3``. Old lines therefore read and add up as they did, and every amount has
 one written form.
+
+An account counts in two ways at once (``budget``): it adds up ε, which is how ordinary answers are paid for, and it
+adds up Rényi divergence, in which Gaussian noise is cheap. Gaussian noise has no finite ε: it closes the first total.
 """
 
 from __future__ import annotations
@@ -41,12 +44,14 @@ import math
 import re
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import MIN_USEFUL_EPSILON, InvalidParameter
+from sfumato.number_formats import format_rounded_down
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import UNIT, amount_from_units
+from sfumato.privacy.numbers import UNIT, amount_from_units, format_exact, format_probability
 
 Amount = int | Fraction
 
@@ -139,3 +144,58 @@ def _amount_as_json(amount: Amount | None) -> int | str | None:
 
 WRITTEN: Mapping[str, Any] = MappingProxyType({codec.WRITER: _amount_as_json})
 """The metadata of a dataclass field that is an amount."""
+
+
+Amounts = Mapping[str, Fraction | None]
+
+PURE_TOTAL = "the plain ε total"
+AFTER_GAUSSIAN = "all later answers are then charged in Rényi divergence"
+
+
+@lru_cache(maxsize=256)
+def format_guarantee(epsilon: Fraction, delta: Fraction) -> str:
+    """Format a guarantee as people say it: δ is named only if there is one.
+
+    >>> format_guarantee(Fraction(2), Fraction(0)), format_guarantee(Fraction(3), Fraction("1e-6"))
+    ('ε = 2', 'ε = 3, δ = 1e-06')
+    """
+    return f"ε = {format_exact(epsilon)}" + (f", δ = {format_probability(delta)}" if delta else "")
+
+
+def format_remaining(allowed: Amounts, spent: Amounts, left: Mapping[str, Fraction], largest: Fraction) -> str:
+    """Format the ε left for ordinary answers, whose price is an ε alone.
+
+    While the plain ε total is open, that is its remainder. Afterwards ``largest`` is the most that one answer may take.
+
+    >>> format_remaining({"pure": Fraction(3)}, {"pure": Fraction(2)}, {"pure": Fraction(1)}, Fraction(1))
+    'ε = 1 of 3'
+    >>> format_remaining({"pure": Fraction(3)}, {"pure": None}, {}, Fraction(0))
+    'nothing'
+    """
+    allowance, remaining = allowed.get("pure"), left.get("pure")
+    if (
+        allowance is not None
+        and remaining is not None
+        and (remaining >= MIN_USEFUL_EPSILON or largest < MIN_USEFUL_EPSILON)
+    ):
+        return f"ε = {format_rounded_down(remaining)} of {format_rounded_down(allowance)}"
+    if largest < MIN_USEFUL_EPSILON:
+        return "nothing"
+    return f"up to ε = {format_rounded_down(largest)} in one answer, {explain_closed_total(allowed, spent)}"
+
+
+def explain_closed_total(allowed: Amounts, spent: Amounts) -> str:
+    """Explain why the plain ε total is closed: Gaussian noise was used, or ordinary answers exceeded its allowance."""
+    if spent.get("pure") is None:
+        return "since Gaussian noise was used"
+    return f"since the answers so far add up to ε = {format_rounded_down(allowed.get('pure') or Fraction(0))} or more"
+
+
+def gaussian_warning(left: Mapping[str, Fraction]) -> str:
+    """Warn that a release with Gaussian noise closes the pure currency; "" where that is closed already, or where
+    nothing is left to pay for such a release.
+    """
+    if "pure" not in left or not left.get("renyi"):
+        return ""
+    remaining = format_rounded_down(left["pure"])
+    return f"A Gaussian answer closes {PURE_TOTAL} (ε = {remaining} is left in it): {AFTER_GAUSSIAN}."

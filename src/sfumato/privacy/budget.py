@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from sfumato.errors import MIN_USEFUL_EPSILON, InvalidParameter, NeighboursDiffer, Overspent
 from sfumato.privacy import amounts, codec
-from sfumato.privacy.amounts import Amount, charge_amount, exact_amount
-from sfumato.privacy.budget_words import format_guarantee, format_remaining
+from sfumato.privacy.amounts import Amount, charge_amount, exact_amount, format_guarantee, format_remaining
 from sfumato.privacy.calibration import Noise, curve_of_made_mechanism, least_parameter
 from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee, Neighbours

@@ -30,7 +30,7 @@ from sfumato.privacy.losses import (
     ResponseLoss,
     sum_with_counts_rounded_up,
 )
-from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss, LaplaceLoss
+from sfumato.privacy.noise_losses import DiscreteGaussianLoss, DiscreteGaussianVectorLoss, GaussianLoss, LaplaceLoss
 from sfumato.privacy.numbers import (
     BELOW_ONE,
     INSIDE_UNIT,
@@ -49,7 +49,6 @@ from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.shape import PrivacyLoss, best_false_negative_bound, least_rho
 from sfumato.privacy.subsampled_losses import SubsampledLoss
 from sfumato.privacy.threshold_losses import GaussianThresholdLoss, LaplaceThresholdLoss
-from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
 from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -124,7 +123,7 @@ class Curve:
 
         If every coordinate may move by the full ``per_group``, that shift is the worst one. If an L1 or L2 bound
         excludes it, the worst shift within the bounds is used where the candidates are few or σ is not small
-        (``vector_losses``); otherwise only ρ = Δ₂²/2σ² is known.
+        (``noise_losses``); otherwise only ρ = Δ₂²/2σ² is known.
         """
         s, change = exact(sigma, "sigma", POSITIVE), _round_change_up_to_integers(Sensitivity.of(sensitivity))
         if change.squares == change.groups * change.per_group**2:

@@ -14,9 +14,8 @@ from __future__ import annotations
 import math
 
 from sfumato.privacy.losses import PairLoss, excess_power
-from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, is_plus_infinity
+from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, is_plus_infinity, log_ratio
 from sfumato.privacy.pairs import Distribution, normalised_masses
-from sfumato.privacy.stable_functions import log_ratio
 
 
 def kl(p: Distribution, q: Distribution) -> float:

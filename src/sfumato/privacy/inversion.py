@@ -40,9 +40,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.privacy.losses import AtomLoss, ClosedFormLoss, ConcentratedLoss, LossPair, sum_with_counts_rounded_up
-from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
+from sfumato.privacy.noise_losses import DiscreteGaussianLoss, DiscreteGaussianVectorLoss, GaussianLoss
 from sfumato.privacy.numbers import float_above, next_float_up
-from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
 from sfumato.quick_dataclass import dataclass
 
 Complex = NDArray[np.complexfloating[Any, Any]]

@@ -42,10 +42,13 @@ from sfumato.privacy.numbers import (
     amount_from_units,
     exact,
     exact_integer,
+    exprel_minus,
     format_exact,
+    log_exprel_minus_ratio,
+    log_ratio,
+    power_excess,
     units_rounded_up,
 )
-from sfumato.privacy.stable_functions import exprel_minus, log_exprel_minus_ratio, log_ratio, power_excess
 from sfumato.quick_dataclass import dataclass
 
 Complex = NDArray[np.complexfloating[Any, Any]]

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
 
-from sfumato.plots.colours import LINES, QUIET, SAMPLE
 from sfumato.plots.frame import (
     INNER_WIDTH,
     SMALL_FONT,
@@ -26,6 +25,9 @@ from sfumato.plots.frame import (
 )
 from sfumato.plots.lines import LineAxes, PlottedLine, line_chart
 from sfumato.plots.picture import (
+    LINES,
+    QUIET,
+    SAMPLE,
     Picture,
     horizontal_step,
     label,

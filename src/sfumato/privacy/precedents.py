@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from sfumato.data import SCOPES, Deployment, deployments
 from sfumato.notebook_html import paragraph, paragraphs, table
 from sfumato.privacy import codec
-from sfumato.privacy.budget_words import format_guarantee
+from sfumato.privacy.amounts import format_guarantee
 from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee, Neighbours
 from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, float_above, format_exact, format_number

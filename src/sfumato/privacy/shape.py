@@ -16,7 +16,7 @@ from itertools import pairwise
 from sfumato.privacy.guarantee import Neighbours
 from sfumato.privacy.inversion import Moments, delta_range_of, epsilon_range_of
 from sfumato.privacy.losses import ConcentratedLoss, Loss, LossPair, sum_with_counts_rounded_up
-from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
+from sfumato.privacy.noise_losses import DiscreteGaussianLoss, DiscreteGaussianVectorLoss, GaussianLoss
 from sfumato.privacy.numbers import (
     INSIDE_UNIT,
     Number,
@@ -28,7 +28,6 @@ from sfumato.privacy.numbers import (
     next_float_down,
     next_float_up,
 )
-from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
 from sfumato.quick_dataclass import dataclass
 
 Part = tuple[Loss, int]

@@ -9,10 +9,10 @@ import html
 from collections.abc import Iterator, Sequence
 
 from sfumato.plots.bars import bar_panels, paired_bars
-from sfumato.plots.colours import FIRST as REAL, SECOND as SYNTHETIC
 from sfumato.plots.frame import Drawing, unframed_picture
 from sfumato.plots.heat_maps import MAX_ROWS, HeatMapGrid, heat_map
 from sfumato.plots.lines import LineAxes, PlottedLine, line_chart
+from sfumato.plots.picture import FIRST as REAL, SECOND as SYNTHETIC
 from sfumato.plots.scales import ChartData
 from sfumato.quality.distances import CAVEAT, MarginalSummary, NearestRows
 from sfumato.quality.learning import PredictionScores, Propensity

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Account, Entry, Line, StoredAnswer, Tab
 from sfumato.ledger.accounts.account import AccountStatement, AnswerLookup
-from sfumato.ledger.accounts.holds import SettledAnswer
+from sfumato.ledger.accounts.reservations import SettledAnswer
 from sfumato.plan import descriptions
 from sfumato.privacy import Curve, codec
 from sfumato.privacy.numbers import Number, format_percent

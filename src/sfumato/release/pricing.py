@@ -30,7 +30,7 @@ from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import KeyHolders, MeasureTotals
 from sfumato.privacy import Budget, Curve, Neighbours
-from sfumato.privacy.budget_words import PURE_TOTAL
+from sfumato.privacy.amounts import PURE_TOTAL
 from sfumato.privacy.calibration import least_parameter_by_shortfall
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number, format_probability
 from sfumato.quick_dataclass import dataclass

@@ -19,7 +19,7 @@ from sfumato.ledger.accounts.account import AccountStatement
 from sfumato.plan import account_periods
 from sfumato.plan.canonical import PlanKey
 from sfumato.policy import Policy
-from sfumato.privacy.budget_words import format_guarantee
+from sfumato.privacy.amounts import format_guarantee
 from sfumato.privacy.numbers import POSITIVE, Number, exact, format_exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.release import releasing

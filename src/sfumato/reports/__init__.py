@@ -2,13 +2,12 @@
 
 account_reports    the content of a report, from ledger and policy; stored answers rebuilt without rows; the web page
 signing_keys       the owner's Ed25519 key
-bundles            answers, receipts and the hash chain, signed
-bundle_verification  verification of a bundle: what it proves, and what it does not
+bundles            answers, receipts and the hash chain, signed; verification of a bundle: what it proves, and what it
+                   does not
 """
 
 from sfumato.reports.account_reports import report
-from sfumato.reports.bundle_verification import BundleVerification, verify_bundle
-from sfumato.reports.bundles import bundle
+from sfumato.reports.bundles import BundleVerification, bundle, verify_bundle
 from sfumato.reports.signing_keys import PublicKey, SigningKey
 
 __all__ = ["BundleVerification", "PublicKey", "SigningKey", "bundle", "report", "verify_bundle"]

@@ -42,7 +42,7 @@ from sfumato.server.people.token_spending_limits import ChargePermit, NoSpending
 from sfumato.server.people.users import Act, Caller, Credentials, Role, Token, User, redact_error, redacted_errors
 from sfumato.server.releases.answer_clock import AnswerClock, delay_doublings
 from sfumato.server.releases.fair_queue import FairQueue, QuestionRateLimit
-from sfumato.server.releases.flights import Flight, FlightResult, Flights
+from sfumato.server.releases.flights import Flight, FlightResult, Flights, find_stored, new_request_id, require_stored
 from sfumato.server.releases.proposal_cache import DescribedQuestion, ProposalFacts, ProposalKey, decode_stored_answer
 from sfumato.server.releases.running_releases import (
     LINES_PER_QUESTION,
@@ -55,7 +55,6 @@ from sfumato.server.releases.running_releases import (
     proposal_cost_in_questions,
     request_cost_in_questions,
 )
-from sfumato.server.releases.stored_answers import find_stored, new_request_id, require_stored
 from sfumato.server.request_calls import RequestCalls
 from sfumato.server.served_policies import (
     HistoryBatch,

@@ -45,7 +45,7 @@ from sfumato.server.gateway import Gateway
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.people.users import Role, User
 from sfumato.server.postgres.answering import Catalog
-from sfumato.server.postgres.catalog.described_relations import DescribedRelation
+from sfumato.server.postgres.catalog.relations import DescribedRelation
 from sfumato.server.postgres.listening import CatalogFactory, PostgresServer, server_tls
 from sfumato.server.requests.proposals import propose
 from sfumato.server.served_policies import ServedPolicies

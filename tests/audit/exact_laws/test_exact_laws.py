@@ -17,8 +17,8 @@ import pytest
 from scipy.stats import chi2
 
 import sfumato as sf
+from sfumato.audit.exact_laws import frequent_values_law, kept_keys_law, quantiles_law, stream_law
 from sfumato.audit.lower_bounds.falsifying import samplers_of_both_inputs
-from sfumato.audit.mechanism_laws import frequent_values_law, kept_keys_law, quantiles_law, stream_law
 
 DRAWS, LONG_DRAWS = 700, 20_000
 _MISS = 1e-8

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cli.running import run
-from sfumato.cli.drafting.columns import format_rules, parse_rules_text, split_bounds_and_rules
+from sfumato.cli.drafting.column_interview import format_rules, parse_rules_text, split_bounds_and_rules
 from sfumato.curator.cell_proposals import propose_readings_for_texts
 from sfumato.policy import Domain, Type
 from sfumato.policy.cell_rules import CellRules, parse_rules

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 import sfumato as sf
 from ledger.small_accounts import account, pure
-from sfumato.ledger.accounts.holds import SettledAnswer
+from sfumato.ledger.accounts.reservations import SettledAnswer
 from sfumato.ledger.spending import NO_COST, Spending
 from sfumato.privacy.numbers import UNIT
 

@@ -11,7 +11,7 @@ import pytest
 
 from sfumato.errors import Overspent
 from sfumato.ledger import Account, Charged, Entry, Ledger
-from sfumato.ledger.accounts.spending_limits import release_epsilon
+from sfumato.ledger.accounts.reservations import release_epsilon
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.privacy import Budget, Cost, PrivacyUnit
 

@@ -27,7 +27,7 @@ from ledger.small_accounts import BEHIND, account, pure, script
 from ledger.test_races import in_processes, in_threads, ledger_is_whole, spend
 from postgres_server import MISSING, PostgresServer, installations, pool_before
 from sfumato.errors import LedgerInDoubt, WeakLedger
-from sfumato.ledger.accounts.holds import SettledAnswer
+from sfumato.ledger.accounts.reservations import SettledAnswer
 from sfumato.ledger.stores import postgres
 
 pytestmark = pytest.mark.filterwarnings(BEHIND)

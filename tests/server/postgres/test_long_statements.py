@@ -17,9 +17,8 @@ from sfumato.policy import Type
 from sfumato.server.postgres import statement_texts, statements
 from sfumato.server.postgres.lexing import MAX_TOKENS, SqlToken, StatementText, tokenize
 from sfumato.server.postgres.listening import MESSAGES_PER_TURN, Connection, ConnectionEnded, PostgresServer
-from sfumato.server.postgres.parameters import MAX_PARAMETERS, parameter_oids
 from sfumato.server.postgres.sessions import Reply
-from sfumato.server.postgres.statement_texts import split_text
+from sfumato.server.postgres.statement_texts import MAX_PARAMETERS, parameter_oids, split_text
 from sfumato.server.postgres.statements import Refusal, classify_statement, parse_price_comment
 
 

@@ -14,7 +14,7 @@ import sfumato as sf
 from publish.linked.worlds import clinic_policy, people
 from server.running_server import write_club
 from server.small_server import open_server
-from sfumato.client import wire_values
+from sfumato.client import wire
 from sfumato.curator.release_kinds import all_kinds
 from sfumato.errors import InvalidParameter, InvalidRequest, SfumatoError, Unsupported
 from sfumato.server.releases.proposal_cache import decode_stored_answer
@@ -238,7 +238,7 @@ def test_what_is_asked_of_two_tables_is_explained_priced_bought_and_held_back(ki
         _check_phases(kind, told, [line.kind for line in curator.ledger.lines()])
     stored = decode_stored_answer(tables.to_json())
     assert stored.receipt.free
-    assert wire_values.decode(json.loads(tables.to_json())).names == tables.names
+    assert wire.decode(json.loads(tables.to_json())).names == tables.names
 
 
 def _check_phases(kind: str, told: list[str], lines: list[str]) -> None:

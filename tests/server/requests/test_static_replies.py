@@ -13,7 +13,7 @@ from starlette.requests import Request
 from server.running_server import BY_ORIGIN, COUNT, RunningServer, running_server
 from sfumato.server.application import build_application
 from sfumato.server.pages.rendering import static_files
-from sfumato.server.requests.answer_encodings import LASTING, REVALIDATED, accepts_gzip, static_reply
+from sfumato.server.requests.calls import LASTING, REVALIDATED, accepts_gzip, static_reply
 from sfumato.server.rest import interface as rest
 from sfumato.server.rest.interface import openapi_document
 

@@ -16,7 +16,6 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.confidence_limits import binomial_upper_tail, lower_confidence_limit, upper_confidence_limit
 from sfumato.plots.bars import paired_bars
-from sfumato.plots.colours import LINES, QUIET, SAMPLE
 from sfumato.plots.frame import (
     INNER_WIDTH,
     SMALL_FONT,
@@ -29,7 +28,7 @@ from sfumato.plots.frame import (
     y_axis,
     y_axis_width,
 )
-from sfumato.plots.picture import Picture, box, format_length, label, path, save_if_path
+from sfumato.plots.picture import LINES, QUIET, SAMPLE, Picture, box, format_length, label, path, save_if_path
 from sfumato.plots.scales import LinearScale, fitting_ticks
 from sfumato.privacy import Guarantee, codec
 from sfumato.privacy.numbers import Range

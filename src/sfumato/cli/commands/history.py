@@ -37,7 +37,7 @@ def command(
     import json
 
     from sfumato.cli.common.output import print_table
-    from sfumato.ledger.history import LINE_COLUMNS
+    from sfumato.ledger.entries import LINE_COLUMNS
 
     lines = _read_lines(policy, analyst, ledger, server)
     if as_json:

@@ -14,10 +14,11 @@ import click
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, exit_unfinished, print_warning
 from sfumato.cli.common.output import ProgressPrinter
 from sfumato.cli.drafting import interview
-from sfumato.cli.drafting.column_interview import ColumnInterview, limits_note
-from sfumato.cli.drafting.columns import (
+from sfumato.cli.drafting.column_interview import (
+    ColumnInterview,
     assumed_id_note,
     assumed_limit_note,
+    limits_note,
     missing_values_note,
     omitted_columns_note,
     unusable_names_note,

@@ -14,7 +14,7 @@ from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 from sfumato.cli.common.output import print_table
 
 if TYPE_CHECKING:
-    from sfumato.client.remote_requests import RemoteRequests
+    from sfumato.client.remote_proposals import RemoteRequests
     from sfumato.curator.request_views import RequestView
 
 _server = click.option(

@@ -47,7 +47,7 @@ def command(
     """
     if ledger is not None and policy is None:
         raise click.UsageError("give --policy together with --ledger: the policy names the account")
-    from sfumato.reports.bundle_verification import verify_bundle
+    from sfumato.reports.bundles import verify_bundle
 
     verification = verify_bundle(bundle, key, policy=policy, ledger=ledger, earlier=earlier)
     if as_json:

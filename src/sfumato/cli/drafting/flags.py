@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sfumato.cli.drafting.columns import VALUES, parse_cell_list, split_bounds_and_rules
+from sfumato.cli.drafting.column_interview import VALUES, parse_cell_list, split_bounds_and_rules
 from sfumato.cli.drafting.interview import SKIP
 from sfumato.curator.policy_drafts import DetectedTable
 from sfumato.policy import Type
@@ -118,7 +118,7 @@ def _smartnoise_answers(path: Any, tables: Tables) -> dict[str, str]:
     """Return the answers of a SmartNoise metadata file for these tables."""
     if path is None:
         return {}
-    from sfumato.policy.smartnoise import read_smartnoise
+    from sfumato.policy.toml_files import read_smartnoise
 
     metadata_tables = read_smartnoise(path)
     answers: dict[str, str] = {}

@@ -289,7 +289,7 @@ class ShellSession:
         if not rows:
             click.echo("Nothing has been asked yet.")
             return
-        from sfumato.ledger.history import LINE_COLUMNS
+        from sfumato.ledger.entries import LINE_COLUMNS
 
         print_table(LINE_COLUMNS, rows, LINE_COLUMNS[:1])
 

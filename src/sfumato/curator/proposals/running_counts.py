@@ -42,7 +42,7 @@ from sfumato.plan.released_values import require_no_released_values
 from sfumato.plan.values.expressions import Column, Key, Result
 from sfumato.policy import Type, Value
 from sfumato.privacy import Budget, codec
-from sfumato.privacy.budget_words import PURE_TOTAL
+from sfumato.privacy.amounts import PURE_TOTAL
 from sfumato.privacy.calibration import calibrate, least_parameter
 from sfumato.privacy.numbers import (
     CONFIDENCE,

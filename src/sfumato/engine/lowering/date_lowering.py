@@ -23,7 +23,7 @@ from sfumato.plan.values import calendar
 from sfumato.plan.values.functions.temporal import PARTS, written_bucket
 from sfumato.plan.values.grammars import GRAMMARS, MAX_DATE_LETTERS, MONTHS, any_case, date_pattern, read_directives
 from sfumato.policy import Type
-from sfumato.policy.date_formats import FormatPart, parse_format
+from sfumato.policy.cell_rules import FormatPart, parse_format
 
 
 def _lower_extract(call: Application) -> Scalar:

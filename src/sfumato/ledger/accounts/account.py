@@ -14,11 +14,11 @@ from sfumato.ledger import entries
 from sfumato.ledger.accounts import asking, joined_sources
 from sfumato.ledger.accounts.approvals import AccountRequests, ChargeCondition, ConditionalCharge
 from sfumato.ledger.accounts.asking import PendingQuery, TabOpening
-from sfumato.ledger.accounts.holds import Tab
 from sfumato.ledger.accounts.joined_sources import JoinedSource
-from sfumato.ledger.accounts.spending_limits import (
+from sfumato.ledger.accounts.reservations import (
     BudgetChange,
     SpendingLimit,
+    Tab,
     append_amendment,
     release_epsilon,
     reserve_while_charging,

@@ -24,8 +24,7 @@ from fractions import Fraction
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.ledger import entries
 from sfumato.ledger.accounts.account import Account, Analyst
-from sfumato.ledger.accounts.holds import Tab
-from sfumato.ledger.accounts.spending_limits import BudgetChange, append_amendment
+from sfumato.ledger.accounts.reservations import BudgetChange, Tab, append_amendment
 from sfumato.ledger.entries import Entry, Line
 from sfumato.ledger.guarded import GuardedStore, Periods, period_account_name
 from sfumato.ledger.spending import NO_COST, read_spending

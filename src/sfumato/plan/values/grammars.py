@@ -42,8 +42,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sfumato.policy.cell_rules import CellRules, lower as lower, upper as upper
-from sfumato.policy.date_formats import FormatPart, parse_format
+from sfumato.policy.cell_rules import CellRules, FormatPart, lower as lower, parse_format, upper as upper
 from sfumato.policy.domains import Type
 
 LONGEST = 1000

@@ -14,7 +14,7 @@ from sfumato.plan import account_periods
 from sfumato.plan.descriptions import INTERVAL_COVERAGE
 from sfumato.policy import Policy
 from sfumato.privacy import Neighbours, codec
-from sfumato.privacy.budget_words import format_guarantee
+from sfumato.privacy.amounts import format_guarantee
 from sfumato.privacy.numbers import CONFIDENCE, exact, format_percent
 from sfumato.quick_dataclass import dataclass
 

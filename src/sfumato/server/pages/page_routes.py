@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sfumato.errors import InvalidRequest, NotSignedIn, NotThere, SfumatoError, outcome
-from sfumato.server.pages import account_pages, approval_pages, ask_pages, owner_pages, released_pages
+from sfumato.server.pages import account_pages, ask_pages, owner_pages, released_pages
 from sfumato.server.pages.browser_sessions import CROSS_SITE_PLACES, refused_page_visitor
 from sfumato.server.pages.rendering import refusal_message, render_page, static_files
 from sfumato.server.requests.calls import Handler
@@ -35,10 +35,10 @@ PAGES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", f"{_POLICY}/budget.svg", account_pages.draw_budget),
     ("GET", f"{_POLICY}/history", account_pages.show_history),
     ("GET", f"{_POLICY}/data", account_pages.show_data),
-    ("GET", f"{_POLICY}/approvals", approval_pages.show_requests),
-    ("POST", f"{_POLICY}/approvals", approval_pages.file_request),
-    ("GET", f"{_POLICY}/approvals/{{request:number}}", approval_pages.show_request),
-    ("POST", f"{_POLICY}/approvals/{{request:number}}", approval_pages.decide_request),
+    ("GET", f"{_POLICY}/approvals", owner_pages.show_requests),
+    ("POST", f"{_POLICY}/approvals", owner_pages.file_request),
+    ("GET", f"{_POLICY}/approvals/{{request:number}}", owner_pages.show_request),
+    ("POST", f"{_POLICY}/approvals/{{request:number}}", owner_pages.decide_request),
     ("GET", f"{_POLICY}/people", owner_pages.show_people),
     ("POST", f"{_POLICY}/people", owner_pages.change_people),
     ("GET", f"{_POLICY}/ledger", owner_pages.show_ledger),

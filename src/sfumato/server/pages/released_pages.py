@@ -26,7 +26,7 @@ from sfumato.server.pages.page_contexts import AnswerPage, AskForm, ExplainedSte
 from sfumato.server.pages.rendering import page_path, refusal_message, render_page, standing_or_fresh_period, text_table
 from sfumato.server.people.users import Caller, Role
 from sfumato.server.releases.flights import FlightResult
-from sfumato.server.requests import answer_encodings, proposals
+from sfumato.server.requests import calls, proposals
 from sfumato.server.requests.calls import request_gateway, run_in_thread
 
 _WAIT_SECONDS = 20
@@ -52,11 +52,11 @@ async def download_answer(request: Request) -> Response:
         request.path_params["policy"],
         request.path_params["line"],
     )
-    if request.path_params["form"] not in answer_encodings.NAMES:
+    if request.path_params["form"] not in calls.NAMES:
         raise NotThere("this file")
-    form = answer_encodings.negotiate_encoding(request.path_params["form"], ())
+    form = calls.negotiate_encoding(request.path_params["form"], ())
     result = await run_in_thread(request_gateway(request).answer_on_line, caller, policy, line)
-    response = await run_in_thread(answer_encodings.encoded_response, result.answer, form, f"{policy}-{line}")
+    response = await run_in_thread(calls.encoded_response, result.answer, form, f"{policy}-{line}")
     return with_svg_policy(response) if form.name == "svg" else response
 
 
@@ -109,9 +109,7 @@ def _answer_page(request: Request, caller: Caller, policy: str, result: FlightRe
     answer, receipt = result.answer, getattr(result.answer, "receipt", None)
     has_rows = hasattr(answer, "cells") and hasattr(answer, "columns")
     question = receipt.question if receipt is not None else str(getattr(answer, "question", ""))
-    forms = [
-        each.name for each in answer_encodings.FORMS if any(hasattr(answer, needed) for needed in each.any_method_of)
-    ]
+    forms = [each.name for each in calls.FORMS if any(hasattr(answer, needed) for needed in each.any_method_of)]
     picture = result.line > 0 and _has_picture(answer)
     return AnswerPage(
         result.line,

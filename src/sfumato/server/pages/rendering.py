@@ -37,8 +37,7 @@ from sfumato.server.pages.page_contexts import (
     TextTable,
 )
 from sfumato.server.people.users import Caller, Role
-from sfumato.server.requests.answer_encodings import LASTING, StaticReply, static_reply
-from sfumato.server.requests.calls import request_gateway
+from sfumato.server.requests.calls import LASTING, StaticReply, request_gateway, static_reply
 from sfumato.untrusted import single_line
 from sfumato.version import __version__
 

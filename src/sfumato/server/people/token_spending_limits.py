@@ -23,7 +23,7 @@ from functools import reduce
 
 from sfumato.errors import NotSignedIn, Overspent
 from sfumato.ledger import local_files
-from sfumato.ledger.accounts.spending_limits import Reservation
+from sfumato.ledger.accounts.reservations import Reservation
 from sfumato.privacy import amounts
 from sfumato.privacy.amounts import charge_amount
 from sfumato.privacy.numbers import amount_from_units
@@ -35,7 +35,7 @@ from sfumato.server.people.users import Caller
 
 @dataclass(frozen=True)
 class TokenLimit:
-    """The spending limit of one token (``ledger.accounts.spending_limits``)."""
+    """The spending limit of one token (``ledger.accounts.reservations``)."""
 
     database: PeopleDatabase
     token: int
@@ -112,7 +112,7 @@ def _settle_dead_processes(rows: sqlite3.Connection, token: int) -> None:
 
 
 class ConnectionLimit:
-    """The spending limit of one connection (``ledger.accounts.spending_limits``), kept in memory until it ends."""
+    """The spending limit of one connection (``ledger.accounts.reservations``), kept in memory until it ends."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -160,7 +160,7 @@ class AnswerNotStored(Exception):
 
 @dataclass(frozen=True)
 class ChargePermit:
-    """Permission to charge one caller for one policy, within their token's limit (a ``ledger.accounts.spending_limits``
+    """Permission to charge one caller for one policy, within their token's limit (a ``ledger.accounts.reservations``
     limit).
     """
 

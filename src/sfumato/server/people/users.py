@@ -25,7 +25,7 @@ from sfumato.errors import (
     NotAllowed,
     SfumatoError,
 )
-from sfumato.ledger.accounts.spending_limits import SpendingLimit
+from sfumato.ledger.accounts.reservations import SpendingLimit
 from sfumato.quick_dataclass import dataclass
 
 

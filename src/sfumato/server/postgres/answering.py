@@ -24,9 +24,8 @@ from sfumato.server.people.token_spending_limits import ConnectionLimit
 from sfumato.server.people.users import Caller
 from sfumato.server.postgres import service_tables, types
 from sfumato.server.postgres.catalog_queue import CatalogQueue
+from sfumato.server.postgres.error_reports import RefusalCounts
 from sfumato.server.postgres.lexing import blank_out_database_name
-from sfumato.server.postgres.ranged_subqueries import RangedSubquery, may_name_range_column, split_ranged_subquery
-from sfumato.server.postgres.refusal_counts import RefusalCounts
 from sfumato.server.postgres.results import (
     Result,
     ResultColumn,
@@ -37,6 +36,7 @@ from sfumato.server.postgres.results import (
 )
 from sfumato.server.postgres.session_settings import NO_PRICE_HINT, has_amount
 from sfumato.server.postgres.statements import Refusal, RowsStatement
+from sfumato.server.postgres.synthetic_rows import RangedSubquery, may_name_range_column, split_ranged_subquery
 from sfumato.server.postgres.synthetic_tables import PublishedTables
 from sfumato.server.releases.flights import Flight, FlightResult
 from sfumato.server.releases.proposal_cache import DescribedQuestion

@@ -1,10 +1,17 @@
 """Errors and notices as clients see them: SQLSTATE, the rule as message, the place as DETAIL, the fix as HINT.
 
 An unexpected exception is one fixed text: its own could depend on private rows.
+
+What clients needed and did not get: statements refused with 0A000, counted by user and rule.
+
+Nothing that is not known is guessed, so this list is what to add next. It is kept in memory, and begins anew with the
+server's process.
 """
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Mapping
 
 from sfumato import errors
@@ -103,3 +110,36 @@ def rule_if_unsupported(error: Exception) -> str | None:
 
 def notice_message(text: str, *, severity: str = "NOTICE", code: str = "00000", hint: str = "") -> bytes:
     return protocol.encode_report(b"N", {"S": severity, "V": severity, "C": code, "M": text, "H": hint})
+
+
+MAX_RULES = 1_000
+"""Rules that are counted for one user: a rule may quote a name that the client made up."""
+MAX_USERS = 1_000
+"""Users whose refusals are counted."""
+
+
+class RefusalCounts:
+    """The counts of one process. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_user: dict[str, Counter[str]] = {}
+
+    def count(self, user: str, rule: str) -> None:
+        with self._lock:
+            if user not in self._by_user and len(self._by_user) < MAX_USERS:
+                self._by_user[user] = Counter()
+            counts = self._by_user.get(user, Counter())
+            if rule in counts or len(counts) < MAX_RULES:
+                counts[rule] += 1
+
+    def rows(self, user: str | None) -> list[tuple[str, str, int]]:
+        """Return user, rule and count, the most frequent first: of one user, or of all."""
+        with self._lock:
+            rows = [
+                (name, rule, count)
+                for name, counts in self._by_user.items()
+                if user in (None, name)
+                for rule, count in counts.items()
+            ]
+        return sorted(rows, key=lambda row: (-row[2], row[:2]))

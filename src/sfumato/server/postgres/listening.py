@@ -43,10 +43,9 @@ from sfumato.server.people import scram
 from sfumato.server.people.users import Caller
 from sfumato.server.postgres import protocol
 from sfumato.server.postgres.answering import PUBLISHED, Catalog, StatementSource
-from sfumato.server.postgres.catalog.described_relations import DescribedRelation
+from sfumato.server.postgres.catalog.relations import DescribedRelation
 from sfumato.server.postgres.catalog_queue import CatalogQueue
-from sfumato.server.postgres.error_reports import error_message
-from sfumato.server.postgres.refusal_counts import RefusalCounts
+from sfumato.server.postgres.error_reports import RefusalCounts, error_message
 from sfumato.server.postgres.session_settings import SessionSettings, parse_token_price
 from sfumato.server.postgres.sessions import Reply, Session
 from sfumato.server.postgres.statements import Refusal

@@ -17,8 +17,8 @@ from sfumato.release.answers.answer import Answer
 from sfumato.server.gateway import Gateway
 from sfumato.server.people.users import Caller, Role
 from sfumato.server.postgres import types
+from sfumato.server.postgres.error_reports import RefusalCounts
 from sfumato.server.postgres.lexing import SqlToken, TokenKind, UnfinishedText, dotted_name_and_rest, tokenize
-from sfumato.server.postgres.refusal_counts import RefusalCounts
 from sfumato.server.postgres.results import Result, ResultColumn, ResultColumns
 from sfumato.server.postgres.statements import Refusal, quote_name
 

@@ -31,7 +31,6 @@ from sfumato.server.postgres import protocol, types
 from sfumato.server.postgres.answering import StatementSource, StatementTerms
 from sfumato.server.postgres.error_reports import error_message, notice_message, rule_if_unsupported
 from sfumato.server.postgres.lexing import StatementText
-from sfumato.server.postgres.parameters import parameter_count, parameter_oids
 from sfumato.server.postgres.results import (
     Result,
     ResultColumns,
@@ -42,7 +41,7 @@ from sfumato.server.postgres.results import (
     text_result,
 )
 from sfumato.server.postgres.session_settings import REPORTED, SessionSettings
-from sfumato.server.postgres.statement_texts import classify_text
+from sfumato.server.postgres.statement_texts import classify_text, parameter_count, parameter_oids
 from sfumato.server.postgres.statements import (
     CloseCursor,
     CopyOut,

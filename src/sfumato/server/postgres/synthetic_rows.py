@@ -4,11 +4,19 @@ The rows are post-processing of what was released (Dwork & Roth 2014, prop. 2.1)
 tells nothing that their buyer does not have. A client's text does not reach DuckDB: it is parsed, its tables and
 functions are looked up, and SQL is generated anew, as for the catalog. The engine is locked before the first statement
 and bounded in time, memory, rows and letters.
+
+Ranges as columns that an outer SELECT can name: what dashboards need for error bars.
+
+A dashboard asks ``SELECT region, MAX(n_low) FROM (SELECT region, COUNT(*) AS n …) AS t GROUP BY region`` of a data set
+that is a question. The question knows no column n_low; its answer has one. In a free database such a statement is
+taken apart: the inner question is answered with its ranges, and the outer SELECT is computed over those rows, which are
+released already: post-processing.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import tempfile
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -19,12 +27,14 @@ from sqlglot import exp
 
 from sfumato.errors import TooManyRequests, Unsupported
 from sfumato.quick_dataclass import dataclass
+from sfumato.server.postgres import types
 from sfumato.server.postgres.catalog import rewriting
 from sfumato.server.postgres.catalog.answering import parse_query
 from sfumato.server.postgres.catalog.database import locked_engine
 from sfumato.server.postgres.catalog.engine_process import StatementLimits
 from sfumato.server.postgres.catalog.parsing import NODES, named_tables, printable_name
 from sfumato.server.postgres.catalog.types import CatalogColumn, result_oid
+from sfumato.server.postgres.results import Result, ResultColumn, ResultColumns
 
 TIME_LIMIT = 20.0
 """Seconds that one statement may take."""
@@ -200,3 +210,75 @@ def write_table_files(folder: Path, tables: Mapping[str, Any]) -> Iterator[tuple
         path = folder / f"{number}.parquet"
         parquet.write_table(rows, path)
         yield name, path
+
+
+_ENDS = ("_low", "_high")
+_TABLE = "answer"
+
+
+@dataclass(frozen=True)
+class RangedSubquery:
+    """A statement taken apart."""
+
+    inner: str
+    """The question."""
+    outer: str
+    """The statement around it, which reads the answer as a table."""
+
+    def describe(self, columns: ResultColumns) -> ResultColumns:
+        """Return the columns of the statement, from those of the question's answer."""
+        with tempfile.TemporaryDirectory(prefix="sfumato-answer-") as folder:
+            described = _engine_over_answer(Path(folder), columns, ()).describe(self.outer, ())
+        return tuple(ResultColumn(each.name, each.oid) for each in described)
+
+    def run(self, answer: Result) -> Result:
+        """Return the rows of the statement, from the question's answer."""
+        with tempfile.TemporaryDirectory(prefix="sfumato-answer-") as folder:
+            computed = _engine_over_answer(Path(folder), answer.columns, answer.rows).run(self.outer, ())
+        columns = tuple(ResultColumn(each.name, each.oid) for each in computed.columns)
+        return Result(columns, computed.rows, answer.notices, answer.warnings)
+
+
+def may_name_range_column(sql: str) -> bool:
+    """Return False for a text that surely names no range, without parsing it."""
+    return any(end in sql.lower() for end in _ENDS)
+
+
+def split_ranged_subquery(sql: str) -> RangedSubquery | None:
+    """Return the parts of a SELECT from one subquery that names a range of a column of it; None for any other text."""
+    tree = parse_query(sql)
+    source = tree.args.get("from_") if isinstance(tree, exp.Select) else None
+    subquery = None if source is None else source.this
+    if not isinstance(subquery, exp.Subquery) or tree is None or tree.args.get("joins") or tree.find(exp.Parameter):
+        return None
+    inner = subquery.unnest()
+    outputs = {name.lower() for name in inner.named_selects} if isinstance(inner, exp.Query) else set()
+    names = {column.name.lower() for column in tree.find_all(exp.Column) if column.find_ancestor(exp.Subquery) is None}
+    if not any(_is_range_column(name, outputs) for name in names - outputs):
+        return None
+    outer = tree.copy()
+    alias = exp.TableAlias(this=exp.to_identifier(subquery.alias or _TABLE, quoted=True))
+    outer.args["from_"].this.replace(exp.Table(this=exp.to_identifier(_TABLE), alias=alias))
+    return RangedSubquery(inner.sql("postgres"), outer.sql("postgres"))
+
+
+def _is_range_column(name: str, outputs: set[str]) -> bool:
+    return any(name.endswith(end) and name.removesuffix(end) in outputs for end in _ENDS)
+
+
+def _engine_over_answer(folder: Path, columns: ResultColumns, rows: Sequence[Sequence[Any]]) -> SyntheticRows:
+    import pyarrow
+
+    kinds = {
+        types.INT8: pyarrow.int64(),
+        types.FLOAT8: pyarrow.float64(),
+        types.BOOL: pyarrow.bool_(),
+        types.DATE: pyarrow.date32(),
+        types.TIMESTAMP: pyarrow.timestamp("us"),
+    }
+    cells = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
+    arrays = [
+        pyarrow.array(part, kinds.get(each.oid, pyarrow.string())) for part, each in zip(cells, columns, strict=True)
+    ]
+    table = pyarrow.Table.from_arrays(arrays, [each.name for each in columns])
+    return SyntheticRows(dict(write_table_files(folder, {_TABLE: table})))

@@ -34,7 +34,7 @@ from sfumato.release.answers.answer import Answer
 from sfumato.server.gateway import Gateway
 from sfumato.server.people.users import Caller
 from sfumato.server.postgres import types
-from sfumato.server.postgres.catalog.described_relations import DescribedColumn, DescribedRelation
+from sfumato.server.postgres.catalog.relations import DescribedColumn, DescribedRelation
 from sfumato.server.postgres.lexing import blank_out_database_name
 from sfumato.server.postgres.results import Result, ResultColumn, ResultColumns, answer_result
 from sfumato.server.postgres.synthetic_rows import RowsAnswer, SyntheticRows, synthetic_tables_read, write_table_files

@@ -1,6 +1,8 @@
 """Flights: releases in progress, from the queue through charge and query until the answer is due.
 
 Equal requests of one user share a single flight. A flight continues when nobody waits for it any more.
+
+Find the answer that a release would be given for free; nothing is charged on the way.
 """
 
 from __future__ import annotations
@@ -8,14 +10,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from sfumato.errors import LedgerUnavailable, SfumatoError, Unanswered
+from sfumato.errors import LedgerUnavailable, SfumatoError, Unanswered, Unsupported
+from sfumato.mechanisms import bits
 from sfumato.quick_dataclass import dataclass
+from sfumato.server.people.token_spending_limits import AnswerNotStored
 from sfumato.server.releases.answer_clock import AnswerClock, DelayedProgress
 from sfumato.server.releases.fair_queue import FairQueue
 from sfumato.server.releases.running_releases import Phase, ReleaseKey, RunningReleases, StoredRelease
@@ -269,3 +273,29 @@ class _FlightWork:
 
 def _refuse_second_run(progress: Callable[[str], None]) -> Any:  # noqa: ARG001
     raise RuntimeError("this release has already run")
+
+
+def find_stored(proposal: Any, price: Mapping[str, Any], request_id: str) -> FlightResult | None:
+    """Return the stored answer of a proposal that may spend nothing; None if it would have to be bought."""
+    identity = {} if price.get("free") else {"request_id": request_id}  # what a synopsis answers is no request
+    try:
+        return FlightResult.from_answer(proposal.release(**price, **identity, progress=_refuse_charge))
+    except AnswerNotStored:
+        return None
+
+
+def require_stored(stored_result: FlightResult | None) -> Any:
+    """Return a stored answer; refuse where there is none."""
+    if stored_result is None:
+        rule = "no answer to this is stored that is at least as accurate"
+        raise Unsupported("not-stored", rule, fix="release the answer instead, which is charged")
+    return stored_result.answer
+
+
+def new_request_id() -> str:
+    """Return an id that no other request has."""
+    return f"{bits.random_bits(128):032x}"
+
+
+def _refuse_charge(phase: str) -> None:  # noqa: ARG001
+    raise AnswerNotStored

@@ -20,11 +20,19 @@ from sfumato.errors import InvalidRequest, SfumatoError
 from sfumato.plots.picture import JSON_KIND, Picture
 from sfumato.privacy.codec_schemas import Schema, SchemaBuilder
 from sfumato.server.requests import problems
-from sfumato.server.requests.answer_encodings import REVALIDATED, StaticReply, static_reply
-from sfumato.server.requests.calls import JSON, MAX_DIGITS, Handler, Parameter, RestOperation
+from sfumato.server.requests.calls import (
+    JSON,
+    MAX_DIGITS,
+    REVALIDATED,
+    Handler,
+    Parameter,
+    RestOperation,
+    StaticReply,
+    static_reply,
+)
 from sfumato.server.requests.problems import fault_response, problem_response
 from sfumato.server.requests.responses import Description
-from sfumato.server.rest import routes_auditor, routes_health, routes_owner, routes_policies, routes_requests
+from sfumato.server.rest import routes_health, routes_owner, routes_policies, routes_requests
 from sfumato.server.rest.routes_health import Metrics
 from sfumato.version import __version__
 
@@ -149,7 +157,7 @@ OPERATIONS = (
     *routes_policies.OPERATIONS,
     *routes_requests.OPERATIONS,
     *routes_owner.OPERATIONS,
-    *routes_auditor.OPERATIONS,
+    *routes_owner.AUDITOR_OPERATIONS,
     *routes_health.OPERATIONS,
     RestOperation(
         "describe",

@@ -13,8 +13,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from sfumato.errors import Draining, LedgerUnavailable
-from sfumato.server.requests.answer_encodings import json_response
-from sfumato.server.requests.calls import OWNER, RestOperation, authenticate, request_gateway, run_in_thread
+from sfumato.server.requests.calls import (
+    OWNER,
+    RestOperation,
+    authenticate,
+    json_response,
+    request_gateway,
+    run_in_thread,
+)
 from sfumato.server.requests.responses import Health
 from sfumato.version import __version__
 

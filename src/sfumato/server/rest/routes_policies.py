@@ -13,8 +13,7 @@ from sfumato.errors import InvalidRequest, NotThere
 from sfumato.policy.public_faces import PublicFace
 from sfumato.server.releases.flights import Flight
 from sfumato.server.releases.running_releases import Phase
-from sfumato.server.requests import answer_encodings, proposals, responses
-from sfumato.server.requests.answer_encodings import json_response
+from sfumato.server.requests import calls, proposals, responses
 from sfumato.server.requests.calls import (
     ANALYST,
     CURSOR,
@@ -25,6 +24,7 @@ from sfumato.server.requests.calls import (
     authenticate,
     authenticate_blocking,
     authorized_parsing,
+    json_response,
     parse_idempotency_key,
     query_integer,
     request_gateway,
@@ -139,9 +139,9 @@ async def show_release(request: Request) -> Response:
 def _show_release(request: Request) -> Response:
     caller = authenticate_blocking(request)
     policy, line = request.path_params["policy"], request.path_params["line"]
-    form = answer_encodings.negotiate_encoding(request.query_params.get("form"), request.headers.getlist("Accept"))
+    form = calls.negotiate_encoding(request.query_params.get("form"), request.headers.getlist("Accept"))
     result = request_gateway(request).answer_on_line(caller, policy, line)
-    return answer_encodings.encoded_response(result.answer, form, f"{policy}-{line}")
+    return calls.encoded_response(result.answer, form, f"{policy}-{line}")
 
 
 async def show_history(request: Request) -> Response:
@@ -180,9 +180,7 @@ _VISIBLE = {"type": "string", "pattern": "^[!-~]{1,200}$"}
 _KEY_WORDS = "Identifies this release: it is made and charged once, however often it is sent."
 _IDEMPOTENCY = Parameter("Idempotency-Key", "header", _KEY_WORDS, _VISIBLE, required=True)
 _SENT_KEY = Parameter("key", "query", "The Idempotency-Key under which it was sent.", _VISIBLE, required=True)
-_FORM = Parameter(
-    "form", "query", "The encoding of the answer, instead of Accept.", {"enum": list(answer_encodings.NAMES)}
-)
+_FORM = Parameter("form", "query", "The encoding of the answer, instead of Accept.", {"enum": list(calls.NAMES)})
 _LINE_FORM = Parameter("form", "query", "A summary of each line, or the complete line.", {"enum": list(_LINE_FORMS)})
 _ANALYST = Parameter("analyst", "query", "An analyst of the policy; analysts can name themselves alone.")
 _ASKING = (OWNER, ANALYST)
@@ -265,7 +263,7 @@ OPERATIONS = (
         "An answer that was bought before, free.",
         show_release,
         parameters=(_FORM,),
-        media_types=tuple(each.media_type for each in answer_encodings.FORMS),
+        media_types=tuple(each.media_type for each in calls.FORMS),
         responses={200: proposals.ANSWER},
         extra_refusals=(406, 409),
     ),

@@ -9,7 +9,6 @@ from sfumato.curator.request_views import RequestView
 from sfumato.server.approvals import RequestedRelease, ShareTerms
 from sfumato.server.releases.flights import Flight
 from sfumato.server.requests import proposals, responses
-from sfumato.server.requests.answer_encodings import json_response
 from sfumato.server.requests.calls import (
     ANALYST,
     OWNER,
@@ -18,6 +17,7 @@ from sfumato.server.requests.calls import (
     authenticate,
     authenticate_blocking,
     authorized_parsing,
+    json_response,
     parse_body,
     parse_idempotency_key,
     request_gateway,

@@ -20,7 +20,7 @@ from typing import Any
 
 from sfumato.policy import Policy, read
 from sfumato.server.postgres.catalog import Catalog
-from sfumato.server.postgres.catalog.described_relations import describe_relations
+from sfumato.server.postgres.catalog.relations import describe_relations
 from sfumato.server.postgres.catalog.types import postgres_types
 
 FOLDER = Path(__file__).parent

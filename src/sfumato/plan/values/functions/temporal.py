@@ -23,7 +23,7 @@ from sfumato.plan.values.functions.declaring import (
     type_mismatch_refusal,
 )
 from sfumato.plan.values.grammars import MAX_DATE_LETTERS, format_steps
-from sfumato.policy.date_formats import DIRECTIVES, MAX_FORMATS, parse_format
+from sfumato.policy.cell_rules import DIRECTIVES, MAX_FORMATS, parse_format
 from sfumato.policy.domains import Domain, Type
 
 TypedCall = tuple[Sequence[Expression], Domain]

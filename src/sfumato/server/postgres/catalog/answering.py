@@ -12,9 +12,7 @@ from typing import Any, TypeVar, cast
 from sqlglot import exp
 
 from sfumato.policy import Policy
-from sfumato.server.postgres.catalog.column_names import column_name
 from sfumato.server.postgres.catalog.database import CatalogDatabase
-from sfumato.server.postgres.catalog.described_relations import DescribedRelation
 from sfumato.server.postgres.catalog.parsing import (
     CATALOG_SCHEMAS,
     catalog_refusal,
@@ -26,8 +24,8 @@ from sfumato.server.postgres.catalog.parsing import (
     table_schema,
 )
 from sfumato.server.postgres.catalog.policy_rows import DatabaseAndUser
-from sfumato.server.postgres.catalog.relations import catalog_relations
-from sfumato.server.postgres.catalog.result_types import declared_oids
+from sfumato.server.postgres.catalog.relations import DescribedRelation, catalog_relations
+from sfumato.server.postgres.catalog.result_columns import column_name, declared_oids
 from sfumato.server.postgres.catalog.rewriting import NameMeanings, rewrite_for_duckdb
 from sfumato.server.postgres.catalog.types import CatalogColumn, CatalogRows, type_oid
 

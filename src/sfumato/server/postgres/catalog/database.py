@@ -10,8 +10,6 @@ from typing import Any
 
 from sfumato.errors import TooManyRequests, Unsupported
 from sfumato.policy import Policy
-from sfumato.server.postgres.catalog.derived_rows import derived_insert_statements
-from sfumato.server.postgres.catalog.described_relations import DescribedRelation, describe_relations
 from sfumato.server.postgres.catalog.engine import CatalogEngine, EngineSetup
 from sfumato.server.postgres.catalog.engine_process import StatementLimits
 from sfumato.server.postgres.catalog.functions import (
@@ -28,10 +26,17 @@ from sfumato.server.postgres.catalog.policy_rows import (
     DatabaseAndUser,
     NumberedRelation,
     Row,
+    derived_insert_statements,
     number_relations,
     rows_by_catalog_table,
 )
-from sfumato.server.postgres.catalog.relations import SCHEMA, CatalogRelation, catalog_relations
+from sfumato.server.postgres.catalog.relations import (
+    SCHEMA,
+    CatalogRelation,
+    DescribedRelation,
+    catalog_relations,
+    describe_relations,
+)
 from sfumato.server.postgres.catalog.types import duckdb_type, postgres_types, result_oid
 from sfumato.untrusted import escape_unprintable
 

@@ -1,4 +1,9 @@
-"""The relations of the catalog: PostgreSQL's own names, OIDs and columns, and the tables of schema ``sfumato``."""
+"""The relations of the catalog: PostgreSQL's own names, OIDs and columns, and the tables of schema ``sfumato``.
+
+A policy's tables as relations of schema ``public``, with comments that say unit, bounds and limits.
+
+Everything follows from the policy: no source is opened, so the catalog is the same on neighbouring tables.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,13 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import resources
 
+from sfumato.curator.describing import describe_tables
 from sfumato.curator.standings import CURRENCIES
+from sfumato.errors import Unsupported
+from sfumato.plan.catalog import Catalog as QuestionCatalog, catalog_table
+from sfumato.policy import Policy, Table, Type
 from sfumato.quick_dataclass import dataclass
-from sfumato.server.postgres.catalog.types import duckdb_type
+from sfumato.server.postgres.catalog.types import ARRAY_PREFIX, duckdb_type
 
 SCHEMA = "catalog"
 """The DuckDB schema of every relation; nothing else is in the database."""
@@ -80,3 +89,84 @@ def _parse_relations() -> Iterator[CatalogRelation]:
 def _split_column(text: str) -> tuple[str, str]:
     name, kind = text.split()
     return name, kind
+
+
+TYPE_NAMES = {
+    Type.INTEGER: "int8",
+    Type.REAL: "float8",
+    Type.TEXT: "text",
+    Type.BOOLEAN: "bool",
+    Type.DATE: "date",
+    Type.TIMESTAMP: "timestamp",
+}
+"""The PostgreSQL type in which each type of a policy is shown."""
+_SERVICE_COMMENTS = {
+    "budget": "what this account allows, has spent and has left; reading it is free",
+    "columns": "the columns that can be asked about, from the policy; reading it is free",
+    "history": "the questions you have bought; reading it is free",
+    "receipts": "what protects your last answers, and what each has cost; reading it is free",
+    "refusals": "what you sent and is not supported, counted since the server was started; reading it is free",
+}
+
+
+@dataclass(frozen=True)
+class DescribedColumn:
+    name: str
+    type_name: str
+    comment: str | None = None
+
+
+@dataclass(frozen=True)
+class DescribedRelation:
+    """A table that the catalog lists."""
+
+    schema: str
+    name: str
+    columns: tuple[DescribedColumn, ...]
+    comment: str
+
+
+def describe_relations(policy: Policy) -> tuple[DescribedRelation, ...]:
+    """Return the tables of a policy, then those of schema sfumato."""
+    described = QuestionCatalog(
+        {name: catalog_table(policy, name, table.columns) for name, table in policy.tables.items()},
+        _refuse_counting_matches,
+    )
+    words = describe_tables(policy, described).tables
+    return (
+        *(
+            DescribedRelation(
+                "public", name, tuple(_described_columns(policy, table, words[name].columns)), words[name].about
+            )
+            for name, table in policy.tables.items()
+        ),
+        *(
+            DescribedRelation(
+                SERVICE_SCHEMA,
+                name,
+                tuple(DescribedColumn(*column) for column in columns.items()),
+                _SERVICE_COMMENTS[name],
+            )
+            for name, columns in SERVICE_TABLES.items()
+        ),
+    )
+
+
+def _described_columns(policy: Policy, table: Table, comments: Mapping[str, str]) -> Iterator[DescribedColumn]:
+    """Yield a table's columns: its id first, where only COUNT(DISTINCT …) may read it."""
+    if isinstance(table.id, str) and not table.every_row and table.id not in table.columns:
+        id_type = TYPE_NAMES[Type.of(policy.id_type)] if policy.id_type is not None else "text"
+        yield DescribedColumn(table.id, id_type, comments.get(table.id))
+    for name, domain in table.columns.items():
+        yield DescribedColumn(name, TYPE_NAMES[domain.type], comments.get(name))
+    for name, list_column in table.lists.items():
+        yield DescribedColumn(name, ARRAY_PREFIX + TYPE_NAMES[list_column.items.type], comments.get(name))
+
+
+def _refuse_counting_matches(table: str, columns: tuple[str, ...]) -> int:
+    """Refuse to count rows of a public table: a catalog has none."""
+    raise Unsupported(
+        "catalog-rows",
+        f"the rows of {table} by {', '.join(columns)} are not known here: the catalog describes tables without rows",
+        fix="ask a question about the table instead, such as SELECT COUNT(*) FROM …",
+    )

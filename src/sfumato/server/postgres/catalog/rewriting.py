@@ -12,7 +12,6 @@ from typing import TypeVar
 from sqlglot import exp
 
 from sfumato.quick_dataclass import dataclass
-from sfumato.server.postgres.catalog.column_names import column_name
 from sfumato.server.postgres.catalog.functions import EMPTY_TABLE_FUNCTIONS, MACRO_PREFIX, SETTABLE
 from sfumato.server.postgres.catalog.parsing import (
     CATALOG_SCHEMAS,
@@ -23,6 +22,7 @@ from sfumato.server.postgres.catalog.parsing import (
     require_type_name,
 )
 from sfumato.server.postgres.catalog.relations import FUNCTION_SCHEMA, SCHEMA, CatalogRelation, catalog_relations
+from sfumato.server.postgres.catalog.result_columns import column_name
 from sfumato.server.postgres.catalog.types import duckdb_type
 
 NAME_TYPES = ("text", "varchar", "name", "bpchar", "char")
