@@ -25,13 +25,15 @@ def open_inspector(policy: Policy) -> Inspector:
     """Open an inspector, which shows an owner the exact cost of a policy's bounds and limits. PRIVATE."""
     policy = with_fetched_tables(policy)
     if engine_name(policy) == "PostgreSQL":
-        from sfumato.engine.postgres.driver import PostgresInspector
+        from sfumato.engine.postgres.driver import Postgres
+        from sfumato.engine.server_engine import ServerInspector
 
-        return PostgresInspector(policy)
+        return ServerInspector(policy, Postgres(policy))
     if engine_name(policy) == "MariaDB":
-        from sfumato.engine.mariadb.driver import MariaDBInspector
+        from sfumato.engine.mariadb.driver import MariaDB
+        from sfumato.engine.server_engine import ServerInspector
 
-        return MariaDBInspector(policy)
+        return ServerInspector(policy, MariaDB(policy))
     if engine_name(policy) == "Spark":
         from sfumato.engine.spark.driver import SparkInspector
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from sfumato.engine.lowering import sample_ranks
 from sfumato.engine.lowering.relational import (
@@ -59,6 +59,8 @@ from sfumato.plan.values.grammars import GRAMMARS, date_pattern
 from sfumato.policy import Type
 from sfumato.policy.cell_rules import parse_format
 from sfumato.quick_dataclass import dataclass
+
+SomeSpelling = TypeVar("SomeSpelling", bound=Spelling)
 
 Scan = Callable[[PublicRows, list[object]], str]
 """Writes what FROM says to read carried values, and adds what is handed over beside the statement."""
@@ -442,6 +444,18 @@ def wrong_case_functions(spelling: Spelling, scan: Scan, run: Run) -> list[str]:
         for index, (name, _, means) in enumerate(columns)
         if [row[index] for row in computed_rows] != [means(letters) for letters in LETTERS]
     ]
+
+
+def spelling_of_case(spellings: Iterable[SomeSpelling], scan: Scan, run: Run) -> SomeSpelling | None:
+    """Return the first spelling whose collation changes the case of letters one for one; None if none does."""
+    return next((spelling for spelling in spellings if _changes_case_alike(spelling, scan, run)), None)
+
+
+def _changes_case_alike(spelling: Spelling, scan: Scan, run: Run) -> bool:
+    try:
+        return not wrong_case_functions(spelling, scan, run)
+    except EngineFailed:  # no such collation
+        return False
 
 
 def wrong_row_case(dialect: Dialect, some: Sequence[SpellingCase] | None = None) -> str | None:

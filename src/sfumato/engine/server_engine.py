@@ -38,6 +38,7 @@ from sfumato.engine.public_tables import (
 )
 from sfumato.engine.server_sessions import SessionPool
 from sfumato.engine.sources import inspected_tables
+from sfumato.engine.sources.clean_cells import find_column
 from sfumato.engine.sources.clean_scans import AS_TYPES, CellExpressions, CleanScans, StoredColumn, StoredTable
 from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.spelling import Spelling
@@ -48,6 +49,7 @@ from sfumato.plan.keys import ValueCombinations
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.total_readings import E, PlanReading
 from sfumato.policy import Domain, Policy, Table, Type
+from sfumato.quick_dataclass import dataclass
 
 Run = Callable[..., list[tuple[Any, ...]]]
 
@@ -74,8 +76,34 @@ class ServerRelation(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class CatalogTable:
+    """A table that is no view, as a catalog describes it."""
+
+    database: str
+    name: str
+    sql: str
+    columns: tuple[StoredColumn, ...]
+
+    dependencies = ()
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        columns = [(column.name, column.kind.name, column.type_name) for column in self.columns]
+        return self.database, self.name, columns
+
+    def find(self, name: str, policy_path: str) -> StoredColumn:
+        columns = [(column.name, column) for column in self.columns]
+        return find_column(columns, name, policy_path, "name a column of the source that this account may read")
+
+
 def digest(*parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()
+
+
+def data_identities(addresses: Sequence[str], version: str) -> tuple[DataIdentity, ...]:
+    """Identify data by their addresses, in a version that the policy names."""
+    return tuple(DataIdentity(address, partial(digest, address, version)) for address in addresses)
 
 
 def unreadable_source_refusal(policy_path: str) -> InvalidPolicy:
@@ -107,6 +135,8 @@ class ServerEngine(ABC):
     """What lets the server plan a statement that follows, without running it."""
     relations: dict[str, Any]
     matches_values = False
+    integer_truths = False
+    """Whether truths arrive as the numbers 1 and 0."""
 
     def __init__(self, policy: Policy, server: SessionPool) -> None:
         self._policy, self.server = policy, server
@@ -160,9 +190,15 @@ class ServerEngine(ABC):
         """Refuse a public table whose rows the server cannot be sent."""
         return
 
-    def decode(self, rows: list[tuple[Any, ...]], _: Sequence[Type]) -> list[tuple[Any, ...]]:
+    def decode(self, rows: list[tuple[Any, ...]], kinds: Sequence[Type]) -> list[tuple[Any, ...]]:
         """Convert keys of these types, which come first, to Python values of their types."""
-        return rows
+        truths = {index for index, kind in enumerate(kinds) if self.integer_truths and kind is Type.BOOLEAN}
+        if not truths:
+            return rows
+        return [
+            tuple(bool(cell) if index in truths and cell is not None else cell for index, cell in enumerate(row))
+            for row in rows
+        ]
 
     # Opening
 

@@ -7,14 +7,18 @@ forked process leaves its parent's sessions alone.
 from __future__ import annotations
 
 import os
+import ssl
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from importlib import import_module
+from importlib.util import find_spec
 from threading import Lock, get_ident
 from typing import Any, TypeVar
 
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy
+from sfumato.extras import install_command
 
 T = TypeVar("T")
 Parameters = Sequence[object]
@@ -33,6 +37,30 @@ def without_cause(action: Callable[[], T]) -> T:
     except Exception:  # the same error whatever failed
         pass
     raise EngineFailed
+
+
+def import_client(module: str, package: str, server: str, extra: str, policy_path: str) -> Any:
+    """Import a server's client library, or refuse the policy with the command that installs it."""
+    if find_spec(module) is None:
+        raise InvalidPolicy(
+            f"tables on a {server} server are read with {package}, which is not installed",
+            place=policy_path,
+            fix=install_command(extra),
+        )
+    return import_module(module)
+
+
+def certificate_check(authority: str | None, name: str, policy_path: str) -> ssl.SSLContext:
+    """Return the settings under which a server's certificate is verified, by our own authority if a file is named."""
+    try:
+        return ssl.create_default_context(cafile=authority)
+    except (OSError, ssl.SSLError):
+        pass
+    raise InvalidPolicy(
+        f"the certificate of the authority ({name}) cannot be read",
+        place=policy_path,
+        fix=f"name a readable file as {name}=<file>",
+    )
 
 
 class SessionPool(ABC):

@@ -28,7 +28,7 @@ from sfumato import Curator
 from sfumato.engine import self_test, server_engine
 from sfumato.engine.inspecting import open_inspector
 from sfumato.engine.lowering.reading_statements import server_statement
-from sfumato.engine.mariadb import connection, driver
+from sfumato.engine.mariadb import connection
 from sfumato.engine.mariadb.connection import MariaDBSessions
 from sfumato.engine.mariadb.driver import MariaDB
 from sfumato.engine.opening import open_engine
@@ -64,7 +64,7 @@ def sessions(mariadb: MariaDBServer) -> Iterator[Sessions]:
 def _proved_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Open tables without the proof of the server, which ``test_mariadb_meanings`` lets it give."""
     monkeypatch.setattr(self_test, "require_correct_results", lambda *_: None)
-    monkeypatch.setattr(driver, "_changes_case_alike", lambda *_: True)
+    monkeypatch.setattr(self_test, "_changes_case_alike", lambda *_: True)
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def sessions(mariadb: MariaDBServer) -> Iterator[Sessions]:
 def _proved_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Open tables without the proof of the server."""
     monkeypatch.setattr(self_test, "require_correct_results", lambda *_: None)
-    monkeypatch.setattr(driver, "_changes_case_alike", lambda *_: True)
+    monkeypatch.setattr(self_test, "_changes_case_alike", lambda *_: True)
 
 
 @pytest.fixture

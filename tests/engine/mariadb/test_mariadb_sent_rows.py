@@ -17,7 +17,6 @@ from engine.sent_rows import KINDS, ROWS
 from mariadb_server import MariaDBServer
 from sfumato.engine import self_test
 from sfumato.engine.lowering import reading_statements
-from sfumato.engine.mariadb import driver
 from sfumato.engine.mariadb.connection import MariaDBSessions
 from sfumato.errors import Unsupported
 
@@ -30,7 +29,7 @@ def curator(mariadb: MariaDBServer, tmp_path_factory: pytest.TempPathFactory) ->
     sessions = Sessions(mariadb)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(self_test, "require_correct_results", lambda *_: None)
-        patch.setattr(driver, "_changes_case_alike", lambda *_: True)
+        patch.setattr(self_test, "_changes_case_alike", lambda *_: True)
         opened = sf.Curator(sessions.policy(sent_rows.policy()), tmp_path_factory.mktemp("sent") / "c.ledger")
     with opened:
         yield opened

@@ -15,10 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from sfumato.engine.server_sessions import Parameters, SessionPool, T, without_cause
+from sfumato.engine.server_sessions import (
+    Parameters,
+    SessionPool,
+    T,
+    certificate_check,
+    import_client,
+    without_cause,
+)
 from sfumato.engine.spellings.mariadb import COLLATION
 from sfumato.errors import InvalidPolicy
-from sfumato.extras import install_command
 
 if TYPE_CHECKING:
     import pymysql
@@ -123,7 +129,7 @@ class MariaDBSessions(SessionPool):
 
 def open_session(address: str, policy_path: str) -> pymysql.Connection[Any]:
     """Open a session; over a network it is encrypted and the server's certificate is verified."""
-    client = _import_client(policy_path)
+    client = import_client("pymysql", "PyMySQL", "MariaDB", "mariadb", policy_path)
     options = _connection_options(address, policy_path)
     failure = None
     try:
@@ -136,20 +142,6 @@ def open_session(address: str, policy_path: str) -> pymysql.Connection[Any]:
         session.close()
         raise _connection_refusal(None, policy_path)
     return session
-
-
-def _import_client(policy_path: str) -> Any:
-    try:
-        import pymysql
-    except ImportError:
-        pymysql = None
-    if pymysql is None:
-        raise InvalidPolicy(
-            "tables on a MariaDB server are read with PyMySQL, which is not installed",
-            place=policy_path,
-            fix=install_command("mariadb"),
-        )
-    return pymysql
 
 
 def _decoders(client: Any) -> dict[Any, Any]:
@@ -189,21 +181,8 @@ def _connection_options(address: str, policy_path: str) -> dict[str, Any]:
                 place=policy_path,
                 fix="leave out unix_socket, or write mariadb://user@localhost/database?unix_socket=…",
             )
-        return options | {"ssl": _certificate_check(parameters.get("ssl_ca"), policy_path)}
+        return options | {"ssl": certificate_check(parameters.get("ssl_ca"), "ssl_ca", policy_path)}
     return options | {"unix_socket": socket, "ssl_disabled": True}
-
-
-def _certificate_check(authority: str | None, policy_path: str) -> ssl.SSLContext:
-    """Return the settings under which a server's certificate is verified, by our own authority if one is named."""
-    try:
-        return ssl.create_default_context(cafile=authority)
-    except (OSError, ssl.SSLError):
-        pass
-    raise InvalidPolicy(
-        "the certificate of the authority (ssl_ca) cannot be read",
-        place=policy_path,
-        fix="name a readable file as ssl_ca=<file>",
-    )
 
 
 def _password(policy_path: str) -> str:

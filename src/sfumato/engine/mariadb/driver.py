@@ -7,8 +7,6 @@ engine cannot compute as the others do is refused before the charge.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sfumato.engine import self_test
@@ -17,19 +15,16 @@ from sfumato.engine.mariadb.connection import MariaDBSessions, is_supported
 from sfumato.engine.mariadb.stored_tables import (
     MAX_ID_LETTERS,
     MariaDBCells,
-    StoredTable,
     find_table,
     is_short_text,
     require_read_only,
 )
 from sfumato.engine.protocols import DataIdentity, FetchedTable
 from sfumato.engine.public_tables import PublicRows, id_columns
-from sfumato.engine.server_engine import Run, ServerEngine, ServerInspector, digest, read_public_rows
-from sfumato.engine.server_sessions import SessionPool
-from sfumato.engine.sources.clean_cells import Stored, find_column
-from sfumato.engine.sources.clean_scans import StoredColumn
+from sfumato.engine.server_engine import CatalogTable, Run, ServerEngine, data_identities, read_public_rows
+from sfumato.engine.sources.clean_cells import Stored
 from sfumato.engine.spellings.mariadb import COLLATION, MariaDBSpelling, quote_identifier, text
-from sfumato.errors import EngineFailed, InvalidPolicy, SourceChanged, Unsupported
+from sfumato.errors import InvalidPolicy, SourceChanged, Unsupported
 from sfumato.policy import Policy, Table, Type
 
 if TYPE_CHECKING:
@@ -48,7 +43,8 @@ class MariaDB(ServerEngine):
 
     cells = MariaDBCells()
     explain = "EXPLAIN"
-    relations: dict[str, StoredTable]
+    integer_truths = True
+    relations: dict[str, CatalogTable]
 
     def __init__(self, policy: Policy) -> None:
         private = next(table for table in policy.tables.values() if not table.public)
@@ -60,8 +56,8 @@ class MariaDB(ServerEngine):
         _check_version(self._server_limits[0], policy_path)
         _check_packet(self._server_limits[1], policy_path)
         require_read_only(self.server.run, policy_path)
-        letters = next((name for name in _COLLATIONS if _changes_case_alike(self.server, name)), None)
-        spelling = MariaDBSpelling(letters)
+        spellings = map(MariaDBSpelling, _COLLATIONS)
+        spelling = self_test.spelling_of_case(spellings, carried_scan, self.server.run) or MariaDBSpelling()
         self_test.require_correct_results(dialect(spelling, self.server.run), policy_path)
         return spelling
 
@@ -80,11 +76,11 @@ class MariaDB(ServerEngine):
                 fix="leave that character out",
             )
 
-    def look_up(self, table: str, run: Run) -> StoredTable:
+    def look_up(self, table: str, run: Run) -> CatalogTable:
         policy = self._policy.tables[table]
         relation = find_table(policy.source.relation, table, run)
         for name in id_columns(policy, self._policy):
-            column = _find_stored_column(relation, name, f"tables.{table}.id")
+            column = relation.find(name, f"tables.{table}.id")
             if column.kind is Stored.REAL and self._policy.unit.period is not None and self._policy.id_type is None:
                 raise InvalidPolicy(
                     "for a unit with a period, MariaDB compares ids as texts, and a double has no exact text form",
@@ -99,7 +95,7 @@ class MariaDB(ServerEngine):
                 )
         for name, domain in policy.columns.items():
             policy_path = f"tables.{table}.columns.{name}"
-            if domain.type.temporal and _find_stored_column(relation, name, policy_path).kind is Stored.TEXT:
+            if domain.type.temporal and relation.find(name, policy_path).kind is Stored.TEXT:
                 raise InvalidPolicy(
                     f"{name} is stored as text, which MariaDB cannot read as dates and times exactly",
                     place=policy_path,
@@ -136,16 +132,6 @@ class MariaDB(ServerEngine):
             )
         return rendered, carried
 
-    def decode(self, rows: list[tuple[Any, ...]], kinds: Sequence[Type]) -> list[tuple[Any, ...]]:
-        """Convert truths, which are numbers here."""
-        truths = [index for index, kind in enumerate(kinds) if kind is Type.BOOLEAN]
-        if not truths:
-            return rows
-        return [
-            tuple(bool(cell) if index in truths and cell is not None else cell for index, cell in enumerate(row))
-            for row in rows
-        ]
-
     def relation_identities(self, table: str) -> tuple[DataIdentity, ...]:
         version = self._policy.tables[table].source.version or ""
         return _data_identities(self.database, self.relations[table], version)
@@ -158,18 +144,6 @@ class MariaDB(ServerEngine):
                 "name: under other names, the same rows would have a second budget.",
             )
         ]
-
-
-def _find_stored_column(relation: StoredTable, name: str, policy_path: str) -> StoredColumn:
-    columns = [(column.name, column) for column in relation.columns]
-    return find_column(columns, name, policy_path, "name a column of the source that this account may read")
-
-
-class MariaDBInspector(ServerInspector):
-    """The inspector of tables on MariaDB."""
-
-    def __init__(self, policy: Policy) -> None:
-        super().__init__(policy, MariaDB(policy))
 
 
 def fetch(table: Table) -> FetchedTable:
@@ -186,9 +160,8 @@ def fetch(table: Table) -> FetchedTable:
         server.close()
 
 
-def _data_identities(server: tuple[str, ...], relation: StoredTable, version: str) -> tuple[DataIdentity, ...]:
-    address = f"mariadb://{'/'.join(server)}/{relation.database}.{relation.name}"
-    return (DataIdentity(address, partial(digest, address, version)),)
+def _data_identities(server: tuple[str, ...], relation: CatalogTable, version: str) -> tuple[DataIdentity, ...]:
+    return data_identities([f"mariadb://{'/'.join(server)}/{relation.database}.{relation.name}"], version)
 
 
 def _version_and_max_packet(run: Run) -> tuple[str, int]:
@@ -220,13 +193,6 @@ def dialect(spelling: MariaDBSpelling, run: Run) -> self_test.Dialect:
     return self_test.Dialect(
         spelling, carried_scan, run, lists=None, lists_values=False, integer_truths=True, finite_reals=True
     )
-
-
-def _changes_case_alike(server: SessionPool, collation: str) -> bool:
-    try:
-        return not self_test.wrong_case_functions(MariaDBSpelling(collation), carried_scan, server.run)
-    except EngineFailed:  # no such collation
-        return False
 
 
 def carried_scan(table: PublicRows, _: list[object]) -> str:

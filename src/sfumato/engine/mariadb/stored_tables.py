@@ -8,13 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from sfumato.engine.server_engine import Run
+from sfumato.engine.server_engine import CatalogTable, Run
 from sfumato.engine.sources.clean_cells import Stored
 from sfumato.engine.sources.clean_scans import StoredColumn
 from sfumato.engine.spellings.mariadb import COLLATION, quote_identifier, text
 from sfumato.errors import InvalidPolicy
 from sfumato.plan.values.grammars import LONGEST, LONGEST_ID
-from sfumato.quick_dataclass import dataclass
 
 KINDS = {
     **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), Stored.INTEGER),
@@ -125,27 +124,7 @@ _PLAIN_SQL: dict[Stored, Callable[[str], str]] = {
 }
 
 
-@dataclass(frozen=True)
-class StoredTable:
-    """A table as the catalog describes it: equal descriptions mean the same shape."""
-
-    database: str
-    name: str
-    columns: tuple[StoredColumn, ...]
-
-    dependencies = ()
-
-    @property
-    def sql(self) -> str:
-        return f"{quote_identifier(self.database)}.{quote_identifier(self.name)}"
-
-    @property
-    def shape(self) -> tuple[object, ...]:
-        columns = [(column.name, column.kind.name, column.type_name) for column in self.columns]
-        return self.database, self.name, columns
-
-
-def find_table(relation: str, table: str, run: Run) -> StoredTable:
+def find_table(relation: str, table: str, run: Run) -> CatalogTable:
     """Look up a table by database.name, or by name in the database of the address; refuse what cannot be read on one
     snapshot.
     """
@@ -172,7 +151,7 @@ def find_table(relation: str, table: str, run: Run) -> StoredTable:
         f" FROM information_schema.columns WHERE {is_named} ORDER BY ordinal_position"
     )
     stored = tuple(_column(*row[2:]) for row in columns if row[:2] == (database, name))
-    return StoredTable(database, name, stored)
+    return CatalogTable(database, name, f"{quote_identifier(database)}.{quote_identifier(name)}", stored)
 
 
 def _split_name(relation: str, policy_path: str, run: Run) -> tuple[str, str]:

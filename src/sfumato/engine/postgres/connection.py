@@ -12,9 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from sfumato.engine.server_sessions import Parameters, SessionPool, T, without_cause
+from sfumato.engine.server_sessions import Parameters, SessionPool, T, import_client, without_cause
 from sfumato.errors import InvalidParameter, InvalidPolicy
-from sfumato.extras import install_command
 
 if TYPE_CHECKING:
     import psycopg
@@ -105,7 +104,7 @@ def _work_mem(limit: str) -> str:
 
 def open_session(address: str, policy_path: str) -> psycopg.Connection[Any]:
     """Open a session; over a network it is encrypted and the server's certificate is verified."""
-    psycopg = _import_psycopg(policy_path)
+    psycopg = import_client("psycopg", "psycopg", "PostgreSQL", "postgres", policy_path)
     options = _connection_options(address, policy_path)
     failure = None
     try:
@@ -115,20 +114,6 @@ def open_session(address: str, policy_path: str) -> psycopg.Connection[Any]:
     if failure is not None:
         raise _connection_refusal(failure, policy_path) from None
     return session
-
-
-def _import_psycopg(policy_path: str) -> Any:
-    try:
-        import psycopg
-    except ImportError:
-        psycopg = None  # type: ignore[assignment]
-    if psycopg is None:
-        raise InvalidPolicy(
-            "tables on a PostgreSQL server are read with psycopg, which is not installed",
-            place=policy_path,
-            fix=install_command("postgres"),
-        )
-    return psycopg
 
 
 def _connection_options(address: str, policy_path: str) -> dict[str, Any]:

@@ -23,8 +23,7 @@ from sfumato.engine.server_engine import (
     ReadTransaction as ReadTransaction,
     Run,
     ServerEngine,
-    ServerInspector,
-    digest,
+    data_identities,
     read_public_rows,
 )
 from sfumato.engine.server_sessions import SessionPool, without_cause
@@ -83,7 +82,7 @@ def data(database: Database, relation: StoredRelation, version: str) -> tuple[Da
     system, database_name, database_oid = database
     addresses = [f"postgresql://{system}/{database_name}/{schema}.{part}" for schema, part, _ in relation.dependencies]
     addresses += [f"postgresql://{system}/{database_oid}/{oid}" for _, _, oid in relation.dependencies]
-    return tuple(DataIdentity(address, partial(digest, address, version)) for address in addresses)
+    return data_identities(addresses, version)
 
 
 def _plain_cell(column: StoredColumn) -> str:
@@ -240,22 +239,7 @@ def _proved_spelling(server: SessionPool, table: str) -> PostgresSpelling:
                 place=policy_path,
                 fix="ALTER ROLE … SET temp_file_limit = -1, or to 1GB or more",
             )
-    spelling = PostgresSpelling(
-        next((collation for collation in _COLLATIONS if _changes_case_alike(server, collation)), None)
-    )
+    spellings = map(PostgresSpelling, _COLLATIONS)
+    spelling = self_test.spelling_of_case(spellings, carried_scan, server.run) or PostgresSpelling()
     self_test.require_correct_results(self_test.Dialect(spelling, carried_scan, server.run), policy_path)
     return spelling
-
-
-def _changes_case_alike(server: SessionPool, collation: str) -> bool:
-    try:
-        return not self_test.wrong_case_functions(PostgresSpelling(collation), carried_scan, server.run)
-    except EngineFailed:  # no such collation
-        return False
-
-
-class PostgresInspector(ServerInspector):
-    """The inspector of tables on PostgreSQL."""
-
-    def __init__(self, policy: Policy) -> None:
-        super().__init__(policy, Postgres(policy))

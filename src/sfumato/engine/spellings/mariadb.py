@@ -10,7 +10,14 @@ import datetime as dt
 from collections.abc import Mapping
 
 from sfumato.engine.lowering.relational import Kind, Wide
-from sfumato.engine.spellings.spelling import CollatedSpelling, Literals, anchored, storable_text
+from sfumato.engine.spellings.spelling import (
+    CollatedSpelling,
+    ExtremesOfNull,
+    Literals,
+    anchored,
+    like_without_escapes,
+    storable_text,
+)
 from sfumato.plan.values.grammars import ZONED
 from sfumato.policy import Type, Value
 from sfumato.quick_dataclass import dataclass
@@ -29,7 +36,6 @@ COLLATION = "utf8mb4_nopad_bin"
 carried texts, nor what a function makes of them.
 """
 _ENDS = r"\A", r"\z"
-_ESCAPES = "\\!#~^|"
 _ZONE = r"(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)\z"
 _DAYS_BEFORE_YEAR_1 = 366
 """What MariaDB counts, by FROM_DAYS and TO_SECONDS, before the year 1."""
@@ -64,7 +70,7 @@ quote_identifier = LITERALS.name
 
 
 @dataclass(frozen=True)
-class MariaDBSpelling(CollatedSpelling):
+class MariaDBSpelling(ExtremesOfNull, CollatedSpelling):
     """The MariaDB dialect: a double that overflows is an error (none does within our range), no double is infinite, and
     truths are the numbers 1 and 0.
     """
@@ -112,16 +118,8 @@ class MariaDBSpelling(CollatedSpelling):
         """Divide exactly: DIV returns 64 bits. A quotient without a remainder has at most 61 digits."""
         return f"CAST(({x} - {x} % {y}) / {y} AS DECIMAL(65,0))"
 
-    def least(self, *xs: str) -> str:
-        return _ignoring_null("LEAST", xs)
-
-    def greatest(self, *xs: str) -> str:
-        return _ignoring_null("GREATEST", xs)
-
     def like(self, x: str, pattern: str) -> str:
-        """Match a pattern with an escape that does not occur in it: without one it is the backslash."""
-        unused = next(letter for letter in (*_ESCAPES, *map(chr, range(0x100, 0xD800))) if letter not in pattern)
-        return f"({x} LIKE {text(pattern)} ESCAPE {text(unused)})"
+        return like_without_escapes(x, pattern, text)
 
     def matches(self, x: str, grammar: str, at_start: bool = True, at_end: bool = True) -> str:
         return f"({x} REGEXP {text(anchored(grammar, at_start, at_end, _ENDS))})"
@@ -221,13 +219,3 @@ def _any_size(x: str) -> str:
     keeps it.
     """
     return f"CAST({x} AS DOUBLE)"
-
-
-def _ignoring_null(function: str, xs: tuple[str, ...]) -> str:
-    """Take the least or greatest of two halves, which MariaDB makes NULL if one of them is; a value is written at most
-    as often as there are values, squared.
-    """
-    if len(xs) == 1:
-        return xs[0]
-    first, second = (_ignoring_null(function, half) for half in (xs[: len(xs) // 2], xs[len(xs) // 2 :]))
-    return f"COALESCE({function}({first}, {second}), {first}, {second})"

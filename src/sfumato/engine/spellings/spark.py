@@ -10,7 +10,14 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from sfumato.engine.lowering.relational import Kind, Wide
-from sfumato.engine.spellings.spelling import COMMON_TYPES, SECONDS_BEFORE_1970, CommonSpelling, Literals, anchored
+from sfumato.engine.spellings.spelling import (
+    COMMON_TYPES,
+    SECONDS_BEFORE_1970,
+    CommonSpelling,
+    Literals,
+    anchored,
+    like_without_escapes,
+)
 from sfumato.plan.values import grammars
 from sfumato.policy import Type, Value
 
@@ -53,7 +60,6 @@ _STEPS: Mapping[Kind, str] = {
 _MAX_POSITION = 2**31 - 1
 """Places in a text are 32-bit numbers here."""
 _TIMES = "CAST({} AS DECIMAL(38,0))"
-_ESCAPES = "\\!#~^|"
 _LAST_CASED = 0x1F000
 """No letter from here on has a small or a capital form."""
 
@@ -104,9 +110,7 @@ class SparkSpelling(CommonSpelling):
         return f"CAST(({x} - {x} % {y}) / {y} AS DECIMAL(38,0))"
 
     def like(self, x: str, pattern: str) -> str:
-        """Match a pattern with an escape that does not occur in it: without one it is the backslash."""
-        unused = next(letter for letter in (*_ESCAPES, *map(chr, range(0x100, 0x110000))) if letter not in pattern)
-        return f"({x} LIKE {literal(pattern)} ESCAPE {literal(unused)})"
+        return like_without_escapes(x, pattern, literal)
 
     def matches(self, x: str, grammar: str, at_start: bool = True, at_end: bool = True) -> str:
         return f"({x} RLIKE {literal(anchored(grammar, at_start, at_end, _ENDS))})"

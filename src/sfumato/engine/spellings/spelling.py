@@ -268,6 +268,33 @@ def anchored(grammar: str, at_start: bool, at_end: bool, ends: tuple[str, str]) 
     return f"{ends[0] if at_start else ''}(?:{grammar}){ends[1] if at_end else ''}"
 
 
+_ESCAPES = "\\!#~^|"
+
+
+def like_without_escapes(x: str, pattern: str, literal: Callable[[str], str]) -> str:
+    """Match a pattern with an escape that does not occur in it, where without one it is the backslash."""
+    unused = next(letter for letter in (*_ESCAPES, *map(chr, range(0x100, 0xD800))) if letter not in pattern)
+    return f"({x} LIKE {literal(pattern)} ESCAPE {literal(unused)})"
+
+
+def _ignoring_null(function: str, xs: tuple[str, ...]) -> str:
+    """Take the least or greatest of two halves; a value is written at most as often as there are values, squared."""
+    if len(xs) == 1:
+        return xs[0]
+    first, second = (_ignoring_null(function, half) for half in (xs[: len(xs) // 2], xs[len(xs) // 2 :]))
+    return f"COALESCE({function}({first}, {second}), {first}, {second})"
+
+
+class ExtremesOfNull:
+    """The extremes of a dialect in which LEAST and GREATEST are NULL if one value is."""
+
+    def least(self, *xs: str) -> str:
+        return _ignoring_null("LEAST", xs)
+
+    def greatest(self, *xs: str) -> str:
+        return _ignoring_null("GREATEST", xs)
+
+
 class CommonSpelling:
     """The parts of a ``Spelling`` that are the same SQL on most engines: CAST rounds to even, LEAST and GREATEST ignore
     NULL, FLOOR, CEIL and TRUNC return doubles.
