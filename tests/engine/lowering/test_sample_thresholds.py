@@ -14,6 +14,7 @@ import pytest
 from engine.tables import policy_of, tuples
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import bounded_totals, reading_statements, sampled_rows
+from sfumato.engine.lowering.reading_statements import server_readings, server_statement
 from sfumato.engine.lowering.relational import Scalar, ScalarFunction, apply, integer_constant
 from sfumato.engine.lowering.sampled_rows import MAX_LEAST
 from sfumato.plan.bounding import BoundedPlan, ContributionLimits, Strategy, candidate_bounded_plans
@@ -104,6 +105,7 @@ def test_thresholds_sample_the_rows_that_ranks_do(
 ) -> None:
     reading = _reading(towns, name, groups, rows)
     assert _uses_thresholds(reading)
+    assert all(name != "o" for each in server_readings(reading) for name, _ in server_statement(each, 1).stages)
     for key in (7, 10**17):
         assert tuples(towns.read(reading, key)) == _ranked(towns, reading, key, monkeypatch)
 
