@@ -271,6 +271,8 @@ def test_the_lattice_pair_has_the_profile_at_its_points_and_dominates_between(pa
                 loss.profile_bound(epsilon, above=False)
                 <= profile_of(values, pair.masses, pair.mass_at_infinity, math.exp(epsilon)) + 1e-14
             )
+        assert not loss.backward or pair == back.lattice_pair.reversed()
+        assert (0 < pair.mass_at_infinity <= 1e-30) == (ends[0] is None)
         assert loss.renyi(2.0) == pair.renyi(2.0)
         assert loss.magnitude == pair.magnitude == max(-values[0], values[-1])
         assert loss.factors == ((pair, 1),)
@@ -316,6 +318,9 @@ def test_a_supporting_line_is_below_the_profile_and_near_it(error: float) -> Non
 def test_a_profile_is_read_from_its_reverse_below_one() -> None:
     known = Known(convex, 1e-6)
     for alpha in (0.2, 0.7, 0.999, 1.0, 1.2, 2.0):
+        sure = subsampled_losses._profile_at_any_alpha(Known(convex), alpha)  # type: ignore[arg-type]
+        # below 1 a few sums are rounded, each by a part of 1
+        assert 0.9 * 2.0**-51 * (alpha < 1) <= F(sure[1]) - F(sure[0]) <= 1.1 * 2.0**-51 * (alpha < 1)
         low, high = subsampled_losses._profile_at_any_alpha(known, alpha)  # type: ignore[arg-type]
         slack = min(1.0, alpha) * 1e-6
         assert low == pytest.approx(convex(alpha) - slack, abs=1e-15 * 3)
@@ -335,3 +340,50 @@ def test_the_tangent_pair_is_below_and_keeps_the_failure() -> None:
             found = profile_of(tangent.values, tangent.masses, tangent.mass_at_infinity, math.exp(epsilon))
             low, high = loss.delta_range(epsilon)
             assert 0.97 * low <= found <= high
+
+
+def test_several_units_are_priced_in_the_worse_direction_of_each_count() -> None:
+    lopsided = PairLoss((F(1, 2), F(1, 2)), (F(1, 10), F(9, 10)))
+    for base in (lopsided, lopsided.reversed()):
+        loss = SubsampledLoss(((base, 1),), RATE, 2)
+        for epsilon in (0.0, 0.1, 0.4):
+            at = float(MP.log1p(MP.expm1(mp(epsilon)) / mp(1 - (1 - RATE) ** 2)))
+            worst = [
+                max(side.delta_and_error(at)[0] for side in (base.group(i), base.group(i).reversed())) for i in (1, 2)
+            ]  # type: ignore[index]
+            encloses(loss, epsilon, mp(2 * RATE * (1 - RATE)) * mp(worst[0]) + mp(RATE**2) * mp(worst[1]), 1e-11)
+        top = max(base.group(2).largest_finite_loss or F(0), base.group(2).reversed().largest_finite_loss or F(0))
+        bound = MP.log1p(mp(1 - (1 - RATE) ** 2) * MP.expm1(mp(top)))
+        assert bound <= loss.largest_loss_if_bounded <= bound * (1 + MP.mpf("1e-13"))
+
+
+def test_a_small_share_is_rounded_by_what_it_is_the_difference_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 1/4 and 3/4·(e^ε − 1), each known to 2⁻⁴⁸ of itself."""
+    loss = SubsampledLoss(((ResponseLoss(F(1)), 1),), F(1, 4), backward=True)
+    monkeypatch.setattr(SubsampledLoss, "_unsampled_bound", lambda *_: 0.5)
+    for epsilon in (0.1, 0.2, 0.28):
+        removed = MP.expm1(mp(epsilon)) * 3 / 4
+        share = MP.mpf(1) / 4 - removed
+        margin = MP.mpf(2) ** -48 * ((MP.mpf(1) / 4 + removed) / share + 1)
+        for above, sign in ((True, 1), (False, -1)):
+            apart = sign * (mp(loss.profile_bound(epsilon, above=above)) * 2 / share - 1)
+            assert abs(apart - margin) < margin / 8
+
+
+@pytest.mark.usefixtures("coarse")
+def test_lines_are_looked_for_up_to_the_last_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    loss = SubsampledLoss(((ResponseLoss(F(1)), 1),), RATE)
+    plain, seen = subsampled_losses._supporting_line, []
+
+    def spy(loss: SubsampledLoss, knots: tuple[float, float, float], end: float) -> tuple[float, float]:
+        seen.append((knots, end))
+        return plain(loss, knots, end)
+
+    monkeypatch.setattr(subsampled_losses, "_supporting_line", spy)
+    subsampled_losses._dominated_tangent_pair(loss)
+    top = math.exp(float(loss.knots[-1] * loss.lattice_pair.spacing))
+    assert {end for _, end in seen} == {top}
+    assert all(left < alpha < right for (left, alpha, right), _ in seen)
+    assert seen[-1][0][2] == top
+    assert seen[0][0][0] == pytest.approx(math.exp(-float(loss.reversed().knots[-1] * loss.lattice_pair.spacing)))
+    assert len(seen) == len(loss.knots) + len(loss.reversed().knots) - 3

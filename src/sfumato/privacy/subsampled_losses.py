@@ -95,7 +95,7 @@ class SubsampledLoss(Loss):
         object.__setattr__(self, "population", exact_integer(self.population, "population"))
         if self.units > _MAX_UNITS:
             raise InvalidParameter("k", self.units, f"at most {_MAX_UNITS} for a release on a sample")
-        if self.population and (self.rate * self.population).denominator != 1:
+        if (self.rate * self.population).denominator != 1:
             raise InvalidParameter("rate", self.rate, f"a whole number of units out of {self.population}")
 
     @property
@@ -111,7 +111,7 @@ class SubsampledLoss(Loss):
     @property
     def is_replace(self) -> bool:
         """Whether the parts are losses under replace neighbours."""
-        return self.exchanged or self.population > 0
+        return self.exchanged or bool(self.population)
 
     def reversed(self) -> SubsampledLoss:
         return self if self.is_symmetric else replace(self, backward=not self.backward)
@@ -199,7 +199,7 @@ class SubsampledLoss(Loss):
                     math.comb(changed, i) * math.comb(self.population - changed, size - i),
                     math.comb(self.population, size),
                 )
-                for i in range(1, min(changed, size) + 1)
+                for i in range(1, size + 1)
             }
         return {changed: weight for changed, weight in weights.items() if weight}
 
@@ -329,7 +329,7 @@ class LatticeLoss(AtomLoss):
 
     @property
     def largest_finite_loss(self) -> Fraction:
-        return self.spacing * max((step for step in self.steps if step > 0), default=0)
+        return self.spacing * max((0, *self.steps))
 
     @property
     def pure(self) -> Fraction:
