@@ -146,7 +146,7 @@ PRESENCES = {
 SUMMED = LinearColumn(
     np.nan_to_num(OTHER.value),
     np.nan_to_num(OTHER.value),
-    NoiseForm.one_noise_each(np.arange(8)),
+    NoiseForm.single_noise_form(np.arange(8)),
     IndependentNoises(((NoisyScale("0.25", sf.Laplace(2)), 8),), Fraction("0.95")),
     1,
     ConfidenceStatement.about(8),

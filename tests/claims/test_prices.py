@@ -67,7 +67,7 @@ def _priced(priced: PricedBatch) -> Claims:
     for place, each in enumerate(priced.prepared):
         claims |= with_prefix(str(place), noise_claims(each))
     every = range(len(priced.prepared))
-    claims["prices of parts"] = (str(priced.restricted_to([0]).price), str(priced.restricted_to(every).price))
+    claims["prices of parts"] = (str(priced.priced_subset([0]).price), str(priced.priced_subset(every).price))
     return claims
 
 

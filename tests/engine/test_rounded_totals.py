@@ -35,7 +35,7 @@ from sfumato.engine.lowering.unit_lowering import wide
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator
 from sfumato.plan import bounding
-from sfumato.plan.bounding import BoundedPlan, _rounded_to_units, candidate_bounded_plans, for_neighbours
+from sfumato.plan.bounding import BoundedPlan, _sensitivity_after_rounding, candidate_bounded_plans, for_neighbours
 from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
@@ -70,7 +70,7 @@ def test_the_theorem_of_rounded_totals(rounds: Callable[[int, int], int], broken
         by: {rounds(start + by, unit) - rounds(start, unit) for start in range(-unit, unit)} for by in range(-5, 6)
     }
     for cap, most in product(range(1, 6), range(1, 8)):
-        claim = _rounded_to_units(Sensitivity(2, cap, total=most), unit, 2)
+        claim = _sensitivity_after_rounding(Sensitivity(2, cap, total=most), unit, 2)
         for change in product(range(-cap, cap + 1), repeat=2):
             if sum(map(abs, change)) > most:
                 continue
@@ -169,7 +169,7 @@ def _away_in_the_engine(total: Scalar, unit: int) -> Scalar:
 
 
 def _without_remainders(change: Sensitivity, unit: int, touched: int) -> Sensitivity:  # noqa: ARG001
-    """The broken twin of ``_rounded_to_units``: as if all totals were rounded together."""
+    """The broken twin of ``_sensitivity_after_rounding``: as if all totals were rounded together."""
     per_group, total = math.ceil(change.per_group / unit), math.ceil(change.total / unit)
     return Sensitivity(change.groups, per_group, total, neighbours=change.neighbours)
 
@@ -178,7 +178,7 @@ def _without_remainders(change: Sensitivity, unit: int, touched: int) -> Sensiti
 @pytest.mark.parametrize("twin", ["halves away from 0", "no remainders"])
 def test_broken_twins_are_caught(twin: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if twin == "no remainders":
-        monkeypatch.setattr(bounding, "_rounded_to_units", _without_remainders)
+        monkeypatch.setattr(bounding, "_sensitivity_after_rounding", _without_remainders)
     else:
         monkeypatch.setattr(cell_lowering, "_rounded_quotient", _away_in_the_engine)
     engine, worlds = _engine(False, 16), _worlds(False, 16)

@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "what is said to be from the policy alone opens the data",
         Kind.REUSE,
-        "engine.public_tables:without_data",
+        "engine.public_tables:policy_over_empty_tables",
         "empty = {name: replace(table, source=_empty_table(table, policy), relation=None) for",
         "empty = {name: replace(table, source=table.source) for",
         ("curator/test_policy_alone.py::test_no_row_is_in_it",),

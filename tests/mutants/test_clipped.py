@@ -173,8 +173,8 @@ WORST_CASE_MUTANTS = (
         "a worst case forgets the units beyond the limit",
         Kind.RANGES,
         "plan.worst_cases:WorstCase.proven_shift",
-        "return self.cell.times(counts.clamped).plus(self.unit.times(counts.units))",
-        "return self.cell.times(counts.clamped)",
+        "return self.cell.multiplied_by(counts.clamped).plus(self.unit.multiplied_by(counts.units))",
+        "return self.cell.multiplied_by(counts.clamped)",
         (f"{_WORST}::test_no_world_moves_a_number_beyond_its_worst_case",),
     ),
 )

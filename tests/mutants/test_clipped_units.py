@@ -80,8 +80,8 @@ MUTANTS = (
         "rows are scaled to one row more",
         Kind.LIMITS,
         f"{_SCALING}:ClipScaling.scaling_change",
-        "_scale_to(as_real(Reference(name)), self.bound, norm)",
-        "_scale_to(as_real(Reference(name)), self.bound + self.bound // 100, norm)",
+        "_scale_to_bound(as_real(Reference(name)), self.bound, norm)",
+        "_scale_to_bound(as_real(Reference(name)), self.bound + self.bound // 100, norm)",
         _ROWS,
     ),
     Mutant(
@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant(
         "rows are scaled where the cap of a group is below the norm",
         Kind.SENSITIVITY,
-        f"{_SCALING}:scales_row_by_row",
+        f"{_SCALING}:can_scale_rows_separately",
         "limits.rows_per_group >= limits.total",
         "limits.rows_per_group <= limits.total",
         ("safety/test_tightness.py::test_claims_are_reached_when_a_unit_is_added",),
@@ -103,7 +103,7 @@ MUTANTS = (
     Mutant(
         "rows are scaled one by one where their norm does not fit 64 bits",
         Kind.WRAP,
-        f"{_SCALING}:scales_row_by_row",
+        f"{_SCALING}:can_scale_rows_separately",
         "max(max_totals) <= MAX_UNIT_TOTAL",
         "True",
         (f"{_UNITS}::test_rows_that_add_up_beyond_64_bits_stay_within_the_norm",),
@@ -111,7 +111,7 @@ MUTANTS = (
     Mutant(
         "rows of mixed signs are scaled one by one",
         Kind.SENSITIVITY,
-        f"{_SCALING}:scales_row_by_row",
+        f"{_SCALING}:can_scale_rows_separately",
         "0 in (each.row_contribution_bounds or ())",
         "each.row_contribution_bounds",
         _MIXED,
@@ -127,7 +127,7 @@ MUTANTS = (
     Mutant(
         "a stage is numbered anew wherever it is read",
         Kind.LIMITS,
-        "engine.spellings.generator:_materialised",
+        "engine.spellings.generator:_materialised_keyword",
         "return 'MATERIALIZED ' if numbers_rows else ''",
         "return 'NOT MATERIALIZED ' if numbers_rows else ''",
         ("engine/test_unit_numbers.py::test_a_stage_whose_rows_are_numbered_is_computed_once",),

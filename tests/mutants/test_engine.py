@@ -466,7 +466,7 @@ MUTANTS = (
     Mutant(
         "clipped values are rounded up",
         Kind.ROUNDING,
-        "engine.lowering.clip_scaling:_scale_to",
+        "engine.lowering.clip_scaling:_scale_to_bound",
         "return apply(ScalarFunction.TOWARD_ZERO, apply(ScalarFunction.DIVIDE, product, size))",
         "up = apply(ScalarFunction.CEILING, apply(ScalarFunction.DIVIDE, product, size))\n"
         "    return apply(ScalarFunction.NEAREST, up)",
@@ -551,7 +551,7 @@ MUTANTS = (
     Mutant(
         "negative weights are rounded away from zero",
         Kind.ROUNDING,
-        "engine.spellings.duckdb:DuckDBSpelling.divide_whole",
+        "engine.spellings.duckdb:DuckDBSpelling.divide_integers",
         "f'({x} // {y})'",
         "f'CAST(FLOOR(CAST({x} AS DOUBLE) / {y}) AS HUGEINT)'",
         ("safety/test_tightness.py::test_weights_of_negative_values_are_rounded_toward_zero",),

@@ -50,7 +50,7 @@ MUTANTS = (
         _MODELS,
     ),
     Mutant(
-        "unconnected parts are multiplied without dividing by the total",
+        "unconnected parts are for_multiplied_rows without dividing by the total",
         Kind.SAMPLING,
         "publish.graph.models:_CliqueSums.marginal",
         "divide_or_zero(counts, np.array(self._total))",

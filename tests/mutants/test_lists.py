@@ -54,7 +54,7 @@ MUTANTS = (
         "limits do not grow with the items",
         Kind.LIMITS,
         "plan.nodes:Unnest.limits",
-        "return self.input.limits.multiplied(self.most)",
+        "return self.input.limits.for_multiplied_rows(self.most)",
         "return self.input.limits",
         _TIGHT,
     ),

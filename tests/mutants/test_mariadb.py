@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "unsigned numbers of 32 bits are taken for doubles",
         Kind.NEIGHBOURS,
-        "engine.sources.clean_scans:_ScanBuilder._whole_id",
+        "engine.sources.clean_scans:_ScanBuilder._integer_id",
         "column.type_name.partition(' ')[0] in _SINGLE_PRECISION",
         "column.type_name in _SINGLE_PRECISION",
         (f"{_HOSTILE}::test_single_precision_ids_are_exact_or_nobody",),
@@ -147,7 +147,7 @@ MUTANTS = (
     Mutant(
         "a rounded double is cut where a stage keeps it",
         Kind.WRAP,
-        "engine.spellings.mariadb:_any_size",
+        "engine.spellings.mariadb:_keep_all_digits",
         "f'CAST({x} AS DOUBLE)'",
         "x",
         (f"{_MEANINGS}::test_the_server_proves_every_function",),

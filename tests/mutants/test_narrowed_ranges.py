@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant(
         "measures taken together have the range of the first",
         Kind.RANGES,
-        "plan.aggregates.narrowed_ranges:_hull",
+        "plan.aggregates.narrowed_ranges:_interval_hull",
         "return (min((low for low, _ in ranges)), max((high for _, high in ranges)))",
         "return ranges[0]",
         (_NUMBERS,),

@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "ids that doubles merge are one person on a server",
         Kind.NEIGHBOURS,
-        "engine.sources.clean_scans:_ScanBuilder._whole_id",
+        "engine.sources.clean_scans:_ScanBuilder._integer_id",
         "return apply(ScalarFunction.CASE, is_exact[0], number, is_exact[1], number, null_constant(Type.INTEGER))",
         "return number",
         (f"{_HOSTILE}::test_an_id_that_a_double_would_merge_with_another_is_nobodys",),
@@ -252,7 +252,7 @@ MUTANTS = (
     Mutant(
         "a server's own rounding is not looked at",
         Kind.AUDIT,
-        "engine.self_test:_differing",
+        "engine.self_test:_wrongly_computed_cases",
         "and (not _is_equal(computed_rows[row_index][case_index], expected(case, row), near=case.near))",
         "and False",
         (
@@ -305,7 +305,8 @@ MUTANTS = (
         Kind.SENSITIVITY,
         "engine.sources.clean_scans:_ScanBuilder.items",
         "value = build.clean(rows, _DeclaredCell(table.name, item, declared.items, policy_path))",
-        "value = build._typed(rows, _DeclaredCell(table.name, item, Domain(declared.items.type), policy_path))",
+        "value = build._as_declared_type("
+        "rows, _DeclaredCell(table.name, item, Domain(declared.items.type), policy_path))",
         (f"{_HOSTILE}::test_the_first_items_of_an_array_are_read",),
     ),
     Mutant(

@@ -83,7 +83,7 @@ MUTANTS = (
         Kind.REUSE,
         f"{_SCALARS}:ScalarQuestion._run_steps",
         "self._main_release(prepared, self._released_values(measured))",
-        "self._main_release(prepared, value_combinations_to_bind(self._value_domains)[1])",
+        "self._main_release(prepared, extreme_value_combinations(self._value_domains)[1])",
         (_SHOWN,),
     ),
     Mutant(
@@ -148,7 +148,7 @@ MUTANTS = (
     Mutant(
         "numbers at different ends are not bound",
         Kind.CHARGE_ORDER,
-        "plan.released_values:value_combinations_to_bind",
+        "plan.released_values:extreme_value_combinations",
         "(lows, highs, *mixed, (None,) * len(ends))",
         "(lows, highs, (None,) * len(ends))",
         (_BOUND,),
@@ -156,7 +156,7 @@ MUTANTS = (
     Mutant(
         "a question without any number is not bound",
         Kind.CHARGE_ORDER,
-        "plan.released_values:value_combinations_to_bind",
+        "plan.released_values:extreme_value_combinations",
         "(lows, highs, *mixed, (None,) * len(ends))",
         "(lows, highs, *mixed)",
         (_BOUND,),
@@ -164,7 +164,7 @@ MUTANTS = (
     Mutant(
         "numbers at their upper ends are not bound",
         Kind.CHARGE_ORDER,
-        "plan.released_values:value_combinations_to_bind",
+        "plan.released_values:extreme_value_combinations",
         "(lows, highs, *mixed, (None,) * len(ends))",
         "(lows, *mixed, (None,) * len(ends))",
         (_BOUND,),

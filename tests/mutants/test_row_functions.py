@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "nested repetitions count as one way of matching",
         Kind.LIMITS,
-        "plan.values.regular_expressions:_AutomatonBuilder._link",
+        "plan.values.regular_expressions:_AutomatonBuilder._add_transitions",
         "self.follow[position].update(first)",
         "self.follow[position] |= Counter(first)",
         ("plan/values/test_regular_expressions.py",),

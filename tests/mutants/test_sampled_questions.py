@@ -96,7 +96,7 @@ MUTANTS = (
         (WITHIN,),
     ),
     Mutant(
-        "the δ of a price is not divided by the rate but multiplied",
+        "the δ of a price is not divided by the rate but for_multiplied_rows",
         Kind.DELTA,
         "release.sampled_prices:price_before_sampling",
         "price.delta / rate",

@@ -108,7 +108,7 @@ MUTANTS = (
     Mutant(
         "a table on Spark is known by the name it was called by",
         Kind.REUSE,
-        "engine.spark.sources:_addresses",
+        "engine.spark.sources:_canonical_addresses",
         "'.'.join(parts)",
         "source.relation",
         (f"{_HOSTILE}::test_one_table_has_one_address_whatever_it_is_called",),
@@ -229,7 +229,7 @@ MUTANTS = (
     Mutant(
         "an interrupt ends what every thread reads on Spark",
         Kind.AUDIT,
-        "engine.spark.driver:SparkTables._tags",
+        "engine.spark.driver:SparkTables._query_tags",
         "return [tag for tag, runner in self._running_threads.items() if thread in (None, runner)]",
         "return list(self._running_threads)",
         (f"{_FAULTS}::test_a_reading_is_ended_and_the_session_goes_on",),

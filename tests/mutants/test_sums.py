@@ -10,7 +10,7 @@ MUTANTS = (
     Mutant(
         "totals that one unit changes are taken to be rounded together",
         Kind.SENSITIVITY,
-        "plan.bounding:_rounded_to_units",
+        "plan.bounding:_sensitivity_after_rounding",
         "math.ceil(sensitivity.total / unit) + touched - 1",
         "math.ceil(sensitivity.total / unit)",
         (_TOTALS,),
@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant(
         "a total of part of a unit is taken to move by none",
         Kind.SENSITIVITY,
-        "plan.bounding:_rounded_to_units",
+        "plan.bounding:_sensitivity_after_rounding",
         "math.ceil(sensitivity.per_group / unit)",
         "math.floor(sensitivity.per_group / unit)",
         (_TOTALS,),

@@ -8,7 +8,7 @@ MUTANTS = (
     Mutant(
         "the least number of 64 bits is divided by -1",
         Kind.WRAP,
-        "engine.lowering.row_lowering:_lower_divide_whole",
+        "engine.lowering.row_lowering:_lower_integer_division",
         "integer_constant(1 - 2 ** 63)), x, otherwise=null_constant(Type.INTEGER))",
         "integer_constant(-2 ** 62)), x, otherwise=x)",
         ("engine/lowering/test_row_lowering.py::test_whole_quotients_are_exact_or_missing",),
@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "a quotient by 0 is never missing",
         Kind.NAN,
-        "plan.values.functions.numeric:_divide_whole",
+        "plan.values.functions.numeric:_divide_integers",
         "Domain(Type.INTEGER, nullable=nullable or divisor_range[0] <= -1 <= divisor_range[1])",
         "Domain(Type.INTEGER)",
         ("plan/test_functions.py::test_ranges", "engine/lowering/test_row_lowering.py"),

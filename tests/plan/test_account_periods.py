@@ -227,7 +227,7 @@ def test_rows_outside_of_a_tables_own_bounds_are_not_taken_for_others() -> None:
 
 
 def test_intervals_meet_and_join() -> None:
-    meet, join = account_periods._intersect, account_periods._unite
+    meet, join = account_periods._intersect_intervals, account_periods._union_of_intervals
     assert meet(((1, 5), (8, 9)), ((4, 8),)) == ((4, 5), (8, 8))
     assert meet(((1, 5),), ((6, 9),)) == ()
     assert meet((), ((6, 9),)) == ()

@@ -196,14 +196,14 @@ def test_the_rounding_of_totals() -> None:
 def test_bits_that_squares_need() -> None:
     """4, and half of those of the number of coordinates, rounded up: 2^(b/2) is at least its root."""
     for coordinates in (1, 2, 3, 4, 7, 8, 1000):
-        spare = bounding._spare_bits(Strategy.CLIP_L2, coordinates)
+        spare = bounding._bits_reserved_for_squares(Strategy.CLIP_L2, coordinates)
         assert spare == 4 + math.ceil(coordinates.bit_length() / 2)
-        assert bounding._spare_bits(Strategy.CLIP_L1, coordinates) == 0
+        assert bounding._bits_reserved_for_squares(Strategy.CLIP_L1, coordinates) == 0
 
 
 def test_totals_that_are_rounded_to_units() -> None:
     """Against all changes of three totals of up to 6 steps, 11 in all, on every remainder: nothing moves further."""
-    rounded = bounding._rounded_to_units(Sensitivity(3, 6, total=11), 4, 3)
+    rounded = bounding._sensitivity_after_rounding(Sensitivity(3, 6, total=11), 4, 3)
     assert (rounded.groups, rounded.per_group, rounded.total) == (3, 2, 3 + 3 - 1)
     furthest = 0
     for change in itertools.product(range(-6, 7), repeat=3):
@@ -213,12 +213,12 @@ def test_totals_that_are_rounded_to_units() -> None:
             assert sum(each**2 for each in moves) <= rounded.squares
             furthest = max(furthest, sum(moves))
     assert furthest == rounded.total
-    assert bounding._rounded_to_units(Sensitivity(3, 6, total=9), 1, 1).total == 9
+    assert bounding._sensitivity_after_rounding(Sensitivity(3, 6, total=9), 1, 1).total == 9
 
 
 def test_the_length_of_totals_that_are_rounded_to_units() -> None:
     """‖w‖ ≤ ‖v‖/u + √h, each root rounded up to a whole number: (⌊√45⌋ + 1 + 4·(⌊√50⌋ + 1))/4, squared."""
-    rounded = bounding._rounded_to_units(Sensitivity(50, 6, total=47, squares=45), 4, 50)
+    rounded = bounding._sensitivity_after_rounding(Sensitivity(50, 6, total=47, squares=45), 4, 50)
     assert (rounded.per_group, rounded.total) == (2, 12 + 49)
     assert rounded.squares == math.ceil(Fraction(7 + 4 * 8, 4) ** 2) == 96
     assert rounded.squares >= (math.sqrt(45) / 4 + math.sqrt(50)) ** 2
@@ -279,7 +279,7 @@ def test_limits_of_relations() -> None:
     assert limits.capped_at_rows(20) == limits
     assert limits.elementwise_maximum(ContributionLimits(5, 5, 5)) == ContributionLimits(10, 5, 5)
     assert limits.plus(ContributionLimits(1, 2, 3)) == ContributionLimits(11, 6, 6)
-    assert limits.multiplied(3) == ContributionLimits(30, 12, 9)
+    assert limits.for_multiplied_rows(3) == ContributionLimits(30, 12, 9)
     assert limits.for_measure(Count()) == limits
     assert limits.for_measure(DistinctUnits()) == ContributionLimits(4, 4, 1)
 

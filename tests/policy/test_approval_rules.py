@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sfumato.errors import InvalidPolicy
-from sfumato.plan.relevant_policy import declarations_beyond_first_form, declarations_for_plan
+from sfumato.plan.relevant_policy import declarations_for_plan, newer_field_declarations
 from sfumato.policy import Policy, read
 from sfumato.policy.approval_rules import ApprovalRules
 from sfumato.policy.toml_files import to_toml
@@ -97,4 +97,4 @@ def test_rules_change_no_questions_identity(tmp_path: Path) -> None:
     policy = parsed(tmp_path, "approvals = 2")
     without = replace(policy, approval=None)
     assert declarations_for_plan((), policy, reads_cells=False) == declarations_for_plan((), without, reads_cells=False)
-    assert declarations_beyond_first_form(policy) == declarations_beyond_first_form(without)
+    assert newer_field_declarations(policy) == newer_field_declarations(without)

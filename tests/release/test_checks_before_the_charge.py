@@ -50,7 +50,7 @@ def bind(
     monkeypatch.setattr(releasing, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     readings: Any = [object()] * count
     try:
-        return releasing._bind(engine, readings, seconds), limits[0]  # type: ignore[arg-type]
+        return releasing._bind_within_time_limit(engine, readings, seconds), limits[0]  # type: ignore[arg-type]
     finally:
         assert len(engine.readings) == count
 

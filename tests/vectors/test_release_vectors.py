@@ -72,7 +72,7 @@ REGISTRY = Registry(
         "release.batch_prices._mean_log_half_width": "it only compares families of noise",
         "release.pricing._sum_log_half_widths": "it only compares families of noise",
         "release.noisy_rows.window_functions._Frames.aggregate_with_interval": "values, compared with DuckDB",
-        "release.parts.shares._error_alone": "it only compares ways to split a price",
+        "release.parts.shares._error_at_whole_price": "it only compares ways to split a price",
         "release.parts.shares._shares_by_part": "it lays shares out by part",
         "release.parts.shares.even_shares": "it divides 1 by a count",
         "release.parts.shares.split_for_least_error": "the optimum is found by search in tests/release/parts",

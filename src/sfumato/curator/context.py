@@ -78,12 +78,12 @@ class Context:
     def policy_version(self) -> str:
         """The policy's version: a hash of all its declarations."""
         from sfumato.plan.canonical import digest
-        from sfumato.plan.relevant_policy import declarations_beyond_first_form
+        from sfumato.plan.relevant_policy import newer_field_declarations
 
         policy = self.declared_policy
         ids: list[object] = [] if policy.id_type is None else [policy.id_type.value]
         ids += [] if policy.per is None else [["per", policy.per]]
-        later = declarations_beyond_first_form(policy)
+        later = newer_field_declarations(policy)
         declarations = [*map(_table_declarations, policy.tables.values()), *ids, *([["later", later]] if later else [])]
         return digest(policy.unit, declarations)
 

@@ -23,7 +23,7 @@ from sfumato.curator.previews.explaining import DEFAULT_DELTA
 from sfumato.curator.previews.forecasts import Width
 from sfumato.curator.proposals.questions import Question
 from sfumato.engine.opening import open_engine
-from sfumato.engine.public_tables import without_data
+from sfumato.engine.public_tables import policy_over_empty_tables
 from sfumato.errors import SfumatoError
 from sfumato.ledger import Ledger
 from sfumato.plan.catalog import Catalog, CatalogTable
@@ -64,7 +64,7 @@ class PolicyWithoutData:
 @contextmanager
 def open_without_data(policy: Policy) -> Iterator[PolicyWithoutData]:
     """Open a policy without opening its sources or its ledger."""
-    empty = without_data(policy)
+    empty = policy_over_empty_tables(policy)
     engine = open_engine(empty)
     try:
         with tempfile.TemporaryDirectory(prefix="sfumato-") as folder, Ledger.open(Path(folder) / "empty") as ledger:

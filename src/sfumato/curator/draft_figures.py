@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import date
 from decimal import Decimal
 
-from sfumato.engine.inspecting import count_beyond, open_inspector
+from sfumato.engine.inspecting import count_file_cells_outside, open_inspector
 from sfumato.errors import SfumatoError
 from sfumato.policy import Policy, Table, Type
 from sfumato.privacy import Budget, PrivacyUnit
@@ -104,7 +104,7 @@ def propose_bounds(table: Table, column: str) -> BoundsFigures | None:
     kind = table.columns[column].type
     ladder = _candidate_round_bounds(kind)
     with suppress(SfumatoError):
-        cells, below, above = count_beyond(
+        cells, below, above = count_file_cells_outside(
             _single_table_policy(table), table.name, column, [_sql_literal(value) for value in ladder]
         )
         choices = {share: _tightest_bounds(ladder, cells, below, above, share / 2) for share in _SHARES_BEYOND if cells}

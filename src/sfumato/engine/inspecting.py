@@ -70,9 +70,11 @@ def sample_texts(source: Path, relation: str | None, columns: Collection[str]) -
     return file_inspection.sample_texts(source, relation, columns)
 
 
-def count_beyond(policy: Policy, table: str, column: str, literals: Sequence[str]) -> tuple[int, list[int], list[int]]:
+def count_file_cells_outside(
+    policy: Policy, table: str, column: str, literals: Sequence[str]
+) -> tuple[int, list[int], list[int]]:
     """Return how many clean cells a column of a file has, and how many are below and above each literal. PRIVATE."""
-    return inspection.count_cells_beyond(policy, table, column, literals)
+    return inspection.count_cells_outside(policy, table, column, literals)
 
 
 def types_in_memory(table: Any) -> dict[str, Type]:

@@ -26,7 +26,7 @@ from sfumato.policy import InMemory, Policy, Table, Type, Via
 from sfumato.quick_dataclass import dataclass
 
 
-def without_data(policy: Policy) -> Policy:
+def policy_over_empty_tables(policy: Policy) -> Policy:
     """Return the policy over empty tables in memory. A public table without declared columns is left out: its columns
     are known only from its rows.
     """

@@ -465,7 +465,7 @@ def wrong_row_case(dialect: Dialect, some: Sequence[SpellingCase] | None = None)
         computed_rows = _compute_cases(dialect, tested_cases)
     except EngineFailed:
         return _first_failing(dialect, tested_cases)
-    return next((case.name for case, *_ in _differing(tested_cases, computed_rows, dialect)), None)
+    return next((case.name for case, *_ in _wrongly_computed_cases(tested_cases, computed_rows, dialect)), None)
 
 
 def wrong_statement_case(dialect: Dialect, some: Sequence[StatementCase] | None = None) -> str | None:
@@ -518,7 +518,7 @@ def _compute_columns(
     return [tuple(row[1:]) for row in sorted(run(text, parameters), key=lambda row: row[0])]
 
 
-def _differing(
+def _wrongly_computed_cases(
     tested_cases: Sequence[SpellingCase], computed_rows: Sequence[tuple[Any, ...]], dialect: Dialect
 ) -> list[tuple[SpellingCase, Row, Any]]:
     """List the cases and rows whose computed value differs from the expected one."""

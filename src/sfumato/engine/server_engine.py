@@ -377,7 +377,7 @@ class ReadTransaction:
         run = partial(self._engine.server.rows, session)
         with self._lock:
             try:
-                self._guarded(lambda: self._engine.lock(session))
+                self._run_in_savepoint(lambda: self._engine.lock(session))
             except EngineFailed:
                 self._engine.check_unchanged(run)  # report a missing table as changed
                 raise
@@ -398,7 +398,7 @@ class ReadTransaction:
         """Return the rows of one generated SELECT."""
         session = self._require_session()
         with self._lock:
-            rows: list[tuple[Any, ...]] = self._guarded(
+            rows: list[tuple[Any, ...]] = self._run_in_savepoint(
                 lambda: self._engine.server.rows(session, statement, parameters)
             )
         return rows
@@ -413,11 +413,11 @@ class ReadTransaction:
             raise EngineFailed
         return cast("E", join_server_results(reading, results))
 
-    def _guarded(self, action: Callable[[], Any]) -> Any:
+    def _run_in_savepoint(self, action: Callable[[], Any]) -> Any:
         """Run an action after which the transaction continues, whether it fails or not."""
         session = self._require_session()
         self._engine.server.assign_thread(session, get_ident())
-        return self._engine.server.guarded(session, action)
+        return self._engine.server.run_in_savepoint(session, action)
 
     def _require_session(self) -> Any:
         self._engine.server.check_process()

@@ -102,7 +102,7 @@ class SessionPool(ABC):
         """Return whether a session can run another statement."""
 
     @abstractmethod
-    def guarded(self, session: Any, action: Callable[[], T]) -> T:
+    def run_in_savepoint(self, session: Any, action: Callable[[], T]) -> T:
         """Run an action after which the transaction continues, whether it fails or not."""
 
     # Sessions in use

@@ -71,7 +71,7 @@ def detect_text_format(
         text_format = replace(text_format, encoding=_OTHER_ENCODING)
     if read_rows:
         _require_same_width(text, text_format, path)
-    return replace(text_format, reasons=tuple(_reasons(path, text_format, read_rows)))
+    return replace(text_format, reasons=tuple(_unreadable_file_reasons(path, text_format, read_rows)))
 
 
 def read_head(path: Path) -> bytes:
@@ -191,7 +191,7 @@ def _is_utf8(path: Path) -> bool:
     return True
 
 
-def _reasons(path: Path, text_format: TextFormat, rows: bool) -> Iterator[str]:
+def _unreadable_file_reasons(path: Path, text_format: TextFormat, rows: bool) -> Iterator[str]:
     """Yield the reasons why the engine does not read a text file as it is."""
     suffix = path.suffix.lower()
     if suffix == ".gz":

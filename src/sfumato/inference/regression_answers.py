@@ -227,7 +227,7 @@ def logistic_answer(fit: LinearFit, event: str, receipt: Receipt, warnings: tupl
         ODDS_COLUMNS,
         (Type.TEXT, *(Type.REAL,) * 8),
         tuple((*_coefficient_row(each), *_odds_ratio_with_ends(each)) for each in table),
-        **_fields_beside_rows(fit, table, receipt, warnings),
+        **_shared_table_fields(fit, table, receipt, warnings),
         event=event,
     )
 
@@ -273,7 +273,7 @@ def regression_answer(fit: LinearFit, receipt: Receipt, warnings: tuple[str, ...
         COLUMNS,
         TYPES,
         tuple(_coefficient_row(coefficient) for coefficient in table),
-        **_fields_beside_rows(fit, table, receipt, warnings),
+        **_shared_table_fields(fit, table, receipt, warnings),
         r_squared=fit.r_squared(confidence),
     )
 
@@ -287,7 +287,7 @@ def robust_answer(fit: RobustFit, receipt: Receipt, warnings: tuple[str, ...]) -
     )
 
 
-def _fields_beside_rows(
+def _shared_table_fields(
     fit: LinearFit, table: tuple[Coefficient, ...], receipt: Receipt, warnings: tuple[str, ...]
 ) -> dict[str, Any]:
     """Return what every table of coefficients holds beside its rows."""

@@ -73,8 +73,8 @@ def restrict_to_periods(aggregate: Aggregate, policy: Policy, periods: PeriodInt
 
 def reads_only_periods(relation: Relation, policy: Policy, periods: PeriodIntervals) -> bool:
     """Return whether every private scan of a plan keeps only rows of these periods, by the filter directly above it."""
-    scanned = _unite((_scanned_periods(relation, policy),))
-    return _intersect(scanned, periods) == scanned
+    scanned = _union_of_intervals((_scanned_periods(relation, policy),))
+    return _intersect_intervals(scanned, periods) == scanned
 
 
 def period_names(periods: PeriodIntervals, per: str) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ def parse_period(name: str, per: str) -> int:
 
 def parse_periods(period_names: Iterable[str], per: str) -> PeriodIntervals:
     """Return the periods that have these names."""
-    return _unite(((number, number),) for number in (parse_period(name, per) for name in period_names))
+    return _union_of_intervals(((number, number),) for number in (parse_period(name, per) for name in period_names))
 
 
 def describe_periods(period_names: tuple[str, ...], per: str) -> str:
@@ -139,7 +139,7 @@ def _readable_periods(relation: Relation, policy: Policy) -> PeriodIntervals:
         case Scan():
             return _declared_periods(relation, policy)
         case Filter(input, predicate):
-            return _intersect(
+            return _intersect_intervals(
                 _readable_periods(input, policy),
                 _periods_satisfying(predicate, _columns_within_row_period(input, policy), policy),
             )
@@ -147,16 +147,16 @@ def _readable_periods(relation: Relation, policy: Policy) -> PeriodIntervals:
             return (
                 _readable_periods(left, policy)
                 if outer
-                else _intersect(_readable_periods(left, policy), _readable_periods(right, policy))
+                else _intersect_intervals(_readable_periods(left, policy), _readable_periods(right, policy))
             )
         case SemiJoin(input, other, anti=anti):
             return (
                 _readable_periods(input, policy)
                 if anti
-                else _intersect(_readable_periods(input, policy), _readable_periods(other, policy))
+                else _intersect_intervals(_readable_periods(input, policy), _readable_periods(other, policy))
             )
         case Union():
-            return _unite(_readable_periods(member, policy) for member in relation.inputs)
+            return _union_of_intervals(_readable_periods(member, policy) for member in relation.inputs)
     return _readable_periods(relation.inputs[0], policy)
 
 
@@ -164,13 +164,13 @@ def _scanned_periods(relation: Relation, policy: Policy) -> PeriodIntervals:
     """Return the periods of all rows that the private scans of a plan keep."""
     match relation:
         case Filter(Scan() as scan, predicate):
-            return _intersect(
+            return _intersect_intervals(
                 _declared_periods(scan, policy),
                 _periods_satisfying(predicate, frozenset((_period_field(scan, policy),)), policy),
             )
         case Scan():
             return _declared_periods(relation, policy)
-    return _unite(_scanned_periods(member, policy) for member in relation.inputs)
+    return _union_of_intervals(_scanned_periods(member, policy) for member in relation.inputs)
 
 
 def _declared_periods(scan: Scan, policy: Policy) -> PeriodIntervals:
@@ -191,15 +191,19 @@ def _periods_satisfying(condition: Expression, period_columns: frozenset[Referen
         if condition.function == "AND":
             periods = _periods_within(Limit(), policy)
             for conjunct in condition.arguments:
-                periods = _intersect(periods, _periods_satisfying(conjunct, period_columns, policy))
+                periods = _intersect_intervals(periods, _periods_satisfying(conjunct, period_columns, policy))
             return periods
         if condition.function == "OR":
-            return _unite(_periods_satisfying(disjunct, period_columns, policy) for disjunct in condition.arguments)
+            return _union_of_intervals(
+                _periods_satisfying(disjunct, period_columns, policy) for disjunct in condition.arguments
+            )
         comparison = as_comparison(condition)
         if comparison is not None and comparison.operator == "IN":
             operand = comparison.operand
             equalities = (call("=", operand, literal(operand.domain.type, value)) for value in comparison.values)
-            return _unite(_periods_within_limits(equality, period_columns, policy) for equality in equalities)
+            return _union_of_intervals(
+                _periods_within_limits(equality, period_columns, policy) for equality in equalities
+            )
     return _periods_within_limits(condition, period_columns, policy)
 
 
@@ -209,7 +213,7 @@ def _periods_within_limits(
     periods = _periods_within(Limit(), policy)
     for operand, limit in limits_by_expression((condition,)).items():
         if isinstance(operand, Column) and operand.reference in period_columns:
-            periods = _intersect(periods, _periods_within(limit, policy))
+            periods = _intersect_intervals(periods, _periods_within(limit, policy))
     return periods
 
 
@@ -252,12 +256,12 @@ def _stays_in_period(key: Expression, input_columns: frozenset[Reference], polic
     return isinstance(key, Column) and key.reference in input_columns
 
 
-def _intersect(first: PeriodIntervals, second: PeriodIntervals) -> PeriodIntervals:
+def _intersect_intervals(first: PeriodIntervals, second: PeriodIntervals) -> PeriodIntervals:
     pairs = ((max(a, c), min(b, d)) for a, b in first for c, d in second)
     return tuple(sorted((low, high) for low, high in pairs if low <= high))
 
 
-def _unite(interval_sets: Iterable[PeriodIntervals]) -> PeriodIntervals:
+def _union_of_intervals(interval_sets: Iterable[PeriodIntervals]) -> PeriodIntervals:
     united: list[tuple[int, int]] = []
     for first, last in sorted(run for intervals in interval_sets for run in intervals):
         if united and first <= united[-1][1] + 1:

@@ -394,7 +394,7 @@ def _scale_measure(
     measure_limits = limits.for_measure(measure)
     max_weight = measure_limits.rows if strategy is Strategy.REWEIGHT else measure_limits.total
     coordinates = groups * measure.noise_count
-    step = measure.step_for_rows(max_weight << _spare_bits(strategy, coordinates))
+    step = measure.step_for_rows(max_weight << _bits_reserved_for_squares(strategy, coordinates))
     low, high = measure.row_range_in_steps(step)
     while max_steps is not None and high - low >= max_steps:
         step *= 2
@@ -406,7 +406,7 @@ def _scale_measure(
     sensitivity = _add_remove_sensitivity(strategy, size << max(bits, 0), measure_limits, coordinates)
     if bits < 0:
         scales_rows = strategy is not Strategy.WHOLE and strategy is not Strategy.SAMPLE
-        sensitivity = _rounded_to_units(
+        sensitivity = _sensitivity_after_rounding(
             sensitivity,
             1 << -bits,
             coordinates if scales_rows else min(coordinates, measure_limits.total * measure.noise_count),
@@ -414,12 +414,12 @@ def _scale_measure(
     return ScaledMeasure(measure, step, low, high, bits, sensitivity, sensitivity)
 
 
-def _spare_bits(strategy: Strategy, coordinates: int) -> int:
+def _bits_reserved_for_squares(strategy: Strategy, coordinates: int) -> int:
     """Return the bits to leave free for squares: those of one unit in all groups are added up in 110 bits."""
     return 4 + (coordinates.bit_length() + 1) // 2 if strategy is Strategy.CLIP_L2 else 0
 
 
-def _rounded_to_units(sensitivity: Sensitivity, unit: int, touched: int) -> Sensitivity:
+def _sensitivity_after_rounding(sensitivity: Sensitivity, unit: int, touched: int) -> Sensitivity:
     """Return the sensitivity of totals rounded to units, ``touched`` of which a unit changes; see the module's text."""
     length = math.isqrt(math.ceil(sensitivity.squares)) + 1 + unit * (math.isqrt(touched) + 1)
     return Sensitivity(

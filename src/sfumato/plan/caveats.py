@@ -195,7 +195,7 @@ def _phrases_by_result(query: Query, row_limits: RowLimits) -> Iterator[_ResultP
     common = (*_tree_limit_phrases(plan, row_limits), *_phrases_for_all_results(query, row_limits))
     for measure in plan.measures:
         yield (
-            (*_unit_limit_phrases(plan, measure, row_limits), *_own_operand_phrases(plan, measure, row_limits)),
+            (*_unit_limit_phrases(plan, measure, row_limits), *_operand_phrases(plan, measure, row_limits)),
             common,
         )
 
@@ -376,7 +376,7 @@ def _tree_limit_phrases(plan: Aggregate, row_limits: RowLimits) -> Iterator[str]
             yield f"items of {node.items.name} beyond the first {node.most:,} do not count"
 
 
-def _own_operand_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimits) -> Iterator[str]:
+def _operand_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimits) -> Iterator[str]:
     """Name the bounds and undeclared values that a measure's own value and condition are moved by."""
     operands = [operand for operand in (measure.value, measure.where) if operand is not None]
     yield from _bound_phrases(plan, operands, row_limits)

@@ -112,13 +112,13 @@ def evaluated_expressions(plan: Aggregate) -> Iterator[Expression]:
 
 def max_evaluation_steps(evaluated: Iterable[Expression]) -> int:
     """Return the most steps that evaluating these on one row takes."""
-    return sum(FUNCTIONS[node.function].steps(node) for node in _calls(evaluated))
+    return sum(FUNCTIONS[node.function].steps(node) for node in _function_calls(evaluated))
 
 
 def max_evaluation_bytes(evaluated: Iterable[Expression]) -> int:
     """Return the most bytes that evaluating these on one row allocates."""
-    return sum(FUNCTIONS[node.function].bytes(node) for node in _calls(evaluated))
+    return sum(FUNCTIONS[node.function].bytes(node) for node in _function_calls(evaluated))
 
 
-def _calls(evaluated: Iterable[Expression]) -> Iterator[Call]:
+def _function_calls(evaluated: Iterable[Expression]) -> Iterator[Call]:
     return (node for expression in evaluated for node in walk(expression) if isinstance(node, Call))

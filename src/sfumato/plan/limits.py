@@ -99,7 +99,7 @@ class ContributionLimits:
             self.rows + other.rows, self.groups + other.groups, self.rows_per_group + other.rows_per_group
         )
 
-    def multiplied(self, factor: int) -> ContributionLimits:
+    def for_multiplied_rows(self, factor: int) -> ContributionLimits:
         """Return the limits after each row has become up to ``factor`` rows."""
         return ContributionLimits(self.rows * factor, self.groups * factor, self.rows_per_group * factor)
 

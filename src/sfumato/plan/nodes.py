@@ -163,7 +163,7 @@ class Unnest:
 
     @property
     def limits(self) -> ContributionLimits:
-        return self.input.limits.multiplied(self.most)
+        return self.input.limits.for_multiplied_rows(self.most)
 
 
 @codec.serialisable("filter")

@@ -60,7 +60,7 @@ def with_released_values(part: Any, values: Sequence[Value | None]) -> Any:
 def value_in_domain(value: Any, domain: Domain) -> Value | None:
     """Return a released number as a value of its domain: clamped to its range, and to what literals may be."""
     if value is None or not domain.type.numeric:
-        return None if value is None else _as_declared(value, domain)
+        return None if value is None else _clamp_to_declared_range(value, domain)
     number = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)  # short, and the same double
     low, high = domain.range or (None, None)
     number = number if low is None else max(number, Fraction(low))  # type: ignore[arg-type]
@@ -71,7 +71,7 @@ def value_in_domain(value: Any, domain: Domain) -> Value | None:
     return number if abs(number) >= _SMALLEST_REAL else Fraction(0)
 
 
-def _as_declared(value: Value, domain: Domain) -> Value:
+def _clamp_to_declared_range(value: Value, domain: Domain) -> Value:
     """Return a date within the declared range; texts and truth values are selected from declared ones."""
     if not isinstance(value, dt.date) or domain.range is None:
         return value
@@ -92,7 +92,7 @@ def extreme_values(domain: Domain) -> tuple[Value | None, ...]:
     return (*ends, None)
 
 
-def value_combinations_to_bind(domains: Sequence[Domain]) -> list[tuple[Value | None, ...]]:
+def extreme_value_combinations(domains: Sequence[Domain]) -> list[tuple[Value | None, ...]]:
     """Return combinations of extreme values: all at one end, all but one at one end, and NULL for all."""
     ends = [extreme_values(domain)[:-1] or (None,) for domain in domains]
     lows, highs = tuple(values[0] for values in ends), tuple(values[-1] for values in ends)

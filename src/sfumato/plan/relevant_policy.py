@@ -125,24 +125,22 @@ def _relevant_tables(read: ReadColumns, policy: Policy, *, reads_cells: bool) ->
     tables = [_table_declarations(policy.tables[name], read[name], reads_cells) for name in sorted(read)]
     declarations = [_included_declarations(policy, lambda name, _: name != "tables"), tables]
     has_later = any(
-        _declares_beyond_first_form(policy.tables[name], read[name], table)
+        _declares_newer_fields(policy.tables[name], read[name], table)
         for name, table in zip(sorted(read), tables, strict=True)
     )
     # what later versions declare of cells may depend on which columns give rows of any table an owner
     return [*declarations, _owner_declarations(policy)] if has_later else declarations
 
 
-def _declares_beyond_first_form(table: Table, read: AbstractSet[str], declarations: Declarations) -> bool:
+def _declares_newer_fields(table: Table, read: AbstractSet[str], declarations: Declarations) -> bool:
     """Return whether the relevant declarations of a table hold anything that their first form did not."""
     first_hashed, by_column = _registry_entry(FIRST_HASHED, table), (table.columns, table.lists)
     is_later = any(name not in first_hashed for name, _ in declarations)
-    return is_later or any(
-        declarations_beyond_first_form(_entries_of_read_columns(columns, read)) for columns in by_column
-    )
+    return is_later or any(newer_field_declarations(_column_entries(columns, read)) for columns in by_column)
 
 
 def _owner_declarations(policy: Policy) -> Declarations:
-    return [[name, _encode(table.id), table.period] for name, table in sorted(policy.tables.items())]
+    return [[name, _plain_json(table.id), table.period] for name, table in sorted(policy.tables.items())]
 
 
 def declarations_for_rows(table: str, policy: Policy) -> Declarations:
@@ -156,9 +154,9 @@ def declarations_for_columns(table: Table, names: Iterable[str]) -> Declarations
     """Return the declarations of some columns of a table, with their cells."""
     read = {name.lower() for name in names}
     by_column = (Relevance.COLUMN, Relevance.CELL)
-    chosen = sorted(name for name, relevance in _relevances(table).items() if relevance in by_column)
-    entries = {name: _entries_of_read_columns(getattr(table, name), read) for name in chosen}
-    return [[name, _encode(declared)] for name, declared in entries.items() if declared]
+    chosen = sorted(name for name, relevance in _relevance_by_field(table).items() if relevance in by_column)
+    entries = {name: _column_entries(getattr(table, name), read) for name in chosen}
+    return [[name, _plain_json(declared)] for name, declared in entries.items() if declared]
 
 
 def read_columns(plan: object, policy: Policy) -> ReadColumns:
@@ -177,14 +175,12 @@ def read_columns(plan: object, policy: Policy) -> ReadColumns:
     return read
 
 
-def declarations_beyond_first_form(value: object, path: str = "") -> Declarations:
+def newer_field_declarations(value: object, path: str = "") -> Declarations:
     """Return what is declared in fields that the first form of a policy's version does not hold, with their paths."""
     if isinstance(value, Mapping):
-        return [item for key in sorted(value) for item in declarations_beyond_first_form(value[key], f"{path}.{key}")]
+        return [item for key in sorted(value) for item in newer_field_declarations(value[key], f"{path}.{key}")]
     if isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
-        return [
-            item for index, part in enumerate(value) for item in declarations_beyond_first_form(part, f"{path}.{index}")
-        ]
+        return [item for index, part in enumerate(value) for item in newer_field_declarations(part, f"{path}.{index}")]
     if not dataclasses.is_dataclass(value):
         return []
     first_hashed = _registry_entry(FIRST_HASHED, value)
@@ -193,9 +189,9 @@ def declarations_beyond_first_form(value: object, path: str = "") -> Declaration
     found: Declarations = []
     for name, declared in _fields_not_at_default(value):
         if name in first_hashed:
-            found += declarations_beyond_first_form(declared, f"{path}.{name}")
-        elif _relevances(value).get(name) is not _NEVER:
-            found.append([f"{path}.{name}", _encode(declared)])
+            found += newer_field_declarations(declared, f"{path}.{name}")
+        elif _relevance_by_field(value).get(name) is not _NEVER:
+            found.append([f"{path}.{name}", _plain_json(declared)])
     return found
 
 
@@ -220,25 +216,25 @@ def _table_declarations(table: Table, read: AbstractSet[str], reads_cells: bool)
 def _included_declarations(
     value: object, is_counted: Callable[[str, Relevance], bool], read: AbstractSet[str] = frozenset()
 ) -> Declarations:
-    relevances = _relevances(value)
+    relevances = _relevance_by_field(value)
     found: Declarations = []
     for name, declared in _fields_not_at_default(value):
         relevance = relevances.get(name, _ALWAYS)
         if relevance is _NEVER or not is_counted(name, relevance):
             continue
         if relevance in (Relevance.COLUMN, Relevance.CELL):
-            declared = _entries_of_read_columns(declared, read)
+            declared = _column_entries(declared, read)
             if not declared:
                 continue
-        found.append([name, _encode(declared)])
+        found.append([name, _plain_json(declared)])
     return sorted(found)
 
 
-def _entries_of_read_columns(by_column: Mapping[str, Any], read: AbstractSet[str]) -> dict[str, Any]:
+def _column_entries(by_column: Mapping[str, Any], read: AbstractSet[str]) -> dict[str, Any]:
     return {name: declared for name, declared in by_column.items() if name.lower() in read}
 
 
-def _encode(value: Any) -> Any:
+def _plain_json(value: Any) -> Any:
     """Return plain lists with domains, numbers and dates as leaves, which ``canonical.digest`` hashes."""
     if isinstance(value, Enum):
         return value.value
@@ -247,9 +243,9 @@ def _encode(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _included_declarations(value, lambda _, __: True)
     if isinstance(value, Mapping):
-        return sorted([str(name), _encode(entry)] for name, entry in value.items())
+        return sorted([str(name), _plain_json(entry)] for name, entry in value.items())
     if isinstance(value, (tuple, list)):
-        return [_encode(part) for part in value]
+        return [_plain_json(part) for part in value]
     if isinstance(value, (set, frozenset)):
         return sorted(map(repr, value))
     return value if value is None or isinstance(value, _LEAVES) else repr(value)
@@ -259,7 +255,9 @@ def _encode_domain(domain: Domain) -> Any:
     """Return a domain, with what is declared in fields that its hash leaves out."""
     kind: Any = type(domain)
     compared = _compared_fields(kind)
-    hidden = [[name, _encode(declared)] for name, declared in _fields_not_at_default(domain) if name not in compared]
+    hidden = [
+        [name, _plain_json(declared)] for name, declared in _fields_not_at_default(domain) if name not in compared
+    ]
     return [domain, hidden] if hidden else domain
 
 
@@ -287,7 +285,7 @@ def _compared_fields(kind: type) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind) if field.compare)
 
 
-def _relevances(value: Any) -> Mapping[str, Relevance]:
+def _relevance_by_field(value: Any) -> Mapping[str, Relevance]:
     return _registry_entry(FIELDS, value) or {}
 
 

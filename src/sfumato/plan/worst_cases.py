@@ -56,7 +56,7 @@ class Shift:
     more: Fraction
     less: Fraction
 
-    def times(self, factor: Fraction | int) -> Shift:
+    def multiplied_by(self, factor: Fraction | int) -> Shift:
         return Shift(self.more * factor, self.less * factor)
 
     def plus(self, other: Shift) -> Shift:
@@ -110,20 +110,20 @@ class WorstCase:
     @property
     def whole_mean(self) -> Shift:
         """The bound of a mean, however many cells and units are beyond."""
-        return self.unit.times(Fraction(1, self.rows)) if self.limits_rows else self.cell
+        return self.unit.multiplied_by(Fraction(1, self.rows)) if self.limits_rows else self.cell
 
     def proven_shift(self, counts: CutCounts) -> Shift:
         """Return the bound that the counts prove: for a mean never more than what holds without any."""
         if not self.is_mean:
-            return self.cell.times(counts.clamped).plus(self.unit.times(counts.units))
+            return self.cell.multiplied_by(counts.clamped).plus(self.unit.multiplied_by(counts.units))
         if self.is_part:
             return self.whole_mean
-        clamped = self.cell.times(counts.share)
+        clamped = self.cell.multiplied_by(counts.share)
         if not self.limits_rows:
             return clamped.capped_by(self.whole_mean)
         if counts.cells <= 0:
             return self.whole_mean
-        return clamped.plus(self.unit.times(counts.units / counts.cells)).capped_by(self.whole_mean)
+        return clamped.plus(self.unit.multiplied_by(counts.units / counts.cells)).capped_by(self.whole_mean)
 
     def describe(self, unit: str) -> str:
         """Describe the worst case that holds whatever was cut."""
@@ -228,7 +228,7 @@ def _worst_case_of_value(
     else:
         row = Shift(max(largest, largest - high, Fraction(0)), max(-least, low - least, Fraction(0)))
     words = str(value.reference), describe_range(value.domain.bounds), (format_exact(least), format_exact(largest))
-    return WorstCase(cell, row.times(rows) if cuts_rows else NO_SHIFT, is_mean, cuts_rows, rows, *words)
+    return WorstCase(cell, row.multiplied_by(rows) if cuts_rows else NO_SHIFT, is_mean, cuts_rows, rows, *words)
 
 
 def _format_rounded_up(value: Fraction) -> str:

@@ -89,7 +89,7 @@ class PricedBatch:
             if sensitivity is not None
         )
 
-    def restricted_to(self, indices: Sequence[int]) -> PricedBatch:
+    def priced_subset(self, indices: Sequence[int]) -> PricedBatch:
         """Restrict the batch to the questions at these positions, and price those alone."""
         if len(indices) == len(self.prepared):
             return self

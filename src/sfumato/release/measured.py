@@ -300,7 +300,7 @@ def _linear_estimate(
 def _sum_of_blocks(first_noises_and_factors: Iterable[tuple[int, Fraction]], groups: int) -> NoiseForm:
     """Return the weighted sum of blocks of noises, each of which has one noise for each group."""
     blocks = (
-        NoiseForm.one_noise_each(first_noise + np.arange(groups), float(factor))
+        NoiseForm.single_noise_form(first_noise + np.arange(groups), float(factor))
         for first_noise, factor in first_noises_and_factors
         if factor
     )

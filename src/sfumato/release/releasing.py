@@ -170,7 +170,7 @@ def release(
     that are not ``fresh``, and of equal requests, one pays, and the others wait for its answer.
     """
     progress("checking")
-    with _bind(engine, kind.readings, seconds) as opened:
+    with _bind_within_time_limit(engine, kind.readings, seconds) as opened:
         return _charge_read_and_store(
             kind, request, payer, engine, opened, fresh=fresh, seconds=seconds, progress=progress
         )
@@ -211,7 +211,7 @@ def _charge_read_and_store(
         raise Unanswered(payment.line.number) from None
 
 
-def _bind(engine: Reader, readings: Sequence[PlanReading[Any]], seconds: float | None) -> OpenReading:
+def _bind_within_time_limit(engine: Reader, readings: Sequence[PlanReading[Any]], seconds: float | None) -> OpenReading:
     """Bind each statement within half of the time limit: one that takes longer to plan would be charged and then run
     out of time.
 

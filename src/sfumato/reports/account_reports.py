@@ -36,7 +36,7 @@ from sfumato.curator.proposals.released_bounds import Bounds
 from sfumato.curator.proposals.running_counts import RunningTotalsProposal, propose_running_totals
 from sfumato.engine.opening import open_engine
 from sfumato.engine.protocols import Engine
-from sfumato.engine.public_tables import without_data
+from sfumato.engine.public_tables import policy_over_empty_tables
 from sfumato.errors import AccountDiffers, InvalidParameter, LedgerDamaged, SfumatoError
 from sfumato.ledger import Account, Ledger, Line
 from sfumato.ledger.approval_requests import IsOwner, PublicationReview, RequestState, count_everyone_as_owner
@@ -186,7 +186,7 @@ def open_rebuilder(policy: Policy, ledger: Ledger, account: Account) -> Iterator
     """Open a policy without the data of its private tables; public tables are opened if they are available."""
     engine = _open_without_data(policy)
     try:
-        empty_policy = replace(without_data(policy), per=policy.per)
+        empty_policy = replace(policy_over_empty_tables(policy), per=policy.per)
         context = Context(empty_policy, engine, account, ignore_progress, "no version", reported_policy=policy)
         yield Rebuilder(ledger, context, engine.catalog())
     finally:
@@ -194,7 +194,7 @@ def open_rebuilder(policy: Policy, ledger: Ledger, account: Account) -> Iterator
 
 
 def _open_without_data(policy: Policy) -> Engine:
-    empty = without_data(policy)
+    empty = policy_over_empty_tables(policy)
     public = {name: table for name, table in policy.tables.items() if table.public}
     try:
         return open_engine(replace(empty, tables={**empty.tables, **public}))

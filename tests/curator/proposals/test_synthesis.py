@@ -298,7 +298,7 @@ def test_a_step_that_the_clock_refuses_leaves_the_model_so_far(
             raise sf.Unsupported("slow-check", "the question takes too long to plan", fix="")
         return engine.check(*readings)
 
-    monkeypatch.setattr("sfumato.release.releasing._bind", checked)
+    monkeypatch.setattr("sfumato.release.releasing._bind_within_time_limit", checked)
     with curator(tmp_path, people(1, 40)) as clinic:
         proposal, account = clinic.synthesize("people", "independent"), clinic._context.account
         if not step:

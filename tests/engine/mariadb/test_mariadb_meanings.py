@@ -157,7 +157,7 @@ def test_the_server_proves_every_function(hostile: Hostile) -> None:
     [
         ("round_half_away", lambda x: f"CAST(ROUND({x}, 0) AS DOUBLE)", "ROUND"),
         ("floor", lambda x: f"FLOOR({x})", "FLOOR"),
-        ("divide_wide", lambda x, y: f"({x} DIV {y})", "// beyond 64 bits"),
+        ("divide_wide_integers", lambda x, y: f"({x} DIV {y})", "// beyond 64 bits"),
         ("least", lambda *xs: f"LEAST({', '.join(xs)})", "LEAST"),
         ("like", lambda x, _: f"({x} LIKE '%')", "LIKE"),
         ("sort_key", lambda x, descending, _: f"{x}{' DESC' if descending else ''}", "ORDER BY of texts"),

@@ -148,7 +148,7 @@ def test_what_is_proved_of_a_server_holds_of_duckdb_too() -> None:
     ("function", "broken", "told"),
     [
         ("round_half_away", lambda x: f"round_even({x}, 0)", "ROUND"),
-        ("divide_whole", lambda x, y: f"CAST(floor({x} / {y}) AS BIGINT)", "//"),
+        ("divide_integers", lambda x, y: f"CAST(floor({x} / {y}) AS BIGINT)", "//"),
         ("like", lambda x, pattern: f"({x} LIKE '{pattern}' ESCAPE '\\')", "LIKE"),
         (
             "least",
@@ -159,8 +159,8 @@ def test_what_is_proved_of_a_server_holds_of_duckdb_too() -> None:
         ("read", lambda x, kind: f"TRY_CAST({x} AS {TYPES[kind]})", "CAST to a time"),
         ("seconds", lambda x: f"CAST(epoch({x}) + 62135596800 AS BIGINT)", "seconds of a time"),
         ("slice", lambda x, *_: f"nonsense({x})", "SUBSTR"),
-        ("wide_sum", lambda x, over: f"CAST(SUM({x}){over} AS BIGINT)", "a SUM beyond 64 bits"),
-        ("wide_sum", lambda x, over: f"SUM(CAST({x} AS DOUBLE)){over}", "SUM"),
+        ("sum_as_wide_integer", lambda x, over: f"CAST(SUM({x}){over} AS BIGINT)", "a SUM beyond 64 bits"),
+        ("sum_as_wide_integer", lambda x, over: f"SUM(CAST({x} AS DOUBLE)){over}", "SUM"),
         ("narrow_sum", lambda x, over: f"CAST(SUM({x}){over} AS BIGINT)", "a SUM of cells beyond 64 bits"),
         ("narrow_sum", lambda x, over: f"SUM(CAST({x} AS DOUBLE)){over}", "a SUM of cells"),
         ("fingerprint", lambda x: f"CAST('0x' || left(md5({x}), 14) AS BIGINT)", "MD5"),

@@ -20,7 +20,7 @@ from engines.spark.retries import SECONDS, in_a_thread, running_tasks, wait_unti
 from engines.spark.test_spark import _policy, _reading, _rows
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.spark.driver import Spark
-from sfumato.engine.spark.sessions import connect, open_beside
+from sfumato.engine.spark.sessions import connect, open_sibling_session
 from sfumato.errors import EngineFailed, InvalidPolicy
 from sfumato.plan.bounding import Strategy
 
@@ -178,7 +178,7 @@ def test_closed_sessions_leave_nothing(cluster: Cluster) -> None:
         for _ in range(50):
             connect(cluster.address, _PLACE).close()
             for frame in frames:
-                open_beside(frame, _PLACE).close()
+                open_sibling_session(frame, _PLACE).close()
         assert _sessions(cluster) == sessions
         wait_until(lambda: threading.active_count() <= threads, "threads of closed sessions end")
     assert not cluster.classic.sparkContext.getJobTags()

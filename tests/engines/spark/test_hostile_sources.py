@@ -21,7 +21,7 @@ from sfumato.engine.opening import open_engine
 from sfumato.engine.spark import driver
 from sfumato.engine.spark.driver import Spark
 from sfumato.engine.spark.frames import require_correct_results
-from sfumato.engine.spark.sessions import open_beside
+from sfumato.engine.spark.sessions import open_sibling_session
 from sfumato.errors import InvalidPolicy, SourceChanged, SourceTaken
 from sfumato.plan.bounding import ContributionLimits, Strategy, candidate_bounded_plans
 from sfumato.plan.readings.total_readings import GroupTotals
@@ -48,15 +48,15 @@ def user(cluster: Cluster) -> Iterator[Any]:
 def test_a_function_called_as_one_of_sparks_is_refused(user: Any) -> None:
     frame = user.sql("SELECT 1 AS who, 'north' AS place, 1D AS cost")
     user.udf.register("twice", lambda text: text + text, "string")
-    open_beside(frame, _PLACE).close()
+    open_sibling_session(frame, _PLACE).close()
     user.udf.register("Least", lambda text: text, "string")
     with pytest.raises(InvalidPolicy, match="called least"):
-        open_beside(frame, _PLACE)
+        open_sibling_session(frame, _PLACE)
 
 
 def test_a_clone_is_proved_by_itself(user: Any) -> None:
     """What another session of the same Spark was found to compute says nothing of one that began as a user's."""
-    session = open_beside(user.sql("SELECT 1 AS who"), _PLACE)
+    session = open_sibling_session(user.sql("SELECT 1 AS who"), _PLACE)
     require_correct_results(session, _PLACE)
     session.spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     with pytest.raises(InvalidPolicy):

@@ -219,7 +219,7 @@ TWINS: dict[str, SparkSpelling] = {
     "the nearest whole number": _twin(nearest_integer=lambda x: f"CAST({x} AS BIGINT)"),
     "FLOOR": _twin(floor=lambda x: f"CAST(FLOOR({x}) AS DOUBLE)"),
     "CEIL": _twin(ceiling=lambda x: f"rint({x})"),
-    "SUM": _twin(wide_sum=lambda x, over="": f"CAST(SUM(CAST({x} AS DOUBLE)){over} AS DECIMAL(38,0))"),
+    "SUM": _twin(sum_as_wide_integer=lambda x, over="": f"CAST(SUM(CAST({x} AS DOUBLE)){over} AS DECIMAL(38,0))"),
     "LIKE": _twin(like=lambda x, pattern: f"({x} LIKE '{pattern}')"),
     "a regular expression over lines": _twin(matches=lambda x, grammar: f"({x} RLIKE '(?m)^({grammar})$')"),
     "CAST to a time": _twin(read=lambda x, kind: f"TRY_CAST({x} AS {SparkSpelling.types[kind]})"),
@@ -245,7 +245,7 @@ def test_a_wrong_spelling_is_found_by_its_name(cluster: Cluster) -> None:
             found = self_test._compute_cases(dialect := frames._dialect(session, spelling), some)
         except EngineFailed:
             return True
-        return bool(self_test._differing(some, found, dialect))
+        return bool(self_test._wrongly_computed_cases(some, found, dialect))
 
     assert [name for name, twin in TWINS.items() if not wrong(twin, name)] == []
     assert not wrong(SparkSpelling(), *TWINS)
@@ -289,7 +289,7 @@ def test_wrong_operations_and_statements_are_found_by_their_names(
     for operation, wrong in OPERATIONS.values():
         monkeypatch.setitem(generator._WRITERS, operation, wrong)
     some = [case for case in self_test.cases() if case.name in OPERATIONS]
-    differing = self_test._differing(some, self_test._compute_cases(dialect, some), dialect)
+    differing = self_test._wrongly_computed_cases(some, self_test._compute_cases(dialect, some), dialect)
     assert {case.name for case, *_ in differing} == set(OPERATIONS)
     monkeypatch.undo()
     monkeypatch.setattr(FrameWriter, "_join", lambda s, f, j, x: joined(s, f, replace(j, outer=not j.outer), x))

@@ -216,7 +216,7 @@ def test_quantiles_lie_within_the_bounds() -> None:
 
 
 def test_quantiles_of_dates_and_times() -> None:
-    days, seconds = MomentsFromOrigin.since("2024-02-28"), MomentsFromOrigin.since("2024-02-28T23:59:59")
+    days, seconds = MomentsFromOrigin.starting_at("2024-02-28"), MomentsFromOrigin.starting_at("2024-02-28T23:59:59")
     assert (days.kind.value, seconds.kind.value) == ("date", "timestamp")
     assert days[2] == dt.date(2024, 3, 1)
     assert seconds[2] == dt.datetime(2024, 2, 29, 0, 0, 1)

@@ -24,8 +24,8 @@ from sfumato.release.noisy_rows.noisy_columns import (
     LinearColumn,
     NumberColumn,
     TruthColumn,
-    are_nulls_sure,
-    are_values_sure,
+    are_nulls_certain,
+    are_values_certain,
     as_linear,
     as_numbers,
     as_truths,
@@ -437,7 +437,7 @@ def test_statements_are_counted_once_each() -> None:
 
 def linear(values: Sequence[float], first_noise: int = 0, shift: float = 0.25) -> LinearColumn:
     value = np.array(values, float)
-    form = NoiseForm.one_noise_each(first_noise + np.arange(len(values)))
+    form = NoiseForm.single_noise_form(first_noise + np.arange(len(values)))
     return LinearColumn(value, value + shift, form, NOISES, 1, ConfidenceStatement.about(len(values)))
 
 
@@ -553,7 +553,7 @@ def test_linear_numbers_beyond_the_reals_of_rows_are_null_or_zero() -> None:
 
 
 def test_ranges_of_linear_numbers_reach_what_was_rounded_out_of_them() -> None:
-    width = NOISES.widths(NoiseForm.one_noise_each(np.arange(1)), 1)[0]
+    width = NOISES.widths(NoiseForm.single_noise_form(np.arange(1)), 1)[0]
     for shift in (0.25, -0.5, 3 * width, -3 * width):
         ranged = linear([4.0], shift=shift).ranged
         assert ranged.low[0] == min(4.0, 4 + shift - width)
@@ -574,20 +574,20 @@ def test_ranges_of_linear_numbers_reach_what_was_rounded_out_of_them() -> None:
 
 def test_what_is_sure_and_what_is_null() -> None:
     column = linear([4.0, NAN])
-    assert are_nulls_sure(column).tolist() == [True, True]
-    assert are_values_sure(column).tolist() == [False, False]
+    assert are_nulls_certain(column).tolist() == [True, True]
+    assert are_values_certain(column).tolist() == [False, False]
     assert null_mask(column).tolist() == [False, True]
     unstated = NumberColumn(
         np.array([1.0, NAN, NAN, NAN]), np.array([0.0, 1.0, 0.0, NAN]), np.array([2.0, 1.0, 2.0, NAN])
     )
-    assert are_nulls_sure(unstated).tolist() == [True, True, False, True]
+    assert are_nulls_certain(unstated).tolist() == [True, True, False, True]
     truth = truth_column([(True, False), (None, True), (None, False)])
-    assert are_nulls_sure(truth).tolist() == [True, True, False]
+    assert are_nulls_certain(truth).tolist() == [True, True, False]
     assert null_mask(truth).tolist() == [False, True, True]
     texts = object_array(["x", None])
-    assert are_nulls_sure(ExactColumn(texts)).tolist() == [True, True]
-    assert are_nulls_sure(ExactColumn(texts, chosen_by_noise=True)).tolist() == [True, False]
-    assert are_nulls_sure(ExactColumn(texts, nulls_sure=np.array([False, True]))).tolist() == [False, True]
+    assert are_nulls_certain(ExactColumn(texts)).tolist() == [True, True]
+    assert are_nulls_certain(ExactColumn(texts, chosen_by_noise=True)).tolist() == [True, False]
+    assert are_nulls_certain(ExactColumn(texts, nulls_sure=np.array([False, True]))).tolist() == [False, True]
 
 
 def test_other_columns_as_numbers_and_as_truths() -> None:

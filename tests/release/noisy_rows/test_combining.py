@@ -46,7 +46,7 @@ def number(cells: Sequence[float], width: float = 1.0, about: int = 0, sure: Seq
 
 def linear(values: Sequence[float], first_noise: int = 0) -> LinearColumn:
     value = np.array(values, float)
-    form = NoiseForm.one_noise_each(first_noise + np.arange(len(values)))
+    form = NoiseForm.single_noise_form(first_noise + np.arange(len(values)))
     return LinearColumn(value, value + 0.25, form, NOISES, 1, ConfidenceStatement.about(len(values)))
 
 

@@ -103,7 +103,7 @@ def test_every_row_has_the_width_that_it_has_alone(statements: int) -> None:
     ("noises", "weight"), [((2, 1, 0), 2.0), ((6, 7), -3.0), ((3,), 0.5), ((0, 3), 1.5), ((0, 9, 2), -2.0), ((), 1.0)]
 )
 def test_a_column_of_one_noise_each_has_the_widths_of_its_rows(noises: tuple[int, ...], weight: float) -> None:
-    column = NoiseForm.one_noise_each(np.array(noises, np.intp), weight)
+    column = NoiseForm.single_noise_form(np.array(noises, np.intp), weight)
     for statements in (1, 3):
         widths = IndependentNoises(BLOCKS, Fraction("0.9")).widths(column, statements).tolist()
         assert widths == [pytest.approx(expected({noise: weight}, statements), rel=1e-12) for noise in noises]
@@ -122,7 +122,7 @@ def test_a_total_that_was_rounded_adds_its_rounding() -> None:
 def test_lengths_are_rounded_up_only_where_there_are_many() -> None:
     noises = IndependentNoises(((NoisyScale(1, sf.Laplace(50)), 300),), Fraction("0.95"))
     few, many = (
-        NoiseForm.one_noise_each(np.arange(300)).sum_over_ranges(np.zeros(count, int), np.arange(1, count + 1))
+        NoiseForm.single_noise_form(np.arange(300)).sum_over_ranges(np.zeros(count, int), np.arange(1, count + 1))
         for count in (64, 200)
     )
     assert few is not None
@@ -142,7 +142,7 @@ def test_lengths_are_rounded_up_only_where_there_are_many() -> None:
 def test_lengths_of_few_kinds_stay_as_they_are() -> None:
     noises = IndependentNoises(((NoisyScale(1, sf.Laplace(50)), 300),), Fraction("0.95"))
     ends = np.resize([101, 67, 203], 200)
-    made = NoiseForm.one_noise_each(np.arange(300)).sum_over_ranges(np.zeros(200, int), ends)
+    made = NoiseForm.single_noise_form(np.arange(300)).sum_over_ranges(np.zeros(200, int), ends)
     assert made is not None
     scale = noises.blocks[0][0]
     assert scale is not None

@@ -107,7 +107,7 @@ def test_rows_that_a_join_repeats_are_counted_as_often() -> None:
     """All of twelve differences from one total hold at once: twelve statements, not one."""
     noises = IndependentNoises(((NoisyScale(1, sf.Laplace(30)), 1),), Fraction("0.95"))
     total = LinearColumn(
-        np.ones(1), np.ones(1), NoiseForm.one_noise_each(np.arange(1)), noises, 1, ConfidenceStatement.about(1)
+        np.ones(1), np.ones(1), NoiseForm.single_noise_form(np.arange(1)), noises, 1, ConfidenceStatement.about(1)
     )
     repeated = total.take(np.zeros(12, int))
     assert count_statements(repeated.ranged.statements, jointly=True) == 12
@@ -119,7 +119,7 @@ def test_a_slope_over_noisy_numbers_has_no_range() -> None:
     noises = IndependentNoises(((NoisyScale(1, sf.Laplace(30)), 8),), Fraction("0.95"))
     y, x = (
         LinearColumn(
-            np.arange(4.0), np.arange(4.0), NoiseForm.one_noise_each(4 * part + np.arange(4)), noises, 1, about
+            np.arange(4.0), np.arange(4.0), NoiseForm.single_noise_form(4 * part + np.arange(4)), noises, 1, about
         )
         for part, about in enumerate((ConfidenceStatement.about(4), ConfidenceStatement.about(4)))
     )
@@ -133,7 +133,7 @@ def test_a_slope_over_noisy_numbers_has_no_range() -> None:
 def test_long_sums_are_rounded_up_to_few_lengths() -> None:
     """200 running totals: no half-width is below its own, or more than 2 % above."""
     noises = IndependentNoises(((NoisyScale(1, sf.Gaussian(50)), 200),), Fraction("0.95"))
-    form = NoiseForm.one_noise_each(np.arange(200)).sum_over_ranges(np.zeros(200, int), np.arange(1, 201))
+    form = NoiseForm.single_noise_form(np.arange(200)).sum_over_ranges(np.zeros(200, int), np.arange(1, 201))
     assert form is not None
     widths = noises.widths(form, 1)
     least = 1.95996 * 50 * np.sqrt(np.arange(1, 201))

@@ -12,7 +12,7 @@ import pytest
 import sfumato as sf
 from sfumato.plan.noisy_rows import Finish, NoisyWindow
 from sfumato.plan.values.expressions import Column, Expression, walk
-from sfumato.release.noisy_rows.noisy_columns import Evaluated, NumberColumn, are_nulls_sure, as_numbers, evaluate_on
+from sfumato.release.noisy_rows.noisy_columns import Evaluated, NumberColumn, are_nulls_certain, as_numbers, evaluate_on
 from sfumato.release.noisy_rows.row_totals import Presence, aggregate_groups
 from sfumato.release.noisy_rows.window_functions import evaluate_window
 
@@ -84,7 +84,7 @@ def _assert_held(noisy: Evaluated, exact: Evaluated, text: str) -> None:
     with np.errstate(invalid="ignore"):
         held = (ranged.low - 1e-9 <= truth) & (truth <= ranged.high + 1e-9)
     assert (held | is_null).all(), (text, ranged, truth)
-    surprising = are_nulls_sure(noisy) & (np.isnan(ranged.value) != is_null)
+    surprising = are_nulls_certain(noisy) & (np.isnan(ranged.value) != is_null)
     assert not surprising.any(), (text, ranged, truth)
 
 

@@ -117,7 +117,7 @@ def test_counted_rows_rely_on_what_selected_them() -> None:
 def linear(values: Sequence[float], about: ConfidenceStatement = ABOUT) -> LinearColumn:
     noises = IndependentNoises(((NoisyScale(1, sf.Laplace(7)), ROWS),), Fraction("0.95"))
     value = np.array(values, float)
-    return LinearColumn(value, value + 0.25, NoiseForm.one_noise_each(np.arange(len(values))), noises, 1, about)
+    return LinearColumn(value, value + 0.25, NoiseForm.single_noise_form(np.arange(len(values))), noises, 1, about)
 
 
 def dense(form: NoiseForm) -> Any:

@@ -226,7 +226,7 @@ def test_a_running_total_of_too_many_rows_has_the_sum_of_their_ranges() -> None:
     rows, one = 4000, np.arange(4000.0)
     noises = IndependentNoises(((NoisyScale(1, sf.Laplace(7)), rows),), Fraction("0.95"))
     argument = LinearColumn(
-        one, one, NoiseForm.one_noise_each(np.arange(rows)), noises, 1, ConfidenceStatement.about(rows)
+        one, one, NoiseForm.single_noise_form(np.arange(rows)), noises, 1, ConfidenceStatement.about(rows)
     )
     order = NumberColumn(one, one, one)
     over = NoisyWindow("SUM", column(ARGUMENT), order=(Order(column(KEY), False, False),))
@@ -292,7 +292,7 @@ def test_counted_rows_in_an_order_of_noise_may_be_all() -> None:
 def linear(values: Sequence[float], first_noise: int = 0) -> LinearColumn:
     noises = IndependentNoises(((NoisyScale(1, sf.Laplace(7)), 20),), Fraction("0.95"))
     value = np.array(values, float)
-    form = NoiseForm.one_noise_each(first_noise + np.arange(len(values)))
+    form = NoiseForm.single_noise_form(first_noise + np.arange(len(values)))
     return LinearColumn(value, value + 0.25, form, noises, 1, ConfidenceStatement.about(len(values)))
 
 

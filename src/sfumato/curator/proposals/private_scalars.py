@@ -36,8 +36,8 @@ from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.plan.released_values import (
+    extreme_value_combinations,
     require_no_released_values,
-    value_combinations_to_bind,
     value_in_domain,
     with_released_values,
 )
@@ -303,7 +303,7 @@ class ScalarQuestion(Question):
 
     def _main_readings_to_bind(self, prepared: PricedSteps) -> list[PlanReading[Any]]:
         """Return the readings of the question with numbers at the ends of their ranges, and without any."""
-        combinations = value_combinations_to_bind(self._value_domains)
+        combinations = extreme_value_combinations(self._value_domains)
         return _readings_of(self._main_release(prepared, values) for values in combinations)
 
     def _dry_run_answer(

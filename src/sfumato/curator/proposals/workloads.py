@@ -168,7 +168,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         request = stated.with_default_delta(self.assumed_delta)
         batch = self._price_batch(request, within, weights)
         new_indices = self._unstored_indices(batch, fresh)
-        unbought = batch.restricted_to(new_indices)
+        unbought = batch.priced_subset(new_indices)
         accepted = not new_indices or all(budget.affords(unbought.curve) for budget in self._context.budgets)
         stored = {identity for index, identity in enumerate(self.measured_questions) if index not in new_indices}
         return WorkloadForecast(
@@ -245,7 +245,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
             batch, [index for index in range(len(self.measured_questions)) if index not in new_indices]
         )
         purchase = (
-            self._buy_unstored(batch.restricted_to(new_indices), new_indices, requested, confidence, joint)
+            self._buy_unstored(batch.priced_subset(new_indices), new_indices, requested, confidence, joint)
             if new_indices
             else _NO_PURCHASE
         )

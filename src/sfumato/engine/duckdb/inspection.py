@@ -85,7 +85,7 @@ def misquoted_lines(policy: Policy) -> Iterator[tuple[str, int]]:
                     yield path, line
 
 
-def count_cells_beyond(
+def count_cells_outside(
     policy: Policy, table: str, column: str, literals: Sequence[str]
 ) -> tuple[int, list[int], list[int]]:
     """Return how many clean cells a column has, and how many are below and above each literal of its type."""

@@ -28,17 +28,17 @@ from sfumato.engine.lowering.cell_lowering import (
 from sfumato.engine.lowering.clip_scaling import (
     MAX_UNIT_TOTAL,
     ClipScaling,
+    can_scale_rows_separately,
     max_squared_rows_of,
     max_unit_totals,
     may_exceed_norm,
-    scales_row_by_row,
     sum_of_group,
 )
 from sfumato.engine.lowering.relation_lowering import (
     Columns,
     RelationLowering,
     Stages,
-    named_columns,
+    unrenamed_columns,
 )
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
@@ -78,7 +78,7 @@ from sfumato.engine.lowering.sampled_rows import (
     threshold_stages,
     with_settled_rows,
 )
-from sfumato.engine.lowering.unit_lowering import clamped, narrow, wide
+from sfumato.engine.lowering.unit_lowering import clamped, narrow, to_wide_integer
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.cell_rows import CellRows
@@ -162,7 +162,7 @@ def discovered_totals_statement(reading: DiscoveredTotals, sampling_key: int) ->
     else:
         totals = _lower_totals(bounded, rows, relations, sampling_key)
     clamped_totals = tuple((name, clamp_to_64_bits(Reference(name))) for name in rows.values)
-    result = Select((*named_columns(rows.keys), *clamped_totals), totals.result)
+    result = Select((*unrenamed_columns(rows.keys), *clamped_totals), totals.result)
     return StagedSelect((*relations.stages, *totals.stages), result)
 
 
@@ -174,10 +174,10 @@ def cell_totals_statement(
     """
     rows = counted_rows(reading.bounded, relations := RelationLowering(sampling_key, reading.bounded.sample))
     if counts_row_by_row and reading.counts_row_by_row and rows.ones == {*rows.values}:
-        return StagedSelect(tuple(relations.stages), Select(named_columns((*rows.keys, *rows.values)), rows.select))
+        return StagedSelect(tuple(relations.stages), Select(unrenamed_columns((*rows.keys, *rows.values)), rows.select))
     totals = _lower_totals(reading.bounded, rows, relations, sampling_key)
     clamped_totals = tuple((name, clamp_to_64_bits(Reference(name))) for name in rows.values)
-    result = Select((*named_columns(rows.keys), *clamped_totals), totals.result)
+    result = Select((*unrenamed_columns(rows.keys), *clamped_totals), totals.result)
     return StagedSelect((*relations.stages, *totals.stages), result)
 
 
@@ -194,7 +194,7 @@ def value_rows_statement(reading: ValueCounts, sampling_key: int) -> StagedSelec
         if presence_name in rows.ones
         else (apply(ScalarFunction.EQUAL, Reference(presence_name), integer_constant(1)),)
     )
-    columns = named_columns((*rows.keys, value_name))
+    columns = unrenamed_columns((*rows.keys, value_name))
     if bounded.strategy is Strategy.WHOLE or _is_within_limits(bounded):
         return StagedSelect(tuple(relations.stages), Select(columns, rows.select, where=is_present))
     rows = materialise_rows(bounded, rows, relations)
@@ -236,24 +236,24 @@ def matched_pairs_statement(reading: MatchedValueReading, sampling_key: int) -> 
         ("u", Rank(everything, (Reference("u"),), RowNumber.RANK)),
         ("v0", Rank(everything, tuple(map(Reference, rows.keys)), RowNumber.RANK)),
     )
-    return StagedSelect(tuple(relations.stages), Select((*named_columns(rows.keys[:-1]), *ranks), rows.select))
+    return StagedSelect(tuple(relations.stages), Select((*unrenamed_columns(rows.keys[:-1]), *ranks), rows.select))
 
 
 def _distinct_pairs(rows: CountedRows, relations: RelationLowering) -> CountedRows:
     """Deduplicate a unit's counted rows that are equal in all keys."""
     names, is_counted = ("u", *rows.keys), apply(ScalarFunction.EQUAL, Reference("v0"), integer_constant(1))
     pairs = Select(
-        (*named_columns(names), ("v0", integer_constant(1))), rows.select, where=(is_counted,), group_by=names
+        (*unrenamed_columns(names), ("v0", integer_constant(1))), rows.select, where=(is_counted,), group_by=names
     )
     return replace(
-        rows, select=Select(named_columns((*names, "v0")), relations.add_stage(pairs)), ones=frozenset({"v0"})
+        rows, select=Select(unrenamed_columns((*names, "v0")), relations.add_stage(pairs)), ones=frozenset({"v0"})
     )
 
 
 def clamp_to_64_bits(total: Scalar) -> Scalar:
     """Clamp a total to 64 bits: clamping moves two totals no further apart."""
     low, high = (Constant(end, Wide.INTEGER) for end in (-LARGEST_INTEGER, LARGEST_INTEGER))
-    return narrow(clamped(wide(total), low, high))
+    return narrow(clamped(to_wide_integer(total), low, high))
 
 
 def _coordinate_bits(bounded: BoundedPlan) -> list[int]:
@@ -266,7 +266,7 @@ def _coordinate_bits(bounded: BoundedPlan) -> list[int]:
 
 def _unbounded_totals(rows: CountedRows) -> StagedSelect:
     source, totals = add_up_rows(rows)
-    return StagedSelect((), Select((*named_columns(rows.keys), *totals.items()), source, group_by=rows.keys))
+    return StagedSelect((), Select((*unrenamed_columns(rows.keys), *totals.items()), source, group_by=rows.keys))
 
 
 def _reweight_rows(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
@@ -276,8 +276,8 @@ def _reweight_rows(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
         (name, sum_of_group(_weighting_change(Reference(name), max_rows, bits)))
         for name, bits in zip(rows.values, _coordinate_bits(bounded), strict=True)
     ]
-    beyond = _rows_beyond_limit(rows, (*named_columns((*rows.keys, *rows.values), "r"), ("n", Reference("n", "h"))))
-    correction = Select((*named_columns(rows.keys), *excess), beyond, group_by=rows.keys)
+    beyond = _rows_beyond_limit(rows, (*unrenamed_columns((*rows.keys, *rows.values), "r"), ("n", Reference("n", "h"))))
+    correction = Select((*unrenamed_columns(rows.keys), *excess), beyond, group_by=rows.keys)
     return _correct_totals(bounded, rows, (_units_beyond_limit(rows, max_rows),), correction)
 
 
@@ -295,7 +295,7 @@ def _units_beyond_limit(rows: CountedRows, max_rows: int) -> tuple[str, Select]:
     """Select the units with more than ``max_rows_per_unit`` rows, and their numbers of rows."""
     count = GroupTotal(AggregateFunction.COUNT)
     having = apply(ScalarFunction.GREATER, count, integer_constant(max_rows))
-    return "h", Select((*named_columns("u"), ("n", count)), rows.select, group_by=("u",), having=having)
+    return "h", Select((*unrenamed_columns("u"), ("n", count)), rows.select, group_by=("u",), having=having)
 
 
 def _rows_beyond_limit(rows: CountedRows, columns: Columns) -> Select:
@@ -320,19 +320,19 @@ def _uncorrected_totals(bounded: BoundedPlan, rows: CountedRows) -> Select:
     source, sums = (rows.select, _unlimited_totals(rows)) if rows.maximal else add_up_rows(rows)
     bits = _coordinate_bits(bounded)
     totals = tuple((name, _in_fractions_of_step(or_zero(sums[name]), bits[int(name[1:])])) for name in rows.values)
-    return Select((*named_columns(rows.keys), *totals), source, group_by=rows.keys)
+    return Select((*unrenamed_columns(rows.keys), *totals), source, group_by=rows.keys)
 
 
 def _correct_totals(bounded: BoundedPlan, rows: CountedRows, stages: Stages, correction: Select) -> StagedSelect:
     """Add a correction per group to the totals of all rows as they are."""
     totals = tuple((name, or_zero(sum_of_group(Reference(name)))) for name in rows.values)
     both = RelationalUnion((_uncorrected_totals(bounded, rows), correction))
-    return StagedSelect(stages, Select((*named_columns(rows.keys), *totals), both, group_by=rows.keys))
+    return StagedSelect(stages, Select((*unrenamed_columns(rows.keys), *totals), both, group_by=rows.keys))
 
 
 def _in_fractions_of_step(total: Scalar, bits: int) -> Scalar:
     """Express a total in 2^-bits of a step."""
-    return apply(ScalarFunction.MULTIPLY, wide(total), Constant(1 << bits, Wide.INTEGER))
+    return apply(ScalarFunction.MULTIPLY, to_wide_integer(total), Constant(1 << bits, Wide.INTEGER))
 
 
 def _unlimited_totals(rows: CountedRows) -> dict[str, Scalar]:
@@ -361,9 +361,9 @@ def _clip_unit_totals(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
     if not rows.keys:  # one group: the cap is the norm
         totals = tuple((name, or_zero(sum_of_group(Reference(name)))) for name in rows.values)
         return StagedSelect((_unit_totals(rows, rows.select, max_totals, scaling),), Select(totals, clipped))
-    if scales_row_by_row(bounded, max_totals):
+    if can_scale_rows_separately(bounded, max_totals):
         return _scale_rows(bounded, rows, scaling, max_totals)
-    beyond = _rows_beyond_limit(rows, named_columns(("u", *rows.keys, *rows.values), "r"))
+    beyond = _rows_beyond_limit(rows, unrenamed_columns(("u", *rows.keys, *rows.values), "r"))
     heavy = _units_possibly_scaled(bounded, rows, scaling)
     stages = (heavy, _unit_totals(rows, beyond, max_totals, scaling), _unit_norms(clipped, scaling))
     return _correct_totals(bounded, rows, stages, _clipping_change(bounded, rows, scaling, clipped))
@@ -379,11 +379,14 @@ def _clip_pairs(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
         (name, integer_constant(1) if name in rows.ones else GroupTotal(AggregateFunction.MAX, Reference(name)))
         for name in rows.values
     )
-    pairs = "p", Select((*named_columns(names), *unit_flags), rows.select, group_by=names)
+    pairs = "p", Select((*unrenamed_columns(names), *unit_flags), rows.select, group_by=names)
     pair_rows = replace(
-        rows, select=Select(named_columns((*names, *rows.values)), StageReference("p")), maximal=frozenset(), cells=()
+        rows,
+        select=Select(unrenamed_columns((*names, *rows.values)), StageReference("p")),
+        maximal=frozenset(),
+        cells=(),
     )
-    heavy_pairs = "g", _rows_beyond_limit(pair_rows, named_columns((*names, *rows.values), "r"))
+    heavy_pairs = "g", _rows_beyond_limit(pair_rows, unrenamed_columns((*names, *rows.values), "r"))
     clipped = _clip_groups(pair_rows, scaling, [1] * len(rows.values))
     heavy = _units_beyond_limit(pair_rows, _max_unscaled_rows(bounded, scaling))
     stages = (pairs, heavy, heavy_pairs, _unit_norms(clipped, scaling))
@@ -413,7 +416,7 @@ def _units_possibly_scaled(
         return name, heavy
     spread = GroupTotal(AggregateFunction.RESIDUES, group_number)
     counted = replace(heavy, columns=(*heavy.columns, ("d", spread)))
-    return name, Select(named_columns("un"), counted, where=(may_exceed_norm(max_rows, max_squared_rows),))
+    return name, Select(unrenamed_columns("un"), counted, where=(may_exceed_norm(max_rows, max_squared_rows),))
 
 
 _CHEAP_TYPES = Type.INTEGER, Type.BOOLEAN, Type.DATE
@@ -437,14 +440,14 @@ def _scale_rows(
         (part.length, apply(ScalarFunction.ABS, _unit_total(rows, name, max_total)))
         for name, part, max_total in zip(rows.values, scaling, max_totals, strict=True)
     )
-    units = Select((*named_columns("u"), *unit_totals), rows.select, group_by=("u",))
+    units = Select((*unrenamed_columns("u"), *unit_totals), rows.select, group_by=("u",))
     norms = tuple((part.length, part.unit_norm_if_too_large()) for part in scaling)
     is_beyond = AnyOf(tuple(part.is_unit_norm_too_large() for part in scaling))
-    heavy = "h", Select((*named_columns("u"), *norms), units, where=(is_beyond,))
-    lengths = named_columns((part.length for part in scaling), "h")
-    beyond = _rows_beyond_limit(rows, (*named_columns((*rows.keys, *rows.values), "r"), *lengths))
+    heavy = "h", Select((*unrenamed_columns("u"), *norms), units, where=(is_beyond,))
+    lengths = unrenamed_columns((part.length for part in scaling), "h")
+    beyond = _rows_beyond_limit(rows, (*unrenamed_columns((*rows.keys, *rows.values), "r"), *lengths))
     excess = tuple((name, sum_of_group(part.scaling_change())) for name, part in zip(rows.values, scaling, strict=True))
-    correction = Select((*named_columns(rows.keys), *excess), beyond, group_by=rows.keys)
+    correction = Select((*unrenamed_columns(rows.keys), *excess), beyond, group_by=rows.keys)
     return _correct_totals(bounded, rows, (heavy,), correction)
 
 
@@ -465,13 +468,13 @@ def _clip_cells(
     select, names = without_contributions(rows.select, rows.cells)
     narrow_rows = replace(rows, select=select)
     heavy = _units_beyond_limit(narrow_rows, min(bounded.limits.rows_per_group, bounded.limits.total))
-    beyond = _rows_beyond_limit(narrow_rows, (*named_columns(names, "r"), ("n", Reference("n", "h"))))
+    beyond = _rows_beyond_limit(narrow_rows, (*unrenamed_columns(names, "r"), ("n", Reference("n", "h"))))
     heavy_values = with_contributions(beyond, rows.select, rows.values, rows.cells)  # of those units alone
     totals = tuple(
         (name, _unit_total(rows, name, max_total)) for name, max_total in zip(rows.values, max_totals, strict=True)
     )
     # by the number of rows too, which changes nothing: a table of all ids would hold every count for each of them
-    units = "g", Select((*named_columns("u"), *totals), heavy_values, group_by=("u", "n"))
+    units = "g", Select((*unrenamed_columns("u"), *totals), heavy_values, group_by=("u", "n"))
     return _correct_totals(bounded, rows, (heavy, units), Select(excess, StageReference("g")))
 
 
@@ -491,7 +494,7 @@ def _unit_totals(
         for name, value, max_total in zip(rows.unclipped_names, rows.values, max_totals, strict=False)
         if max_total > MAX_UNIT_TOTAL and value not in rows.maximal
     ]
-    return "g", Select((*named_columns(names), *totals), source, group_by=names)
+    return "g", Select((*unrenamed_columns(names), *totals), source, group_by=names)
 
 
 def _unit_total(rows: CountedRows, name: str, max_total: int) -> Scalar:
@@ -512,13 +515,13 @@ def _clip_groups(rows: CountedRows, scaling: Sequence[ClipScaling], max_totals: 
         (name, Reference(name if max_total > MAX_UNIT_TOTAL and value not in rows.maximal else value))
         for name, value, max_total in zip(rows.unclipped_names, rows.values, max_totals, strict=False)
     )
-    return Select((*named_columns(("u", *rows.keys)), *capped, *exact), StageReference("g"))
+    return Select((*unrenamed_columns(("u", *rows.keys)), *capped, *exact), StageReference("g"))
 
 
 def _unit_norms(clipped: Select, scaling: Sequence[ClipScaling]) -> tuple[str, Select]:
     """Compute the norm that each unit is scaled by."""
-    norms = Select((*named_columns("u"), *(part.norm_column() for part in scaling)), clipped, group_by=("u",))
-    return "n", Select((*named_columns("u"), *((part.length, part.norm_if_too_large()) for part in scaling)), norms)
+    norms = Select((*unrenamed_columns("u"), *(part.norm_column() for part in scaling)), clipped, group_by=("u",))
+    return "n", Select((*unrenamed_columns("u"), *((part.length, part.norm_if_too_large()) for part in scaling)), norms)
 
 
 def _clipping_change(
@@ -537,13 +540,13 @@ def _clipping_change(
         )
         for (name, scalar), exact, bits in zip(scaled, rows.unclipped_names, _coordinate_bits(bounded), strict=True)
     )
-    return Select((*named_columns(rows.keys), *excess), _join_norms(rows, clipped, scaling), group_by=rows.keys)
+    return Select((*unrenamed_columns(rows.keys), *excess), _join_norms(rows, clipped, scaling), group_by=rows.keys)
 
 
 def _join_norms(rows: CountedRows, clipped: Select, scaling: Sequence[ClipScaling]) -> Select:
     """Join clipped totals to the norm of their unit."""
-    total_columns = named_columns((*rows.keys, *rows.values, *rows.unclipped_names), "r")
-    lengths = named_columns((part.length for part in scaling), "n")
+    total_columns = unrenamed_columns((*rows.keys, *rows.values, *rows.unclipped_names), "r")
+    lengths = unrenamed_columns((part.length for part in scaling), "n")
     same_unit = apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "n"))
     return Select((*total_columns, *lengths), clipped, joins=(RelationalJoin(StageReference("n"), "n", same_unit),))
 
@@ -569,10 +572,11 @@ def _sampled_by_threshold(
     names = tuple(dict.fromkeys(("u", *rows.keys, *rows.distinguishing_columns, *rows.values)))
     group_rank, _ = ranks(rows, "h")
     coded_rows = _rows_beyond_limit(
-        rows, (*named_columns(names, "r"), *named_columns(SEED_COLUMNS, "h"), ("s", group_code(rows, group_rank)))
+        rows,
+        (*unrenamed_columns(names, "r"), *unrenamed_columns(SEED_COLUMNS, "h"), ("s", group_code(rows, group_rank))),
     )
     row_rank = ("t", ranks(rows, "r")[1])
-    ranked = rows_to_rank((*named_columns((*names, SEED_COLUMNS[0], "s"), "r"), row_rank))
+    ranked = rows_to_rank((*unrenamed_columns((*names, SEED_COLUMNS[0], "s"), "r"), row_rank))
     ranked, is_kept = with_settled_rows(*rank_rows(rows, limits, ranked), names)
     stages = (
         _heavy_units(rows, limits, sampling_key),
@@ -597,7 +601,7 @@ def _sample_discovered(
         totals = ((name, Reference(name) if name in available else Constant(0, Wide.INTEGER)) for name in rows.values)
         grouped = _correct_totals(bounded, part, (), _sampling_change(part, StageReference("s"), is_kept)).result
         members.append(Select((*columns, *totals), grouped))
-    union = Select(named_columns((*rows.keys, *rows.values)), RelationalUnion(tuple(members)))
+    union = Select(unrenamed_columns((*rows.keys, *rows.values)), RelationalUnion(tuple(members)))
     return StagedSelect((heavy, ("s", ranked)), union)
 
 
@@ -607,9 +611,9 @@ def _heavy_units_ranks_and_sample(
     """Return the stage of units beyond a limit, their rows with their ranks, and the predicate of the sampled rows."""
     limits = SampleLimits.of(bounded, rows)
     columns_read = dict.fromkeys(("u", *rows.keys, *rows.distinguishing_columns, *rows.values))
-    seed = named_columns(SEED_COLUMNS[:1], "h")
+    seed = unrenamed_columns(SEED_COLUMNS[:1], "h")
     row_ranks = rank_columns(rows, limits.groups is not None)
-    ranked = _rows_beyond_limit(rows, (*named_columns(columns_read, "r"), *seed, *row_ranks))
+    ranked = _rows_beyond_limit(rows, (*unrenamed_columns(columns_read, "r"), *seed, *row_ranks))
     return _heavy_units(rows, limits, sampling_key), *rank_rows(rows, limits, ranked)
 
 
@@ -625,16 +629,16 @@ def _sampling_change(rows: CountedRows, ranked: Select | StageReference, is_kept
     if not rows.maximal:
         losses = tuple((name, sum_of_group(apply(ScalarFunction.NEGATE, Reference(name)))) for name in rows.values)
         return Select(
-            (*named_columns(rows.keys), *losses),
+            (*unrenamed_columns(rows.keys), *losses),
             ranked,
             where=(apply(ScalarFunction.NOT, is_kept),),
             group_by=rows.keys,
         )
     names = ("u", *rows.keys)
     losses = tuple((name, _unit_sampling_change(rows, name, is_kept)) for name in rows.values)
-    unit_losses = Select((*named_columns(names), *losses), ranked, group_by=names)
+    unit_losses = Select((*unrenamed_columns(names), *losses), ranked, group_by=names)
     return Select(
-        (*named_columns(rows.keys), *((name, sum_of_group(Reference(name))) for name in rows.values)),
+        (*unrenamed_columns(rows.keys), *((name, sum_of_group(Reference(name))) for name in rows.values)),
         unit_losses,
         group_by=rows.keys,
     )

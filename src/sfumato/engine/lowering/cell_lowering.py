@@ -19,7 +19,7 @@ from sfumato.engine.lowering.relation_lowering import (
     RelationLowering,
     all_of,
     is_cheap_chain,
-    named_columns,
+    unrenamed_columns,
 )
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
@@ -36,7 +36,7 @@ from sfumato.engine.lowering.relational import (
     integer_constant,
 )
 from sfumato.engine.lowering.row_lowering import RowLowering
-from sfumato.engine.lowering.unit_lowering import clamped, value_in_steps, wide
+from sfumato.engine.lowering.unit_lowering import clamped, to_wide_integer, value_in_steps
 from sfumato.plan.aggregates.measures import RowContribution, Sum
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import Strategy
@@ -73,7 +73,7 @@ def predicate_columns(
     return tuple(domains.items()) if cell_count <= MAX_CELLS and references_read <= set(domains) else ()
 
 
-def total_by_cells(select: Select, totalled: Sequence[str], cells: Cells) -> tuple[Select, dict[str, Scalar]]:
+def group_rows_into_cells(select: Select, totalled: Sequence[str], cells: Cells) -> tuple[Select, dict[str, Scalar]]:
     """Group rows into cells with what one row of each counts; return them with each total over the cells."""
     columns, by_reference = [], {}
     for name, (reference, domain) in zip(_cell_columns(cells), cells, strict=True):
@@ -85,13 +85,13 @@ def total_by_cells(select: Select, totalled: Sequence[str], cells: Cells) -> tup
         )
     rows = replace(select, columns=tuple(columns))
     cell_sizes = Select(
-        (*named_columns(_cell_columns(cells)), ("n", GroupTotal(AggregateFunction.COUNT))),
+        (*unrenamed_columns(_cell_columns(cells)), ("n", GroupTotal(AggregateFunction.COUNT))),
         rows,
         group_by=_cell_columns(cells),
     )
     values = dict(select.columns)
     cell_values = Select(
-        (*named_columns("n"), *((name, _substitute(values[name], by_reference)) for name in totalled)), cell_sizes
+        (*unrenamed_columns("n"), *((name, _substitute(values[name], by_reference)) for name in totalled)), cell_sizes
     )
     return cell_values, {name: _weighted_total(name) for name in totalled}
 
@@ -108,7 +108,9 @@ def with_contributions(rows: Select, select: Select, names: Sequence[str], cells
         dict(select.columns),
         {reference: Reference(name) for name, (reference, _) in zip(_cell_columns(cells), cells, strict=True)},
     )
-    return Select((*named_columns("un"), *((name, _substitute(values[name], by_reference)) for name in names)), rows)
+    return Select(
+        (*unrenamed_columns("un"), *((name, _substitute(values[name], by_reference)) for name in names)), rows
+    )
 
 
 def _cell_columns(cells: Cells) -> tuple[str, ...]:
@@ -210,7 +212,7 @@ def counted_rows(bounded: BoundedPlan, relations: RelationLowering) -> CountedRo
     ]
     key_columns = tuple((f"k{index}", key) for index, key in enumerate(keys))
     maximal = [each.measure.once_per_unit for each in bounded.measures for _ in range(each.coordinates)]
-    select = source.select_columns((*(named_columns("u") if unit else ()), *key_columns, *value_columns), tests)
+    select = source.select_columns((*(unrenamed_columns("u") if unit else ()), *key_columns, *value_columns), tests)
     return CountedRows(
         select,
         tuple(name for name, _ in key_columns),
@@ -229,7 +231,7 @@ def materialise_rows(bounded: BoundedPlan, rows: CountedRows, relations: Relatio
     if is_cheap_chain(bounded.plan.source):
         return rows
     stage = relations.add_stage(rows.select)
-    return replace(rows, select=Select(named_columns(name for name, _ in rows.select.columns), stage), cells=())
+    return replace(rows, select=Select(unrenamed_columns(name for name, _ in rows.select.columns), stage), cells=())
 
 
 def _lower_contributions(scaled: ScaledMeasure, lowering: RowLowering, proven: ProvenValues) -> list[Scalar]:
@@ -294,13 +296,13 @@ def round_totals(bounded: BoundedPlan, rows: CountedRows, totals: StagedSelect) 
     rounded = tuple(
         (name, Reference(name) if unit == 1 else _rounded_quotient(Reference(name), unit)) for name, unit in coordinates
     )
-    return replace(totals, result=Select((*named_columns(rows.keys), *rounded), totals.result))
+    return replace(totals, result=Select((*unrenamed_columns(rows.keys), *rounded), totals.result))
 
 
 def _rounded_quotient(total: Scalar, unit: int) -> Scalar:
     """Compute ⌊total/unit + 1/2⌋: division rounds down where the dividend is not negative."""
     clamped_total = clamped(
-        wide(total), Constant(-_BEYOND_TOTALS, Wide.INTEGER), Constant(_BEYOND_TOTALS, Wide.INTEGER)
+        to_wide_integer(total), Constant(-_BEYOND_TOTALS, Wide.INTEGER), Constant(_BEYOND_TOTALS, Wide.INTEGER)
     )
     shifted = apply(ScalarFunction.ADD, clamped_total, Constant(_BEYOND_TOTALS + unit // 2, Wide.INTEGER))
     quotient = apply(ScalarFunction.DIVIDE_WIDE, shifted, Constant(unit, Wide.INTEGER))
@@ -324,7 +326,7 @@ def encode_keys(bounded: BoundedPlan, rows: CountedRows) -> CountedRows:
 def decode_keys(rows: CountedRows, statement: StagedSelect) -> StagedSelect:
     if not rows.codes:
         return statement
-    return replace(statement, result=Select((*rows.decoded_keys, *named_columns(rows.values)), statement.result))
+    return replace(statement, result=Select((*rows.decoded_keys, *unrenamed_columns(rows.values)), statement.result))
 
 
 def add_up_rows(rows: CountedRows) -> tuple[Select, dict[str, Scalar]]:
@@ -334,7 +336,7 @@ def add_up_rows(rows: CountedRows) -> tuple[Select, dict[str, Scalar]]:
     less the total of x: the same whole number, for which nothing needs to be added up again.
     """
     if rows.cells:
-        return total_by_cells(rows.select, rows.values, rows.cells)
+        return group_rows_into_cells(rows.select, rows.values, rows.cells)
     scalars = dict(rows.select.columns)
     first_names = {scalars[name]: name for name in reversed(rows.values)}
     columns = {name: scalars[name] for name in rows.keys}
@@ -342,14 +344,14 @@ def add_up_rows(rows: CountedRows) -> tuple[Select, dict[str, Scalar]]:
     for name in rows.values:
         mirrored = _split_complement(scalars[name])
         if name in rows.ones:
-            totals[name] = wide(GroupTotal(AggregateFunction.COUNT))
+            totals[name] = to_wide_integer(GroupTotal(AggregateFunction.COUNT))
         elif mirrored is None or mirrored[0] not in first_names:
             columns[first_names[scalars[name]]] = scalars[name]
             totals[name] = or_zero(sum_of_contributions(first_names[scalars[name]]))
         else:
             value, presence, high = mirrored
             columns[f"d{name[1:]}"] = presence
-            present_rows = wide(GroupTotal(AggregateFunction.COUNT, Reference(f"d{name[1:]}")))
+            present_rows = to_wide_integer(GroupTotal(AggregateFunction.COUNT, Reference(f"d{name[1:]}")))
             upper_total = apply(ScalarFunction.MULTIPLY, present_rows, Constant(high, Wide.INTEGER))
             totals[name] = apply(
                 ScalarFunction.SUBTRACT, upper_total, or_zero(sum_of_contributions(first_names[value]))

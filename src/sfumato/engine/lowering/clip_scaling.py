@@ -11,16 +11,15 @@ G' ≥ G its number of groups; the rows of a group add at most n_k·M ≤ cM. L�
 as G' grows to n (one row more there and one less here changes it by 1 − (2p − 1) ≤ 0). ∎ The number of different
 remainders by 62 of numbers that groups determine is such a G: equal groups have equal remainders.
 
-*Row by row.* Where c ≥ T, and contributions to the only total of a measure have one sign, a row x of a unit with
-S = Σ|x| > B = TM counts x·B/S, rounded toward zero, and any other row x. Theorem: what a unit adds has Δ₁ ≤ B in all
-and Δ∞ ≤ B ≤ cM in a group, with that sign, for any number of rows; a replaced unit moves at most 2B in all and cM in a
-group. *Proof.* Rounding toward zero only shrinks: Σ|x·B/S| ≤ B; if S ≤ B the rows add S. A group's part is a partial
-sum of terms of one sign, and two such parts differ by at most the larger. ∎ (The doubles are those of ``_scale_to``,
+*Row by row.* Where c ≥ T, and contributions to the only total of a measure have one sign, a row x of a unit with S =
+Σ|x| > B = TM counts x·B/S, rounded toward zero, and any other row x. Theorem: what a unit adds has Δ₁ ≤ B in all and Δ∞
+≤ B ≤ cM in a group, with that sign, for any number of rows; a replaced unit moves at most 2B in all and cM in a group.
+*Proof.* Rounding toward zero only shrinks: Σ|x·B/S| ≤ B; if S ≤ B the rows add S. A group's part is a partial sum of
+terms of one sign, and two such parts differ by at most the larger. ∎ (The doubles are those of ``_scale_to_bound``,
 whose proof is for any number of parts.) A group with more than cM is not clipped before the norm is taken, unlike where
 totals are scaled: the unit keeps its proportions. Of mixed signs S would be larger than the norm of the totals, in
 which they cancel: they are scaled group by group. A unit beyond the norm loses less than one unit of the totals per row
-to rounding, as where rows are reweighted, which is at most 2^-20 of B (``plan.bounding``).
-"""
+to rounding, as where rows are reweighted, which is at most 2^-20 of B (``plan.bounding``)."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ from sfumato.engine.lowering.relational import (
     apply,
     integer_constant,
 )
-from sfumato.engine.lowering.unit_lowering import as_real, clamped, narrow, real_of_wide, wide
+from sfumato.engine.lowering.unit_lowering import as_real, clamped, narrow, to_wide_integer, wide_integer_to_real
 from sfumato.plan import nodes
 from sfumato.plan.bounding import BoundedPlan, max_squared_norm
 from sfumato.plan.keys import MAX_GROUPS
@@ -65,7 +64,7 @@ def max_unit_totals(bounded: BoundedPlan) -> list[int]:
     return [max_rows * each.size for each in bounded.measures for _ in range(each.coordinates)]
 
 
-def scales_row_by_row(bounded: BoundedPlan, max_totals: Sequence[int]) -> bool:
+def can_scale_rows_separately(bounded: BoundedPlan, max_totals: Sequence[int]) -> bool:
     """Return whether the rows of a unit may be scaled one by one: the cap of a group is not below the norm, and every
     measure has one total, to which rows contribute with one sign.
     """
@@ -150,7 +149,7 @@ class ClipScaling:
             return (
                 (self.coordinates[0], apply(ScalarFunction.MULTIPLY, clamped_total, integer_constant(1 << self.bits))),
             )
-        size, convert = self._absolute_sum(), real_of_wide if self.wide else as_real
+        size, convert = self._absolute_sum(), wide_integer_to_real if self.wide else as_real
         is_within = apply(
             ScalarFunction.AT_MOST,
             size,
@@ -159,8 +158,10 @@ class ClipScaling:
         clipped_columns = []
         for name in self.coordinates:
             finer = apply(ScalarFunction.MULTIPLY, Reference(name), integer_constant(1 << self.bits))
-            scaled = _scale_to(convert(Reference(name)), self.max_in_group << self.bits, convert(size))
-            clamped_total = apply(ScalarFunction.CASE, is_within, finer, wide(scaled) if self.wide else scaled)
+            scaled = _scale_to_bound(convert(Reference(name)), self.max_in_group << self.bits, convert(size))
+            clamped_total = apply(
+                ScalarFunction.CASE, is_within, finer, to_wide_integer(scaled) if self.wide else scaled
+            )
             clipped_columns.append((name, narrow(clamped_total) if self.wide else clamped_total))
         return tuple(clipped_columns)
 
@@ -186,7 +187,7 @@ class ClipScaling:
         """Return what a row counts when its unit is scaled, less what it counts as it is."""
         (name,), norm = self.coordinates, Reference(self.length)
         unscaled = apply(ScalarFunction.MULTIPLY, Reference(name), integer_constant(1 << self.bits))
-        scaled = _scale_to(as_real(Reference(name)), self.bound, norm)
+        scaled = _scale_to_bound(as_real(Reference(name)), self.bound, norm)
         change = apply(ScalarFunction.SUBTRACT, scaled, unscaled)
         return apply(ScalarFunction.CASE, apply(ScalarFunction.IS_NULL, norm), integer_constant(0), change)
 
@@ -194,7 +195,9 @@ class ClipScaling:
         """Compute the norm exactly, so that it does not depend on the order of groups."""
         if self.squared:
             fits_64_bits = len(self.coordinates) * (self.max_in_group << self.bits) ** 2 <= MAX_UNIT_TOTAL
-            coordinates = [Reference(name) if fits_64_bits else wide(Reference(name)) for name in self.coordinates]
+            coordinates = [
+                Reference(name) if fits_64_bits else to_wide_integer(Reference(name)) for name in self.coordinates
+            ]
             return self.length, sum_of_group(
                 _sum_of([apply(ScalarFunction.MULTIPLY, value, value) for value in coordinates])
             )
@@ -205,7 +208,7 @@ class ClipScaling:
     def norm_if_too_large(self) -> Scalar:
         """Return the norm as a real where it is too large, else NULL."""
         length = Reference(self.length)
-        norm = as_real(length) if self._fits_64_bits else real_of_wide(length)
+        norm = as_real(length) if self._fits_64_bits else wide_integer_to_real(length)
         bound = self.bound**2 if self.squared else self.bound
         is_large = apply(
             ScalarFunction.GREATER,
@@ -225,7 +228,7 @@ class ClipScaling:
                     ScalarFunction.CASE,
                     is_within,
                     Reference(name),
-                    _scale_to(as_real(Reference(name)), self.bound, norm),
+                    _scale_to_bound(as_real(Reference(name)), self.bound, norm),
                 ),
             )
             for name in self.coordinates
@@ -250,7 +253,7 @@ def _sum_of(scalars: Sequence[Scalar]) -> Scalar:
     return scalars[0] if len(scalars) == 1 else Apply(ScalarFunction.ADD, tuple(scalars))
 
 
-def _scale_to(value: Scalar, bound: int, size: Scalar) -> Scalar:
+def _scale_to_bound(value: Scalar, bound: int, size: Scalar) -> Scalar:
     """Compute value · bound / size, rounded toward zero.
 
     Parts of one size add up to at most the bound. Each is too large by at most 2^-48 of it, since doubles are: below

@@ -108,16 +108,16 @@ def _columns_present(predicates: Iterable[Expression]) -> Iterator[Reference]:
 def shared_factors(values: Iterable[Expression]) -> list[Expression]:
     """List the calls that are factors of several different products of whole numbers, inner ones first."""
     parents: Counter[Expression] = Counter()
-    products = {part: None for value in values for part in _products(value)}
+    products = {part: None for value in values for part in _nested_products(value)}
     for parent in products:
         parents.update({argument for argument in parent.arguments if isinstance(argument, Call)})
     shared = [factor for factor, count in parents.items() if count > 1]
     return sorted(shared, key=lambda factor: factor.size if isinstance(factor, Call) else 1)
 
 
-def _products(value: Expression) -> Iterator[Call]:
+def _nested_products(value: Expression) -> Iterator[Call]:
     """List the products that a value is made of, itself or a factor of it."""
     if isinstance(value, Call) and value.function == "*" and value.domain.type is Type.INTEGER:
         yield value
         for argument in value.arguments:
-            yield from _products(argument)
+            yield from _nested_products(argument)

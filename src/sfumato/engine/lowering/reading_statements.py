@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.engine import arrays
 from sfumato.engine.arrays import ROW_READINGS, totals_from_rows
 from sfumato.engine.lowering import bounded_totals
-from sfumato.engine.lowering.relation_lowering import named_columns, with_shared_columns
+from sfumato.engine.lowering.relation_lowering import unrenamed_columns, with_shared_columns
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
     CleanTable,
@@ -35,7 +35,7 @@ from sfumato.engine.lowering.relational import (
     integer_constant,
 )
 from sfumato.engine.lowering.row_lowering import RowLowering
-from sfumato.engine.lowering.unit_lowering import wide
+from sfumato.engine.lowering.unit_lowering import to_wide_integer
 from sfumato.engine.lowering.unit_numbers import number_heavy_units
 from sfumato.errors import Unsupported
 from sfumato.plan import keys as group_keys
@@ -61,9 +61,9 @@ def distinct_values_statement(reading: DistinctValueReading, sampling_key: int) 
     totals = bounded_totals.totals_by_value_statement(reading.bounded, reading.value, sampling_key, once=True)
     groups = tuple(f"k{index}" for index in range(len(reading.bounded.plan.keys)))
     is_held = apply(ScalarFunction.GREATER, Reference("v0"), Constant(0, Wide.INTEGER))
-    count = ("v0", wide(GroupTotal(AggregateFunction.COUNT)))
+    count = ("v0", to_wide_integer(GroupTotal(AggregateFunction.COUNT)))
     return StagedSelect(
-        totals.stages, Select((*named_columns(groups), count), totals.result, where=(is_held,), group_by=groups)
+        totals.stages, Select((*unrenamed_columns(groups), count), totals.result, where=(is_held,), group_by=groups)
     )
 
 
@@ -84,7 +84,7 @@ def distinct_results_statement(world: ValueCombinations) -> StagedSelect:
     tests = tuple(lowering.lower(condition) for condition in world.conditions)
     keys = tuple(name for name, _ in key_columns)
     evaluated = Select(key_columns, with_shared_columns(source, lowering), where=tests)
-    return StagedSelect((), Select(named_columns(keys), evaluated, group_by=keys))
+    return StagedSelect((), Select(unrenamed_columns(keys), evaluated, group_by=keys))
 
 
 def _choice_relations(world: ValueCombinations) -> list[Relation]:
@@ -203,28 +203,28 @@ def marginals_by_set_statement(reading: Marginals, sampling_key: int) -> StagedS
     key_columns = tuple(
         (name, apply(ScalarFunction.CASE, apply(ScalarFunction.IN, set_index, *map(integer_constant, sets)), column))
         for (name, column), sets in zip(
-            named_columns((name for name, _ in combinations.result.columns[:-1]), "r"),
+            unrenamed_columns((name for name, _ in combinations.result.columns[:-1]), "r"),
             map(reading.marginal_indices_with, range(len(reading.cells))),
             strict=True,
         )
         if sets
     )
     repeated = Select(
-        (*key_columns, ("m", set_index), *named_columns(("v0",), "r")),
+        (*key_columns, ("m", set_index), *unrenamed_columns(("v0",), "r")),
         StageReference("joint"),
         joins=(RelationalJoin(IntegerSpan(integer_constant(0), len(reading.sets)), "s"),),
         where=(apply(ScalarFunction.NOT, apply(ScalarFunction.IS_NULL, set_index)),),  # the last of a span is NULL
     )
     grouped = (*(name for name, _ in key_columns), "m")
     total = bounded_totals.clamp_to_64_bits(GroupTotal(AggregateFunction.SUM_OF_NARROW, Reference("v0")))
-    result = Select((*named_columns(grouped), ("v0", total)), repeated, group_by=grouped)
+    result = Select((*unrenamed_columns(grouped), ("v0", total)), repeated, group_by=grouped)
     return StagedSelect((*combinations.stages, ("joint", combinations.result)), result)
 
 
 def _count_equal_rows(values: StagedSelect) -> StagedSelect:
     names = tuple(name for name, _ in values.result.columns)
     count = ("n", GroupTotal(AggregateFunction.COUNT))
-    return replace(values, result=Select((*named_columns(names), count), values.result, group_by=names))
+    return replace(values, result=Select((*unrenamed_columns(names), count), values.result, group_by=names))
 
 
 def _restrict_to_groups(reading: ValueCounts | DistinctValueReading | ValueTable, groups: StagedSelect) -> StagedSelect:
@@ -238,7 +238,7 @@ def _restrict_to_groups(reading: ValueCounts | DistinctValueReading | ValueTable
     ]
     if not asked_keys:
         return groups
-    names = named_columns(name for name, _ in result.columns)
+    names = unrenamed_columns(name for name, _ in result.columns)
     return replace(groups, result=Select(names, result, where=tuple(asked_keys)))
 
 
@@ -266,18 +266,20 @@ def arrays_from_rows(rows: Iterable[tuple[Any, ...]], reading: PlanReading[Any])
         totals = sum(each.coordinates for each in reading.bounded.measures)
         return arrays.discovered_groups_from_arrow(_arrow_table(rows, kinds, totals), reading)
     if isinstance(reading, ValueCounts):
-        return arrays.values_from_counts(_batches(rows, kinds, 2, arrays.BATCH), reading)
+        return arrays.values_from_counts(_record_batches(rows, kinds, 2, arrays.BATCH), reading)
     if isinstance(reading, Marginals) and reading.counts_set_by_set:
-        return arrays.set_marginals_from_batches(_batches(rows, kinds, 2, arrays.keyed_batch_rows(reading)), reading)
+        return arrays.set_marginals_from_batches(
+            _record_batches(rows, kinds, 2, arrays.keyed_batch_rows(reading)), reading
+        )
     assert isinstance(reading, Marginals)
-    return arrays.marginals_from_batches(_batches(rows, kinds, 1, arrays.keyed_batch_rows(reading)), reading)
+    return arrays.marginals_from_batches(_record_batches(rows, kinds, 1, arrays.keyed_batch_rows(reading)), reading)
 
 
 _CHUNK_ROWS = 1 << 16
 """Rows of tuples that are converted at a time."""
 
 
-def _batches(rows: Iterable[tuple[Any, ...]], kinds: list[Type], totals: int, size: int) -> Iterator[Any]:
+def _record_batches(rows: Iterable[tuple[Any, ...]], kinds: list[Type], totals: int, size: int) -> Iterator[Any]:
     """Yield rows (key…, total…) as record batches, with totals as 64-bit integers."""
     import pyarrow
 
@@ -293,7 +295,7 @@ def _arrow_table(rows: Iterable[tuple[Any, ...]], kinds: list[Type], totals: int
     import pyarrow
 
     return pyarrow.Table.from_batches(
-        list(_batches(rows, kinds, totals, _CHUNK_ROWS)), pyarrow.schema(_arrow_fields(kinds, totals))
+        list(_record_batches(rows, kinds, totals, _CHUNK_ROWS)), pyarrow.schema(_arrow_fields(kinds, totals))
     )
 
 

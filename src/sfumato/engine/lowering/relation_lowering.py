@@ -98,7 +98,7 @@ class RelationLowering:
     def lower_flat(self, relation: nodes.Relation, above: Iterable[Expression], *, unit: bool) -> FlatRows:
         """Lower a relation to rows with the columns that the expressions ``above`` read, and the unit if ``unit``."""
         chain, base = _split_chain(relation)
-        fields_read = _fields_read((*(each for node in chain for each in node.expressions), *above))
+        fields_read = _referenced_fields((*(each for node in chain for each in node.expressions), *above))
         lists = [node.items for node in chain if isinstance(node, nodes.Unnest)]
         names = {field: f"c{index}" for index, field in enumerate(dict.fromkeys((*fields_read, *lists)))}
         base_fields = {*base.columns, *lists}
@@ -123,7 +123,7 @@ class RelationLowering:
         columns_read = [Column(field, relation.columns[field]) for field in fields]
         flat = self.lower_flat(relation, columns_read, unit=True)
         lowered_columns = tuple((f"c{index}", flat.lowering.lower(each)) for index, each in enumerate(columns_read))
-        return flat.select_columns((*named_columns("u"), *lowered_columns))
+        return flat.select_columns((*unrenamed_columns("u"), *lowered_columns))
 
     def lower_scan(self, base: nodes.Scan, names: Names, unit: bool) -> Select:
         if base.possible_rows is not None:
@@ -141,10 +141,10 @@ class RelationLowering:
         rows = input_rows if is_cheap_chain(base.input) else self.add_stage(input_rows)
         count = GroupTotal(AggregateFunction.COUNT)
         exceeds_limit = apply(ScalarFunction.GREATER, count, integer_constant(base.rows))
-        heavy_units = Select((*named_columns("u"), ("n", count)), rows, group_by=("u",), having=exceeds_limit)
+        heavy_units = Select((*unrenamed_columns("u"), ("n", count)), rows, group_by=("u",), having=exceeds_limit)
         heavy = self.add_stage(with_seeds(heavy_units, self._key))
         short_names = tuple(f"c{index}" for index in range(len(names)))
-        columns, kinds = named_columns(("u", *short_names), "r"), [base.columns[field].type for field in names]
+        columns, kinds = unrenamed_columns(("u", *short_names), "r"), [base.columns[field].type for field in names]
         same_unit = apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "h"))
         within = Select(columns, rows, where=(Exists(heavy, "h", same_unit, negated=True),))
         numbers = [number_of_value(Reference(name, "r"), kind) for name, kind in zip(short_names, kinds, strict=True)]
@@ -153,13 +153,15 @@ class RelationLowering:
         beyond = Select((*columns, *ranks), rows, joins=(RelationalJoin(heavy, "h", same_unit),))
         partition = Reference(SEED_COLUMNS[0]), Reference("u")
         place = Rank(partition, (Reference("t"), *map(Reference, short_names)))
-        ranked = Select((*named_columns(("u", *short_names)), ("a", place)), beyond)
+        ranked = Select((*unrenamed_columns(("u", *short_names)), ("a", place)), beyond)
         kept = Select(
-            named_columns(("u", *short_names)),
+            unrenamed_columns(("u", *short_names)),
             ranked,
             where=(apply(ScalarFunction.AT_MOST, Reference("a"), integer_constant(base.rows)),),
         )
-        return _rename_columns(Select(named_columns(("u", *short_names)), RelationalUnion((within, kept))), names, unit)
+        return _rename_columns(
+            Select(unrenamed_columns(("u", *short_names)), RelationalUnion((within, kept))), names, unit
+        )
 
     def lower_per_unit(self, base: nodes.PerUnit, names: Names, unit: bool) -> Select:
         """Aggregate to one row for each unit and key: totals of the unit's rows, and results computed from them."""
@@ -182,13 +184,13 @@ class RelationLowering:
             Field(base.source, "", name): Reference(f"k{index}") for index, (name, _) in enumerate(base.keys)
         }
         key_columns = tuple((f"k{index}", flat.lowering.lower(key)) for index, key in enumerate(keys))
-        rows = flat.select_columns((*named_columns("u"), *key_columns, *unit_lowering.row_columns))
+        rows = flat.select_columns((*unrenamed_columns("u"), *key_columns, *unit_lowering.row_columns))
         ranked = Select(unit_lowering.rank_columns, rows, all_columns=True) if unit_lowering.rank_columns else rows
         named_totals = tuple((name, total) for total, name in totals.items())
-        unit_rows = Select((*named_columns(grouped), *named_totals), ranked, group_by=grouped)
+        unit_rows = Select((*unrenamed_columns(grouped), *named_totals), ranked, group_by=grouped)
         named_results = tuple((short_name, results_by_field[field]) for field, short_name in names.items())
         return Select(
-            (*(named_columns("u") if unit else ()), *named_results) or (("c", integer_constant(0)),), unit_rows
+            (*(unrenamed_columns("u") if unit else ()), *named_results) or (("c", integer_constant(0)),), unit_rows
         )
 
     def lower_window(self, base: nodes.Window, names: Names, unit: bool) -> Select:
@@ -208,13 +210,15 @@ class RelationLowering:
         )
         windows = WindowLowering(flat.lowering, tuple(Reference(short_name) for short_name, _ in columns))
         results_by_field = windows.results(functions)
-        rows = flat.select_columns((*named_columns("u"), *columns, *windows.unit.row_columns))
+        rows = flat.select_columns((*unrenamed_columns("u"), *columns, *windows.unit.row_columns))
         for stage in windows.stages:
             rows = Select(stage, rows, all_columns=True)
         named_results = tuple(
             (short_name, results_by_field.get(field, Reference(short_name))) for field, short_name in names.items()
         )
-        return Select((*(named_columns("u") if unit else ()), *named_results) or (("c", integer_constant(0)),), rows)
+        return Select(
+            (*(unrenamed_columns("u") if unit else ()), *named_results) or (("c", integer_constant(0)),), rows
+        )
 
     def lower_unit_join(self, base: nodes.UnitJoin, names: Names, unit: bool) -> Select:
         """Join the rows of the two sides that belong to the same unit and match."""
@@ -235,7 +239,7 @@ class RelationLowering:
         """Keep the rows of the input for which the other side has a match, or has none."""
         left, right, on = self._lower_match(base, names)
         unit_column = (("u", Reference("u", "r")),) if unit else ()
-        columns = (*unit_column, *named_columns(names.values(), "r")) or (("c", integer_constant(0)),)
+        columns = (*unit_column, *unrenamed_columns(names.values(), "r")) or (("c", integer_constant(0)),)
         return Select(columns, left, where=(Exists(right, "j", on, base.anti),))
 
     def lower_any_semi_join(self, base: nodes.AnySemiJoin, names: Names, unit: bool) -> Select:
@@ -247,7 +251,7 @@ class RelationLowering:
             on = _match_condition(base.input, test, match_keys)
             predicates.append(Exists(self._lower_side(test.other, {}, match_keys[1], "l"), "j", on, test.anti))
         unit_column = (("u", Reference("u", "r")),) if unit else ()
-        columns = (*unit_column, *named_columns(names.values(), "r")) or (("c", integer_constant(0)),)
+        columns = (*unit_column, *unrenamed_columns(names.values(), "r")) or (("c", integer_constant(0)),)
         left = self._lower_side(base.input, names, left_keys, "k")
         return Select(columns, left, where=(AnyOf(tuple(predicates)),))
 
@@ -272,11 +276,11 @@ class RelationLowering:
         flat = self.lower_flat(relation, (*match_keys, *columns_read), unit=True)
         lowered_columns = tuple(zip(names.values(), map(flat.lowering.lower, columns_read), strict=True))
         named_keys = tuple((f"{letter}{index}", flat.lowering.lower(key)) for index, key in enumerate(match_keys))
-        return flat.select_columns((*named_columns("u"), *lowered_columns, *named_keys))
+        return flat.select_columns((*unrenamed_columns("u"), *lowered_columns, *named_keys))
 
     def lower_union(self, base: nodes.Union, names: Names, unit: bool) -> Select:
         field_index = {field: index for index, field in enumerate(base.columns)}
-        unit_column = named_columns("u") if unit else ()
+        unit_column = unrenamed_columns("u") if unit else ()
         members = []
         for relation, member_expressions in base.members:
             expressions_read = [member_expressions[field_index[field]] for field in names]
@@ -287,7 +291,7 @@ class RelationLowering:
             members.append(flat.select_columns((*unit_column, *lowered) or (("c", integer_constant(0)),)))
         short_names = tuple(f"c{index}" for index in range(len(names)))
         rows = Select(
-            (*unit_column, *named_columns(short_names)) or (("c", integer_constant(0)),),
+            (*unit_column, *unrenamed_columns(short_names)) or (("c", integer_constant(0)),),
             RelationalUnion(tuple(members)),
         )
         return _rename_columns(rows, names, unit)
@@ -383,7 +387,7 @@ def _distinct_names(fields: Iterable[Field], more: Iterable[str] = ()) -> tuple[
 def _rename_columns(rows: Select, names: Names, unit: bool) -> Select:
     """Rename columns c0, c1, … to the requested names."""
     short_columns = tuple((short_name, Reference(f"c{index}")) for index, short_name in enumerate(names.values()))
-    return Select((*(named_columns("u") if unit else ()), *short_columns) or (("c", integer_constant(0)),), rows)
+    return Select((*(unrenamed_columns("u") if unit else ()), *short_columns) or (("c", integer_constant(0)),), rows)
 
 
 def with_shared_columns(source: Select, lowering: RowLowering) -> Select:
@@ -397,13 +401,13 @@ def qualify_reference(part: str, scalar: Scalar) -> Scalar:
     return Reference(scalar.name, part) if isinstance(scalar, Reference) else scalar
 
 
-def _fields_read(expressions: Iterable[Expression]) -> list[Field]:
+def _referenced_fields(expressions: Iterable[Expression]) -> list[Field]:
     """List the columns of tables that expressions read, without duplicates."""
     all_references: Iterator[Any] = (reference for expression in expressions for reference in columns(expression))
     return list(dict.fromkeys(reference for reference in all_references if isinstance(reference, Field)))
 
 
-def named_columns(names: Iterable[str], part: str | None = None) -> Columns:
+def unrenamed_columns(names: Iterable[str], part: str | None = None) -> Columns:
     """Select columns under their own names."""
     return tuple((name, Reference(name, part)) for name in names)
 

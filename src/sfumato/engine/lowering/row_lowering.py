@@ -172,7 +172,7 @@ def _lower_remainder(call: Application) -> Scalar:
     return call.rows.limit_real(apply(ScalarFunction.SUBTRACT, x, apply(ScalarFunction.MULTIPLY, y, times)))
 
 
-def _lower_divide_whole(call: Application) -> Scalar:
+def _lower_integer_division(call: Application) -> Scalar:
     """Divide toward zero. The least 64-bit number has no opposite, so it is NULL where it might be divided by −1."""
     x, y = call.arguments[0], call.divisor()
     dividend_range, divisor_range = (argument.domain.range for argument in call.node.arguments)
@@ -197,7 +197,7 @@ def _sign_scalar(x: Scalar) -> Scalar:
 def _lower_round(call: Application) -> Scalar:
     digits = call.literal_argument(1)
     if call.kind is Type.INTEGER:
-        return _round_whole(call.shared_argument(), 10**-digits)
+        return _round_integer(call.shared_argument(), 10**-digits)
     if not digits:
         return apply(ScalarFunction.HALF_AWAY, call.shared_argument())
     scale, back = (
@@ -211,7 +211,7 @@ def _lower_round(call: Application) -> Scalar:
     return restored if call.node.domain.range is not None else call.rows.limit_real(restored)
 
 
-def _round_whole(x: Scalar, step: int) -> Scalar:
+def _round_integer(x: Scalar, step: int) -> Scalar:
     """Round to the nearest multiple of a power of ten, halves away from 0."""
     half = apply(ScalarFunction.MULTIPLY, _sign_scalar(x), integer_constant(step // 2))
     steps = apply(ScalarFunction.DIVIDE_WHOLE, apply(ScalarFunction.ADD, x, half), integer_constant(step))
@@ -493,7 +493,7 @@ _LOWERINGS: dict[str, Lowering] = {
     "-": _arithmetic_lowering(ScalarFunction.SUBTRACT),
     "*": _arithmetic_lowering(ScalarFunction.MULTIPLY),
     "/": _lower_divide,
-    "//": _lower_divide_whole,
+    "//": _lower_integer_division,
     "%": _lower_remainder,
     "NEGATE": direct_lowering(ScalarFunction.NEGATE),
     "ABS": direct_lowering(ScalarFunction.ABS),

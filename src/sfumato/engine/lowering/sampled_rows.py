@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 
 from sfumato.engine.lowering.cell_lowering import CountedRows
-from sfumato.engine.lowering.relation_lowering import Columns, Stages, all_of, named_columns
+from sfumato.engine.lowering.relation_lowering import Columns, Stages, all_of, unrenamed_columns
 from sfumato.engine.lowering.relational import (
     LeastValues,
     Rank,
@@ -165,10 +165,10 @@ def group_code(rows: CountedRows, rank: Scalar) -> Scalar:
 def threshold_stages(rows_with_codes: Select, max_groups: int, max_rows: int) -> Stages:
     """Return the stages of the rows, with their codes in ``s``, and of each unit's threshold; NULL is none."""
     count = min(max_rows + 1, MAX_LEAST)
-    least = Select((*named_columns("u"), ("l", LeastValues(Reference("s"), count))), _ROWS, group_by=("u",))
+    least = Select((*unrenamed_columns("u"), ("l", LeastValues(Reference("s"), count))), _ROWS, group_by=("u",))
     places = range(2, count + 1)
     increases = tuple((f"d{place}", _is_greater(place)) for place in places)
-    compared = Select((*named_columns("ul"), *increases), least)
+    compared = Select((*unrenamed_columns("ul"), *increases), least)
     before = [_sum_of([Reference(f"d{place}") for place in range(2, last + 1)]) for last in places]
     is_chosen = [apply(ScalarFunction.LESS, number, integer_constant(max_groups)) for number in before]
     last_chosen = _sum_of(
@@ -177,7 +177,10 @@ def threshold_stages(rows_with_codes: Select, max_groups: int, max_rows: int) ->
     )
     is_settled = apply(ScalarFunction.AT_LEAST, before[-1], integer_constant(max_groups))
     threshold = apply(ScalarFunction.CASE, is_settled, apply(ScalarFunction.ELEMENT, Reference("l"), last_chosen))
-    return (_ROWS.name, rows_with_codes), (_THRESHOLDS.name, Select((*named_columns("u"), ("x", threshold)), compared))
+    return (_ROWS.name, rows_with_codes), (
+        _THRESHOLDS.name,
+        Select((*unrenamed_columns("u"), ("x", threshold)), compared),
+    )
 
 
 def _is_greater(place: int) -> Scalar:
@@ -202,9 +205,9 @@ def with_settled_rows(ranked: Select, is_kept: Scalar, names: tuple[str, ...]) -
     """Add the rows of the units with a threshold to the ranked ones, with a column that says which are sampled."""
     is_within = apply(ScalarFunction.AT_MOST, Reference("s", "r"), Reference("x", _ALIAS))
     has_threshold = apply(ScalarFunction.NOT, apply(ScalarFunction.IS_NULL, Reference("x", _ALIAS)))
-    settled = _joined((*named_columns(names, "r"), ("w", is_within)), has_threshold)
-    union = RelationalUnion((Select((*named_columns(names), ("w", is_kept)), ranked), settled))
-    return Select(named_columns((*names, "w")), union), Reference("w")
+    settled = _joined((*unrenamed_columns(names, "r"), ("w", is_within)), has_threshold)
+    union = RelationalUnion((Select((*unrenamed_columns(names), ("w", is_kept)), ranked), settled))
+    return Select(unrenamed_columns((*names, "w")), union), Reference("w")
 
 
 def _joined(columns: Columns, test: Scalar) -> Select:

@@ -67,7 +67,7 @@ _EXACT_STEPS = 2**52
 """Steps that a double tells apart, and their halves."""
 
 
-def wide(scalar: Scalar) -> Scalar:
+def to_wide_integer(scalar: Scalar) -> Scalar:
     return apply(ScalarFunction.CONVERT, scalar, detail=(Wide.INTEGER,))
 
 
@@ -79,7 +79,7 @@ def as_real(scalar: Scalar) -> Scalar:
     return apply(ScalarFunction.CONVERT, scalar, detail=(Type.REAL,))
 
 
-def real_of_wide(scalar: Scalar) -> Scalar:
+def wide_integer_to_real(scalar: Scalar) -> Scalar:
     """Convert a whole number of at most 110 bits to a double within 2^-51 of its size: by halves that 64 bits hold."""
     half = Constant(_HALF, Wide.INTEGER)
     high, low = (
@@ -231,8 +231,8 @@ class UnitLowering:
         is_present = self.column(
             apply(ScalarFunction.CASE, apply(ScalarFunction.IS_NULL, self._scalar_of(value)), _ZERO, _ONE)
         )
-        row_count = real_of_wide(take(GroupTotal(AggregateFunction.SUM, is_present)))
-        mean_steps = apply(ScalarFunction.DIVIDE, real_of_wide(total), row_count)
+        row_count = wide_integer_to_real(take(GroupTotal(AggregateFunction.SUM, is_present)))
+        mean_steps = apply(ScalarFunction.DIVIDE, wide_integer_to_real(total), row_count)
         mean = _clamp_to_domain(
             apply(ScalarFunction.MULTIPLY, mean_steps, real_constant(float(measure.step))), measure.domain
         )
@@ -243,12 +243,14 @@ class UnitLowering:
         return next(scalar for scalar, name in self._rows.items() if name == column.name)
 
     def least(self, measure: UnitLeast, take: Take) -> Scalar:
-        return self._extreme(measure, AggregateFunction.MIN, take)
+        return self._least_or_greatest_value(measure, AggregateFunction.MIN, take)
 
     def greatest(self, measure: UnitGreatest, take: Take) -> Scalar:
-        return self._extreme(measure, AggregateFunction.MAX, take)
+        return self._least_or_greatest_value(measure, AggregateFunction.MAX, take)
 
-    def _extreme(self, measure: UnitLeast | UnitGreatest, aggregation: AggregateFunction, take: Take) -> Scalar:
+    def _least_or_greatest_value(
+        self, measure: UnitLeast | UnitGreatest, aggregation: AggregateFunction, take: Take
+    ) -> Scalar:
         kind = measure.domain.type
         value = self.column(self._null_unless_counted(measure, as_sortable(self.lowering.lower(measure.value), kind)))
         return from_sortable(take(GroupTotal(aggregation, value)), measure.value, measure.domain)

@@ -122,7 +122,7 @@ class MariaDBSessions(SessionPool):
     def is_alive(self, session: pymysql.Connection[Any]) -> bool:
         return bool(session.open)
 
-    def guarded(self, _: Any, action: Callable[[], T]) -> T:
+    def run_in_savepoint(self, _: Any, action: Callable[[], T]) -> T:
         """Run an action; a statement that fails does not end a transaction here."""
         return without_cause(action)
 

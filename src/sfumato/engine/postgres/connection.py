@@ -81,7 +81,7 @@ class ServerSessions(SessionPool):
     def is_alive(self, session: psycopg.Connection[Any]) -> bool:
         return not session.closed and not session.broken
 
-    def guarded(self, session: psycopg.Connection[Any], action: Callable[[], T]) -> T:
+    def run_in_savepoint(self, session: psycopg.Connection[Any], action: Callable[[], T]) -> T:
         """Run an action in a savepoint: a failure would end the transaction."""
         without_cause(lambda: session.execute("SAVEPOINT sf"))
         try:

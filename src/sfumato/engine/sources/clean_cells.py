@@ -87,7 +87,7 @@ def ends_of(domain: Domain) -> tuple[Scalar, Scalar]:
     return real_constant(least_inside), real_constant(greatest_inside)
 
 
-def from_whole_number(x: Scalar, domain: Domain) -> Scalar:
+def from_int64(x: Scalar, domain: Domain) -> Scalar:
     """Convert a 64-bit whole number to its domain; a real approximates it."""
     if domain.type is Type.INTEGER:
         return x if domain.bounds is None else _clamp(x, domain)
@@ -115,7 +115,7 @@ def limited_real(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
     return apply(ScalarFunction.CASE, *pairs, null_constant(Type.REAL))
 
 
-def whole_number_scalar(rows: RowLowering, x: Scalar, is_whole: Scalar, nearest: Scalar, domain: Domain) -> Scalar:
+def integer_scalar(rows: RowLowering, x: Scalar, is_whole: Scalar, nearest: Scalar, domain: Domain) -> Scalar:
     """Convert a number to the whole number that it is; one beyond 64 bits is beyond every bound."""
     shared_nearest = rows.compute_once(nearest)
     if domain.bounds is None:
@@ -211,10 +211,8 @@ def _parse_integer(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
         ScalarFunction.CASE, is_in_range, apply(ScalarFunction.NEAREST, number), null_constant(Type.INTEGER)
     )
     is_whole = apply(ScalarFunction.EQUAL, number, apply(ScalarFunction.TRUNCATE, number))
-    other = _converted_or_bound(
-        x, number, whole_number_scalar(rows, number, is_whole, nearest, domain), domain, Type.REAL
-    )
-    return apply(ScalarFunction.CASE, not_null_test(parsed), from_whole_number(parsed, domain), other)
+    other = _converted_or_bound(x, number, integer_scalar(rows, number, is_whole, nearest, domain), domain, Type.REAL)
+    return apply(ScalarFunction.CASE, not_null_test(parsed), from_int64(parsed, domain), other)
 
 
 def _parse_boolean(_: RowLowering, x: Scalar, domain: Domain) -> Scalar:

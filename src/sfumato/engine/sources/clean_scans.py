@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from sfumato.engine.lowering.applications import choice, not_null_test, null_constant, real_constant
-from sfumato.engine.lowering.relation_lowering import UNIT, all_of, named_columns, with_shared_columns
+from sfumato.engine.lowering.relation_lowering import UNIT, all_of, unrenamed_columns, with_shared_columns
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
     Apply,
@@ -37,8 +37,9 @@ from sfumato.engine.sources.clean_cells import (
     READ,
     Stored,
     ends_of,
-    from_whole_number,
+    from_int64,
     has_rewriting_rules,
+    integer_scalar,
     is_listed_test,
     largest_exact_integer,
     limited_real,
@@ -46,7 +47,6 @@ from sfumato.engine.sources.clean_cells import (
     parse_double,
     rewritten_text,
     truth_scalar,
-    whole_number_scalar,
 )
 from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.spelling import Spelling
@@ -180,7 +180,7 @@ class CleanItem:
 
     def inline(self) -> Scalar:
         """Return the value over the fields of ``ITEM``, without stages, for a dialect whose lists have none."""
-        return _inline(self.value, {name: scalar for stage in self.rows.take_new_stages() for name, scalar in stage})
+        return _inlined(self.value, {name: scalar for stage in self.rows.take_new_stages() for name, scalar in stage})
 
 
 @dataclass(frozen=True)
@@ -364,16 +364,16 @@ class _ScanBuilder:
         domain, kind = cell.domain, cell.domain.type
         if domain.values is not None:
             base_domain = Domain(kind) if kind is not Type.TEXT else domain
-            x = rows.compute_once(self._typed(rows, replace(cell, domain=base_domain)))
+            x = rows.compute_once(self._as_declared_type(rows, replace(cell, domain=base_domain)))
             is_declared = apply(ScalarFunction.IN, x, *(Constant(value, kind) for value in domain.values))
             return apply(ScalarFunction.CASE, is_declared, x, null_constant(kind))
-        typed = self._typed(rows, cell)
+        typed = self._as_declared_type(rows, cell)
         if kind is not Type.TEXT:
             return typed
         text = rows.compute_once(typed)
         return apply(ScalarFunction.SLICE, text, integer_constant(1), integer_constant(domain.max_letters))
 
-    def _typed(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar:
+    def _as_declared_type(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar:
         cells, table, column, domain = self.scans.cells, cell.table, cell.column, cell.domain
         kind = domain.type
         if kind is Type.TEXT or column.kind in _NO_CELLS:
@@ -390,11 +390,11 @@ class _ScanBuilder:
         if column.kind is Stored.BOOLEAN:
             x = rows.compute_once(choice(x, integer_constant(1), integer_constant(0)))
         if column.kind in (Stored.INTEGER, Stored.BOOLEAN):
-            return from_whole_number(x, domain)
+            return from_int64(x, domain)
         if kind is Type.REAL:
             return limited_real(rows, x, domain)
         is_whole = self._cell(table, cells.is_integer(column))
-        return whole_number_scalar(rows, x, is_whole, self._cell(table, cells.nearest_integer(column)), domain)
+        return integer_scalar(rows, x, is_whole, self._cell(table, cells.nearest_integer(column)), domain)
 
     # Cell rules
 
@@ -434,7 +434,7 @@ class _ScanBuilder:
         values = [Constant(value, kind) for value in cell.rules.null_values(kind)]
         possible = cell.rules.possible
         if values or possible is not None:
-            value = rows.compute_once(self._typed(rows, replace(cell, domain=Domain(kind))))
+            value = rows.compute_once(self._as_declared_type(rows, replace(cell, domain=Domain(kind))))
             tests += [apply(ScalarFunction.IN, value, *values)] if values else []
         known: list[Scalar] = [apply(ScalarFunction.COALESCE, test, Constant(False, Type.BOOLEAN)) for test in tests]
         if possible is not None:
@@ -463,7 +463,7 @@ class _ScanBuilder:
             return self._cell(cell.table, self.scans.cells.plain(column))
         if kind is Type.REAL and column.kind is Stored.TEXT:
             return parse_double(rows, self._rewritten_text(rows, cell))
-        return self._typed(rows, replace(cell, domain=Domain(kind)))
+        return self._as_declared_type(rows, replace(cell, domain=Domain(kind)))
 
     def is_present(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar:
         """Test whether a cell is neither NULL in its source nor missing by its rules."""
@@ -490,7 +490,7 @@ class _ScanBuilder:
         owner_columns = ((_KEY, owner.key), *(() if owner.period is None else ((_PERIOD, owner.period),)))
         owner_rows = Select((*columns, *owner_columns), _staged_source(Source(table.name), rows))
         conditions = [apply(ScalarFunction.EQUAL, Reference(name, "r"), Reference(name, "l")) for name in names]
-        linked_keys = Select(named_columns(names), owner.links, group_by=names)
+        linked_keys = Select(unrenamed_columns(names), owner.links, group_by=names)
         has_owner = apply(
             ScalarFunction.CASE, not_null_test(Reference(_KEY, "l")), integer_constant(1), integer_constant(0)
         )
@@ -537,10 +537,10 @@ class _ScanBuilder:
         key = self.scans.stored(parent.name, table.id.key, f"tables.{table.name}.id.key")
         read_both = self._common_key_reader((child_key, key)) or self._mixed_key_reader((child_key, key))
         return _Owner(
-            rows.compute_once(read_both(rows, child_key, table.name)), period, self._links(parent, key, read_both)
+            rows.compute_once(read_both(rows, child_key, table.name)), period, self._key_owners(parent, key, read_both)
         )
 
-    def _links(self, table: Table, key: StoredColumn, read_key: Read) -> Select:
+    def _key_owners(self, table: Table, key: StoredColumn, read_key: Read) -> Select:
         """Select the keys of a table's rows, each once with every unit that owns such a row."""
         rows = RowLowering({})
         owner = self._owner(table, rows)
@@ -568,7 +568,7 @@ class _ScanBuilder:
             ]
             join = RelationalJoin(owner.links, "l", all_of(conditions if owner.period is not None else conditions[:1]))
             links = Select(tuple(link_columns[: len(names)]), child_rows, joins=(join,))
-        return Select(named_columns(names), links, group_by=tuple(names))
+        return Select(unrenamed_columns(names), links, group_by=tuple(names))
 
     def _period(self, table: Table, rows: RowLowering) -> Scalar | None:
         """Compute the start of a row's period. No bound is applied before: two days would become one."""
@@ -631,14 +631,14 @@ class _ScanBuilder:
     def _id_reader_of_type(self, kind: Type) -> Read:
         if kind is Type.TEXT:
             return self._text_id
-        return self._whole_id
+        return self._integer_id
 
     def _text_id(self, rows: RowLowering, column: StoredColumn, table: str) -> Scalar:
         if column.kind is Stored.TEXT:
             return self._key(rows, column, table)
         return self.text(table, column, f"tables.{table}.id")
 
-    def _whole_id(self, rows: RowLowering, column: StoredColumn, table: str) -> Scalar:
+    def _integer_id(self, rows: RowLowering, column: StoredColumn, table: str) -> Scalar:
         """Read an id as a whole number, or NULL, where nobody's id could be another's.
 
         A double that stands for two whole numbers would make two people one unit, and one person two where another
@@ -647,7 +647,7 @@ class _ScanBuilder:
         both. So rows of such ids are nobody's, under either relation: which ones is decided by the row alone.
         """
         cell = _DeclaredCell(table, column, Domain(Type.INTEGER), f"tables.{table}.id")
-        number = rows.compute_once(self._typed(rows, cell))
+        number = rows.compute_once(self._as_declared_type(rows, cell))
         if column.kind is Stored.TEXT:
             text = self._cell(table, self.scans.cells.short(column))
             is_exact = [
@@ -691,10 +691,10 @@ def _as_date(moment: dt.date) -> dt.date:
     return dt.date(moment.year, moment.month, moment.day)
 
 
-def _inline(scalar: Scalar, stages: Mapping[str, Scalar]) -> Scalar:
+def _inlined(scalar: Scalar, stages: Mapping[str, Scalar]) -> Scalar:
     """Substitute staged scalars where they are referred to."""
     if isinstance(scalar, Reference):
-        return _inline(stages[scalar.name], stages) if scalar.name in stages else Reference(scalar.name, ITEM)
+        return _inlined(stages[scalar.name], stages) if scalar.name in stages else Reference(scalar.name, ITEM)
     if isinstance(scalar, Apply):
-        return replace(scalar, arguments=tuple(_inline(each, stages) for each in scalar.arguments))
+        return replace(scalar, arguments=tuple(_inlined(each, stages) for each in scalar.arguments))
     return scalar

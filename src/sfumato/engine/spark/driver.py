@@ -39,7 +39,7 @@ from sfumato.engine.public_tables import (
 )
 from sfumato.engine.sources import inspected_tables
 from sfumato.engine.spark.frames import Frame, FrameWriter, SparkScans, public_frame, require_correct_results
-from sfumato.engine.spark.sessions import SparkConnection, connect, open_beside, without_cause
+from sfumato.engine.spark.sessions import SparkConnection, connect, open_sibling_session, without_cause
 from sfumato.engine.spark.sources import SparkSource, hash_content, open_source
 from sfumato.engine.spellings.spark import SparkSpelling, quote_identifier
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged
@@ -57,7 +57,7 @@ def open_session(table: Table) -> SparkConnection:
     """Open our own session at the Spark that holds a table's rows."""
     policy_path = f"tables.{table.name}.source"
     if isinstance(table.source, SparkFrame):
-        return open_beside(table.source.frame, policy_path)
+        return open_sibling_session(table.source.frame, policy_path)
     return connect(table.source.address, policy_path)
 
 
@@ -102,7 +102,7 @@ class SparkReader:
         for reading in readings:
             require_few_rows(reading)
         for part in (part for reading in readings for part in server_readings(reading)):
-            statement, scan = server_statement(part, 0), partial(self._scan, wide=_wide_columns(part))
+            statement, scan = server_statement(part, 0), partial(self._scan, wide=_unclamped_columns(part))
             if statement not in self._bound:
                 without_cause(lambda select=statement, scan=scan: self._frame(select, scan).schema)  # type: ignore[misc]
                 self._bound = {statement} if len(self._bound) > _MAX_BOUND else self._bound | {statement}
@@ -110,7 +110,7 @@ class SparkReader:
 
     def read(self, reading: PlanReading[E], sampling_key: int) -> E:
         """Collect the rows of a DataFrame per statement and return them as arrays."""
-        scans, wide = self._copies(reading), _wide_columns(reading)
+        scans, wide = self._copy_unversioned_tables(reading), _unclamped_columns(reading)
 
         def collect(part: PlanReading[Any]) -> object:
             statement = server_statement(part, sampling_key)
@@ -132,11 +132,11 @@ class SparkReader:
     def _scan(self, table: str, *, wide: Mapping[str, tuple[str, ...]]) -> Frame:
         return self.tables.scan(table, wide.get(table, ()))
 
-    def _copies(self, reading: PlanReading[Any]) -> Mapping[str, Frame]:
+    def _copy_unversioned_tables(self, reading: PlanReading[Any]) -> Mapping[str, Frame]:
         """Copy tables without a version, so that they are read once: a statement would read them several times."""
         wide, unversioned = (
-            _wide_columns(reading),
-            (table for table in _tables_read(reading) if not self.tables.has_version(table)),
+            _unclamped_columns(reading),
+            (table for table in _read_table_names(reading) if not self.tables.has_version(table)),
         )
         return {table: self.tables.copy(table, wide.get(table, ())) for table in unversioned}
 
@@ -193,15 +193,15 @@ class SparkSnapshot(SparkReader):
     def check(self, *readings: PlanReading[Any]) -> OpenReading:
         if self._closed:
             raise EngineClosed
-        if any(table not in self._copied_frames for reading in readings for table in _tables_read(reading)):
+        if any(table not in self._copied_frames for reading in readings for table in _read_table_names(reading)):
             self.tables.check_unchanged()
         return super().check(*readings)
 
-    def _copies(self, reading: PlanReading[Any]) -> Mapping[str, Frame]:
+    def _copy_unversioned_tables(self, reading: PlanReading[Any]) -> Mapping[str, Frame]:
         with self._lock:
             if self._closed:
                 raise EngineClosed
-            missing = [table for table in _tables_read(reading) if table not in self._copied_frames]
+            missing = [table for table in _read_table_names(reading) if table not in self._copied_frames]
             copies = {table: self.tables.copy(table) for table in missing}
             if missing:
                 self.tables.check_unchanged()
@@ -227,11 +227,11 @@ class SparkSnapshot(SparkReader):
         self.close()
 
 
-def _tables_read(reading: PlanReading[Any]) -> list[str]:
+def _read_table_names(reading: PlanReading[Any]) -> list[str]:
     return list(dict.fromkeys(table_names(reading.bounded.plan.source)))
 
 
-def _wide_columns(reading: PlanReading[Any]) -> dict[str, tuple[str, ...]]:
+def _unclamped_columns(reading: PlanReading[Any]) -> dict[str, tuple[str, ...]]:
     """Return the columns of each table that are read as they are before their bounds are applied."""
     scans = [node for node in relations(reading.bounded.plan.source) if isinstance(node, Scan)]
     wide = {
@@ -315,10 +315,10 @@ class SparkTables:
     def interrupt(self, thread: int | None = None) -> None:
         """Interrupt what every thread, or one of them, is running: it fails as ``EngineFailed``."""
         if os.getpid() == self._process:
-            for tag in self._tags(thread):
+            for tag in self._query_tags(thread):
                 self._interrupt_tag(tag)
 
-    def _tags(self, thread: int | None) -> list[str]:
+    def _query_tags(self, thread: int | None) -> list[str]:
         with self._lock:
             return [tag for tag, runner in self._running_threads.items() if thread in (None, runner)]
 
@@ -400,10 +400,10 @@ class SparkTables:
     def _interrupt_all(self) -> None:
         """Interrupt repeatedly until nothing runs: the server may not know of a statement yet."""
         deadline = time.monotonic() + _INTERRUPT_SECONDS
-        while (tags := self._tags(None)) and time.monotonic() < deadline:
+        while (tags := self._query_tags(None)) and time.monotonic() < deadline:
             for tag in tags:
                 self._interrupt_tag(tag)
-            if tags == self._tags(get_ident()):  # a thread does not wait for itself
+            if tags == self._query_tags(get_ident()):  # a thread does not wait for itself
                 return
             time.sleep(0.02)
 
@@ -461,7 +461,7 @@ class SparkInspector:
         figures = list(self._single_row(self._outcome_counts(table)))
         keys = [column for column, domain in table_policy.columns.items() if domain.values is not None]
         if not table_policy.every_row:
-            figures += self._single_row(self._losses(table, keys))
+            figures += self._single_row(self._count_limit_losses(table, keys))
         return inspected_tables.inspection(figures, list(table_policy.columns), keys, owned=not table_policy.every_row)
 
     def _outcome_counts(self, table: str) -> Frame:
@@ -489,7 +489,7 @@ class SparkInspector:
         counted = lost.agg(expression("COUNT(*) AS n")).orderBy(expression("n").desc(), expression(cell.text))
         return dict(self._tables.run(lambda: counted.limit(inspected_tables.MAX_LOST_TEXTS)))
 
-    def _losses(self, table: str, keys: list[str]) -> Frame:
+    def _count_limit_losses(self, table: str, keys: list[str]) -> Frame:
         """Count the units, those over the limit, and the rows and groups that each limit leaves out."""
         expression, limit = self._tables.session.expression, self._policy.tables[table].max_rows or 1
         distinct = [f"COUNT(DISTINCT {quote_identifier(key)}) AS g{index}" for index, key in enumerate(keys)]

@@ -113,9 +113,9 @@ class FrameWriter:
 
     def _filter(self, frame: Frame, test: Scalar | Exists | AnyOf, stages: Frames) -> Frame:
         if isinstance(test, AnyOf):
-            return self._filter_any(frame, test, stages)
+            return self._filter_disjunction(frame, test, stages)
         if not isinstance(test, Exists):
-            secret = next(_secrets(test), None)
+            secret = next(_secret_constants(test), None)
             return frame.filter(self._expression(test)) if secret is None else self._join_secret(frame, test, secret)
         other = self._source(test.relation, stages).alias(test.alias)
         return frame.join(other, self._expression(test.on), "left_anti" if test.negated else "left_semi")
@@ -125,7 +125,7 @@ class FrameWriter:
         key = frame.sparkSession.createDataFrame([(secret.value,)], f"{_SECRET_COLUMN} STRING")
         return frame.join(key, self._expression(_with_reference(test, secret, Reference(_SECRET_COLUMN))), "left_semi")
 
-    def _filter_any(self, frame: Frame, test: AnyOf, stages: Frames) -> Frame:
+    def _filter_disjunction(self, frame: Frame, test: AnyOf, stages: Frames) -> Frame:
         """Keep the rows for which one predicate holds: those of the first, and of each other among the rest."""
         kept, rest = [], frame
         for predicate in test.predicates:
@@ -163,12 +163,12 @@ class FrameWriter:
         return self._expression(scalar).alias(name)
 
 
-def _secrets(scalar: Scalar) -> Iterator[SecretConstant]:
+def _secret_constants(scalar: Scalar) -> Iterator[SecretConstant]:
     if isinstance(scalar, SecretConstant):
         yield scalar
     elif isinstance(scalar, Apply):
         for argument in scalar.arguments:
-            yield from _secrets(argument)
+            yield from _secret_constants(argument)
 
 
 def _with_reference(scalar: Scalar, secret: SecretConstant, reference: Reference) -> Scalar:

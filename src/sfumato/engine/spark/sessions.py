@@ -250,7 +250,7 @@ def connect(address: str, policy_path: str) -> SparkConnection:
     return _open_session(lambda: connect.SparkSession(connection=address), True, policy_path)
 
 
-def open_beside(frame: Any, policy_path: str) -> SparkConnection:
+def open_sibling_session(frame: Any, policy_path: str) -> SparkConnection:
     """Open a session beside that of a DataFrame, at the same Spark."""
     user_session = frame.sparkSession
     if not type(frame).__module__.startswith("pyspark.sql.connect"):

@@ -192,7 +192,7 @@ def _open_source(source: SparkTable | SparkFrame, session: SparkConnection, poli
         return _source_of_frame(session.move_frame(source.frame), (), lambda: nonce, held=False)
     described = {} if source.relation is None else _describe_table(source.relation, session)
     form = source.format if source.relation is None else described.get("provider", "").lower()
-    addresses = _addresses(source, described)
+    addresses = _canonical_addresses(source, described)
     if form in _VERSIONED_FORMATS:
         return _open_version(source, form, session, addresses, policy_path)
     if source.version is not None:
@@ -208,7 +208,7 @@ def _open_source(source: SparkTable | SparkFrame, session: SparkConnection, poli
             place=policy_path.removesuffix("source") + "relation",
             fix='name its files with path and format = "csv", or store the table as Parquet',
         )
-    load = _loader(source, session)
+    load = _table_reader(source, session)
     if form in _FILE_FORMATS:
         if _is_cached(load()):
             raise InvalidPolicy(
@@ -223,7 +223,7 @@ def _open_source(source: SparkTable | SparkFrame, session: SparkConnection, poli
     return _source_of_frame(frame := load(), (*addresses, *_file_addresses(frame, source)), lambda: nonce, held=False)
 
 
-def _addresses(source: SparkTable, described: Mapping[str, str]) -> tuple[str, ...]:
+def _canonical_addresses(source: SparkTable, described: Mapping[str, str]) -> tuple[str, ...]:
     """Return canonical addresses of a source: by its catalog name, and by the location of its files."""
     server = _host_and_port(source.address)
     if source.relation is None:
@@ -268,7 +268,7 @@ def _location_address(path: str, server: str) -> str:
     return f"spark://{scheme}/{parts.netloc}{folder}"
 
 
-def _loader(source: SparkTable, session: SparkConnection) -> Callable[[], Frame]:
+def _table_reader(source: SparkTable, session: SparkConnection) -> Callable[[], Frame]:
     if source.relation is not None:
         relation = _quote_relation(source.relation)
         return lambda: session.spark.table(relation)

@@ -44,10 +44,10 @@ class DuckDBSpelling(CommonSpelling):
     def round_half_away(self, x: str) -> str:
         return f"ROUND({x})"
 
-    def divide_whole(self, x: str, y: str) -> str:
+    def divide_integers(self, x: str, y: str) -> str:
         return f"({x} // {y})"
 
-    divide_wide = divide_whole
+    divide_wide_integers = divide_integers
 
     def like(self, x: str, pattern: str) -> str:
         return f"({x} LIKE {literal(pattern)})"

@@ -49,7 +49,9 @@ class Generator:
 
     def statement(self, statement: StagedSelect) -> str:
         """Write a whole statement: one SELECT, after the stages it names."""
-        stages = [f"{name} AS {_materialised(select)}({self.select(select)})" for name, select in statement.stages]
+        stages = [
+            f"{name} AS {_materialised_keyword(select)}({self.select(select)})" for name, select in statement.stages
+        ]
         return (f"WITH {', '.join(stages)} " if stages else "") + self.select(statement.result)
 
     def select(self, select: Select) -> str:
@@ -77,9 +79,9 @@ class Generator:
             case LeastValues(argument, count):
                 return f"MIN({self.scalar(argument)}, {count})"
             case Rank(partition, order, place):
-                return f"{place.name}(){self._over(partition, order)}"
+                return f"{place.name}(){self._over_clause(partition, order)}"
             case WindowTotal(total, partition, order, frame):
-                return self._total(total, self._over(partition, order, frame))
+                return self._total(total, self._over_clause(partition, order, frame))
             case Shifted():
                 return self._lead_or_lag(scalar)
             case Items(column):
@@ -132,7 +134,7 @@ class Generator:
         if total.where is not None:
             argument = f"CASE WHEN {self.scalar(total.where)} THEN {argument} END"
         if total.aggregation is AggregateFunction.SUM:
-            return self.spelling.wide_sum(argument, over)
+            return self.spelling.sum_as_wide_integer(argument, over)
         if total.aggregation is AggregateFunction.SUM_OF_NARROW:
             return self.spelling.narrow_sum(argument, over)
         if total.aggregation is AggregateFunction.RESIDUES:
@@ -144,10 +146,10 @@ class Generator:
     def _lead_or_lag(self, beside: Shifted) -> str:
         function = "LAG" if beside.offset < 0 else "LEAD"
         default = None if beside.default is None else self.scalar(beside.default)
-        over = self._over(beside.partition, beside.order)
+        over = self._over_clause(beside.partition, beside.order)
         return self.spelling.shifted(function, self.scalar(beside.scalar), abs(beside.offset), default, over)
 
-    def _over(
+    def _over_clause(
         self, partition: tuple[Scalar, ...], order: tuple[Scalar | Ordered, ...], frame: WindowFrame | None = None
     ) -> str:
         by = f"PARTITION BY {', '.join(map(self.scalar, partition))}" if partition else ""
@@ -159,7 +161,7 @@ class Generator:
         return self.spelling.sort_key(self.scalar(ordered.scalar), ordered.descending, ordered.nulls_first)
 
 
-def _materialised(select: Select) -> str:
+def _materialised_keyword(select: Select) -> str:
     """Keep an engine from computing a stage twice whose rows it numbers in an order of its own."""
     numbers_rows = any(isinstance(scalar, Rank) and not scalar.partition for _, scalar in select.columns)
     return "MATERIALIZED " if numbers_rows else ""
@@ -174,15 +176,15 @@ _FRAMES = {
 Writer = Callable[..., str]
 
 
-def _infix(operator: str) -> Writer:
+def _infix_operator_writer(operator: str) -> Writer:
     return lambda _, *written: "(" + f" {operator} ".join(written) + ")"
 
 
-def _prefix(function: str) -> Writer:
+def _function_call_writer(function: str) -> Writer:
     return lambda _, *written: f"{function}({', '.join(written)})"
 
 
-def _suffix(test: str) -> Writer:
+def _suffix_test_writer(test: str) -> Writer:
     return lambda _, x: f"({x} {test})"
 
 
@@ -206,42 +208,42 @@ def _length(spelling: Spelling, x: str) -> str:
 
 
 _WRITERS: dict[ScalarFunction, Writer] = {
-    ScalarFunction.EQUAL: _infix("="),
-    ScalarFunction.UNEQUAL: _infix("<>"),
-    ScalarFunction.LESS: _infix("<"),
-    ScalarFunction.AT_MOST: _infix("<="),
-    ScalarFunction.GREATER: _infix(">"),
-    ScalarFunction.AT_LEAST: _infix(">="),
-    ScalarFunction.AND: _infix("AND"),
-    ScalarFunction.OR: _infix("OR"),
+    ScalarFunction.EQUAL: _infix_operator_writer("="),
+    ScalarFunction.UNEQUAL: _infix_operator_writer("<>"),
+    ScalarFunction.LESS: _infix_operator_writer("<"),
+    ScalarFunction.AT_MOST: _infix_operator_writer("<="),
+    ScalarFunction.GREATER: _infix_operator_writer(">"),
+    ScalarFunction.AT_LEAST: _infix_operator_writer(">="),
+    ScalarFunction.AND: _infix_operator_writer("AND"),
+    ScalarFunction.OR: _infix_operator_writer("OR"),
     ScalarFunction.NOT: lambda _, x: f"(NOT {x})",
     ScalarFunction.BETWEEN: lambda _, x, low, high: f"({x} BETWEEN {low} AND {high})",
     ScalarFunction.IN: _in,
-    ScalarFunction.IS_NULL: _suffix("IS NULL"),
-    ScalarFunction.IS_TRUE: _suffix("IS TRUE"),
-    ScalarFunction.IS_FALSE: _suffix("IS FALSE"),
+    ScalarFunction.IS_NULL: _suffix_test_writer("IS NULL"),
+    ScalarFunction.IS_TRUE: _suffix_test_writer("IS TRUE"),
+    ScalarFunction.IS_FALSE: _suffix_test_writer("IS FALSE"),
     ScalarFunction.CASE: _case,
-    ScalarFunction.COALESCE: _prefix("COALESCE"),
-    ScalarFunction.ADD: _infix("+"),
-    ScalarFunction.SUBTRACT: _infix("-"),
-    ScalarFunction.MULTIPLY: _infix("*"),
-    ScalarFunction.DIVIDE: _infix("/"),
-    ScalarFunction.REMAINDER: _infix("%"),
+    ScalarFunction.COALESCE: _function_call_writer("COALESCE"),
+    ScalarFunction.ADD: _infix_operator_writer("+"),
+    ScalarFunction.SUBTRACT: _infix_operator_writer("-"),
+    ScalarFunction.MULTIPLY: _infix_operator_writer("*"),
+    ScalarFunction.DIVIDE: _infix_operator_writer("/"),
+    ScalarFunction.REMAINDER: _infix_operator_writer("%"),
     ScalarFunction.NEGATE: lambda _, x: f"(-{x})",
-    ScalarFunction.ABS: _prefix("ABS"),
-    ScalarFunction.SIGN: _prefix("SIGN"),
-    ScalarFunction.SQRT: _prefix("SQRT"),
-    ScalarFunction.LN: _prefix("LN"),
-    ScalarFunction.EXP: _prefix("EXP"),
-    ScalarFunction.POWER: _prefix("POWER"),
+    ScalarFunction.ABS: _function_call_writer("ABS"),
+    ScalarFunction.SIGN: _function_call_writer("SIGN"),
+    ScalarFunction.SQRT: _function_call_writer("SQRT"),
+    ScalarFunction.LN: _function_call_writer("LN"),
+    ScalarFunction.EXP: _function_call_writer("EXP"),
+    ScalarFunction.POWER: _function_call_writer("POWER"),
     ScalarFunction.CONVERT: _convert,
     ScalarFunction.LENGTH: _length,
-    ScalarFunction.JOIN: _infix("||"),
-    ScalarFunction.REPLACE: _prefix("REPLACE"),
+    ScalarFunction.JOIN: _infix_operator_writer("||"),
+    ScalarFunction.REPLACE: _function_call_writer("REPLACE"),
     ScalarFunction.LEAST: lambda spelling, *xs: spelling.least(*xs),
     ScalarFunction.GREATEST: lambda spelling, *xs: spelling.greatest(*xs),
-    ScalarFunction.DIVIDE_WHOLE: lambda spelling, x, y: spelling.divide_whole(x, y),
-    ScalarFunction.DIVIDE_WIDE: lambda spelling, x, y: spelling.divide_wide(x, y),
+    ScalarFunction.DIVIDE_WHOLE: lambda spelling, x, y: spelling.divide_integers(x, y),
+    ScalarFunction.DIVIDE_WIDE: lambda spelling, x, y: spelling.divide_wide_integers(x, y),
     ScalarFunction.FLOOR: lambda spelling, x: spelling.floor(x),
     ScalarFunction.CEILING: lambda spelling, x: spelling.ceiling(x),
     ScalarFunction.TRUNCATE: lambda spelling, x: spelling.truncate(x),

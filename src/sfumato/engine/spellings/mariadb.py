@@ -98,23 +98,23 @@ class MariaDBSpelling(ExtremesOfNull, CollatedSpelling):
         return f"CAST({self.truncate(x)} AS SIGNED)"
 
     def floor(self, x: str) -> str:
-        return _any_size(f"FLOOR({x})")
+        return _keep_all_digits(f"FLOOR({x})")
 
     def ceiling(self, x: str) -> str:
-        return _any_size(f"CEIL({x})")
+        return _keep_all_digits(f"CEIL({x})")
 
     def truncate(self, x: str) -> str:
-        return _any_size(f"TRUNCATE({x}, 0)")
+        return _keep_all_digits(f"TRUNCATE({x}, 0)")
 
     def round_half_away(self, x: str) -> str:
         """Round halves away from zero; MariaDB's own ROUND takes halves of doubles to even."""
         whole = f"TRUNCATE({x}, 0)"
-        return _any_size(f"{whole} + CASE WHEN ABS({x} - {whole}) >= 0.5 THEN SIGN({x}) ELSE 0 END")
+        return _keep_all_digits(f"{whole} + CASE WHEN ABS({x} - {whole}) >= 0.5 THEN SIGN({x}) ELSE 0 END")
 
-    def divide_whole(self, x: str, y: str) -> str:
+    def divide_integers(self, x: str, y: str) -> str:
         return f"({x} DIV {y})"
 
-    def divide_wide(self, x: str, y: str) -> str:
+    def divide_wide_integers(self, x: str, y: str) -> str:
         """Divide exactly: DIV returns 64 bits. A quotient without a remainder has at most 61 digits."""
         return f"CAST(({x} - {x} % {y}) / {y} AS DECIMAL(65,0))"
 
@@ -214,7 +214,7 @@ class MariaDBSpelling(ExtremesOfNull, CollatedSpelling):
         return f"SELECT {self.constant(first, kind)} + i AS x FROM ({numbers}) AS q"
 
 
-def _any_size(x: str) -> str:
+def _keep_all_digits(x: str) -> str:
     """Make a rounded double one of any size: what is known to be whole is otherwise cut at 17 digits where a stage
     keeps it.
     """

@@ -55,10 +55,10 @@ class PostgresSpelling(CollatedSpelling):
         """Round halves away from zero; PostgreSQL's own ROUND takes halves of doubles to even."""
         return f"(TRUNC({x}) + CASE WHEN ABS({x} - TRUNC({x})) >= 0.5 THEN SIGN({x}) ELSE 0 END)"
 
-    def divide_whole(self, x: str, y: str) -> str:
+    def divide_integers(self, x: str, y: str) -> str:
         return f"({x} / {y})"
 
-    def divide_wide(self, x: str, y: str) -> str:
+    def divide_wide_integers(self, x: str, y: str) -> str:
         return f"DIV({x}, {y})"
 
     def like(self, x: str, pattern: str) -> str:

@@ -83,15 +83,15 @@ class SparkSpelling(CommonSpelling):
         return f"CAST({x} AS BIGINT)"
 
     def floor(self, x: str) -> str:
-        return self._whole(x, f"FLOOR({x})")
+        return self._keep_large_doubles(x, f"FLOOR({x})")
 
     def ceiling(self, x: str) -> str:
-        return self._whole(x, f"CEIL({x})")
+        return self._keep_large_doubles(x, f"CEIL({x})")
 
     def truncate(self, x: str) -> str:
-        return self._whole(x, f"CAST({x} AS BIGINT)")
+        return self._keep_large_doubles(x, f"CAST({x} AS BIGINT)")
 
-    def _whole(self, x: str, rounded: str) -> str:
+    def _keep_large_doubles(self, x: str, rounded: str) -> str:
         return f"CASE WHEN ABS({x}) < {_WHOLE_FROM} THEN CAST({rounded} AS DOUBLE) ELSE {x} END"
 
     def round_half_away(self, x: str) -> str:
@@ -100,10 +100,10 @@ class SparkSpelling(CommonSpelling):
         """
         return f"ROUND({x}, 0)"
 
-    def divide_whole(self, x: str, y: str) -> str:
+    def divide_integers(self, x: str, y: str) -> str:
         return f"({x} DIV {y})"
 
-    def divide_wide(self, x: str, y: str) -> str:
+    def divide_wide_integers(self, x: str, y: str) -> str:
         """Divide exactly: DIV of decimals returns 64 bits, and more is lost. A quotient without a remainder is exact up
         to 32 digits.
         """
@@ -129,16 +129,16 @@ class SparkSpelling(CommonSpelling):
         return f"CAST(TRY_CAST(regexp_replace({x}, {clock}, {literal('$1:00$2')}) AS TIMESTAMP_LTZ) AS TIMESTAMP_NTZ)"
 
     def lower(self, x: str) -> str:
-        return f"translate({x}, {_translation(grammars.lower)})"
+        return f"translate({x}, {_translate_arguments(grammars.lower)})"
 
     def upper(self, x: str) -> str:
-        return f"translate({x}, {_translation(grammars.upper)})"
+        return f"translate({x}, {_translate_arguments(grammars.upper)})"
 
     def trim(self, x: str, letters: str, start: bool, end: bool) -> str:
         return f"TRIM({'BOTH' if start and end else 'LEADING' if start else 'TRAILING'} {literal(letters)} FROM {x})"
 
     def slice(self, x: str, first: str, count: str) -> str:
-        return f"SUBSTRING({x}, {_position(first)}, {_position(count)})"
+        return f"SUBSTRING({x}, {_clamped_position(first)}, {_clamped_position(count)})"
 
     def ordinal(self, x: str, *texts: str) -> str:
         return f"array_position(array({literal_list(texts)}), {x})"
@@ -172,7 +172,7 @@ class SparkSpelling(CommonSpelling):
     def moment(self, x: str) -> str:
         return f"CAST(timestamp_seconds({x} - {SECONDS_BEFORE_1970}) AS TIMESTAMP_NTZ)"
 
-    def wide_sum(self, x: str, over: str = "") -> str:
+    def sum_as_wide_integer(self, x: str, over: str = "") -> str:
         return f"SUM(CAST({x} AS DECIMAL(38,0))){over}"
 
     def narrow_sum(self, x: str, over: str = "") -> str:
@@ -197,12 +197,12 @@ class SparkSpelling(CommonSpelling):
         return f"SELECT {moved} AS x FROM (SELECT explode(sequence(0L, {count - 1}L)) AS i)"
 
 
-def _position(x: str) -> str:
+def _clamped_position(x: str) -> str:
     return f"CAST(CASE WHEN {x} > {_MAX_POSITION} THEN {_MAX_POSITION} ELSE {x} END AS INT)"
 
 
 @cache
-def _translation(change_case: Callable[[str], str]) -> str:
+def _translate_arguments(change_case: Callable[[str], str]) -> str:
     """Write the two arguments of translate() for all letters that change case: Spark's own tables are those of its Java
     or its ICU, map one letter to several, and depend on its neighbours. A translation is looked up letter by letter.
     """

@@ -128,11 +128,11 @@ class Spelling(Protocol):
         """Round to the nearest whole double, halves away from zero, of any double."""
         ...
 
-    def divide_whole(self, x: str, y: str) -> str:
+    def divide_integers(self, x: str, y: str) -> str:
         """Divide two whole numbers, rounding toward zero; the second is not 0."""
         ...
 
-    def divide_wide(self, x: str, y: str) -> str:
+    def divide_wide_integers(self, x: str, y: str) -> str:
         """Divide two wide whole numbers, rounding toward zero; the second is not 0."""
         ...
 
@@ -224,7 +224,7 @@ class Spelling(Protocol):
         """Return the time so many seconds after the year 1 began."""
         ...
 
-    def wide_sum(self, x: str, over: str = "") -> str:
+    def sum_as_wide_integer(self, x: str, over: str = "") -> str:
         """Write the exact sum of whole numbers in a group, wide; or over a window, if ``over`` is given."""
         ...
 
@@ -350,11 +350,11 @@ class CommonSpelling:
     def start(self, x: str, unit: str, kind: Type) -> str:
         return self.convert(f"date_trunc('{unit}', {x})", kind)
 
-    def wide_sum(self, x: str, over: str = "") -> str:
+    def sum_as_wide_integer(self, x: str, over: str = "") -> str:
         return self.convert(f"SUM({x}){over}", Wide.INTEGER)
 
     def narrow_sum(self, x: str, over: str = "") -> str:
-        return self.wide_sum(x, over)
+        return self.sum_as_wide_integer(x, over)
 
     def distinct_residues(self, x: str) -> str:
         return f"CAST(BIT_COUNT(BIT_OR(CAST(1 AS BIGINT) << {x})) AS BIGINT)"

@@ -191,7 +191,7 @@ class CorrelationEstimate:
             q_x = _mean_square_ends(self.x, squares_x, x_rounding, inverse_rows_range)
             q_y = _mean_square_ends(self.y, squares_y, y_rounding, inverse_rows_range)
             greatest = _max_correlation(products[1], *means, q_x, q_y)
-            least = -_max_correlation(-products[0], means[0], _negate(means[1]), q_x, q_y)
+            least = -_max_correlation(-products[0], means[0], _negated_interval(means[1]), q_x, q_y)
             return np.clip(least, -1, 1), np.clip(greatest, -1, 1)
 
         low, high = _range_over_row_slices(pairs.row_count_ends, 1, correlation, (-1.0, 1.0))
@@ -245,7 +245,7 @@ class SlopeOrInterceptEstimate:
         (m_x, m_y), products = pairs.mean_ranges(inverse_rows_range), pairs.product_mean_ends(inverse_rows_range)
         q_x = _mean_square_ends(self.x, squares_range, rounding, inverse_rows_range)
         greatest = _max_slope(products[1], m_x, m_y, q_x)
-        least = -_max_slope(-products[0], m_x, _negate(m_y), q_x)
+        least = -_max_slope(-products[0], m_x, _negated_interval(m_y), q_x)
         with np.errstate(divide="ignore", invalid="ignore"):  # |slope| ≤ √(variance of y / variance of x)
             limit = np.sqrt(_largest_variance(self.y, m_y) / _variance_from_moments(self.x, m_x, q_x)[0])
         limit = np.where(np.isnan(limit), np.inf, limit)
@@ -345,15 +345,15 @@ def _max_correlation(product_end: Floats, m_x: Range, m_y: Range, q_x: Range, q_
     at a corner, on an edge where its derivative is zero (m·p = m′·q for a given m′, m′·p = m·q′ for a given m), or
     inside where both hold: at m = m′ = 0, or on a line of equal values that meets the edge (p² = q·q′). ∎
     """
-    middle = _clip(np.zeros_like(product_end), m_x), _clip(np.zeros_like(product_end), m_y)
+    middle = _clip_to_bounds(np.zeros_like(product_end), m_x), _clip_to_bounds(np.zeros_like(product_end), m_y)
     points = [
-        *((m, _clip(_quotient_or_infinity(m * q_y[1], product_end), m_y)) for m in m_x),
-        *((_clip(_quotient_or_infinity(w * q_x[1], product_end), m_x), w) for w in m_y),
+        *((m, _clip_to_bounds(_quotient_or_infinity(m * q_y[1], product_end), m_y)) for m in m_x),
+        *((_clip_to_bounds(_quotient_or_infinity(w * q_x[1], product_end), m_x), w) for w in m_y),
         middle,
     ]
 
     def spread(m: Floats, w: Floats, end: int) -> Floats:
-        return _deviation(q_x[end], m) * _deviation(q_y[end], w)
+        return _standard_deviations(q_x[end], m) * _standard_deviations(q_y[end], w)
 
     return _largest_quotient(product_end, list(product(m_x, m_y)), points, spread)
 
@@ -368,7 +368,7 @@ def _max_slope(product_end: Floats, m_x: Range, m_y: Range, q_x: Range) -> Float
     points = []
     for w in m_y:
         root = np.sqrt(np.maximum(product_end**2 - w**2 * q_x[1], 0))
-        points += [(_clip(_quotient_or_infinity(product_end + sign * root, w), m_x), w) for sign in (-1, 1)]
+        points += [(_clip_to_bounds(_quotient_or_infinity(product_end + sign * root, w), m_x), w) for sign in (-1, 1)]
 
     def spread(m: Floats, w: Floats, end: int) -> Floats:  # noqa: ARG001
         return np.maximum(q_x[end] - m**2, 0)
@@ -404,15 +404,15 @@ def _quotient_or_infinity(numerator: Floats, denominator: Floats) -> Floats:
         return np.where(denominator != 0, numerator / denominator, np.inf)
 
 
-def _deviation(squares: Floats, mean: Floats) -> Floats:
+def _standard_deviations(squares: Floats, mean: Floats) -> Floats:
     return np.sqrt(np.maximum(squares - mean**2, 0))
 
 
-def _clip(value: Floats, bounds: Range) -> Floats:
+def _clip_to_bounds(value: Floats, bounds: Range) -> Floats:
     return np.clip(value, np.minimum(*bounds), np.maximum(*bounds))
 
 
-def _negate(interval: Range) -> Range:
+def _negated_interval(interval: Range) -> Range:
     return -interval[1], -interval[0]
 
 
@@ -473,7 +473,7 @@ def _variance_range(
 
 def _variance_from_moments(axis: CentredRange, mean: Range, squares: Range) -> Range:
     """Return the range of q − m²: it rises in q and falls in |m|."""
-    nearest = _clip(np.zeros_like(mean[0]), mean) ** 2
+    nearest = _clip_to_bounds(np.zeros_like(mean[0]), mean) ** 2
     farthest = np.maximum(mean[0] ** 2, mean[1] ** 2)
     least = np.maximum(squares[0] - farthest, 0)
     return least, np.maximum(np.minimum(squares[1] - nearest, _largest_variance(axis, mean)), 0)
@@ -482,7 +482,7 @@ def _variance_from_moments(axis: CentredRange, mean: Range, squares: Range) -> R
 def _largest_variance(axis: CentredRange, mean: Range) -> Floats:
     """Return the largest variance that these means allow: (high − mean)(mean − low), largest nearest to its middle."""
     low, high = axis.centred_ends
-    mean_nearest_middle = _clip(np.full_like(mean[0], (low + high) / 2), mean)
+    mean_nearest_middle = _clip_to_bounds(np.full_like(mean[0], (low + high) / 2), mean)
     return np.maximum((high - mean_nearest_middle) * (mean_nearest_middle - low), 0)
 
 

@@ -78,7 +78,7 @@ def narrow_range(
     ranges = [_range_under_conditions(member, conditions) for member in summing]
     if not ranges:
         return measure
-    hull, declared = _hull(ranges), value_range(summing[0].value)
+    hull, declared = _interval_hull(ranges), value_range(summing[0].value)
     if any(member in summed for member in members):
         hull = min(hull[0], max(declared[0], Fraction(0))), max(hull[1], min(declared[1], Fraction(0)))
     if hull == declared:
@@ -124,5 +124,5 @@ def _rounded_outward(ends: Range, unit: Fraction) -> Range:
     return math.floor(low / unit) * unit, math.ceil(high / unit) * unit
 
 
-def _hull(ranges: Sequence[Range]) -> Range:
+def _interval_hull(ranges: Sequence[Range]) -> Range:
     return min(low for low, _ in ranges), max(high for _, high in ranges)

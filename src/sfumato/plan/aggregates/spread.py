@@ -58,15 +58,15 @@ class SumOfProducts(Sum):
 
 def sum_of_squares(value: Expression, where: Expression | None) -> SumOfSquares:
     """Return the measure of the squares of a value, written with ABS so that none is derived to be negative."""
-    distance = call("ABS", _centred(value))
+    distance = call("ABS", _distance_from_middle(value))
     return SumOfSquares(call("*", distance, distance), where)
 
 
 def sum_of_products(x: Expression, y: Expression, where: Expression | None) -> SumOfProducts:
-    return SumOfProducts(call("*", _centred(x), _centred(y)), where)
+    return SumOfProducts(call("*", _distance_from_middle(x), _distance_from_middle(y)), where)
 
 
-def _centred(value: Expression) -> Expression:
+def _distance_from_middle(value: Expression) -> Expression:
     return call("-", value, literal(Type.REAL, middle_of_values(value)))
 
 

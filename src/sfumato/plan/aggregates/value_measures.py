@@ -69,7 +69,7 @@ class MomentsFromOrigin(Sequence[dt.date]):
     origin: dt.date
 
     @classmethod
-    def since(cls, text: str) -> MomentsFromOrigin:
+    def starting_at(cls, text: str) -> MomentsFromOrigin:
         """Return those from a date or time on, in ISO form."""
         return cls(dt.datetime.fromisoformat(text) if "T" in text else dt.date.fromisoformat(text))
 
@@ -160,7 +160,7 @@ class TimeQuantile(Quantile):
 
     @property
     def result(self) -> Domain:
-        return Domain(MomentsFromOrigin.since(self.origin).kind, nullable=True)
+        return Domain(MomentsFromOrigin.starting_at(self.origin).kind, nullable=True)
 
     @property
     def possible_range(self) -> tuple[Fraction, Fraction] | None:
@@ -203,7 +203,7 @@ class SelectedValueEstimate:
         value, *ends = totals
         if self.origin is not None:
             count = np.clip(value, float(self.low), float(self.high))
-            return GroupEstimate(count, count, count, labels=MomentsFromOrigin.since(self.origin))
+            return GroupEstimate(count, count, count, labels=MomentsFromOrigin.starting_at(self.origin))
         low, high = (np.full_like(value, float(end)) for end in (self.low, self.high))
         prior_estimate = GroupEstimate(np.clip(value, low, high), low, high)
         if np.max(half_widths[0], initial=0) > 0:

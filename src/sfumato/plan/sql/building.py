@@ -178,12 +178,12 @@ def _derive_window(source: RowSelection, name: str, window_tree: Tree, step: str
     column_names = [name for name, _ in others.names.values()]
     return source.with_step(
         step,
-        _select_around(others, [*others.all_columns, with_alias(window_tree, name)]),
+        _wrap_in_select(others, [*others.all_columns, with_alias(window_tree, name)]),
         qualified_columns(source.alias, [*column_names, name]),
     )
 
 
-def _select_around(source: RowSelection, items: Sequence[Tree]) -> exp.Select:
+def _wrap_in_select(source: RowSelection, items: Sequence[Tree]) -> exp.Select:
     """Return a statement over the rows of a subquery, which has the alias of the table."""
     return _select_from(_subquery(source.select_statement(items), source.alias))
 
@@ -220,7 +220,7 @@ def join(source: RowSelection, other: RowSelection | str, on: On, *, left: bool)
             column_names = [column_name for column_name, _ in source.names.values()]
             source = replace(
                 source,
-                tree=_select_around(source, source.all_columns),
+                tree=_wrap_in_select(source, source.all_columns),
                 names=qualified_columns(source.alias, column_names),
             )
         using, condition, same = _using_condition_and_same_names(source, right, on)

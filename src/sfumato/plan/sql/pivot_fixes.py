@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from sfumato.plan.descriptions import literal_sql
 from sfumato.plan.quoting import quoted
-from sfumato.plan.sql.text_positions import whole_text
+from sfumato.plan.sql.text_positions import full_sql_text
 from sfumato.policy import Domain, Type
 from sfumato.quick_dataclass import dataclass
 
@@ -35,11 +35,11 @@ class PivotedRows:
 
     @property
     def with_clause_text(self) -> str:
-        return f"WITH {', '.join(map(whole_text, self.ctes))} " if self.ctes else ""
+        return f"WITH {', '.join(map(full_sql_text, self.ctes))} " if self.ctes else ""
 
     @property
     def source_text(self) -> str:
-        return whole_text(self.source)
+        return full_sql_text(self.source)
 
 
 def pivot_fix(pivot: exp.Pivot, fields: Sequence[exp.Expr], aggregates: Sequence[exp.Expr], rows: PivotedRows) -> str:
@@ -49,7 +49,7 @@ def pivot_fix(pivot: exp.Pivot, fields: Sequence[exp.Expr], aggregates: Sequence
     if key is None:
         return "write the values after IN, one aggregate after USING, and the columns of a row after GROUP BY"
     values = _typed_values(fields, key) or _example_values(rows.domains[key])
-    used = ", ".join(map(whole_text, aggregates)) or _aggregate_fix(rows, key)
+    used = ", ".join(map(full_sql_text, aggregates)) or _aggregate_fix(rows, key)
     read = {key.lower(), *(column.name.lower() for node in aggregates for column in node.find_all(exp.Column))}
     group = _group_by_fix(pivot, names, read, rows)
     source = rows.source_text if group or not rows.private else _subquery_fix(read, rows)
@@ -66,7 +66,7 @@ def _group_by_fix(pivot: exp.Pivot, names: Sequence[str], read: set[str], rows: 
     """Return GROUP BY as it was typed; without one, by a column with declared values, whose groups are certain."""
     group = pivot.args.get("group")
     if group is not None and all(isinstance(item, exp.Column) for item in group.expressions):
-        return f" {whole_text(pivot.args['group']).strip()}"
+        return f" {full_sql_text(pivot.args['group']).strip()}"
     typed_first = sorted(
         _columns_with_declared_values(rows), key=lambda name: name.lower() not in {typed.lower() for typed in names}
     )

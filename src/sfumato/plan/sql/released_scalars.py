@@ -29,7 +29,7 @@ from sfumato.plan.sql.noisy_relations import (
 )
 from sfumato.plan.sql.outer import groups_by_unit, has_aggregates
 from sfumato.plan.sql.sql_expressions import RELEASED_VALUE
-from sfumato.plan.sql.text_positions import node_text, refusal_at, whole_text
+from sfumato.plan.sql.text_positions import full_sql_text, node_text, refusal_at
 from sfumato.plan.sql.unit_joins import is_correlated
 from sfumato.plan.values.expressions import Column, ReleasedValue
 from sfumato.policy import Domain, Type
@@ -51,7 +51,7 @@ def lower_with_released_scalars(select: exp.Select, catalog: Catalog, lower: Low
     for subquery, value in lowered:
         if value not in queries:
             queries.append(value)
-        _replace_by_value(subquery, value, queries.index(value))
+        _replace_subquery_by_value(subquery, value, queries.index(value))
     if len(queries) > MAX_VALUES:
         rule = f"rows can be compared with at most {MAX_VALUES} released numbers, and here they are {len(queries)}"
         fix = f"ask for one of them first, and write it here: {queries[-1].text}"
@@ -109,10 +109,10 @@ class _RowScalars:
                 if not is_correlated(subquery):
                     yield subquery, scope
                 elif not scope:
-                    _require_tied_to_unit(subquery, self._detector.catalog)
+                    _require_correlation_on_unit(subquery, self._detector.catalog)
 
 
-def _require_tied_to_unit(subquery: exp.Subquery, catalog: Catalog) -> None:
+def _require_correlation_on_unit(subquery: exp.Subquery, catalog: Catalog) -> None:
     """Refuse a value for each group of other people's rows; one for each unit is refused where it is read."""
     body = without_parentheses(subquery)
     where, source, items = body.args.get("where"), body.args["from_"].this, body.args["expressions"]
@@ -125,7 +125,7 @@ def _require_tied_to_unit(subquery: exp.Subquery, catalog: Catalog) -> None:
     if names == {str(table.id).lower()}:
         return
     key = quoted(pair.left.name)
-    grouped = f"SELECT {key}, {whole_text(items[0].unalias())} FROM {whole_text(source)} GROUP BY {key}"
+    grouped = f"SELECT {key}, {full_sql_text(items[0].unalias())} FROM {full_sql_text(source)} GROUP BY {key}"
     rule = f"a subquery with a value for each {key} would compare a row with those of other people"
     raise refusal_at(subquery, "subquery-value", rule, f"ask for the values of all groups: {grouped}")
 
@@ -162,10 +162,10 @@ def _value_query(subquery: exp.Subquery, scope: Scope, lower: LowerSelect) -> Va
     if not is_one_row or len(query.outputs) != 1 or len(query.plan.measures) != 1:
         rule = f"{node_text(subquery)} must return one number to be compared with rows"
         raise refusal_at(subquery, "scalar-subquery", rule, "select one aggregate in it, without GROUP BY or HAVING")
-    return ValueQuery(query, _value_domain(query), whole.sql(dialect=DIALECT), whole_text(subquery))
+    return ValueQuery(query, _value_domain(query), whole.sql(dialect=DIALECT), full_sql_text(subquery))
 
 
-def _replace_by_value(subquery: exp.Subquery, value: ValueQuery, index: int) -> None:
+def _replace_subquery_by_value(subquery: exp.Subquery, value: ValueQuery, index: int) -> None:
     """Put a node that stands for the released number in the place of its subquery; it is written as the subquery is."""
     node = exp.Var(this=value.written)
     node.meta.update(next((part.meta for part in subquery.walk() if "line" in part.meta), {}))

@@ -14,7 +14,7 @@ from sfumato.plan.sql.dialect import function_name
 from sfumato.plan.sql.rank_fixes import quantiles_fix
 from sfumato.plan.sql.row_sources import RowSource
 from sfumato.plan.sql.sql_expressions import cached_lowering
-from sfumato.plan.sql.text_positions import node_text, refusal_at, whole_text
+from sfumato.plan.sql.text_positions import full_sql_text, node_text, refusal_at
 
 AGGREGATE_FIX = "use COUNT, SUM, AVG, MEDIAN, VARIANCE, CORR or MODE, with FILTER (WHERE …)"
 _COLLECTING = (exp.GroupConcat, exp.ArrayAgg, exp.ArrayUniqueAgg, exp.ArrayConcatAgg)
@@ -29,13 +29,13 @@ def aggregate_refusal(node: exp.Expr, source: RowSource) -> Unsupported:
     aggregate = aggregate.this if isinstance(aggregate, exp.IgnoreNulls) else aggregate
     name, table = function_name(aggregate), quoted(source.table.name)
     if isinstance(aggregate, _COLLECTING) and not isinstance(_operand_without_modifiers(aggregate), exp.Star):
-        value = whole_text(_operand_without_modifiers(aggregate))
+        value = full_sql_text(_operand_without_modifiers(aggregate))
         rule = f"{name} would show values of single rows, which are never shown"
         counted = f"count the values: SELECT {value}, COUNT(*) FROM {table} GROUP BY {value}"
         return refusal_at(node, "aggregate", rule, f"{counted}; to join them into one text, {_IN_PANDAS}")
     if isinstance(aggregate, (exp.ArgMax, exp.ArgMin)) and source.table.id is not None:
         unit, extreme = quoted(source.table.id), "ARG_MAX" if isinstance(aggregate, exp.ArgMax) else "ARG_MIN"
-        picked = f"{extreme}({whole_text(aggregate.this)}, {whole_text(aggregate.expression)})"
+        picked = f"{extreme}({full_sql_text(aggregate.this)}, {full_sql_text(aggregate.expression)})"
         inner = f"SELECT {unit}, {picked} AS v FROM {table} GROUP BY {unit}"
         rule = f"{name} would show the value of a single row, and rows are never shown"
         return refusal_at(
@@ -65,7 +65,7 @@ def row_window_refusal(node: exp.Window, source: RowSource) -> Unsupported:
         unit = exp.column(exp.to_identifier(source.table.id, quoted=not source.table.id.isidentifier()))
         within_unit.set("partition_by", [unit, *(node.args.get("partition_by") or [])])
     total = "AVG" if _returns_numbers(function, source) else "COUNT"
-    inner = f"SELECT {whole_text(within_unit)} AS x FROM {quoted(source.table.name)}"
+    inner = f"SELECT {full_sql_text(within_unit)} AS x FROM {quoted(source.table.name)}"
     asked = f"compute it within each unit: SELECT {total}(x) FROM ({inner})"
     return refusal_at(node, "window", rule, f"{asked}; or ask for a series by GROUP BY, and {_IN_PANDAS}")
 

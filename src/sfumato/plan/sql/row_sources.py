@@ -117,7 +117,7 @@ class RowSource:
         ]
 
 
-def renumbered_apart(right: RowSource, left: RowSource) -> RowSource:
+def with_distinct_source_numbers(right: RowSource, left: RowSource) -> RowSource:
     """Return the right rows with source numbers that the left has not."""
     offset = unused_source_number(left.relation)
     scope = {

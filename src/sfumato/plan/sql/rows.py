@@ -28,8 +28,8 @@ from sfumato.plan.sql.public_joins import MatchedPublicTable, lower_public_join
 from sfumato.plan.sql.row_sources import (
     RowSource,
     as_nullable,
-    renumbered_apart,
     shift_sources,
+    with_distinct_source_numbers,
     with_materialised_columns,
 )
 from sfumato.plan.sql.sql_expressions import lower_expression
@@ -137,7 +137,7 @@ def _match_subquery(
     """Lower a tested subquery, and how its rows match those around it."""
     inner, outer_conditions = _lower_tested_subquery(test, catalog, ctes)
     _check_can_join(source, {}, test.node)
-    right = renumbered_apart(inner, source)
+    right = with_distinct_source_numbers(inner, source)
 
     def resolve(qualifier: str | None, name: str) -> Expression:
         """Resolve a name in the subquery, and else in the rows around it."""
@@ -480,7 +480,7 @@ def _join_private(left: RowSource, right: RowSource, node: exp.Join) -> RowSourc
             "use JOIN, or LEFT JOIN with the table whose rows are all kept on the left",
         )
     _check_can_join(left, right.scope, node)
-    outer, right = node.side == "LEFT", renumbered_apart(right, left)
+    outer, right = node.side == "LEFT", with_distinct_source_numbers(right, left)
     right = with_materialised_columns(right) if outer else right
     combined = replace(
         left,

@@ -295,7 +295,7 @@ def _lower_in(node: exp.In, read: Read) -> Expression:
     return call("IN", read(node.this), *(read(item) for item in node.expressions))
 
 
-def _lower_is(node: exp.Is, read: Read) -> Expression:
+def _lower_is_test(node: exp.Is, read: Read) -> Expression:
     predicate = node.expression
     if isinstance(predicate, exp.Null):
         return call("IS NULL", read(node.this))
@@ -594,7 +594,7 @@ _READERS: dict[type[Node], tuple[Reader, frozenset[str]]] = {
     exp.In: _reader_with_parts(_lower_in, "this", "expressions", "query"),
     exp.Like: _like_reader("LIKE"),
     exp.ILike: _like_reader("ILIKE"),
-    exp.Is: _reader_with_parts(_lower_is, "this", "expression"),
+    exp.Is: _reader_with_parts(_lower_is_test, "this", "expression"),
     exp.Case: _reader_with_parts(_lower_case, "this", "ifs", "default"),
     exp.If: _reader_with_parts(_lower_if, "this", "true", "false"),
     exp.Coalesce: _function_reader("COALESCE", "this", "expressions"),

@@ -187,13 +187,13 @@ def _trailing_clause_start(tokens: list[Token]) -> int | None:
 def _with_typed_name(name: str, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a reader of a function that remembers by which name it was typed, as the parser's own table does."""
 
-    def read_named(parser: Any) -> Any:
+    def parse_and_note_name(parser: Any) -> Any:
         node = read(parser)
         if isinstance(node, exp.Func):
             node.meta.setdefault(TYPED_NAME, name)
         return node
 
-    return read_named
+    return parse_and_note_name
 
 
 class _QuantileParser(DuckDB.Parser):  # type: ignore[valid-type, misc]

@@ -75,15 +75,15 @@ _MAX_LENGTH = 60
 
 def node_text(node: exp.Expr) -> str:
     """Return the analyst's own text of a node, with functions as they were typed, truncated."""
-    return _shown_sql(node, DIALECT).replace("LISTAGG(", "STRING_AGG(")
+    return _sql_excerpt(node, DIALECT).replace("LISTAGG(", "STRING_AGG(")
 
 
-def whole_text(node: exp.Expr) -> str:
+def full_sql_text(node: exp.Expr) -> str:
     """Return the analyst's own text of a node in full, to be typed again."""
-    return _shown_sql(node, DIALECT, longest=None)
+    return _sql_excerpt(node, DIALECT, longest=None)
 
 
-def _shown_sql(node: exp.Expr, dialect: DuckDB, longest: int | None = _MAX_LENGTH) -> str:
+def _sql_excerpt(node: exp.Expr, dialect: DuckDB, longest: int | None = _MAX_LENGTH) -> str:
     try:
         node_sql = _with_typed_tuples(node).sql(dialect=dialect, unsupported_level=ErrorLevel.IGNORE)
         text = escape_unprintable(node.name if isinstance(node, exp.Literal) else node_sql)
@@ -111,7 +111,7 @@ def default_column_name(node: exp.Expr) -> str:
         is_verbatim = word[0][0] in "'\"" or (word[0] in identifiers and not word.string.startswith("(", word.end()))
         return word[0] if is_verbatim else word[0].lower()
 
-    return _WORD_PATTERN.sub(spell, _shown_sql(node, DuckDB()))
+    return _WORD_PATTERN.sub(spell, _sql_excerpt(node, DuckDB()))
 
 
 _WORD_PATTERN = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[^\W\d]\w*""")

@@ -29,7 +29,7 @@ from sfumato.plan.nodes import (
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.dialect import DIALECT
 from sfumato.plan.sql.sql_expressions import lower_expression
-from sfumato.plan.sql.text_positions import refusal_at, whole_text
+from sfumato.plan.sql.text_positions import full_sql_text, refusal_at
 from sfumato.plan.values.expressions import Call, Column, Expression, Field
 from sfumato.plan.values.functions import call, literal
 from sfumato.plan.values.functions.declaring import as_common_type, union_domain
@@ -524,7 +524,7 @@ def check_no_scalar_subquery(node: exp.Expr) -> None:
 def _scalar_value_fix(subquery: exp.Subquery) -> str:
     """Propose the statement that answers with the value, or with one for each unit where it is correlated."""
     body, root = subquery.this, subquery.root()
-    text = whole_text(body)
+    text = full_sql_text(body)
     is_whole = isinstance(body, exp.Select) and body.args.get("from_") and not root.args.get("with_")
     if not is_whole or len(text) > _MAX_PROPOSAL:
         return "ask for the value first, and write it here"
@@ -548,13 +548,14 @@ def _joined_value_fix(subquery: exp.Subquery, body: exp.Select) -> str:
     if len(set(sides)) != 1 or not is_table or outer is None or outer.find(exp.Subquery) is not subquery:
         return "join a subquery that computes the value for each unit, with GROUP BY the unit's id"
     unit = quoted(sides[0])
-    inner = f"SELECT {unit}, {whole_text(body.expressions[0].unalias())} AS x FROM {whole_text(source)} GROUP BY {unit}"
+    value = full_sql_text(body.expressions[0].unalias())
+    inner = f"SELECT {unit}, {value} AS x FROM {full_sql_text(source)} GROUP BY {unit}"
     joined = outer.copy()
     copied = joined.find(exp.Subquery)
     assert copied is not None
     copied.replace(exp.column("x"))
     joined = joined.join(f"({inner}) AS of_unit", using=[sides[0]], dialect=DIALECT)
-    return f"join the value of each unit: {whole_text(joined)}"
+    return f"join the value of each unit: {full_sql_text(joined)}"
 
 
 def _without_not_and_parity(node: exp.Expr) -> tuple[exp.Expr, bool]:

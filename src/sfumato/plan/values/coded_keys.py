@@ -39,7 +39,9 @@ def coded_key_and_cell_values(column: Column, coding: Coding | None) -> tuple[Ex
     bin_number = (None if coding.width is None else _divide_into_bins(column, coding)) or _search_bin(
         column, coding.starts, 0, len(coding.starts)
     )
-    is_in_bins = call("AND", _compare(">=", column, coding.starts[0]), _compare("<=", column, coding.end))
+    is_in_bins = call(
+        "AND", _edge_comparison(">=", column, coding.starts[0]), _edge_comparison("<=", column, coding.end)
+    )
     spike_count = len(coding.spikes)
     if not spike_count:
         return call("CASE", is_in_bins, bin_number), tuple(range(len(coding.starts)))
@@ -50,7 +52,7 @@ def coded_key_and_cell_values(column: Column, coding: Coding | None) -> tuple[Ex
 
 def _spike_branch(column: Column, value: Value, cell: int) -> tuple[Expression, Expression]:
     """Return the branch of a CASE for a value with a cell of its own."""
-    return _compare("=", column, value), literal(Type.INTEGER, cell)
+    return _edge_comparison("=", column, value), literal(Type.INTEGER, cell)
 
 
 def single_value_cells(domain: Domain) -> tuple[Value, ...]:
@@ -58,7 +60,7 @@ def single_value_cells(domain: Domain) -> tuple[Value, ...]:
     return (False, True) if domain.values is None else domain.values
 
 
-def _compare(operator: str, column: Expression, edge: Value) -> Expression:
+def _edge_comparison(operator: str, column: Expression, edge: Value) -> Expression:
     return call(operator, column, literal(column.domain.type, edge))
 
 
@@ -67,7 +69,7 @@ def _search_bin(column: Column, starts: Sequence[Value], first: int, after: int)
     if after - first == 1:
         return literal(Type.INTEGER, first)
     middle = (first + after) // 2
-    is_below_middle = _compare("<", column, starts[middle])
+    is_below_middle = _edge_comparison("<", column, starts[middle])
     return call(
         "CASE", is_below_middle, _search_bin(column, starts, first, middle), _search_bin(column, starts, middle, after)
     )

@@ -71,37 +71,39 @@ _FAR = "[2-9][0-9]{2}"
 _INFINITE = "[Ii][Nn][Ff]([Ii][Nn][Ii][Tt][Yy])?"
 
 
-def _spaced(pattern: str) -> str:
+def _allow_surrounding_spaces(pattern: str) -> str:
     return f" *{pattern} *"
 
 
-TRUE = _spaced("([Tt][Rr][Uu][Ee]|1)")
-FALSE = _spaced("([Ff][Aa][Ll][Ss][Ee]|0)")
+TRUE = _allow_surrounding_spaces("([Tt][Rr][Uu][Ee]|1)")
+FALSE = _allow_surrounding_spaces("([Ff][Aa][Ll][Ss][Ee]|0)")
 GRAMMARS = {
-    Type.INTEGER: _spaced("[+-]?([0-9]{1,18}|[1-8][0-9]{18})"),
-    Type.REAL: _spaced(f"[+-]?{_DIGITS}([eE][+-]?[01]?[0-9]{{1,2}})?"),
+    Type.INTEGER: _allow_surrounding_spaces("[+-]?([0-9]{1,18}|[1-8][0-9]{18})"),
+    Type.REAL: _allow_surrounding_spaces(f"[+-]?{_DIGITS}([eE][+-]?[01]?[0-9]{{1,2}})?"),
     Type.BOOLEAN: f"({TRUE}|{FALSE})",
-    Type.DATE: _spaced(_DATE),
-    Type.TIMESTAMP: _spaced(f"{_DATE}([ T]{_CLOCK}{ZONE}?)?"),
+    Type.DATE: _allow_surrounding_spaces(_DATE),
+    Type.TIMESTAMP: _allow_surrounding_spaces(f"{_DATE}([ T]{_CLOCK}{ZONE}?)?"),
 }
 """The pattern that a whole text must match for an engine to convert it to the type."""
-DECIMAL = _spaced(f"[+-]?{_DIGITS}")
+DECIMAL = _allow_surrounding_spaces(f"[+-]?{_DIGITS}")
 """Reals without an exponent, which are 0 or well between 2^-500 and 2^500 in size."""
-ZERO = _spaced(f"[+-]?({_DIGITS}[eE]-|{_ZEROS}[eE][+]?){_FAR}")
+ZERO = _allow_surrounding_spaces(f"[+-]?({_DIGITS}[eE]-|{_ZEROS}[eE][+]?){_FAR}")
 """Reals that are 0 by their exponent, or whatever their exponent is."""
-EXACT = _spaced("[+-]?(0{0,40}[0-9]{1,15}([.]0{0,40})?|[0-9]([.][0-9]{1,14})?[eE][+]?(0?[0-9]|1[0-4]))")
+EXACT = _allow_surrounding_spaces(
+    "[+-]?(0{0,40}[0-9]{1,15}([.]0{0,40})?|[0-9]([.][0-9]{1,14})?[eE][+]?(0?[0-9]|1[0-4]))"
+)
 """Numbers that a double tells from all others of these, and from all whole numbers, if it is whole: they have at most
 15 digits, and are below 10^15. Two decimals of 15 digits are never one double, since 10^15 < 2^52 (Matula, "In-and-out
 conversions", Communications of the ACM 11, 1968)."""
-LOCAL = _spaced(f"{_DATE}([ T]{_CLOCK})?")
+LOCAL = _allow_surrounding_spaces(f"{_DATE}([ T]{_CLOCK})?")
 """Times that name no zone."""
-ZONED = _spaced(f"{_DATE}[ T]{_CLOCK}{ZONE}")
+ZONED = _allow_surrounding_spaces(f"{_DATE}[ T]{_CLOCK}{ZONE}")
 """Times that name a zone."""
 _FAR_REAL = f"({_INFINITE}|{_DIGITS}[eE][+]?{_FAR})"
 BEYOND = {
-    Type.REAL: (_spaced(f"-{_FAR_REAL}"), _spaced(f"[+]?{_FAR_REAL}")),
-    Type.DATE: (_spaced(f"-{_INFINITE}"), _spaced(f"[+]?{_INFINITE}")),
-    Type.TIMESTAMP: (_spaced(f"-{_INFINITE}"), _spaced(f"[+]?{_INFINITE}")),
+    Type.REAL: (_allow_surrounding_spaces(f"-{_FAR_REAL}"), _allow_surrounding_spaces(f"[+]?{_FAR_REAL}")),
+    Type.DATE: (_allow_surrounding_spaces(f"-{_INFINITE}"), _allow_surrounding_spaces(f"[+]?{_INFINITE}")),
+    Type.TIMESTAMP: (_allow_surrounding_spaces(f"-{_INFINITE}"), _allow_surrounding_spaces(f"[+]?{_INFINITE}")),
 }
 """The patterns of texts that lie below and above every bound, unless they are ``ZERO``; no engine converts them."""
 

@@ -42,7 +42,9 @@ class Limit:
 
     def intersect(self, other: Limit) -> Limit:
         among = other.among if self.among is None else self.among if other.among is None else self.among & other.among
-        return Limit(_pick_of_known(max, self.low, other.low), _pick_of_known(min, self.high, other.high), among)
+        return Limit(
+            _pick_or_the_other(max, self.low, other.low), _pick_or_the_other(min, self.high, other.high), among
+        )
 
     def hull(self, other: Limit) -> Limit:
         low = None if self.low is None or other.low is None else min(self.low, other.low)
@@ -65,7 +67,7 @@ class Limit:
 LimitsByExpression = Mapping[Expression, Limit]
 
 
-def _pick_of_known(pick: Any, first: Any, second: Any) -> Any:
+def _pick_or_the_other(pick: Any, first: Any, second: Any) -> Any:
     return second if first is None else first if second is None else pick(first, second)
 
 

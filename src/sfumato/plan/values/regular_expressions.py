@@ -425,7 +425,7 @@ class _AutomatonBuilder:
                     frozenset().union(*(each.last for each in built)),
                 )
             case Repetition(repeated, low, high):
-                return self._repeat(repeated, low, high)
+                return self._repeat_automaton(repeated, low, high)
 
     def _add_position(self, ranges: Ranges) -> _Automaton:
         if len(self.letters) >= MAX_POSITIONS:
@@ -436,20 +436,20 @@ class _AutomatonBuilder:
         only = frozenset((len(self.letters) - 1,))
         return _Automaton(False, only, only)
 
-    def _repeat(self, repeated: Part, low: int, high: int | None) -> _Automaton:
+    def _repeat_automaton(self, repeated: Part, low: int, high: int | None) -> _Automaton:
         """Write the copies out in a row, the last of which may follow itself; no copy matches the empty text."""
         copies = [self.build(repeated) for _ in range(max(low, 1) if high is None else high)]
         for copy, next_copy in itertools.pairwise(copies):
-            self._link(copy.last, next_copy.first)
+            self._add_transitions(copy.last, next_copy.first)
         if high is None:
-            self._link(copies[-1].last, copies[-1].first)
+            self._add_transitions(copies[-1].last, copies[-1].first)
         ends = (copy.last for copy in copies[max(low, 1) - 1 :])
         return _Automaton(low == 0, copies[0].first if copies else frozenset(), frozenset().union(*ends))
 
     def _join(self, built: Iterator[_Automaton]) -> _Automaton:
         whole = _Automaton(True, frozenset(), frozenset())
         for each in built:
-            self._link(whole.last, each.first)
+            self._add_transitions(whole.last, each.first)
             whole = _Automaton(
                 whole.empty and each.empty,
                 whole.first | each.first if whole.empty else whole.first,
@@ -457,7 +457,7 @@ class _AutomatonBuilder:
             )
         return whole
 
-    def _link(self, last: frozenset[int], first: frozenset[int]) -> None:
+    def _add_transitions(self, last: frozenset[int], first: frozenset[int]) -> None:
         for position in last:
             self.follow[position].update(first)
 
@@ -488,7 +488,7 @@ def _steps_from_one_start(part: Part, letters: int, most: int) -> int | None:
         explored += len(frontier)
         if explored > _MAX_EXPLORED or sum(costs) > most:
             return None
-        frontier = frozenset(_advance(runs, possible, builder) for runs in frontier for possible in allowed)
+        frontier = frozenset(_advance_runs(runs, possible, builder) for runs in frontier for possible in allowed)
     return _none_if_above(sum(costs), most)
 
 
@@ -496,7 +496,7 @@ def _none_if_above(steps: int, most: int) -> int | None:
     return steps if steps <= most else None
 
 
-def _advance(runs: Runs, letters: frozenset[int], builder: _AutomatonBuilder) -> Runs:
+def _advance_runs(runs: Runs, letters: frozenset[int], builder: _AutomatonBuilder) -> Runs:
     reached: Counter[int] = Counter()
     for position, count in runs:
         for next_position, edges in builder.follow[position].items():

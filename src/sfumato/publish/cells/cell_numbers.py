@@ -64,7 +64,7 @@ def _divide(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     )
 
 
-def _divide_whole(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
+def _divide_integers(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     return lift_nondecreasing(np.trunc)(call, [_divide(call, arguments)])
 
 
@@ -259,7 +259,7 @@ NUMBER_FUNCTIONS: dict[str, CellFunction] = {
     "-": _lift_corner_operation(np.subtract),
     "*": _lift_corner_operation(np.multiply),
     "/": _divide,
-    "//": _divide_whole,
+    "//": _divide_integers,
     "%": _modulo,
     "NEGATE": _negate,
     "ABS": _abs,

@@ -64,7 +64,7 @@ def sampling_half_widths(
     """
     coverage = float(exact(confidence, "confidence", CONFIDENCE))
     spread = NormalDist().inv_cdf((1 + coverage) / 2) * math.sqrt(float(1 - sampled_share))
-    measures = _measures_shown_alone(query)
+    measures = _unchanged_measure_columns(query)
     widths: dict[str, tuple[float | None, ...]] = {}
     for name, measure in measures.items():
         rows_per_unit = 1 if measure.once_per_unit else max_rows_per_unit
@@ -82,7 +82,7 @@ def sampling_half_widths(
     return widths
 
 
-def _measures_shown_alone(query: Query) -> dict[str, AggregateRequest]:
+def _unchanged_measure_columns(query: Query) -> dict[str, AggregateRequest]:
     """Return the output columns that are a measure and nothing else."""
     if query.outer:
         return {}

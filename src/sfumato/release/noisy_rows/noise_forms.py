@@ -47,7 +47,7 @@ class NoiseForm:
         return cls(np.zeros(count + 1, np.intp), np.zeros(0, np.intp), np.zeros(0))
 
     @classmethod
-    def one_noise_each(cls, noises: Places, weight: float = 1.0) -> NoiseForm:
+    def single_noise_form(cls, noises: Places, weight: float = 1.0) -> NoiseForm:
         """Return the form of numbers with one noise each, all of one weight, which is not 0."""
         return cls(np.arange(len(noises) + 1), noises, np.full(len(noises), weight), weight)
 

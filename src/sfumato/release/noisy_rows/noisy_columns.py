@@ -181,17 +181,17 @@ def _with_null_certainty(column: Evaluated, arguments: Sequence[Evaluated]) -> E
     sure = np.logical_and.reduce(stated)
     if isinstance(column, TruthColumn):
         return replace(column, sure=column.sure & sure)
-    return replace(column, nulls_sure=are_nulls_sure(column) & sure)
+    return replace(column, nulls_sure=are_nulls_certain(column) & sure)
 
 
-def are_nulls_sure(column: Evaluated) -> Bools:
+def are_nulls_certain(column: Evaluated) -> Bools:
     """Return where it is the same for all numbers within the intervals whether a cell is NULL."""
     if isinstance(column, LinearColumn):
         return np.ones(len(column.value), bool)
     if not isinstance(column, TruthColumn) and column.nulls_sure is not None:
         return column.nulls_sure
     no_number = np.isnan(column.low) if isinstance(column, NumberColumn) else False
-    return np.asarray(~null_mask(column) | are_values_sure(column) | no_number, bool)
+    return np.asarray(~null_mask(column) | are_values_certain(column) | no_number, bool)
 
 
 def confidence_statements(*columns: Evaluated | None) -> ConfidenceStatements:
@@ -242,7 +242,7 @@ def as_truths(column: Evaluated) -> TruthColumn:
         return column
     value = column.value
     known = np.array([cell is not None for cell in value], bool)
-    return TruthColumn(np.array([bool(cell) for cell in value], bool) & known, known, are_values_sure(column))
+    return TruthColumn(np.array([bool(cell) for cell in value], bool) & known, known, are_values_certain(column))
 
 
 def _limit_magnitudes(value: Floats, low: Floats, high: Floats) -> NumberColumn:
@@ -283,7 +283,7 @@ def _divide(_: Call, arguments: list[Evaluated]) -> Evaluated:
         return replace(quotient, nulls_sure=~crosses | (right.low == right.high))
 
 
-def _divide_whole(call: Call, arguments: list[Evaluated]) -> Evaluated:
+def _divide_integers(call: Call, arguments: list[Evaluated]) -> Evaluated:
     quotient = _divide(call, arguments)
     return _with_null_certainty(_lift_nondecreasing(np.trunc)(call, [quotient]), [quotient])
 
@@ -338,13 +338,13 @@ def _abs(_: Call, arguments: list[Evaluated]) -> Evaluated:
 def _least(_: Call, arguments: list[Evaluated]) -> Evaluated:
     """Compute LEAST, which ignores NULL: only what is surely there bounds it from above."""
     columns = [as_numbers(argument) for argument in arguments]
-    sure = np.array([are_nulls_sure(column) & ~np.isnan(column.value) for column in columns])
+    sure = np.array([are_nulls_certain(column) & ~np.isnan(column.value) for column in columns])
     value, low = (np.fmin.reduce([getattr(column, end) for column in columns]) for end in ("value", "low"))
     highs = np.array([column.high for column in columns])
     sure_high: Floats = np.fmin.reduce(np.where(sure, highs, np.nan))
     high: Floats = np.where(np.isnan(sure_high), np.fmax.reduce(highs), sure_high)
     least = _limit_magnitudes(value, low, high)
-    all_sure = np.logical_and.reduce([are_nulls_sure(column) for column in columns])
+    all_sure = np.logical_and.reduce([are_nulls_certain(column) for column in columns])
     return replace(least, nulls_sure=np.logical_or.reduce(sure) | all_sure)
 
 
@@ -373,11 +373,11 @@ def _compare_columns(left: Evaluated, right: Evaluated, operate: Callable[[Any, 
     left_values, right_values = _python_values(left), _python_values(right)
     known = np.array([x is not None and y is not None for x, y in zip(left_values, right_values, strict=True)], bool)
     pairs = zip(left_values, right_values, known, strict=True)
-    sure = are_values_sure(left) & are_values_sure(right)
+    sure = are_values_certain(left) & are_values_certain(right)
     return TruthColumn(np.array([bool(operate(x, y)) if both else False for x, y, both in pairs], bool), known, sure)
 
 
-def are_values_sure(column: Evaluated) -> Bools:
+def are_values_certain(column: Evaluated) -> Bools:
     """Return where a column is the same for all numbers within the intervals."""
     if isinstance(column, LinearColumn):
         return np.asarray(column.form.noise_counts == 0, bool)
@@ -449,7 +449,7 @@ def _is_null(_: Call, arguments: list[Evaluated]) -> Evaluated:
     is_null = null_mask(arguments[0])
     stated = arguments[0].nulls_sure if isinstance(arguments[0], (NumberColumn, ExactColumn)) else None
     return TruthColumn(
-        is_null, np.ones(len(is_null), bool), are_values_sure(arguments[0]) if stated is None else stated
+        is_null, np.ones(len(is_null), bool), are_values_certain(arguments[0]) if stated is None else stated
     )
 
 
@@ -465,7 +465,7 @@ def _case(call: Call, arguments: list[Evaluated]) -> Evaluated:
 
 def _select_branch(call: Call, test: Bools, test_sure: Bools, yes: Evaluated, no: Evaluated) -> Evaluated:
     """Select a branch per row; noisy values decided which one, so the interval covers both branches."""
-    yes_sure, no_sure, alike = are_nulls_sure(yes), are_nulls_sure(no), null_mask(yes) == null_mask(no)
+    yes_sure, no_sure, alike = are_nulls_certain(yes), are_nulls_certain(no), null_mask(yes) == null_mask(no)
     nulls_sure = np.where(test_sure, np.where(test, yes_sure, no_sure), yes_sure & no_sure & alike)
     if call.domain.type.numeric:
         a, b = as_numbers(yes), as_numbers(no)
@@ -480,7 +480,7 @@ def _select_branch(call: Call, test: Bools, test_sure: Bools, yes: Evaluated, no
 def _coalesce(call: Call, arguments: list[Evaluated]) -> Evaluated:
     coalesced = arguments[-1]
     for argument in reversed(arguments[:-1]):
-        coalesced = _select_branch(call, ~null_mask(argument), are_nulls_sure(argument), argument, coalesced)
+        coalesced = _select_branch(call, ~null_mask(argument), are_nulls_certain(argument), argument, coalesced)
     return coalesced
 
 
@@ -505,7 +505,7 @@ _FUNCTIONS: dict[str, Callable[[Call, list[Evaluated]], Evaluated]] = {
     "-": _lift_corner_operation(np.subtract),
     "*": _lift_corner_operation(np.multiply),
     "/": _divide,
-    "//": _divide_whole,
+    "//": _divide_integers,
     "%": _modulo,
     "NEGATE": _negate,
     "ABS": _abs,
@@ -560,7 +560,7 @@ def as_linear(column: Evaluated, like: LinearColumn) -> LinearColumn | None:
     if isinstance(column, ExactColumn) and not all(_is_number_or_null(value) for value in column.value):
         return None
     value = as_numbers(column)
-    if not (are_values_sure(value) | np.isnan(value.low)).all():
+    if not (are_values_certain(value) | np.isnan(value.low)).all():
         return None
     return like.derived(value.value, value.value, NoiseForm.zero(len(value.value)))
 

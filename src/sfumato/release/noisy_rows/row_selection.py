@@ -18,7 +18,7 @@ from sfumato.release.noisy_rows.noisy_columns import (
     LinearColumn,
     NumberColumn,
     TruthColumn,
-    are_nulls_sure,
+    are_nulls_certain,
     as_linear,
     as_numbers,
     as_truths,
@@ -67,7 +67,7 @@ def stack_columns(columns: Sequence[Evaluated]) -> Evaluated:
     if len(exact) == len(columns):
         is_chosen = any(column.chosen_by_noise for column in exact)
         values = np.concatenate([column.value for column in exact])
-        return ExactColumn(values, is_chosen, np.concatenate([*map(are_nulls_sure, columns)]))
+        return ExactColumn(values, is_chosen, np.concatenate([*map(are_nulls_certain, columns)]))
     if any(isinstance(column, TruthColumn) for column in columns):
         truth_columns = [as_truths(column) for column in columns]
         true, known, sure = (
@@ -78,7 +78,7 @@ def stack_columns(columns: Sequence[Evaluated]) -> Evaluated:
     value, low, high = (
         np.concatenate([getattr(column, part) for column in number_columns]) for part in ("value", "low", "high")
     )
-    nulls_sure = np.concatenate([*map(are_nulls_sure, columns)])
+    nulls_sure = np.concatenate([*map(are_nulls_certain, columns)])
     is_noisy_rank = all(column.is_noisy_rank for column in number_columns)
     return NumberColumn(value, low, high, confidence_statements(*columns), nulls_sure, is_noisy_rank)
 
@@ -90,7 +90,7 @@ def select_rows(yes: Evaluated, no: Evaluated, test: Bools) -> Evaluated:
         chosen = choose_rows([as_linear(yes, first), as_linear(no, first)], np.where(test, 0, 1))
         if chosen is not None:
             return chosen
-    nulls_sure = np.where(test, are_nulls_sure(yes), are_nulls_sure(no))
+    nulls_sure = np.where(test, are_nulls_certain(yes), are_nulls_certain(no))
     if isinstance(yes, ExactColumn) and isinstance(no, ExactColumn):
         return ExactColumn(np.where(test, yes.value, no.value), yes.chosen_by_noise or no.chosen_by_noise, nulls_sure)
     if isinstance(yes, TruthColumn) or isinstance(no, TruthColumn):

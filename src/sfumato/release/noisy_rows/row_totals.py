@@ -22,8 +22,8 @@ from sfumato.release.noisy_rows.noisy_columns import (
     LinearColumn,
     NumberColumn,
     TruthColumn,
-    are_nulls_sure,
-    are_values_sure,
+    are_nulls_certain,
+    are_values_certain,
     as_numbers,
     confidence_statements,
     null_mask,
@@ -65,7 +65,7 @@ class Presence:
 
     def not_null(self, column: Evaluated) -> Presence:
         """Keep the rows in which a column has a value."""
-        is_null, null_sure = null_mask(column), are_nulls_sure(column)
+        is_null, null_sure = null_mask(column), are_nulls_certain(column)
         sure = (self.sure & null_sure) | (self.sure & ~self.present) | (null_sure & is_null)
         decided_by = NONE if isinstance(column, LinearColumn) else confidence_statements(column)
         return Presence(self.present & ~is_null, sure, self.statements | decided_by)
@@ -247,7 +247,7 @@ def correlation_or_slope(
             )
         slope = joint / spread
         weights = np.nan_to_num(x_gaps / spread[codes])
-    if isinstance(y, LinearColumn) and present.sure.all() and are_values_sure(xs)[here].all():
+    if isinstance(y, LinearColumn) and present.sure.all() and are_values_certain(xs)[here].all():
         centre = np.where(np.isnan(slope), np.nan, sum_by_group(np.where(here, weights * y.centre, 0), codes, count))
         return y.derived(slope, centre, y.form.scaled(weights).sum_by_group(np.where(here, codes, NO_ROW), count))
     return NumberColumn(

@@ -24,7 +24,7 @@ from sfumato.release.noisy_rows.noisy_columns import (
     LinearColumn,
     NumberColumn,
     TruthColumn,
-    are_nulls_sure,
+    are_nulls_certain,
     as_numbers,
     confidence_statements,
     null_mask,
@@ -168,7 +168,7 @@ def _frame_aggregate(
             parts = [np.where(is_value, part[ordered.rows], 0) for part in (argument.value, argument.centre)]
             value, centre = (ordered.values_by_row(_range_sums(part, first, end) / divisor) for part in parts)
             return argument.derived(value, centre, form.scaled(np.nan_to_num(1 / divisor)).take(position))
-    null_sure = are_nulls_sure(argument)[ordered.rows]
+    null_sure = are_nulls_certain(argument)[ordered.rows]
     column = take_rows(as_numbers(argument), ordered.rows)
     frames = _Frames(as_numbers(column), is_value, is_value & null_sure, is_value | ~null_sure, first, end)
     value, low, high, nulls_sure = frames.aggregate_with_interval(over.function)
@@ -192,7 +192,7 @@ class _Frames:
 
     def aggregate_with_interval(self, function: str) -> tuple[Floats, Floats, Floats, Bools]:
         """Return an aggregate of each frame with its interval, and where it is certain whether it is NULL."""
-        counts = self._sums(self.here), self._sums(self.surely), self._sums(self.possibly)
+        counts = self._frame_sums(self.here), self._frame_sums(self.surely), self._frame_sums(self.possibly)
         nulls_sure = (counts[1] > 0) | (counts[2] == 0)
         if function == "COUNT":
             return *counts, np.ones(len(nulls_sure), bool)
@@ -205,28 +205,35 @@ class _Frames:
         with np.errstate(divide="ignore", invalid="ignore"):
             value, low, high = (part / counts[0] for part in (value, low, high))
         is_certain = counts[1] == counts[2]
-        least, greatest = self._minima(self.column.low, self.possibly), -self._minima(-self.column.high, self.possibly)
+        least, greatest = (
+            self._frame_minima(self.column.low, self.possibly),
+            -self._frame_minima(-self.column.high, self.possibly),
+        )
         return value, np.where(is_certain, low, least), np.where(is_certain, high, greatest), nulls_sure
 
     def _sum_with_interval(self) -> tuple[Floats, Floats, Floats]:
         """Return the sum of each frame: a row that may be absent adds its value or nothing."""
         low, high = (np.where(self.possibly, part, 0) for part in (self.column.low, self.column.high))
         low, high = np.where(self.surely, low, np.minimum(low, 0)), np.where(self.surely, high, np.maximum(high, 0))
-        return self._sums(np.where(self.here, self.column.value, 0)), self._sums(low), self._sums(high)
+        return (
+            self._frame_sums(np.where(self.here, self.column.value, 0)),
+            self._frame_sums(low),
+            self._frame_sums(high),
+        )
 
     def _extreme_with_interval(self, *, largest: bool) -> tuple[Floats, Floats, Floats]:
         """Return the minimum of each frame, or the maximum, as the minimum of what is negated."""
         column = negated(self.column) if largest else self.column
-        value, low = self._minima(column.value, self.here), self._minima(column.low, self.possibly)
-        sure_high = self._minima(column.high, self.surely)
-        high = np.where(np.isinf(sure_high), -self._minima(-column.high, self.possibly), sure_high)
-        value = np.where(self._sums(self.here) == 0, np.nan, value)
+        value, low = self._frame_minima(column.value, self.here), self._frame_minima(column.low, self.possibly)
+        sure_high = self._frame_minima(column.high, self.surely)
+        high = np.where(np.isinf(sure_high), -self._frame_minima(-column.high, self.possibly), sure_high)
+        value = np.where(self._frame_sums(self.here) == 0, np.nan, value)
         return (-value, -high, -low) if largest else (value, low, high)
 
-    def _sums(self, values: NDArray[Any]) -> Floats:
+    def _frame_sums(self, values: NDArray[Any]) -> Floats:
         return _range_sums(values, self.first, self.end)
 
-    def _minima(self, values: Floats, rows: Bools) -> Floats:
+    def _frame_minima(self, values: Floats, rows: Bools) -> Floats:
         return _range_minima(np.where(rows, values, np.inf), self.first, self.end)
 
 
@@ -330,7 +337,7 @@ def _rank_rows(
 def _is_never_null(column: NumberColumn) -> bool:
     """Return whether no cell is NULL, whatever the values within the intervals are."""
     is_known = not np.isnan([column.value, column.low, column.high]).any()
-    return is_known and bool(are_nulls_sure(column).all())
+    return is_known and bool(are_nulls_certain(column).all())
 
 
 def _count_below(ends: Floats, rows: Bools, limits: Floats, codes: Places, side: str) -> Floats:

@@ -137,9 +137,9 @@ class QuantilesPart:
         return [(index, self._inner_probabilities.index(quantile.probability)) for index in range(numbers_per_quantile)]
 
     def scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
-        return tuple(self._scale(quantile, measurements) for quantile in self.requests)
+        return tuple(self._quantile_scale(quantile, measurements) for quantile in self.requests)
 
-    def _scale(self, quantile: Quantile, measurements: Sequence[Measurement]) -> QuantileScale:
+    def _quantile_scale(self, quantile: Quantile, measurements: Sequence[Measurement]) -> QuantileScale:
         mechanism, *end_mechanisms = (
             measurements[index].mechanism for index, _ in self._measurement_and_column_indices(quantile)
         )
@@ -186,7 +186,7 @@ class QuantilesPart:
             expression_sql(self.requests[0].ranked_expression),
             f"with {format_percent(confidence)} confidence",
         )
-        scales = [(quantile, self._scale(quantile, measurements)) for quantile in self.requests]
+        scales = [(quantile, self._quantile_scale(quantile, measurements)) for quantile in self.requests]
         rank_errors = [
             f"{quantile.name} {_describe_rank_error(quantile, scale, confidence)}" for quantile, scale in scales
         ]

@@ -118,7 +118,7 @@ ONE_GROUP = GroupKeys(())
 """The keys of an answer without keys."""
 
 
-class SameWidthScale(ABC):
+class ConstantWidthScale(ABC):
     """A scale whose half-width is that of every number."""
 
     @abstractmethod
@@ -169,7 +169,7 @@ class NoiseScale(Protocol):
 
 @codec.serialisable("noisy-scale")
 @dataclass(frozen=True)
-class NoisyScale(SameWidthScale):
+class NoisyScale(ConstantWidthScale):
     """The scale of totals with additive noise."""
 
     unit_value: Fraction
@@ -202,7 +202,7 @@ class NoisyScale(SameWidthScale):
 
 @codec.serialisable("named-scale")
 @dataclass(frozen=True)
-class FrequentValueScale(SameWidthScale):
+class FrequentValueScale(ConstantWidthScale):
     """The scale of selected frequent values: numbers index the candidate values."""
 
     values: KeyColumn
@@ -236,7 +236,7 @@ class FrequentValueScale(SameWidthScale):
 
 @codec.serialisable("chosen-scale")
 @dataclass(frozen=True)
-class QuantileScale(SameWidthScale):
+class QuantileScale(ConstantWidthScale):
     """The scale of numbers selected by rank, and perhaps two interval ends for each.
 
     Their distance from the exact value is not known otherwise.
@@ -346,12 +346,12 @@ def _largest_total(sampled: Floats, rate: float, exponent: float) -> Floats:
     beyond = (sampled + exponent + np.sqrt(exponent * (exponent + 2 * sampled))) / rate
     for _ in range(_BISECTIONS):
         middle = (inside + beyond) / 2
-        is_inside = _divergence(sampled, middle, rate) <= exponent
+        is_inside = _binomial_divergence(sampled, middle, rate) <= exponent
         inside, beyond = np.where(is_inside, middle, inside), np.where(is_inside, beyond, middle)
     return beyond
 
 
-def _divergence(sampled: Floats, total: Floats, rate: float) -> Floats:
+def _binomial_divergence(sampled: Floats, total: Floats, rate: float) -> Floats:
     """Compute n·KL(s/n ‖ q) = s·ln(s/qn) + (n − s)·ln((n − s)/((1 − q)n)), where 0·ln 0 = 0."""
     rest = np.maximum(total - sampled, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):

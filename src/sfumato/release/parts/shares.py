@@ -68,7 +68,7 @@ def split_for_least_error(sizes: Sequence[float], results: Sequence[WantedResult
     """
     costs = [0.0] * len(sizes)
     for result in results:
-        alone_error = _error_alone(sizes, result, order)
+        alone_error = _error_at_whole_price(sizes, result, order)
         for total, effect in result.effect_by_total.items():
             costs[total] += float(result.weight) * effect * sizes[total] / alone_error if alone_error else 0.0
     optimal_shares = [cost ** (order / (order + 1)) for cost in costs]
@@ -87,14 +87,14 @@ def even_shares(count: int) -> tuple[Fraction, ...]:
 
 def error_ratio(sizes: Sequence[float], result: WantedResult, shares: Sequence[Fraction], order: int) -> float:
     """Return the ratio of a result's error with these shares to its error alone at the whole price."""
-    alone_error = _error_alone(sizes, result, order)
+    alone_error = _error_at_whole_price(sizes, result, order)
     shared_error = sum(
         effect * sizes[total] / float(shares[total]) ** (1 / order) for total, effect in result.effect_by_total.items()
     )
     return shared_error / alone_error if alone_error else 1.0
 
 
-def _error_alone(sizes: Sequence[float], result: WantedResult, order: int) -> float:
+def _error_at_whole_price(sizes: Sequence[float], result: WantedResult, order: int) -> float:
     power = order / (order + 1)
     return math.fsum((effect * sizes[total]) ** power for total, effect in result.effect_by_total.items()) ** (
         1 / power

@@ -292,13 +292,13 @@ def as_common_type(arguments: Iterable[Expression]) -> list[Expression]:
     arguments = list(arguments)
     kinds = {argument.domain.type for argument in arguments if not is_null_literal(argument)}
     if any(kind.temporal for kind in kinds):
-        arguments = [_parse_date_beside(argument, kinds) for argument in arguments]
+        arguments = [_parse_literal_as_date_type(argument, kinds) for argument in arguments]
         kinds = {argument.domain.type for argument in arguments if not is_null_literal(argument)}
     kind = _common_type(arguments, kinds)
     return [as_type(argument, kind) for argument in arguments]
 
 
-def _parse_date_beside(expression: Expression, kinds: set[Type]) -> Expression:
+def _parse_literal_as_date_type(expression: Expression, kinds: set[Type]) -> Expression:
     """Parse a text literal beside dates as a date, and beside times as a date or a time."""
     if not isinstance(expression, Literal) or not isinstance(expression.value, str):
         return expression

@@ -42,7 +42,7 @@ MAX_BUCKETS = 10_000
 _SMALLEST_LOGARITHM = -347  # of the least positive real
 
 
-def _arithmetic(apply: Callable[[Any, Any], Any]) -> Callable[[Expression, Expression], TypedCall]:
+def _monotone_arithmetic_rule(apply: Callable[[Any, Any], Any]) -> Callable[[Expression, Expression], TypedCall]:
     """Return the rule for +, − and *: all are monotone in each argument."""
 
     def rule(x: Expression, y: Expression) -> TypedCall:
@@ -67,9 +67,11 @@ def _integer_domain(apply: Callable[[Any, Any], Any], x: Domain, y: Domain, null
     return intervals.integer_domain(min(corner_values), max(corner_values), nullable=nullable)
 
 
-declare_function("+", "x + y", "the sum; a date plus INTERVAL 'n unit' is a date")(_arithmetic(operator.add))
-declare_function("-", "x - y", "the difference; of two dates, in days")(_arithmetic(operator.sub))
-declare_function("*", "x * y", "the product")(_arithmetic(operator.mul))
+declare_function("+", "x + y", "the sum; a date plus INTERVAL 'n unit' is a date")(
+    _monotone_arithmetic_rule(operator.add)
+)
+declare_function("-", "x - y", "the difference; of two dates, in days")(_monotone_arithmetic_rule(operator.sub))
+declare_function("*", "x * y", "the product")(_monotone_arithmetic_rule(operator.mul))
 
 
 @declare_function("/", "x / y", "the quotient, a real; NULL where y is 0")
@@ -83,7 +85,7 @@ def _divide(x: Expression, y: Expression) -> TypedCall:
 
 
 @declare_function("//", "x // y", "the quotient of two whole numbers, rounded toward 0; NULL where y is 0")
-def _divide_whole(x: Expression, y: Expression) -> TypedCall:
+def _divide_integers(x: Expression, y: Expression) -> TypedCall:
     for operand in (x, y):
         if operand.domain.type is not Type.INTEGER and not is_null_literal(operand):
             raise Unsupported("type-mismatch", "// can only be used with whole numbers", fix="write FLOOR(x / y)")
@@ -224,7 +226,7 @@ def _round(x: Expression, digits: Expression | None = None) -> Expression | Type
             return (x, digits_literal), integer_domain
     x = as_real(x)
     ends = intervals.double_range(x.domain)
-    rounded_ends = ends and [_rounded(float(end), count) for end in ends]
+    rounded_ends = ends and [_round_to_digits(float(end), count) for end in ends]
     return (x, digits_literal), intervals.overflowing_real_domain(rounded_ends, nullable=x.domain.nullable)
 
 
@@ -233,7 +235,7 @@ def _nearest_multiple(value: int, step: int) -> int:
     return size if value >= 0 else -size
 
 
-def _rounded(value: float, digits: int) -> float:
+def _round_to_digits(value: float, digits: int) -> float:
     """Round as the engine does: scale, round halves away from 0, scale back; each step is monotone."""
     power = 10.0 ** abs(digits)
     scaled = value * power if digits >= 0 else value / power
@@ -340,23 +342,25 @@ def _extreme_limits(least: bool, arguments: Sequence[Expression]) -> Limits:
     """Return the limits of LEAST or GREATEST. NULL arguments are ignored, so only an argument that is never NULL bounds
     the result alone.
     """
-    argument_limits = [known_limits(argument) for argument in arguments]
+    argument_limits = [derived_limits(argument) for argument in arguments]
     non_null_limits = [
         limit for limit, argument in zip(argument_limits, arguments, strict=True) if is_never_null(argument)
     ]
     lows, highs = [limit[0] for limit in argument_limits], [limit[1] for limit in argument_limits]
     if least:
         sure_highs = [limit[1] for limit in non_null_limits if limit[1] is not None]
-        return _pick_if_all_known(min, lows), min(sure_highs) if sure_highs else _pick_if_all_known(max, highs)
+        return _pick_unless_any_is_none(min, lows), min(sure_highs) if sure_highs else _pick_unless_any_is_none(
+            max, highs
+        )
     sure_lows = [limit[0] for limit in non_null_limits if limit[0] is not None]
-    return max(sure_lows) if sure_lows else _pick_if_all_known(min, lows), _pick_if_all_known(max, highs)
+    return max(sure_lows) if sure_lows else _pick_unless_any_is_none(min, lows), _pick_unless_any_is_none(max, highs)
 
 
-def _pick_if_all_known(pick: Callable[[list[Any]], Any], ends: list[Any]) -> Any:
+def _pick_unless_any_is_none(pick: Callable[[list[Any]], Any], ends: list[Any]) -> Any:
     return None if any(end is None for end in ends) else pick(ends)
 
 
-def known_limits(x: Expression) -> Limits:
+def derived_limits(x: Expression) -> Limits:
     """Return what is known of either end: GREATEST(x, 0) has a least value though x has no range."""
     if x.domain.range is not None:
         return x.domain.range
@@ -366,7 +370,7 @@ def known_limits(x: Expression) -> Limits:
         return _extreme_limits(x.function == "LEAST", x.arguments)
     if x.function == "CAST" and x.domain.type is Type.REAL and x.arguments[0].domain.type is Type.INTEGER:
         low, high = (
-            None if end is None else Fraction(intervals.nearest_double(end)) for end in known_limits(x.arguments[0])
+            None if end is None else Fraction(intervals.nearest_double(end)) for end in derived_limits(x.arguments[0])
         )
         return low, high
     return None, None

@@ -59,13 +59,13 @@ def _result_bytes(node: Call) -> int:
     return _BYTES * node.domain.max_letters
 
 
-def _same_length_text(x: Expression) -> TypedCall:
+def _case_conversion(x: Expression) -> TypedCall:
     return (require_text(x),), _text_domain(x.domain.max_letters, x)
 
 
 def _trim(x: Expression, letters: Expression | None = None) -> TypedCall:
     if letters is None:
-        return _same_length_text(x)
+        return _case_conversion(x)
     require_literal(letters, Type.TEXT, "the characters to trim")
     return (require_text(x), letters), _text_domain(x.domain.max_letters, x)
 
@@ -82,14 +82,14 @@ declare_function(
     "in lower case, letter by letter, whatever the context: İ is i, Σ is σ",
     steps=_folding_steps,
     held=_result_bytes,
-)(_same_length_text)
+)(_case_conversion)
 declare_function(
     "UPPER",
     "UPPER(text)",
     "in upper case, letter by letter: a letter without a single capital stays, and ẞ is written ß",
     steps=_folding_steps,
     held=_result_bytes,
-)(_same_length_text)
+)(_case_conversion)
 for _name, _where in {"TRIM": "at either end", "LTRIM": "at the start", "RTRIM": "at the end"}.items():
     declare_function(
         _name,
