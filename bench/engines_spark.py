@@ -99,7 +99,8 @@ def measure(path: str) -> None:
     for unit, question, plain, allowed in asked:
         engine = Spark(policy(frame, unit))
         plan = parse(question, engine.catalog()).plan
-        for bounded in candidate_bounded_plans(plan, ContributionLimits.of(engine._policy.tables["t"]), len(GROUPS)):  # noqa: SLF001
+        limits = ContributionLimits.from_table(engine._policy.tables["t"])  # noqa: SLF001
+        for bounded in candidate_bounded_plans(plan, limits, len(GROUPS)):
             if bounded.strategy not in allowed:
                 continue
             statement = server_statement(GroupTotals(bounded, tuple((each,) for each in GROUPS)), 1)

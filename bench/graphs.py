@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=1_000_000)
     given = parser.parse_args()
     sets = chosen(given.observations, given.cells)
-    tree = JunctionTree.of(sets, SIZES)
+    tree = JunctionTree.for_sets(sets, SIZES)
     own = [math.prod(SIZES[place] for place in clique) for clique in tree.cliques]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     observations = observed(sets)

@@ -172,7 +172,7 @@ def gram_moments(design: Design, gram: Floats) -> Floats:
 def draws(mechanism: Gaussian, design: Design, exact: Floats) -> MomentEstimates:
     """Return the estimates of a fresh draw of noise on exact moments."""
     totals = np.array([round(value) for value in exact * _units(design)], np.int64)
-    return MomentEstimates.of(NoisyMoments(tuple(mechanism.apply(totals).tolist()), mechanism), design)
+    return MomentEstimates.from_noisy_moments(NoisyMoments(tuple(mechanism.apply(totals).tolist()), mechanism), design)
 
 
 def _units(design: Design) -> Floats:
@@ -420,7 +420,7 @@ def logistic_fit(
         exact = rows.scan(proposal.scan_weights, coefficients)
         drawn = mechanism.apply(exact) if noisy else exact
         scan = NoisyScan(coefficients, tuple(drawn.tolist()), mechanism)
-        fit = LogisticFit.of(scan, proposal.scan_weights, design, one_row_per_unit=proposal.one_row_per_unit)
+        fit = LogisticFit.from_scan(scan, proposal.scan_weights, design, one_row_per_unit=proposal.one_row_per_unit)
         coefficients = fit.next_coefficients()
     assert fit is not None
     return fit
@@ -497,7 +497,7 @@ def measure_prediction(case: Case, proposal: WideLogisticProposal, epsilon: str,
         sums = rows[train].sum(axis=0) + random.normal(0, spread, rows.shape[1])
         squares = (rows[train] ** 2).sum(axis=0) + random.normal(0, spread, rows.shape[1])
         indicators = np.array([each.column is None for each in design.coordinates[:-1]])
-        descent = LikelihoodDescent.of(
+        descent = LikelihoodDescent.starting_at_zero(
             sums, np.where(indicators, sums, squares), deviations[0] * float(WIDE_SCAN_SHARES[1]) ** 0.5
         )
         for deviation in deviations:

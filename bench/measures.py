@@ -41,7 +41,7 @@ def values(engine: DuckDB, table: sf.Table, keys: tuple[str, ...], groups: tuple
     rows_without_bounding = (Strategy.WHOLE, Strategy.SAMPLE)
     found = (
         each
-        for each in candidate_bounded_plans(plan, ContributionLimits.of(table), len(groups))
+        for each in candidate_bounded_plans(plan, ContributionLimits.from_table(table), len(groups))
         if each.strategy in rows_without_bounding
     )
     return ValueCounts(next(found), groups)

@@ -80,7 +80,7 @@ def dear(what: str, unit: int) -> None:
     made = engine(unit)
     plan = parse(f"SELECT COUNT(*) AS n FROM t WHERE {DEAR[what]}", made.catalog()).plan
     taken = []
-    for bounded in candidate_bounded_plans(plan, ContributionLimits.of(made.sources.policy.tables["t"]), 1):
+    for bounded in candidate_bounded_plans(plan, ContributionLimits.from_table(made.sources.policy.tables["t"]), 1):
         start = spent()
         made.read(GroupTotals(bounded, ((),)), 0)
         taken.append(spent() - start)

@@ -46,7 +46,7 @@ def time_of_rows() -> None:
     codes = sample_codes(laws, ROWS, len(SIZES))
     columns = [_column(place, size) for place, size in enumerate(SIZES)]
     cells = cpu_seconds(lambda: sample_codes(laws, ROWS, len(SIZES)), 3)
-    types = cpu_seconds(lambda: SampledRows.of(columns, codes).to_arrow(), 3)
+    types = cpu_seconds(lambda: SampledRows.from_codes(columns, codes).to_arrow(), 3)
     row("cells of 1e6 rows × 15 columns", cells)
     row("the same as typed columns", types)
     row("in all", cells + types, note="≤ 2 s")
@@ -55,9 +55,11 @@ def time_of_rows() -> None:
 def _column(place: int, size: int) -> ColumnSampler:
     if place % 3 == 0:
         bins = tuple(RangeCell(100 * each, 100 * each + 100) for each in range(size - 1))
-        return ColumnSampler.of(Attribute(f"c{place}", Type.INTEGER, (*bins, OtherCell())), Domain(Type.INTEGER))
+        return ColumnSampler.for_attribute(
+            Attribute(f"c{place}", Type.INTEGER, (*bins, OtherCell())), Domain(Type.INTEGER)
+        )
     listed = tuple(ListedCell(f"value {each}") for each in range(size - 1))
-    return ColumnSampler.of(Attribute(f"c{place}", Type.TEXT, (*listed, OtherCell())), Domain(Type.TEXT))
+    return ColumnSampler.for_attribute(Attribute(f"c{place}", Type.TEXT, (*listed, OtherCell())), Domain(Type.TEXT))
 
 
 def error_of_rows(model: Path, data: Path) -> None:

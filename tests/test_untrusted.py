@@ -216,7 +216,7 @@ def test_complete_exports(curator: sf.Curator, tmp_path: Path, long: bool) -> No
     first, *lines, last = path.read_text().splitlines()
 
     def restored() -> None:
-        with CompleteExport.of(path).restored_ledger() as ledger:
+        with CompleteExport.from_file(path).restored_ledger() as ledger:
             ledger.unlink()
 
     for number, line in enumerate(lines):

@@ -66,7 +66,7 @@ def to_json_value(value: object) -> Any:
     return value[:MAX_FACT_LENGTH] + "" if isinstance(value, str) else shorten(value)
 
 
-def nothing_left_message(largest: Fraction) -> str:
+def exhausted_budget_message(largest: Fraction) -> str:
     """Say that no useful answer can be paid for any more."""
     if not largest:
         return "nothing is left for ordinary answers"

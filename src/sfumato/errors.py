@@ -54,7 +54,7 @@ from sfumato.error_facts import (
     OUTCOMES as OUTCOMES,
     ErrorOutcome as ErrorOutcome,
     ValueWords as ValueWords,
-    nothing_left_message,
+    exhausted_budget_message,
     shorten as shorten,
     suggest_value,
     to_json_value,
@@ -378,7 +378,7 @@ class Overspent(SfumatoError):
     def _suggest_fix(self, lacking: list[str]) -> str:
         """Suggest what would be accepted; if only δ is too large, what needs less of it."""
         if self.largest < MIN_USEFUL_EPSILON:
-            return f"{nothing_left_message(self.largest)}: stored answers stay free; for more, ask the owner"
+            return f"{exhausted_budget_message(self.largest)}: stored answers stay free; for more, ask the owner"
         accepted = f"the largest ordinary answer accepted now is ε = {format_rounded_down(self.largest)}"
         if lacking != ["failure"]:
             return f"ask for less: {accepted}"

@@ -26,7 +26,7 @@ from sfumato.attacks.policy_pages import Attempt
 from sfumato.policy import read
 from sfumato.privacy import Budget, Curve
 from sfumato.privacy.numbers import amount_from_units
-from sfumato.release.answers.web_pages import loads_nothing
+from sfumato.release.answers.web_pages import is_self_contained
 
 VISITS = """
 [unit]
@@ -320,7 +320,7 @@ def test_replace_neighbours_without_listed_values_leave_nothing_to_guess(tmp_pat
 
 def test_the_page_needs_nothing_else_and_tells_the_worst_in_words(found: attacks.PolicyAttack) -> None:
     page = found.page().html
-    assert loads_nothing(page)
+    assert is_self_contained(page)
     assert "<b>ward" not in page
     assert "no method whatever is right more than 73.2 times of 100" in page
     assert "all rows of one patient" in page

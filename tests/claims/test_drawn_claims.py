@@ -80,7 +80,7 @@ def test_laplace_noise(scale: Fraction) -> None:
     claims: dict[str, Claim] = {}
     for two_sided in (True, False):
         for width in (63, 127):
-            piece = laplace.MagnitudeConstants.of(scale, two_sided=two_sided, width=width)
+            piece = laplace.MagnitudeConstants.for_scale(scale, two_sided=two_sided, width=width)
             claims[f"piece, folded {two_sided}, {width} bits"] = numbers(piece)
     with keyed(f"laplace {scale}"):
         claims["draw"] = numbers(laplace.draw(scale, 60))
@@ -409,7 +409,7 @@ def test_kept_keys() -> None:
         for n, d in zip(held, [-2, -1, 0, 1, 2] * (len(cuts) + 1), strict=True)
     ]
     with bytes_then_keyed(words(*chosen)):
-        claims["at cuts"] = numbers(optimal._keep_by_optimal_rule(held))
+        claims["at cuts"] = numbers(optimal._select_keys_by_optimal_rule(held))
     check_claims("mechanisms/kept_keys", claims)
 
 
@@ -477,9 +477,9 @@ def test_runs_of_ranks() -> None:
             window = rank_choices._first_and_last_values_in_reach(rows, part, rule)
             claims[f"{label}: windows"] = numbers(window)
             for reach in (None, 3, rank_choices._negligible_distance(part, rule)):
-                runs = ValueRuns.of(rows, part, rule, window, reach)
+                runs = ValueRuns.around_windows(rows, part, rule, window, reach)
                 claims[f"{label}: runs within {reach}"] = numbers(runs)
-            whole = ValueRuns.of(rows, part, rule, (part.first, part.last), None)
+            whole = ValueRuns.around_windows(rows, part, rule, (part.first, part.last), None)
             with keyed(label):
                 chosen, lower, upper = rank_choices.choose(rows, part, rule)
                 claims[f"{label}: chosen"] = numbers((chosen, lower, upper))
@@ -487,7 +487,7 @@ def test_runs_of_ranks() -> None:
                 below = rank_choices.choose(rows, lower, RankRule(F(1, 2), F(1, 4), rule.offset))
                 claims[f"{label}: below"] = numbers(below)
             one = whole.of_group(0)
-            near = ValueRuns.of(rows, part[np.array([0])], rule, (part.first[[0]], part.last[[0]]), 2)
+            near = ValueRuns.around_windows(rows, part[np.array([0])], rule, (part.first[[0]], part.last[[0]]), 2)
             claims[f"{label}: one group"] = numbers(one)
             claims[f"{label}: beyond"] = numbers(one.outside(near))
             claims[f"{label}: share beyond"] = str(one.probability_outside(near)(bits.decimal_context(25)))
@@ -503,7 +503,7 @@ def test_runs_of_ranks() -> None:
         numbers([(c.start, c.stop) for c in rank_choices._slices_of_groups(np.array(sizes))])
         for sizes in ([3, 3], [1 << 20, 1], [(1 << 20) - 1, 1, 1], [1 << 21, 1 << 21, 5, 5], [])
     )
-    suspects = ValueRuns.of(
+    suspects = ValueRuns.around_windows(
         rows,
         parts,
         RankRule(F(1, 2), F(3)),

@@ -39,7 +39,7 @@ def numbers(places: tuple[int, ...], turn: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("name", FORESTS)
 def test_trees(name: str) -> None:
     sets = FORESTS[name]
-    tree = JunctionTree.of(sets, SIZES)
+    tree = JunctionTree.for_sets(sets, SIZES)
     found: dict[str, Claim] = claims_of("tree", tree) | {"cells": tree.cell_count(SIZES)}
     found |= {"predicted": trees.predicted_cells(sets, SIZES), "bytes": trees.predicted_bytes(sets, SIZES)}
     found |= claims_of("holding", [tree.clique_index_with(each) for each in ((0,), (0, 1), (2, 5), (3, 4), (6, 0))])
@@ -56,7 +56,7 @@ def test_sets_as_bits() -> None:
         mask = trees.bit_mask(each)
         found |= {f"mask {each}": mask} | claims_of(f"places {each}", trees.attributes_in_mask(mask))
     for given in ((0, 6), (0, 7), (-1,), (0, 0), 5, [2], (True,)):
-        found |= claims_of(f"checked {given}", outcome(lambda: trees.checked_places(given, 7)))
+        found |= claims_of(f"checked {given}", outcome(lambda: trees.parse_attribute_indices(given, 7)))
     for sizes in ((), (3,), (3, 4)):
         found |= {f"bytes {sizes}": trees.predicted_bytes([], sizes)}
         found |= {f"cells {sizes}": trees.predicted_cells([], sizes)}
@@ -71,7 +71,9 @@ def test_sums_and_products_of_tables() -> None:
         table = whole.reshape([sizes[place] for place in places])
         for count in range(len(places) + 1):
             for kept in itertools.combinations(places, count):
-                found |= claims_of(f"sum {places} {kept}", tables.sum_to_places(table, places, kept).reshape(-1)[:8])
+                found |= claims_of(
+                    f"sum {places} {kept}", tables.sum_to_attributes(table, places, kept).reshape(-1)[:8]
+                )
                 made = tables._sum_steps(table.shape, places, kept)
                 found |= claims_of(f"shape {places} {kept}", (made[1], sorted(each[1] for each in made[0])))
     left, right = np.arange(24.0).reshape(2, 3, 4) % 5, np.arange(240.0).reshape(3, 4, 20) % 7
@@ -94,7 +96,7 @@ def test_models(name: str) -> None:
         own.append(Potential((0, 1), np.where(numbers((0, 1)) > 8, -np.inf, 0.0)))
     if name == "triples":
         own[0] = Potential(sets[0], numbers(sets[0]) * 100)  # beyond what numbers of 64 bits hold
-    model = GraphicalModel.of(SIZES, own, 1000.0)
+    model = GraphicalModel.from_potentials(SIZES, own, 1000.0)
     found: dict[str, Claim] = {}
     for index, belief in enumerate(model.beliefs):
         found |= claims_of(f"clique {index}", belief.reshape(-1)[:12])
@@ -115,7 +117,7 @@ def test_messages() -> None:
     for sets in (*rings, [(0,), (1,), (2,), (3,)], [(0, 1, 2), (1,)]):
         top = tables.canonical_order({place for each in sets for place in each}, SIZES)
         laid = [tables.canonical_order(each, SIZES) for each in sets]
-        merging = CliqueMerging.of(top, laid, SIZES)
+        merging = CliqueMerging.for_sets(top, laid, SIZES)
         found |= claims_of(f"{sets} parts", merging.parts)
         found |= claims_of(f"{sets} above", {str(key): each for key, each in merging.union_by_set.items()})
         terms = [(each, numbers(each, turn) + 1) for turn, each in enumerate(laid)]
@@ -128,9 +130,9 @@ def test_messages() -> None:
         merging.rescale(products, laid[0], numbers(laid[0]) / 2)
         found |= claims_of(f"{sets} rescaled", float(merging.multiply_out(products).sum()))
     for logs in (np.array([0.0, -3.0]), np.array([5.0, -np.inf, 2.0]), np.array([-np.inf])):
-        made = LogFactor.of((0,), logs)
+        made = LogFactor.from_logs((0,), logs)
         found |= claims_of(f"scaled {logs.tolist()}", None if made is None else (made.logs, made.depth))
-    tree = JunctionTree.of([(0, 1), (1, 2)], SIZES)
+    tree = JunctionTree.for_sets([(0, 1), (1, 2)], SIZES)
     found |= claims_of("homes", [calibrating._smallest_clique_with(each, tree, SIZES) for each in ((0,), (1,), (1, 2))])
     found |= claims_of("no home", outcome(lambda: calibrating._smallest_clique_with((0, 2), tree, SIZES)))
     nothing = [np.full((2, 3), -np.inf)]
@@ -181,7 +183,7 @@ def test_what_is_fitted_is_checked() -> None:
         "zeros": lambda: fit_model((), SIZES, 1.0, zeros=[((0,), np.ones(3, bool))]),
         "all zero": lambda: fitting.require_some_possible_cell([((0,), np.ones(2, bool))], SIZES),
         "some zero": lambda: fitting.require_some_possible_cell([((0,), np.array([True, False]))], SIZES),
-        "model": lambda: GraphicalModel.of(SIZES, (), 0.0),
+        "model": lambda: GraphicalModel.from_potentials(SIZES, (), 0.0),
     }
     for name, run in tried.items():
         found |= claims_of(name, outcome(run))

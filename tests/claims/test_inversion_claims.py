@@ -97,12 +97,12 @@ def _bounds(sum_: Inversion, epsilon: float) -> Claim:
 @pytest.mark.parametrize("name", PARTS)
 def test_moments(name: str) -> None:
     with np.errstate(all="ignore"):
-        check_claims(f"compositions/moments_of_{name.replace(' ', '_')}", _facts(Moments.of(PARTS[name])))
+        check_claims(f"compositions/moments_of_{name.replace(' ', '_')}", _facts(Moments.from_pairs(PARTS[name])))
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_sums(name: str) -> None:
-    moments = Moments.of(PARTS[name])
+    moments = Moments.from_pairs(PARTS[name])
     claims: dict[str, Claim] = {}
     with np.errstate(all="ignore"):
         for c, epsilon, log_delta in ((0.4, 0.5, -1.5), (2.5, 1.0, -7.0), (12.0, 3.0, -30.0)):
@@ -114,8 +114,8 @@ def test_sums(name: str) -> None:
 def test_small_parts_of_a_sum() -> None:
     z = np.array([0.2 + 0j, 1 + 1j, 5 + 70j])
     rising = lambda c: c < 0.37  # noqa: E731 - a condition
-    stack = Moments.of([(LaplaceLoss(F(k, 10)), k) for k in range(1, 8)]).stacks[0]
-    pair_stack = Moments.of([(TILTED, 2)]).stacks[0]
+    stack = Moments.from_pairs([(LaplaceLoss(F(k, 10)), k) for k in range(1, 8)]).stacks[0]
+    pair_stack = Moments.from_pairs([(TILTED, 2)]).stacks[0]
     claims: dict[str, Any] = {
         "kernel": numbers(inversion._summation_kernel(z, 0.0)),
         "kernel of a lattice": numbers(inversion._summation_kernel(z, 0.3)),
@@ -134,7 +134,7 @@ def test_small_parts_of_a_sum() -> None:
 
 def test_ends_of_a_sum() -> None:
     with np.errstate(all="ignore"):
-        made = inversion.build_inversion(Moments.of(PARTS["smoothed laplaces"]), 2.5, 1.0, -7.0)
+        made = inversion.build_inversion(Moments.from_pairs(PARTS["smoothed laplaces"]), 2.5, 1.0, -7.0)
     assert made.second_smoothing is not None
     lattices = ([F(1, 2**20), F(1)], [F(1, 2**21), F(1)], [F(1), F(1, 2**21)], [F(2, 3), F(3, 4)], [F(1)], [])
     claims: dict[str, Claim] = {
@@ -163,7 +163,7 @@ def test_ends_of_a_sum() -> None:
 def test_pruned_nodes() -> None:
     claims: dict[str, Claim] = {}
     for name in ("lattice", "decay of a rounding", "smoothed laplaces", "smoothed pairs", "large losses"):
-        moments = Moments.of(PARTS[name])
+        moments = Moments.from_pairs(PARTS[name])
         nodes = 0.8 + 0.05j * np.arange(700)
         sizes = 1 / (1 + nodes.imag)
         for smoothing, floor in ((0.0, 1e-9), (0.2, 1e-4), (0.2, 1e-40)):
@@ -179,7 +179,7 @@ def test_pruned_nodes() -> None:
 def test_ranges() -> None:
     claims: dict[str, Claim] = {}
     for name, parts in PARTS.items():
-        moments = Moments.of(parts)
+        moments = Moments.from_pairs(parts)
         for epsilon in (0.0, 0.3, 1.4, 4.0, math.floor(min(moments.largest_finite_loss, 20.0)) - 1.0):
             claims[f"{name}: delta at {epsilon}"] = to_digits(inversion.delta_range_of(moments, epsilon))
         for least, most in ((1e-9, 1.1e-9), (1e-4, 1e-4), (0.2, 0.21), (0.0, 1e-7)):

@@ -124,7 +124,7 @@ BLOCKS: list[tuple[str, Attributes]] = [
 def test_what_one_unit_moves_of_each_block(name: str, own: Attributes) -> None:
     found: dict[str, Claim] = {}
     for block in block_algebra.blocks_within(tuple(range(len(own)))[:3], own):
-        exact = sums(own, block_algebra.block_places(block))
+        exact = sums(own, block_algebra.block_attribute_indices(block))
         said = {
             "scale": block_algebra.block_scale(block, own),
             "shape": block_algebra.block_shape(block, own),
@@ -331,7 +331,8 @@ def measured(own: Attributes, kind: str) -> BlockEstimates:
         blocks = [
             MeasuredBlock(
                 block,
-                block_algebra.scaled_residual(sums(own, block_algebra.block_places(block)), block, own, 2) + 3,
+                block_algebra.scaled_residual(sums(own, block_algebra.block_attribute_indices(block)), block, own, 2)
+                + 3,
                 deviation * (1 + turn),
                 2,
                 Fraction(1, 4),

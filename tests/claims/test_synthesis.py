@@ -120,7 +120,7 @@ def test_candidates() -> None:
         made = candidates.integer_weights(dict(zip(((0,), (1,)), weights, strict=True)))
         found |= claims_of(f"whole {list(map(str, weights))}", list(made.values()))
     sizes = (2, 3, 4, 5, 2)
-    model = GraphicalModel.of(sizes, [Potential((0, 1), np.zeros((2, 3)))], 10.0)
+    model = GraphicalModel.from_potentials(sizes, [Potential((0, 1), np.zeros((2, 3)))], 10.0)
     for most in (0, 5, 6, 7, 30, 200):
         sets = [(0,), (0, 1), (1, 2), (2, 3), (0, 4), (1, 2, 3)]
         found |= claims_of(f"affordable {most}", candidates.candidates_within_cells(sets, model, [(0, 1)], most))
@@ -154,7 +154,7 @@ def test_columns_that_decide_others() -> None:
         made = implications.zeros_of_pair(pair, (1, 0, 2), np.array([True, True, False]), 3)
         found |= claims_of(f"zeros {pair}", made)
     counts = np.log(np.array([[5.0, 1.0, 2.0], [1.0, 7.0, 2.0], [9.0, 1.0, 3.0]]))
-    model = GraphicalModel.of((3, 3, 3, 3), [Potential((0, 1), counts), Potential((1, 2), counts.T)], 50.0)
+    model = GraphicalModel.from_potentials((3, 3, 3, 3), [Potential((0, 1), counts), Potential((1, 2), counts.T)], 50.0)
     zeros = zeros_from_policy("visits", own, face)
     found |= claims_of("declared", zeros)
     for required in ((), (0,), (1,)):

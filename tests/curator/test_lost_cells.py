@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from sfumato.cli import main
 from sfumato.curator.checking import check
-from sfumato.curator.lost_cells import propose_rules_to_add
+from sfumato.curator.lost_cells import suggest_cell_rules
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Domain
 from sfumato.policy.cell_rules import CellRules, parse_rules
@@ -56,16 +56,16 @@ LISTED = Domain("text", values=("female", "male"))
     ],
 )
 def test_the_rule_that_reads_most_lost_cells_is_named(domain: Domain, cells: list[str], keys: str) -> None:
-    assert str(propose_rules_to_add(domain, Counter(cells), CellRules())) == keys
+    assert str(suggest_cell_rules(domain, Counter(cells), CellRules())) == keys
 
 
 def test_a_named_rule_is_one_that_a_policy_takes() -> None:
     import tomllib
 
-    keys = str(propose_rules_to_add(DATE, {"31.12.2024": 9, "NA": 1}, CellRules()))
+    keys = str(suggest_cell_rules(DATE, {"31.12.2024": 9, "NA": 1}, CellRules()))
     rules = parse_rules(tomllib.loads(keys.replace(", format", "\nformat")), DATE)
     assert rules == CellRules(format=("%d.%m.%Y",), nulls=("NA",))
-    assert not propose_rules_to_add(DATE, {"31.12.2024": 9, "NA": 1}, rules)
+    assert not suggest_cell_rules(DATE, {"31.12.2024": 9, "NA": 1}, rules)
 
 
 POLICY = """

@@ -42,7 +42,11 @@ class Integers:
     def catalog(self) -> Catalog:
         tables = {
             name: CatalogTable(
-                name, table.columns, table.public, None if table.every_row else table.id, ContributionLimits.of(table)
+                name,
+                table.columns,
+                table.public,
+                None if table.every_row else table.id,
+                ContributionLimits.from_table(table),
             )
             for name, table in self._policy.tables.items()
         }

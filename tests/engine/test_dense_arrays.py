@@ -80,7 +80,7 @@ def bounded(opened: DuckDB, strategy: Strategy, names: tuple[str, ...], measures
     table = opened._policy.tables["t"]
     return next(
         each
-        for each in candidate_bounded_plans(plan, ContributionLimits.of(table), groups)
+        for each in candidate_bounded_plans(plan, ContributionLimits.from_table(table), groups)
         if each.strategy is strategy
     )
 

@@ -75,7 +75,7 @@ def _policy(rows: list[dict[str, Any]], unit: str, limits: tuple[int, int, int] 
 
 def _asked(engine: Any, policy: Policy, text: str) -> tuple[Question, DiscoveredTotals]:
     context = Context(policy, engine, None, ignore_progress, "version 1")  # type: ignore[arg-type]
-    asked = Question(context, text, parse(text, engine.catalog()), ContributionLimits.of(policy.tables["t"]))
+    asked = Question(context, text, parse(text, engine.catalog()), ContributionLimits.from_table(policy.tables["t"]))
     return asked, DiscoveredTotals(asked.bounding_options[0], asked.discovered_keys, asked.groups)
 
 

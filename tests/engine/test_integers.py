@@ -57,7 +57,7 @@ def test_totals_are_the_same_on_both_engines(text: str, unit: str, rows: int) ->
     for engine in (open_engine(policy), Integers(policy)):
         plan = parse(text, engine.catalog()).plan
         named = possible_group_keys(plan.keys, engine.values)
-        options = candidate_bounded_plans(plan, ContributionLimits.of(policy.tables["t"]), len(named))
+        options = candidate_bounded_plans(plan, ContributionLimits.from_table(policy.tables["t"]), len(named))
         bounded = next(each for each in options if each.strategy in (Strategy.WHOLE, Strategy.REWEIGHT))
         engine.check(GroupTotals(bounded, named))
         found.append(engine.read(GroupTotals(bounded, named), 7))
@@ -86,7 +86,7 @@ def test_a_closed_engine_refuses(opened: type[Engine]) -> None:
     policy = _policy(3, "row")
     engine = opened(policy)  # type: ignore[call-arg]
     plan = parse("SELECT COUNT(*) FROM t", engine.catalog()).plan
-    (bounded,) = candidate_bounded_plans(plan, ContributionLimits.of(policy.tables["t"]), 1)
+    (bounded,) = candidate_bounded_plans(plan, ContributionLimits.from_table(policy.tables["t"]), 1)
     engine.interrupt(5)
     engine.check(GroupTotals(bounded, ((),)))
     engine.close()
@@ -99,7 +99,7 @@ def test_what_the_small_engine_cannot_compute_is_refused_by_its_check() -> None:
     engine = Integers(policy)
     for asked in ("SUM(age + 1) FROM t", "COUNT(*) FROM t WHERE age > 5", "COUNT(DISTINCT who) FROM t"):
         plan = parse(f"SELECT {asked}", engine.catalog()).plan
-        for bounded in candidate_bounded_plans(plan, ContributionLimits.of(policy.tables["t"]), 1):
+        for bounded in candidate_bounded_plans(plan, ContributionLimits.from_table(policy.tables["t"]), 1):
             with pytest.raises(SfumatoError) as refusal:
                 engine.check(GroupTotals(bounded, ((),)))
             assert isinstance(refusal.value, Unsupported)

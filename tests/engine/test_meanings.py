@@ -145,7 +145,7 @@ def _engine(rows: list[tuple[int, str | None, float]], limits: tuple[int, int, i
 def _totals(engine: DuckDB, text: str, strategy: Strategy, groups: list[Any], key: int = 0) -> list[tuple[int, ...]]:
     plan = parse(text, engine.catalog()).plan
     table = engine._policy.tables["t"]
-    made = candidate_bounded_plans(plan, ContributionLimits.of(table), len(groups))
+    made = candidate_bounded_plans(plan, ContributionLimits.from_table(table), len(groups))
     bounded = next(each for each in made if each.strategy is strategy)
     return tuples(engine.read(GroupTotals(bounded, tuple(groups)), key))
 

@@ -105,7 +105,7 @@ def test_a_statement_reads_no_other_column() -> None:
     text = "SELECT COUNT(*) FROM t JOIN bands ON t.n = bands.least WHERE t.far > 0.2 AND bands.label = 'low'"
     with closing(DuckDB(policy)) as engine:
         plan = parse(text, engine.catalog()).plan
-        for bounded in candidate_bounded_plans(plan, ContributionLimits.of(table), 1):
+        for bounded in candidate_bounded_plans(plan, ContributionLimits.from_table(table), 1):
             engine.read(GroupTotals(bounded, ((),)), 1)
             statement = engine.sources.statements[-1]
             assert '"word"' not in statement

@@ -111,7 +111,7 @@ def _engine(rows: bool, bases: int) -> DuckDB:
 def _bounded(engine: DuckDB, measure: str) -> tuple[BoundedPlan, ...]:
     """Bound the plan as one world: no unit is in another."""
     plan = parse(f"SELECT world, kind, {measure}(cost) AS n FROM t GROUP BY world, kind", engine.catalog()).plan
-    return candidate_bounded_plans(plan, ContributionLimits.of(engine._policy.tables["t"]), len(KINDS))
+    return candidate_bounded_plans(plan, ContributionLimits.from_table(engine._policy.tables["t"]), len(KINDS))
 
 
 def _totals(engine: DuckDB, bounded: BoundedPlan, count: int) -> list[Vector]:

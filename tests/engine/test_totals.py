@@ -34,7 +34,7 @@ def _engine(unit: str, **limits: int) -> DuckDB:
 
 
 def _asked(engine: DuckDB, text: str, strategy: Strategy) -> BoundedPlan:
-    plan, limits = parse(text, engine.catalog()).plan, ContributionLimits.of(engine._policy.tables["t"])
+    plan, limits = parse(text, engine.catalog()).plan, ContributionLimits.from_table(engine._policy.tables["t"])
     return next(each for each in candidate_bounded_plans(plan, limits, len(PLACES)) if each.strategy is strategy)
 
 

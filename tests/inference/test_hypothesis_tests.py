@@ -113,7 +113,7 @@ def test_a_count_beside_others_has_the_law_of_its_noises(
     prepared = question.price_release(PriceRequest(mechanism=mechanism, **price))
     totals = 700 + np.arange(4 * sum(scale.columns for scale in scales_of_all_parts(prepared))).reshape(4, -1) * 10**6
     measured = noisy_measurements(prepared, question.shared_parts.requests, totals, question.groups, "")
-    cells, law = ReleasedNumbers.of(question.query, measured, 1).counts_and_noise_law("n")
+    cells, law = ReleasedNumbers.from_measurements(question.query, measured, 1).counts_and_noise_law("n")
     shown = group_estimator(measured, "0.95")(1)[0]
     assert law.noises == noises
     assert np.round(cells).tolist() == shown.value.tolist()
@@ -173,7 +173,7 @@ def test_lost_groups_are_said(
     (scale,) = scales_of_all_parts(prepared)
     totals = np.array([[round(count / scale.unit_value)] for count in cells])
     measured = noisy_measurements(prepared, question.shared_parts.requests, totals, question.groups, "")
-    result = run_test("difference", ReleasedNumbers.of(question.query, measured, 1), TestOptions())
+    result = run_test("difference", ReleasedNumbers.from_measurements(question.query, measured, 1), TestOptions())
     assert (result.estimate is not None) is is_estimated
     assert any("not positive" in note for note in result.notes) is is_untestable
     rough = [note for note in result.notes if "expected counts are below 5" in note]

@@ -74,7 +74,7 @@ def moved_by_worlds(
     selected = building.where(rows, logistic.design.row_condition)
     sums = {f"m{index}": text for index, text in enumerate(logistic.factor_sums)}
     query = building.start_question(selected, building.lower_keys(selected, ["world"], {}), sums).query
-    factors = ScanFactors.of(query.plan.measures, logistic)
+    factors = ScanFactors.from_measures(query.plan.measures, logistic)
     terms = ScanRowTerms(logistic, factors, coefficients, proposal.scan_weights.mean_steps)
     groups = tuple((number,) for number in range(count))
     bounded = bound_by_whole_rows(replace(query.plan, measures=terms.measures), query.plan.limits, count)
@@ -245,7 +245,7 @@ def test_noise_has_the_deviation_that_is_charged_and_is_drawn_anew(tmp_path: Pat
         coefficients = (0,) * (len(proposal.logistic.design.coordinates) - 1)
         totals = proposal.totals_at(coefficients)
         mechanism = proposal._scan_noise(Price(1, "1e-6")).mechanisms[-1]
-        scan = ScanRelease.of(totals, mechanism, coefficients)
+        scan = ScanRelease.at_coefficients(totals, mechanism, coefficients)
         zeros = np.zeros((1, len(totals.weights)), np.int64)
         drawn = np.array([scan.draw_from(zeros).totals for _ in range(40)], float) / float(mechanism.sizes[0])
         assert np.var(drawn) == pytest.approx(1, abs=0.25)

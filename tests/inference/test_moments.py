@@ -229,7 +229,7 @@ def test_estimates_keep_what_the_policy_implies(tmp_path: Path) -> None:
         proposal = made.regress("y ~ x + w + c", "people")
         draw = proposal._strategy_at(Price(1, "1e-6"))
         noisy = draw.draw_from(np.full(draw.reading.shape, 1000, np.int64))
-    estimates, design = MomentEstimates.of(noisy, proposal.design), proposal.design
+    estimates, design = MomentEstimates.from_noisy_moments(noisy, proposal.design), proposal.design
     assert len(design.constraints) >= 4
     assert np.abs(design.constraints @ estimates.values).max() < 1e-9 * np.abs(estimates.values).max()
     assert np.abs(design.constraints @ estimates.factor).max() < 1e-9 * np.abs(estimates.factor).max()

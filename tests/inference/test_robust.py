@@ -74,7 +74,7 @@ def meat_of_worlds(
     selected = building.where(rows, design.residual.row_condition)
     sums = {f"m{index}": text for index, text in enumerate(design.factor_sums)}
     query = building.start_question(selected, building.lower_keys(selected, ["world"], {}), sums).query
-    grouped = replace(terms, factors=MeatFactors.of(query.plan.measures, design))
+    grouped = replace(terms, factors=MeatFactors.from_measures(query.plan.measures, design))
     groups = tuple((number,) for number in range(count))
     bounded = bound_by_whole_rows(replace(query.plan, measures=grouped.measures), limits or query.plan.limits, count)
     reading = GroupTotals(bounded, groups)
@@ -197,7 +197,7 @@ def test_each_sum_of_the_meat_has_a_noise_of_its_own(tmp_path: Path) -> None:
         assert isinstance(proposal, RobustProposal)
         totals = proposal._meat_at_zero
         mechanism = proposal._step_noise(Price(1, "1e-6")).mechanisms[1]
-        release = MeatRelease.of(totals, mechanism, proposal._zero_coefficients, residual_clamp(1.0))
+        release = MeatRelease.at_coefficients(totals, mechanism, proposal._zero_coefficients, residual_clamp(1.0))
         zeros = np.zeros((1, len(totals.weights) + 1), np.int64)
         drawn = np.array([release.draw_from(zeros).totals for _ in range(60)], float) / float(mechanism.sizes[0])
         assert np.var(drawn) == pytest.approx(1, abs=0.25)
@@ -256,7 +256,7 @@ def robust_fit(proposal: RobustProposal, frame: pd.DataFrame, noise: tuple[Gauss
     coarse = np.array([np.ones(len(frame)), (frame["age"].to_numpy(float) - 49) / float(products.columns[0].slope)]).T
     meat = moments_of(products, (coarse * squares[:, None]).T @ coarse)
     totals = noise[1].apply(np.rint(meat * weights).astype(np.int64))
-    return RobustFit.of(fit, NoisyMeat(coefficients, clamp, tuple(totals.tolist()), noise[1]), products)
+    return RobustFit.from_meat(fit, NoisyMeat(coefficients, clamp, tuple(totals.tolist()), noise[1]), products)
 
 
 def moments_of(design: Any, gram: np.ndarray) -> np.ndarray:
@@ -273,7 +273,7 @@ def noisy_estimates(design: Any, gram: np.ndarray, mechanism: Gaussian) -> Momen
         * float(design.scale) ** 2
     )
     totals = mechanism.apply(np.rint(moments_of(design, gram) * units).astype(np.int64))
-    return MomentEstimates.of(NoisyMoments(tuple(totals.tolist()), mechanism), design)
+    return MomentEstimates.from_noisy_moments(NoisyMoments(tuple(totals.tolist()), mechanism), design)
 
 
 def population_misses(draws: int, rows: int, epsilon: str, folder: Path) -> tuple[int, int]:
@@ -316,7 +316,7 @@ def test_the_sampling_variance_is_the_meat_and_one_deviation_of_its_noise(tmp_pa
         zero = NoisyMeat(
             (0, 0), residual_clamp(1.0), (0,) * len(proposal.meat_design.products.gram_entries_by_moment), second
         )
-        empty = RobustFit.of(fit, zero, proposal.meat_design.products)
+        empty = RobustFit.from_meat(fit, zero, proposal.meat_design.products)
     direction = np.array([0.3, -1.7])
     slopes = [float(design.columns[0].slope) for design in (proposal.design, proposal.meat_design.products)]
     weights = fit.coordinate_basis @ direction * [1, slopes[1] / slopes[0]]

@@ -62,11 +62,11 @@ def test_noise(order: int, size: float) -> None:
 
 
 def test_laws_are_in_the_unit_of_the_totals() -> None:
-    assert NoiseLaw.of(NoisyScale("0.5", Laplace(4))) == NoiseLaw(1, 4.0, 0.5)
-    assert NoiseLaw.of(NoisyScale(2, Gaussian(3))) == NoiseLaw(2, 3.0, 2.0)
+    assert NoiseLaw.from_scale(NoisyScale("0.5", Laplace(4))) == NoiseLaw(1, 4.0, 0.5)
+    assert NoiseLaw.from_scale(NoisyScale(2, Gaussian(3))) == NoiseLaw(2, 3.0, 2.0)
     assert NoiseLaw(2, 3.0, 2.0).variance == 36
 
 
 def test_selected_numbers_have_no_law() -> None:
     with pytest.raises(Unsupported, match="no additive noise"):
-        NoiseLaw.of(QuantileScale.__new__(QuantileScale))
+        NoiseLaw.from_scale(QuantileScale.__new__(QuantileScale))

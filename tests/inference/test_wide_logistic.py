@@ -76,7 +76,7 @@ def read_worlds(
     selected = building.where(rows, logistic.design.row_condition)
     sums = {f"m{index}": text for index, text in enumerate(logistic.factor_sums)}
     query = building.start_question(selected, building.lower_keys(selected, ["world"], {}), sums).query
-    scans = GradientScans(logistic, ScanFactors.of(query.plan.measures, logistic), proposal.scans.mean_steps)
+    scans = GradientScans(logistic, ScanFactors.from_measures(query.plan.measures, logistic), proposal.scans.mean_steps)
     groups = tuple((number,) for number in range(count))
 
     def bound(measured: Any) -> Any:
@@ -224,7 +224,7 @@ def test_steps_without_noise_lead_to_the_largest_likelihood() -> None:
     random = np.random.default_rng(3)
     rows = np.array([np.ones(4000), -0.9 + 0.1 * random.random(4000), random.random(4000) < 0.05]).T.astype(float)
     event = random.random(4000) < 1 / (1 + np.exp(-rows @ [9.0, 10.0, -1.0]))
-    descent = LikelihoodDescent.of(rows.sum(axis=0), (rows**2).sum(axis=0), 1e-6)
+    descent = LikelihoodDescent.starting_at_zero(rows.sum(axis=0), (rows**2).sum(axis=0), 1e-6)
     for _ in range(200):
         looked = descent.centred + MOMENTUM * descent.velocity
         coefficients = descent._uncentred(looked)
@@ -232,7 +232,7 @@ def test_steps_without_noise_lead_to_the_largest_likelihood() -> None:
         descent = descent.step(rows.T @ (event - 1 / (1 + np.exp(-rows @ coefficients))))
     gradient = rows.T @ (event - 1 / (1 + np.exp(-rows @ descent.coefficients)))
     assert np.abs(gradient).max() < 1e-3
-    assert LikelihoodDescent.of(np.ones(3), np.ones(3), 5.0).squares.tolist() == [5 * SPREAD_FLOOR] * 3
+    assert LikelihoodDescent.starting_at_zero(np.ones(3), np.ones(3), 5.0).squares.tolist() == [5 * SPREAD_FLOOR] * 3
 
 
 def test_coefficients_of_a_reference_predict_what_those_of_all_values_do(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ ALLOWED = {
 
 
 def in_state(wanted: RequestState) -> tuple[RequestRecord, int]:
-    record = RequestRecord.of(Row(number=4, account="clinic", analyst="ana", detail=codec.dumps(REQUEST)))
+    record = RequestRecord.from_rows(Row(number=4, account="clinic", analyst="ana", detail=codec.dumps(REQUEST)))
     for step in STATES[wanted]:
         record = record.with_step(step, DAY - 1)
     return record, DAY if wanted is RequestState.EXPIRED else DAY - 1
@@ -169,7 +169,7 @@ def test_who_may_take_a_step(act: RequestAct, by: str, why: str) -> None:
 
 
 def test_two_approvals_are_of_two_people() -> None:
-    record = RequestRecord.of(Row(number=4, detail=codec.dumps(replace(REQUEST, approvals=2))))
+    record = RequestRecord.from_rows(Row(number=4, detail=codec.dumps(replace(REQUEST, approvals=2))))
     once = record.with_step(RequestStep(RequestAct.APPROVE, "olga"), 1)
     assert once.state(1) is RequestState.FILED
     with pytest.raises(RequestDecided, match="olga has already approved it"):
@@ -720,8 +720,8 @@ def test_a_charge_decodes_its_own_request_and_shares_only(ledger: sf.Ledger, mon
     expires = clinic.requests.now() + DAY
     clinic.requests.file(PublicationReview("ana", (1, 2), "a report", POLICY, 1, expires))
     share = clinic.requests.file(GrantedShare("ana", Fraction(1, 100), POLICY, 1, expires), approved_by="olga").number
-    decoded, of = list[int](), RequestRecord.of
-    monkeypatch.setattr(RequestRecord, "of", lambda row, steps=(): decoded.append(row.number) or of(row, steps))
+    decoded, of = list[int](), RequestRecord.from_rows
+    monkeypatch.setattr(RequestRecord, "from_rows", lambda row, steps=(): decoded.append(row.number) or of(row, steps))
     with pytest.raises(ApprovalNeeded):
         clinic.conditioned(condition()).charge(release(plan="third"))
     assert decoded == [share]

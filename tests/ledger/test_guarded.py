@@ -83,7 +83,7 @@ def test_a_file_that_cannot_be_written_is_told_once_and_fails_no_charge(
 def test_a_shared_ledger_that_has_lost_the_line_of_its_move_is_not_charged(ledger: sf.Ledger) -> None:
     account(ledger).charge(pure("0.1"))
     guarded, kept = ledger._guarded, ledger.anchor()
-    place = guarded.store.anchor_places[0]
+    place = guarded.store.anchor_paths[0]
     lost = replace(kept, hash="0" * 64)
     for anchor, refused in (
         (kept, False),
@@ -102,7 +102,7 @@ def test_a_shared_ledger_that_has_lost_the_line_of_its_move_is_not_charged(ledge
 
 def test_a_file_of_ones_own_is_never_the_old_one_of_a_move(ledger: sf.Ledger) -> None:
     account(ledger).charge(pure("0.1"))
-    replace(ledger.anchor(), hash="0" * 64, moved="/new").save(ledger._guarded.store.anchor_places[0])
+    replace(ledger.anchor(), hash="0" * 64, moved="/new").save(ledger._guarded.store.anchor_paths[0])
     with ledger._guarded.reading() as transaction:
         ledger._guarded.require_sealed(transaction)
 

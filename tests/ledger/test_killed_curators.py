@@ -139,12 +139,12 @@ def test_a_file_of_a_boot_before_goes_unless_it_was_written_again(place: Place, 
     with place.open() as ledger:
         assert running(tmp_path) == []
         path.write_text(json.dumps(["another-boot pid:[1] 5 7", *written]))
-        (found,) = anchors.load_process_anchors(ledger._guarded.store.anchor_places)
+        (found,) = anchors.load_process_anchors(ledger._guarded.store.anchor_paths)
         if again:
             path.unlink()
             path.write_text(json.dumps(["another-boot pid:[1] 5 7", *written]))
         with ledger._guarded.reading() as transaction:
-            found.forget(ledger._guarded.store.anchor_places, transaction)
+            found.forget(ledger._guarded.store.anchor_paths, transaction)
         assert running(tmp_path) == ([path] if again else [])
 
 
@@ -187,7 +187,7 @@ def test_a_process_that_is_killed_knows_the_last_line_of_any_thread(place: Place
     with place.open() as ledger:
         clinic = account(ledger)
         in_threads(4, lambda: [clinic.charge(pure("0.01")) for _ in range(5)] and 1)
-        (found,) = anchors.load_process_anchors(ledger._guarded.store.anchor_places)
+        (found,) = anchors.load_process_anchors(ledger._guarded.store.anchor_paths)
         assert (found.anchor.number, found.anchor.hash) == ledger.head
         assert found.anchor.accounts[0].total == ledger.anchor().accounts[0].total
 

@@ -125,7 +125,7 @@ def test_noise_is_added_in_steps_and_keeps_the_shape() -> None:
 
 def test_a_magnitude_s_constants_are_those_of_its_law() -> None:
     for scale, width, two_sided in ((F(3), 63, True), (F(1, 7), 63, False), (F(10**6, 3), 52, True), (F(5), 52, False)):
-        constants = MagnitudeConstants.of(scale, two_sided=two_sided, width=width)
+        constants = MagnitudeConstants.for_scale(scale, two_sided=two_sided, width=width)
         b, two = mp(scale), MP.mpf(2)
         c = MP.log(2 / (1 + MP.exp(-1 / b))) if two_sided else MP.mpf(0)
         assert constants.scale == float(scale)

@@ -99,13 +99,13 @@ def check_runs(rows: RankedValues, parts: QuantileParts, rule: RankRule) -> None
     open_parts = parts[np.flatnonzero(parts.low < parts.high)]
     truths = [definition(rows, open_parts, rule, group) for group in range(open_parts.low.size)]
     everything = (open_parts.first, open_parts.last)
-    runs = ValueRuns.of(rows, open_parts, rule, everything, None)
+    runs = ValueRuns.around_windows(rows, open_parts, rule, everything, None)
     assert runs.covered.all()
     assert runs.rate * open_parts.unit * rule.share.denominator == rule.log_weight_per_row
     far = rank_choices._negligible_distance(open_parts, rule)
     window = rank_choices._first_and_last_values_in_reach(rows, open_parts, rule)
     for reach, values in ((0, everything), (2, everything), (far, window)):
-        near = ValueRuns.of(rows, open_parts, rule, values, reach)
+        near = ValueRuns.around_windows(rows, open_parts, rule, values, reach)
         for group, truth in enumerate(truths):
             within = {y: d for y, d in truth.items() if d <= reach}
             assert dict(expanded(near, open_parts, rule, group)) == within
@@ -239,8 +239,8 @@ def test_the_chance_of_what_is_far_is_that_of_the_definition(monkeypatch: pytest
     parts = parts_with_all_rows(rows, starts, (LOW, HIGH))
     for group in range(2):
         part = parts[np.array([group])]
-        runs = ValueRuns.of(rows, part, rule, (part.first, part.last), None)
-        near = ValueRuns.of(rows, part, rule, (part.first, part.last), 1)
+        runs = ValueRuns.around_windows(rows, part, rule, (part.first, part.last), None)
+        near = ValueRuns.around_windows(rows, part, rule, (part.first, part.last), 1)
         assert not near.covered.any()
         truth = definition(rows, part, rule, 0)
         weights = {
@@ -255,7 +255,7 @@ def test_the_chance_of_what_is_far_is_that_of_the_definition(monkeypatch: pytest
         found = runs.probability_outside(near)(bits.decimal_context(30))
         assert abs(MP.mpf(str(found)) - chance) <= MP.mpf(10) ** -27
         assert {y for y, _ in expanded(runs.outside(near), part, rule, 0)} == far
-        everything = ValueRuns.of(rows, parts, rule, (parts.first, parts.last), 1)
+        everything = ValueRuns.around_windows(rows, parts, rule, (parts.first, parts.last), 1)
         alone = everything.of_group(group)
         assert expanded(alone, part, rule, 0) == expanded(near, part, rule, 0)
         assert alone.covered.shape == (1,)
@@ -301,8 +301,8 @@ def test_a_window_holds_all_that_is_within_reach(monkeypatch: pytest.MonkeyPatch
         for reach in (0, 1, 3):
             window = rank_choices._first_and_last_values_in_reach(rows, parts, rule)
             assert ((parts.first <= window[0]) & (window[0] <= window[1]) & (window[1] <= parts.last)).all()
-            near = ValueRuns.of(rows, parts, rule, window, reach)
-            widest = ValueRuns.of(rows, parts, rule, window, 10**6)
+            near = ValueRuns.around_windows(rows, parts, rule, window, reach)
+            widest = ValueRuns.around_windows(rows, parts, rule, window, 10**6)
             for group, truth in enumerate(truths):
                 assert dict(expanded(near, parts, rule, group)) == {y: d for y, d in truth.items() if d <= reach}
                 wide = dict(expanded(widest, parts, rule, group))

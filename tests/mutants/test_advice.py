@@ -40,7 +40,7 @@ MUTANTS = (
     Mutant(
         "what a tighter limit gives is told of the limit as it is",
         Kind.LIMITS,
-        "curator.previews.advising:_tighten",
+        "curator.previews.advising:_with_tightened_limit",
         "return limits.tighten(rows, groups, rows_per_group)",
         "return limits.tighten(None, None, rows_per_group)",
         ("curator/previews/test_advising.py",),

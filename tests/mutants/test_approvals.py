@@ -256,7 +256,7 @@ MUTANTS = (
     Mutant(
         "other analysts see a request",
         Kind.CONSENT,
-        "server.approvals:_may_see",
+        "server.approvals:_can_see_request",
         "record.subject.requester == caller.user",
         "True",
         (f"{_DESK}::test_other_analysts_see_no_requests",),

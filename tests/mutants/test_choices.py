@@ -15,7 +15,7 @@ MUTANTS = (
     Mutant(
         "the counts of the steps get the whole price, and the numbers outside a part of it too",
         Kind.CHARGE_ORDER,
-        "curator.step_counts:StepSearch.of",
+        "curator.step_counts:StepSearch.calibrated",
         "(epsilon * (1 - _COUNTING_SHARE))",
         "epsilon",
         _LAW,

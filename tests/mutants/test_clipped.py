@@ -55,7 +55,7 @@ MUTANTS = (
         "a cell that the scan moves to a bound passes for one inside",
         Kind.RANGES,
         "policy.domains:widen_bounds",
-        "bounds=(_some_value_beyond(low, -1), _some_value_beyond(high, 1))",
+        "bounds=(_value_outside_bound(low, -1), _value_outside_bound(high, 1))",
         "bounds=(low, high)",
         (f"{_COUNTS}::test_every_row_a_unit_has_clamped_cells_and_no_limit_on_rows",),
     ),

@@ -108,7 +108,7 @@ MUTANTS = (
     Mutant(
         "two spellings of one measure are both measured",
         Kind.ROUNDING,
-        "plan.sharing:_NeededMeasures.of",
+        "plan.sharing:_NeededMeasures.from_requests",
         "request if _has_mean_among(request, means) else canonical_request(request, tests)",
         "request",
         (_ONCE,),

@@ -120,7 +120,7 @@ MUTANTS = (
     Mutant(
         "what limits keep is counted without consent",
         Kind.CONSENT,
-        "cli.commands.init:_Drafting._count_rows_kept",
+        "cli.commands.init:_Drafting._count_rows_within_limits",
         "not self.may_read.issuperset(tables)",
         "not tables",
         ("cli/commands/test_init.py::test_figures_need_the_consent_to_read_rows",),
@@ -208,7 +208,7 @@ MUTANTS = (
     Mutant(
         "check names one of two readings as if it were certain",
         Kind.NAN,
-        "curator.lost_cells:propose_rules_to_add",
+        "curator.lost_cells:suggest_cell_rules",
         "(proposal.reading, *proposal.rivals)",
         "(proposal.reading,)",
         ("curator/test_lost_cells.py::test_the_rule_that_reads_most_lost_cells_is_named",),

@@ -278,7 +278,7 @@ MUTANTS = (
     Mutant(
         "a group is clipped to one row more",
         Kind.LIMITS,
-        "engine.lowering.clip_scaling:ClipScaling.of",
+        "engine.lowering.clip_scaling:ClipScaling.for_measure",
         "measure.row_contribution_bounds[1] * per_group",
         "measure.row_contribution_bounds[1] * (per_group + 1)",
         _reached(_COUNTS, "CLIP_L1"),
@@ -286,7 +286,7 @@ MUTANTS = (
     Mutant(
         "the totals of a mean are clipped to one row more",
         Kind.LIMITS,
-        "engine.lowering.clip_scaling:ClipScaling.of",
+        "engine.lowering.clip_scaling:ClipScaling.for_measure",
         "measure.size * per_group",
         "measure.size * (per_group + 1)",
         _reached("AVG(cost) FROM people", "CLIP_L1"),
@@ -294,7 +294,7 @@ MUTANTS = (
     Mutant(
         "a unit is clipped to one row more in all",
         Kind.LIMITS,
-        "engine.lowering.clip_scaling:ClipScaling.of",
+        "engine.lowering.clip_scaling:ClipScaling.for_measure",
         "if squared else total * size\n",
         "if squared else total * size + size\n",
         _reached(_COUNTS, "CLIP_L1"),

@@ -45,7 +45,7 @@ MUTANTS = (
         "what is shared is counted twice outside cliques",
         Kind.SAMPLING,
         "publish.graph.models:_CliqueSums._conditional",
-        "divide_or_zero(message, broadcast_to_places(self.sum_of(index, shared), shared, places))",
+        "divide_or_zero(message, broadcast_to_attributes(self.sum_of(index, shared), shared, places))",
         "message",
         _MODELS,
     ),

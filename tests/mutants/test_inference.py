@@ -197,7 +197,7 @@ MUTANTS = (
     Mutant(
         "groups that were found in the data are tested",
         Kind.KEYS,
-        "inference.released_numbers:ReleasedNumbers.of",
+        "inference.released_numbers:ReleasedNumbers.from_measurements",
         "measured.selection is not None",
         "False",
         (f"{_TESTS}::test_groups_that_were_found_in_the_data_are_not_tested",),
@@ -205,7 +205,7 @@ MUTANTS = (
     Mutant(
         "several rows of a unit are tested as independent ones",
         Kind.LIMITS,
-        "inference.released_numbers:ReleasedNumbers.of",
+        "inference.released_numbers:ReleasedNumbers.from_measurements",
         "max_rows > 1",
         "False",
         (f"{_TESTS}::test_several_rows_of_a_unit_are_no_independent_rows",),

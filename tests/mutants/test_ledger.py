@@ -100,7 +100,7 @@ MUTANTS = (
         "an answer bought after the last line that counts is reused",
         Kind.REUSE,
         "ledger.accounts.asking:PendingQuery._find_answered_or_pending",
-        ", before=_before_of_until(self._until)",
+        ", before=_exclusive_line_limit(self._until)",
         "",
         (f"{_LOOKS}test_an_answer_after_the_last_line_that_counts_is_not_reused",),
     ),
@@ -139,7 +139,7 @@ MUTANTS = (
     Mutant(
         "the answer on the very line that is named is not found",
         Kind.REUSE,
-        "ledger.accounts.asking:_before_of_until",
+        "ledger.accounts.asking:_exclusive_line_limit",
         "0 if until is None else until + 1",
         "0 if until is None else until",
         ("ledger/accounts/test_asking.py::test_answers_are_found_up_to_the_line_that_is_named_and_not_after",),
@@ -267,8 +267,8 @@ MUTANTS = (
         "an answer on the line after the last one that was looked at is bought again",
         Kind.REUSE,
         "ledger.accounts.asking:PendingQuery._find_answered_or_pending",
-        "after=last_seen, before=_before_of_until(self._until)",
-        "after=last_seen + 1, before=_before_of_until(self._until)",
+        "after=last_seen, before=_exclusive_line_limit(self._until)",
+        "after=last_seen + 1, before=_exclusive_line_limit(self._until)",
         ("ledger/accounts/test_look_up.py",),
     ),
 )

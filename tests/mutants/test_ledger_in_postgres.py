@@ -155,7 +155,7 @@ MUTANTS = (
     Mutant(
         "a password stands in the address",
         Kind.CONSENT,
-        "ledger.stores.server_addresses:ServerAddress.of",
+        "ledger.stores.server_addresses:ServerAddress.parse",
         "has_password or any((name in _SECRET for name, _ in pairs))",
         "False",
         (f"{_STORE}test_an_address_with_a_password_is_refused_without_repeating_it",),
@@ -205,7 +205,7 @@ MEMORY = (
         "what a killed curator left is not read",
         Kind.REUSE,
         "ledger.ledgers:open_guarded",
-        "running = anchors.load_process_anchors(store.anchor_places)",
+        "running = anchors.load_process_anchors(store.anchor_paths)",
         "running = ()",
         (f"{_KILLED}test_what_a_killed_curator_wrote_is_not_forgotten",),
     ),
@@ -268,7 +268,7 @@ MEMORY = (
     Mutant(
         "what was accepted for any line is taken off",
         Kind.CHARGE_ORDER,
-        "ledger.proofs.anchors:LostLines.of",
+        "ledger.proofs.anchors:LostLines.from_anchor",
         "(row for row in rows if row.data == anchor.hash)",
         "rows",
         (f"{_KILLED}test_lines_that_two_curators_lost_count_for_each_of_them",),

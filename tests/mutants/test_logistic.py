@@ -153,7 +153,7 @@ MUTANTS = (
     Mutant(
         "steps divide by a spread that noise may have made",
         Kind.RANGES,
-        "inference.gradient_descent:LikelihoodDescent.of",
+        "inference.gradient_descent:LikelihoodDescent.starting_at_zero",
         "SPREAD_FLOOR * deviation",
         "1e-09",
         (f"{_WIDE}::test_steps_without_noise_lead_to_the_largest_likelihood",),

@@ -85,7 +85,7 @@ MUTANTS = (
     Mutant(
         "floating point decides how large Laplace noise is",
         Kind.ROUNDING,
-        "mechanisms.laplace:MagnitudeConstants.of",
+        "mechanisms.laplace:MagnitudeConstants.for_scale",
         "b * 2.0 ** (-42) + 2.0 ** (-50)",
         "0.0",
         ("mechanisms/test_laws.py::test_laplace_is_exact_around_every_boundary",),
@@ -217,7 +217,7 @@ MUTANTS = (
     Mutant(
         "a key passes one below its threshold",
         Kind.KEYS,
-        "mechanisms.key_thresholds:KeyThreshold._keep_by_noisy_count",
+        "mechanisms.key_thresholds:KeyThreshold._select_keys_by_noisy_count",
         "law.draw(size, unit_counts.size) >= self.threshold",
         "law.draw(size, unit_counts.size) >= self.threshold - 1",
         (
@@ -229,7 +229,7 @@ MUTANTS = (
         "a replaced unit's two decisions each spend all of ε and δ",
         Kind.KEYS,
         "mechanisms.key_thresholds:KeyThreshold._decision_budget",
-        "(self.epsilon / self._units_moved, self.delta / self._units_moved)",
+        "(self.epsilon / self._changed_unit_count, self.delta / self._changed_unit_count)",
         "(self.epsilon, self.delta)",
         ("mechanisms/test_key_thresholds.py::test_a_replaced_unit_on_small_worlds",),
     ),

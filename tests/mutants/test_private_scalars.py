@@ -25,7 +25,7 @@ MUTANTS = (
         Kind.CHARGE_ORDER,
         f"{_SCALARS}:PricedSteps.curves",
         "for step in self.steps",
-        "for step in (self.main,)",
+        "for step in (self.outer,)",
         (_LAW,),
     ),
     Mutant(
@@ -47,7 +47,7 @@ MUTANTS = (
     Mutant(
         "the forecast has the range that one number leaves",
         Kind.RANGES,
-        f"{_SCALARS}:ScalarQuestion.main",
+        f"{_SCALARS}:ScalarQuestion.outer",
         "query = replace(self.query, value_queries=())",
         "query = with_released_values(replace(self.query, value_queries=()), "
         "[value.domain.range[0] for value in self.query.value_queries])",
@@ -82,8 +82,8 @@ MUTANTS = (
         "the rows are compared with another number than is shown",
         Kind.REUSE,
         f"{_SCALARS}:ScalarQuestion._run_steps",
-        "self._main_release(prepared, self._released_values(measured))",
-        "self._main_release(prepared, extreme_value_combinations(self._value_domains)[1])",
+        "self._outer_release(prepared, self._released_values(measured))",
+        "self._outer_release(prepared, extreme_value_combinations(self._value_domains)[1])",
         (_SHOWN,),
     ),
     Mutant(
@@ -122,8 +122,8 @@ MUTANTS = (
         "approval rules see the first number and the question",
         Kind.CONSENT,
         f"{_SCALARS}:ScalarQuestion.release",
-        "[*_readings_of(others), *self._main_readings_to_bind(prepared)]",
-        "self._main_readings_to_bind(prepared)",
+        "[*_readings_of(others), *self._outer_readings_to_bind(prepared)]",
+        "self._outer_readings_to_bind(prepared)",
         (_SHARED,),
     ),
     Mutant(
@@ -140,8 +140,8 @@ MUTANTS = (
     Mutant(
         "the question itself is not bound before the charge",
         Kind.CHARGE_ORDER,
-        f"{_SCALARS}:ScalarQuestion._main_readings_to_bind",
-        "_readings_of((self._main_release(prepared, values) for values in combinations))",
+        f"{_SCALARS}:ScalarQuestion._outer_readings_to_bind",
+        "_readings_of((self._outer_release(prepared, values) for values in combinations))",
         "[]",
         (_BOUND,),
     ),

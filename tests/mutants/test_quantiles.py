@@ -115,7 +115,7 @@ MUTANTS = (
     Mutant(
         "the unit of distances follows the number of rows",
         Kind.SENSITIVITY,
-        "mechanisms.rank_choices:ValueRuns.of",
+        "mechanisms.rank_choices:ValueRuns.around_windows",
         "rate = rule.log_weight_per_row / (parts.unit * rule.share.denominator)",
         "rate = rule.log_weight_per_row / (int(parts.weight(rows).max()) + 1)",
         (_SCORES, _LEVELS),

@@ -38,8 +38,8 @@ MUTANTS = (
         "a dry run's extreme totals are kept as what is shown",
         Kind.REUSE,
         _BUILD,
-        "parts = self._last_shown.get(line) if result.hash else None",
-        "parts = next(iter(self._last_shown.values()), None)",
+        "parts = self._last_formatted_answer.get(line) if result.hash else None",
+        "parts = next(iter(self._last_formatted_answer.values()), None)",
         (_SHOWN,),
     ),
     Mutant(

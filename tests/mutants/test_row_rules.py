@@ -46,7 +46,7 @@ MUTANTS = (
         "a factor on columns that no clique holds is dropped",
         Kind.SAMPLING,
         "publish.row_rules:_with_factor",
-        "return GraphicalModel.of(model.sizes, (*model.potentials, potential), model.total)",
+        "return GraphicalModel.from_potentials(model.sizes, (*model.potentials, potential), model.total)",
         "return model",
         (_TESTS + "test_whole_cells_that_break_a_constraint_are_never_drawn_although_no_clique_held_them",),
     ),

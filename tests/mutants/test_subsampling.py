@@ -143,7 +143,7 @@ MUTANTS = (
     Mutant(
         "below α = 1 a profile is taken for its reverse",
         Kind.NEIGHBOURS,
-        "privacy.subsampled_losses:_profile_at_any_alpha",
+        "privacy.subsampled_losses:_privacy_profile",
         "loss.reversed().delta_range(-math.log(alpha))",
         "loss.delta_range(-math.log(alpha))",
         (DOMINATES,),

@@ -242,7 +242,7 @@ MUTANTS = (
     Mutant(
         "a forecast leaves out the sets within those of the workload",
         Kind.AUDIT,
-        "publish.synthesis.candidates:_subsets",
+        "publish.synthesis.candidates:_column_subsets",
         "if sets.shape[1] >= count",
         "if sets.shape[1] == count",
         ("publish/synthesis/test_candidates.py::test_sets_as_arrays_are_those_of_the_closure_in_its_order",),

@@ -20,7 +20,7 @@ MUTANTS = (
         "a replaced unit moves two decisions and each spends all of delta",
         Kind.KEYS,
         "mechanisms.key_thresholds:KeyThreshold._decision_budget",
-        "self.delta / self._units_moved",
+        "self.delta / self._changed_unit_count",
         "self.delta",
         ("mechanisms/test_key_thresholds.py::test_a_replaced_unit_on_small_worlds",),
     ),

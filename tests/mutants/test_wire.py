@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "two cursors of one text are both asked",
         Kind.CONSENT,
-        "server.postgres.sessions:Session._selections_to_run",
+        "server.postgres.sessions:Session._selected_columns_to_run",
         "return [*selections, *cursors.values()]",
         "return selections",
         (f"{_SESSIONS}::test_two_cursors_fetched_in_one_text_are_refused_before_either_is_asked",),
@@ -61,7 +61,7 @@ MUTANTS = (
     Mutant(
         "a cursor that is declared again hides the one that was fetched before",
         Kind.CONSENT,
-        "server.postgres.sessions:Session._selections_to_run",
+        "server.postgres.sessions:Session._selected_columns_to_run",
         "declared.add(name)",
         "cursors.pop(name, None)",
         (f"{_SESSIONS}::test_two_cursors_fetched_in_one_text_are_refused_before_either_is_asked",),

@@ -28,7 +28,10 @@ ROWS = Table("visits", Path("visits.parquet"), VISITS, id="row")
 def bounded_plans(text: str, table: Table = USERS, groups: int = 4) -> dict[Strategy, BoundedPlan]:
     known = {**CATALOG.tables, "visits": replace(CATALOG.tables["visits"], id=None if table.every_row else table.id)}
     query = parse(text, replace(CATALOG, tables=known))
-    return {each.strategy: each for each in candidate_bounded_plans(query.plan, ContributionLimits.of(table), groups)}
+    return {
+        each.strategy: each
+        for each in candidate_bounded_plans(query.plan, ContributionLimits.from_table(table), groups)
+    }
 
 
 def change(bounded: BoundedPlan, index: int = 0) -> tuple[Fraction, float, Fraction]:
@@ -143,7 +146,7 @@ def test_steps_are_whole_and_neither_too_fine_nor_too_coarse() -> None:
 
 
 def test_limits_can_only_be_tightened() -> None:
-    limits = ContributionLimits.of(USERS)
+    limits = ContributionLimits.from_table(USERS)
     assert limits.tighten(2, None, None) == ContributionLimits(2, 2, 2)
     for larger in ((11, None, None), (None, 5, None), (None, None, 4)):
         with pytest.raises(sf.InvalidParameter, match="can only lower the policy's limits"):
@@ -158,7 +161,7 @@ def test_the_mean_of_one_number_is_that_number(value: str) -> None:
     """AVG(2.5) gave 3.0: the step was 1 where the range has no width."""
     query = parse(f"SELECT AVG({value}) AS a FROM visits", CATALOG)
     table = sf.Table("visits", "visits.csv", VISITS, id="patient_id", max_rows=3)
-    for bounded in candidate_bounded_plans(query.plan, ContributionLimits.of(table), 1):
+    for bounded in candidate_bounded_plans(query.plan, ContributionLimits.from_table(table), 1):
         (scaled,) = bounded.measures
         low, high = (end * scaled.step for end in (scaled.low, scaled.low + scaled.size))
         assert low == Fraction(value)

@@ -52,7 +52,9 @@ def bounded(
 ) -> BoundedPlan:
     known = {**CATALOG.tables, "visits": replace(CATALOG.tables["visits"], id=None if table.every_row else table.id)}
     query = parse(text, replace(CATALOG, tables=known))
-    found = {each.strategy: each for each in candidate_bounded_plans(query.plan, ContributionLimits.of(table), 3)}
+    found = {
+        each.strategy: each for each in candidate_bounded_plans(query.plan, ContributionLimits.from_table(table), 3)
+    }
     return for_neighbours(found[Strategy.WHOLE if table.every_row else strategy], relation)
 
 

@@ -266,8 +266,8 @@ class ThreeFold(ResponseLoss):
 
 
 def test_chernoff_s_bound_is_above_its_exact_value_by_rounding_alone() -> None:
-    gaussian = Moments.of([(GaussianLoss(F(1, 3)), 1)])
-    tiny = Moments.of([(GaussianLoss(F(1, 10**30)), 1)])
+    gaussian = Moments.from_pairs([(GaussianLoss(F(1, 3)), 1)])
+    tiny = Moments.from_pairs([(GaussianLoss(F(1, 10**30)), 1)])
     cases = [(gaussian, F(1, 3), k / 7, 0.0) for k in range(1, 40)]
     cases += [(gaussian, F(1, 3), k / 7, k * 0.3) for k in range(1, 40)]
     cases += [(tiny, F(1, 10**30), 1e-3 * k, 1e9 / 7 * k) for k in range(1, 40)]

@@ -491,7 +491,7 @@ def test_what_aliases_above_may_add() -> None:
         (40.0, 0.5, 3.0, 0.0),
         (0.01, 900.0, 0.0, 1.0),
     ):
-        moments = Moments.of([(GaussianLoss(F(1, 4)), 3)])
+        moments = Moments.from_pairs([(GaussianLoss(F(1, 4)), 3)])
         bounds = []
         for share in shares:
             s = c * share
@@ -531,7 +531,7 @@ def test_the_moments_of_a_composition() -> None:
         (LaplaceLoss(F(1, 2)), 4),
         (LaplaceLoss(F(3)), 1),
     ]
-    moments = Moments.of(parts)
+    moments = Moments.from_pairs(parts)
     gaussian = F(3, 4) + F(1, 2) + 5 * F(8, 48)
     slack = 5 * 3 * 6e-17
     assert (moments.moments_known, moments.largest_finite_loss, moments.spacing_and_offset) == (False, math.inf, None)
@@ -566,21 +566,21 @@ def test_the_moments_of_a_composition() -> None:
     assert moments.rounding_error(np.array([2.5]))[0] == pytest.approx(32 * 2.0**-52 * size, rel=1e-12, abs=0)
     assert len(moments.stacks) == 2
     pairs = [(PairLoss((F(1, 2), F(1, 2)), (F(1, n), 1 - F(1, n))), n) for n in (3, 5, 3)]
-    found = Moments.of(pairs).log_moment(np.array([0.5 + 0j]))[0].real
+    found = Moments.from_pairs(pairs).log_moment(np.array([0.5 + 0j]))[0].real
     each = [
         float(n)
         * math.log(math.fsum(float(p * p / q) ** 0.5 * float(p) ** 0.5 for p, q in zip(loss.p, loss.q, strict=True)))
         for loss, n in pairs
     ]
     assert found == pytest.approx(math.fsum(each), rel=1e-12)
-    bounded = Moments.of([(LaplaceLoss(F(1, 2), F(1, 2)), 3), (ResponseLoss(F(1, 4)), 2)])
+    bounded = Moments.from_pairs([(LaplaceLoss(F(1, 2), F(1, 2)), 3), (ResponseLoss(F(1, 4)), 2)])
     assert bounded.moments_known
     assert bounded.spacing_and_offset == (F(1, 2), F(0))  # steps of 1 from 3/2 and of 1/2 from 1/2
     assert 2.0 <= bounded.largest_finite_loss < 2.0 + 1e-12
 
 
 LINE = Inversion(
-    moments=Moments.of([(ResponseLoss(F(12)), 1)]),
+    moments=Moments.from_pairs([(ResponseLoss(F(12)), 1)]),
     c=0.75,
     period=9.0,
     heights=np.array([0.0, 1.5, 3.0]),

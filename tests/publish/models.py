@@ -83,7 +83,7 @@ def synthetic(
     steps = (*(Charged(noise, 1) for _ in sets), Charged(Exponential(Fraction(1, 10), 1, grid=1)))
     price = Price(10) if laplace else Price(rho="0.5")
     released = ReleasedSynthesis(
-        "aim", attributes, tuple(map(ReleasedMarginal.of, marginals)), rounds, total, 40,
+        "aim", attributes, tuple(map(ReleasedMarginal.encode, marginals)), rounds, total, 40,
         table="people", price=price, face=face, implied=implied,
     )  # fmt: skip
     told = Receipt(**{**RECEIPT.__dict__, "guarantee": str(price)})

@@ -142,7 +142,7 @@ def published(plan: NoisePlan, table: np.ndarray, *, noisy: bool = False, **more
     """Publish a table of counts, with the noise of the plan or with none."""
     values = []
     for block in plan.blocks:
-        own = _summed(table, block_algebra.block_places(block.block))
+        own = _summed(table, block_algebra.block_attribute_indices(block.block))
         exact = block_algebra.scaled_residual(own, block.block, plan.attributes, block.grid)
         values.append(encode_integers(np.asarray(Gaussian(block.deviation).apply(exact)) if noisy else exact))
     for marginal in plan.marginals:

@@ -195,7 +195,7 @@ def test_a_free_answer_says_its_question() -> None:
 
 
 def test_noisy_cells_are_a_text() -> None:
-    assert NoisyCells.of(np.array([1, -2, 1 << 40])).counts.tolist() == [1, -2, 1 << 40]
+    assert NoisyCells.from_counts(np.array([1, -2, 1 << 40])).counts.tolist() == [1, -2, 1 << 40]
     for values in (7, None, b"AAAA", ["AAAA"]):
         assert_refused(lambda values=values: NoisyCells(values), "type")  # type: ignore[misc]
 
@@ -320,7 +320,7 @@ def test_children_are_drawn_given_their_band_parent_and_elder(ordered: bool, mon
         codes[:, 3] = codes[:, 1] * 10 + codes[:, 2] + 1
 
     monkeypatch.setattr(
-        drawing, "conditionals_given", lambda model, places: (given.append((model, places)), "conditionals")[1]
+        drawing, "conditional_distributions", lambda model, places: (given.append((model, places)), "conditionals")[1]
     )
     monkeypatch.setattr(drawing, "extend_codes", extend)
     codes = pair._draw_cells(parents, children, owners)

@@ -45,12 +45,14 @@ COLUMNS: dict[str, Any] = {
 
 def column(name: str) -> ColumnSampler:
     table = Table("t", object(), {name: COLUMNS[name]}, id="row")
-    return ColumnSampler.of(coded_attribute(name, table.columns[name], table.codings.get(name)), table.columns[name])
+    return ColumnSampler.for_attribute(
+        coded_attribute(name, table.columns[name], table.codings.get(name)), table.columns[name]
+    )
 
 
 def rows_of(name: str, codes: Any) -> SampledRows:
     found = np.asarray(codes, np.int32).reshape(-1, 1)
-    return SampledRows.of([column(name)], np.asfortranarray(found))
+    return SampledRows.from_codes([column(name)], np.asfortranarray(found))
 
 
 def place(attribute: Attribute, value: Any) -> int:
@@ -140,7 +142,9 @@ def test_a_column_of_missing_values_keeps_its_type() -> None:
 def test_a_column_may_have_one_cell_alone() -> None:
     bare = Attribute("none", "integer", (OtherCell(),))
     table = Table("t", object(), {"none": COLUMNS["code"]}, id="row")
-    made = SampledRows.of([ColumnSampler.of(bare, table.columns["none"])], np.zeros((3, 1), np.int32))
+    made = SampledRows.from_codes(
+        [ColumnSampler.for_attribute(bare, table.columns["none"])], np.zeros((3, 1), np.int32)
+    )
     assert made.to_arrow().column(0).to_pylist() == [None] * 3
 
 
@@ -151,7 +155,8 @@ def ruled(names: list[str], conditions: list[str], codes: Any) -> tuple[SampledR
     table = Table("t", object(), {name: COLUMNS[name] for name in names}, id="row")
     attributes = tuple(coded_attribute(name, table.columns[name], table.codings.get(name)) for name in names)
     face = QueryableTable("t", attributes, tuple(table.columns.values()), None, None)  # type: ignore[arg-type]
-    rows = SampledRows.of([ColumnSampler.of(*each) for each in zip(attributes, face.domains, strict=True)],
+    samplers = [ColumnSampler.for_attribute(*each) for each in zip(attributes, face.domains, strict=True)]
+    rows = SampledRows.from_codes(samplers,
                    np.asfortranarray(np.asarray(codes, np.int32)))  # fmt: skip
     remove_impossible_rows(rows, [parse_condition(face, each) for each in conditions], face)
     return rows, face

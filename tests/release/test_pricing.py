@@ -129,7 +129,7 @@ def test_found_groups_share_the_price_and_keep_its_promise(
     for text in ("SELECT ward, COUNT(*), AVG(age) FROM visits GROUP BY ward", "SELECT DISTINCT ward FROM visits"):
         plan = parse(text, CATALOG).plan
         source = replace(plan.source, every_row=table is ROWS)  # type: ignore[type-var]
-        bounded = bound_for_discovery(replace(plan, source=source), ContributionLimits.of(table))
+        bounded = bound_for_discovery(replace(plan, source=source), ContributionLimits.from_table(table))
         prepared = price_release([for_neighbours(bounded, neighbours)], price, family=family)
         assert prepared.curve.neighbours is neighbours
         assert prepared.curve.delta(2) <= price.delta

@@ -201,7 +201,7 @@ keys = st.lists(st.sampled_from(list(values)), max_size=3).flatmap(
 @given(keys)
 def test_keys_of_every_type_are_read_back_as_they_were(made: tuple[list[Type], list[tuple[Any, ...]]]) -> None:
     kinds, groups = made
-    written = codec.dumps(GroupKeys.of(groups, kinds))
+    written = codec.dumps(GroupKeys.encode(groups, kinds))
     read = codec.loads(written)
     assert list(read.groups) == groups
     assert [type(value) for key in read.groups for value in key] == [type(value) for key in groups for value in key]

@@ -34,7 +34,7 @@ def measured(*columns: tuple[int, ...], unit_value: str = "1", size: str = "5") 
     """Two totals: a count, and the two sums of a mean of numbers from 0 to 10."""
     count = (unit_value, sf.Laplace(size), TotalEstimate(whole=True))
     mean = (unit_value, sf.Laplace(size), MeanEstimate(0, 10))
-    return stored((count, mean), columns, GroupKeys.of(GROUPS, [sf.policy.Type.TEXT, sf.policy.Type.BOOLEAN]))
+    return stored((count, mean), columns, GroupKeys.encode(GROUPS, [sf.policy.Type.TEXT, sf.policy.Type.BOOLEAN]))
 
 
 @pytest.mark.parametrize("grouping", SETS)

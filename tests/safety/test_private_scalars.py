@@ -78,7 +78,7 @@ def _losses(question: ScalarQuestion, prepared: PricedSteps, worlds: list[DuckDB
     per_row = 1 / prepared.values[0].bounded.noisy_measures[0].unit_value
     firsts = [_total(world, value_release) for world in worlds]
     seconds = {
-        outcome: [_total(world, question._main_release(prepared, (outcome,))) for world in worlds]
+        outcome: [_total(world, question._outer_release(prepared, (outcome,))) for world in worlds]
         for outcome in OUTCOMES
     }
     numbers = range(len(worlds))
@@ -153,7 +153,7 @@ def test_the_noise_and_the_groups_are_the_same_whatever_the_number_is(text: str,
         assert high - low == spread
     known = []
     for value in (*extreme_values(domain), Fraction(5, 2)):
-        release: Any = question._main_release(prepared, (value,))
+        release: Any = question._outer_release(prepared, (value,))
         known.append((release.groups, release.prepared.curve.max_divergence, release.prepared.compared_half_widths))
         assert "ReleasedValue" not in repr(release.readings)
         with question._context.engine.check(*release.readings):

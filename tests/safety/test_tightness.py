@@ -256,8 +256,8 @@ def test_sums_of_any_bounds_keep_their_claims(low: int, high: int) -> None:
 
 def test_clipping_by_size_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The twin that cuts lopsided totals to the same size on both sides."""
-    by_size = clip_scaling.ClipScaling.of
-    monkeypatch.setattr(clip_scaling.ClipScaling, "of", lambda *given: replace(by_size(*given), box=None))
+    by_size = clip_scaling.ClipScaling.for_measure
+    monkeypatch.setattr(clip_scaling.ClipScaling, "for_measure", lambda *given: replace(by_size(*given), box=None))
     for strategy in (Strategy.CLIP_L1, Strategy.CLIP_L2):
         assert worst(SUM, strategy, honest).worst <= 1
         assert worst(SUM, strategy, honest, relation="replace").linf > 1.5

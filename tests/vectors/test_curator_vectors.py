@@ -53,7 +53,7 @@ REGISTRY = Registry(
         ),
     ),
     {
-        "curator.draft_figures.kept_row_shares": "it shows the owner counts of rows, and releases nothing",
+        "curator.draft_figures.row_shares_within_limits": "it shows the owner counts of rows, and releases nothing",
         "curator.previews.advising._error_ratios": "it compares two forecasts, whose widths have vectors",
         "curator.previews.advising._removed_error_share": "it compares two forecasts, whose widths have vectors",
         "curator.previews.advising._width_before_and_after_with_size": "it looks up widths that have vectors",
@@ -179,7 +179,7 @@ def _close_ranged() -> Iterator[Vector]:
         yield exact([100 - wide, 1e6 + out], _told, beta, cells, **apart)
 
 
-@formula("curator.proposals.online.OnlineSession._resolve_from_bought.settle_group.interval")
+@formula("curator.proposals.online.OnlineSession._resolve_from_bought.answer_group.interval")
 def _bought_ranged() -> Iterator[Vector]:
     hypothesis = SimpleNamespace(updated=lambda *_: None)
     for beta, cells, scale in ((0.05, 1, 1), (0.05, 6, 4), (0.01, 2, 2)):

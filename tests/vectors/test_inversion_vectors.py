@@ -72,9 +72,9 @@ def _moments() -> Iterator[Vector]:
     for bag, pairs in _bags():
         for z in (0.3 + 0j, 2.5 + 0j, 1.2 + 0.8j):
             truth = _log_moment(pairs, z)
-            moments = Moments.of(bag)
+            moments = Moments.from_pairs(bag)
             yield exact(float(truth.real), lambda m=moments, z=z: float(m.log_moment(np.array([z]))[0].real))
-    gaussian = Moments.of([(GaussianLoss(F(1, 4)), 2)])
+    gaussian = Moments.from_pairs([(GaussianLoss(F(1, 4)), 2)])
     for c in (0.5, 3.0):
         yield exact(
             float(2 * renyi_of_gaussian("0.5", 1 + c) * c),
@@ -106,7 +106,7 @@ def _bounds_of_moments() -> Iterator[Vector]:
     ]
     for loss, c, t in cases:
         along = max(_log_size(loss, c, t + k * t / 7) for k in range(60))
-        yield between(along - 1e-12, _envelope(loss, c, t) + 1e-9, Moments.of([(loss, 1)]).log_bound, c, t)
+        yield between(along - 1e-12, _envelope(loss, c, t) + 1e-9, Moments.from_pairs([(loss, 1)]).log_bound, c, t)
 
 
 def _log_size(loss: Loss, c: float, s: float) -> float:
@@ -141,7 +141,7 @@ def _chernoff_bounds() -> Iterator[Vector]:
             order = MP.mpf(c) + 1
             log_delta = c * (renyi(pairs, order) - MP.mpf(epsilon)) + order * MP.log(1 - 1 / order) - MP.log(c)
             low = float(log_delta)
-            yield between(low - 1e-13, low + 1e-11, inversion._log_chernoff_delta, Moments.of(bag), c, epsilon)
+            yield between(low - 1e-13, low + 1e-11, inversion._log_chernoff_delta, Moments.from_pairs(bag), c, epsilon)
 
 
 @REGISTRY.formula("privacy.inversion._alias_slope_and_log")
@@ -154,7 +154,7 @@ def _aliases() -> Iterator[Vector]:
             )
 
             def bound(bag: Bag = bag, c: float = c, wrap: float = wrap, epsilon: float = epsilon) -> float:
-                s, b = inversion._alias_slope_and_log(Moments.of(bag), c, wrap, epsilon, 0.0)
+                s, b = inversion._alias_slope_and_log(Moments.from_pairs(bag), c, wrap, epsilon, 0.0)
                 assert s > c
                 return math.exp(b - s * epsilon)
 
@@ -172,7 +172,7 @@ def _epsilon_ranges() -> Iterator[Vector]:
                 (low, float(epsilon) - 1e-13),
                 (float(epsilon) + 1e-13, high),
                 inversion.epsilon_range_of,
-                Moments.of(bag),
+                Moments.from_pairs(bag),
                 delta,
                 delta,
             )
@@ -181,7 +181,7 @@ def _epsilon_ranges() -> Iterator[Vector]:
 @REGISTRY.formula("privacy.inversion._solve_epsilon")
 def _roots() -> Iterator[Vector]:
     """A falling exponential passes δ where its logarithm does; what is returned lies on the safe side of it."""
-    contour = inversion.build_inversion(Moments.of(_bags()[0][0]), 2.0, 0.5, -3.0)
+    contour = inversion.build_inversion(Moments.from_pairs(_bags()[0][0]), 2.0, 0.5, -3.0)
     for rate, delta in ((2.0, 1e-3), (0.7, 0.2), (9.0, 1e-9)):
         truth = -math.log(delta) / rate
 

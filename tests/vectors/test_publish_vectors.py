@@ -547,7 +547,7 @@ def _plan_shares() -> Iterator[Vector]:
         plan = planning.plan_gaussian(planning.MarginalWorkload(sets), attributes(sizes)).at_price(Fraction(1, 2))
         costs = {}
         for each in plan.blocks:
-            places = block_algebra.block_places(each.block)
+            places = block_algebra.block_attribute_indices(each.block)
             change = math.prod((1 - Fraction(1, sizes[p]) for p in places), start=Fraction(1))
             scale = each.grid * math.prod(sizes[p] for p in places)
             costs[places] = change * scale**2 / (2 * each.deviation**2)

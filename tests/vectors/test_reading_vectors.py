@@ -52,7 +52,7 @@ REGISTRY = Registry(
         "privacy.budget.Budget.charge": "it adds a cost, which has vectors",
         "privacy.budget._search_largest_pure": "it is Budget.largest_pure, which has vectors",
         "privacy.reading._log_odds_bound.bound": "the whole search over it has vectors",
-        "privacy.reading._least_value_seen": "it is the search of _log_odds_bound, which has vectors",
+        "privacy.reading._minimum_by_ternary_search": "it is the search of _log_odds_bound, which has vectors",
     },
 )
 

@@ -132,7 +132,7 @@ class _InteriorPoint:
     def pair_count(self) -> int:
         return 2 * len(self.x) + 2 * len(self.p)
 
-    def moved(self, step: _InteriorPoint, primal: float, dual: float) -> _InteriorPoint:
+    def stepped_along(self, step: _InteriorPoint, primal: float, dual: float) -> _InteriorPoint:
         first = (self.x + primal * step.x, self.s + primal * step.s, self.p + primal * step.p, self.q + primal * step.q)
         second = (self.y + dual * step.y, self.w + dual * step.w, self.zx + dual * step.zx, self.zs + dual * step.zs)
         return _InteriorPoint(*first, *second, self.zp + dual * step.zp, self.zq + dual * step.zq)
@@ -165,14 +165,14 @@ def _predictor_corrector_step(
     predictor = _newton_step(
         matrix, answers, bounds, cost, point, normal, spread, _complementarity_targets(point, None, 0.0)
     )
-    predicted = point.moved(
+    predicted = point.stepped_along(
         predictor, _max_step(point, predictor, primal=True), _max_step(point, predictor, primal=False)
     )
     centring = (predicted.duality_products() / point.pair_count() / mean) ** 3 * mean
     step = _newton_step(
         matrix, answers, bounds, cost, point, normal, spread, _complementarity_targets(point, predictor, centring)
     )
-    return point.moved(
+    return point.stepped_along(
         step,
         _STEP_FRACTION * _max_step(point, step, primal=True),
         _STEP_FRACTION * _max_step(point, step, primal=False),

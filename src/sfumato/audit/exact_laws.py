@@ -319,7 +319,7 @@ Stream = tuple[int, ...]
 def stream_law(mechanism: AboveThreshold, values: Any) -> Law:
     """Return the law of the answers to these queries, without released values."""
     query_values = _checked_values(mechanism, values)
-    sums = _ThresholdSum.of(mechanism, query_values)
+    sums = _ThresholdSum.from_mechanism(mechanism, query_values)
     law = dict(_enumerate_streams((), sums, query_values, mechanism.positives))
     if len(law) > MAX_OUTCOMES:
         raise InvalidParameter(
@@ -379,7 +379,7 @@ class _ThresholdSum:
     tails: tuple[_ThresholdTail, _ThresholdTail]
 
     @classmethod
-    def of(cls, mechanism: AboveThreshold, query_values: Sequence[int]) -> _ThresholdSum:
+    def from_mechanism(cls, mechanism: AboveThreshold, query_values: Sequence[int]) -> _ThresholdSum:
         """Start from the law of the threshold's noise: P(x) = (1 − r)/(1 + r)·r^|x|."""
         context = law_context()
         first, second, _ = mechanism.scales

@@ -22,7 +22,7 @@ from sfumato.client.remote_proposals import (
     encode_spec,
     question_sql,
 )
-from sfumato.client.wire import Wire, decode, encode_named, encode_parameters, require_seconds
+from sfumato.client.wire import Wire, decode, encode_keyword_arguments, encode_parameters, require_seconds
 from sfumato.curator.kinds.workloads import WorkloadSpec
 from sfumato.curator.proposing import Proposing
 from sfumato.curator.release_kinds import Spec, kind_for_spec, spec_fields
@@ -109,7 +109,9 @@ class RemoteServer:
         self, user: str, *, days: int | None = None, most: Number | None = None, label: str = ""
     ) -> tuple[ServerToken, str]:
         """Create a token; its secret text is returned this once."""
-        reply = self._wire.send("POST", ("tokens",), encode_named(user=user, days=days, most=most, label=label))
+        reply = self._wire.send(
+            "POST", ("tokens",), encode_keyword_arguments(user=user, days=days, most=most, label=label)
+        )
         return _decode_token(reply["token"]), str(reply["text"])
 
     def revoke_token(self, number: int) -> ServerToken:
@@ -231,7 +233,7 @@ class RemoteCurator(Proposing):
         """Return the standing of the account, of the share of the user who asks, or of the share that an owner or
         auditor names.
         """
-        standing: Standing | PeriodStandings = decode(self._get("budget", **encode_named(analyst=analyst)))
+        standing: Standing | PeriodStandings = decode(self._get("budget", **encode_keyword_arguments(analyst=analyst)))
         return standing
 
     def history(self, analyst: str | None = None, *, after: int = 0, limit: int | None = None) -> AccountLines:
@@ -240,7 +242,7 @@ class RemoteCurator(Proposing):
 
         max_lines = None if limit is None else exact_integer(limit, "limit", at_least=1)
         start = exact_integer(after, "after", at_least=0)
-        return AccountLines(lambda: self._pages(encode_named(analyst=analyst), start, max_lines))
+        return AccountLines(lambda: self._pages(encode_keyword_arguments(analyst=analyst), start, max_lines))
 
     def _pages(self, analyst: Mapping[str, str], after: int, remaining: int | None) -> Iterator[Line]:
         start: int | None = after

@@ -16,7 +16,7 @@ from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from sfumato.client.wire import Wire, decode, encode, encode_named
+from sfumato.client.wire import Wire, decode, encode, encode_keyword_arguments
 from sfumato.curator.frame_methods import QUESTION_HINTS, AggregateMethods, RowMethods, SuggestsNames
 from sfumato.curator.release_kinds import all_kinds
 from sfumato.errors import InvalidParameter, Unsupported, WeakPrivacy, shorten
@@ -141,7 +141,7 @@ class RemoteProposal(PreviewedByOldName):
         if "seconds" in price:
             rule = "left out: the server limits how long a query may take"
             raise InvalidParameter("seconds", price["seconds"], rule)
-        return {name.removesuffix("_"): each for name, each in encode_named(**positional, **price).items()}
+        return {name.removesuffix("_"): each for name, each in encode_keyword_arguments(**positional, **price).items()}
 
     def __repr__(self) -> str:
         server = self._policy_connection.wire.address.label
@@ -196,8 +196,10 @@ class RemoteQuestion(RemoteProposal, SuggestsNames):
     ) -> Self:
         """Return the same question with tighter limits per unit: less noise, more bias."""
         strategy_name = getattr(strategy, "value", strategy)
-        new_limits = encode_named(rows=rows, groups=groups, rows_per_group=rows_per_group, strategy=strategy_name)
-        return self._propose_again({**self.spec, "limit": [*self.spec.get("limit", ()), new_limits]})
+        new_limits = encode_keyword_arguments(
+            rows=rows, groups=groups, rows_per_group=rows_per_group, strategy=strategy_name
+        )
+        return self._repeat_proposal({**self.spec, "limit": [*self.spec.get("limit", ()), new_limits]})
 
     def clipped(self) -> Any:
         """Propose to count what limits and bounds cut from the answer. Free."""
@@ -209,7 +211,7 @@ class RemoteQuestion(RemoteProposal, SuggestsNames):
             limits |= {name: value for name, value in given.items() if name != "strategy"}
         return RemoteProposal.propose(self._policy_connection, "clipped", {"question": self.spec["sql"], **limits})
 
-    def _propose_again(self, spec: Mapping[str, Any]) -> Self:
+    def _repeat_proposal(self, spec: Mapping[str, Any]) -> Self:
         address = self._policy_connection
         return replace(
             self, spec=spec, _details=decode(address.wire.call_free(address.policy, self.kind, "propose", spec, {}))
@@ -409,7 +411,7 @@ class RemoteTableQuestion(RemoteQuestion):
 
     def _add_step(self, step: str, **parts: Any) -> RemoteTableQuestion:
         view = self.spec["view"]
-        return self._propose_again(
+        return self._repeat_proposal(
             {**self.spec, "view": {**view, "steps": [*view["steps"], _encode_step(step, **parts)]}}
         )
 
@@ -453,7 +455,10 @@ class RemoteRequests:
         if not isinstance(proposal, RemoteProposal):
             rule = "a proposal of this curator, such as curator.sql(…)"
             raise InvalidParameter("proposal", proposal, rule)
-        body = {"release": proposal.release_body(*arguments, **price), **encode_named(purpose=purpose, days=days)}
+        body = {
+            "release": proposal.release_body(*arguments, **price),
+            **encode_keyword_arguments(purpose=purpose, days=days),
+        }
         return self._send(body, repeatable=True)
 
     def list(self) -> tuple[RequestView, ...]:
@@ -491,7 +496,7 @@ class RemoteRequests:
 
     def publish(self, lines: Sequence[int], *, purpose: str) -> RequestView:
         """Mark own answers for publication, by their ledger lines; an owner approves and signs a bundle of them."""
-        address, body = self._policy_connection, encode_named(lines=lines, purpose=purpose)
+        address, body = self._policy_connection, encode_keyword_arguments(lines=lines, purpose=purpose)
         view: RequestView = decode(address.wire.send("POST", ("policies", address.policy, "reviews"), body))
         return view
 
@@ -515,7 +520,9 @@ class RemoteRequests:
         address = self._policy_connection
         limits = {"tables": tables, "kinds": kinds, "measures": measures}
         last_day = None if until is None else parse_last_day(until).isoformat()
-        body = encode_named(user=user, epsilon=epsilon, days=days, until=last_day, purpose=purpose, **limits)
+        body = encode_keyword_arguments(
+            user=user, epsilon=epsilon, days=days, until=last_day, purpose=purpose, **limits
+        )
         view: RequestView = decode(address.wire.send("POST", ("policies", address.policy, "grants"), body))
         return view
 

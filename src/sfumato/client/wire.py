@@ -396,7 +396,7 @@ def encode(value: Any, name: str) -> Any:
     raise InvalidParameter(name, value, "a number, a string, or a list or mapping of these")
 
 
-def encode_named(**values: Any) -> dict[str, Any]:
+def encode_keyword_arguments(**values: Any) -> dict[str, Any]:
     """Encode keyword arguments, without those that are None."""
     return {name: encode(each, name) for name, each in values.items() if each is not None}
 

@@ -22,7 +22,7 @@ from sfumato.curator.cell_proposals import USUAL_NULLS
 from sfumato.curator.context import Context
 from sfumato.curator.described_tables import ExampleQuestion
 from sfumato.curator.describing import PolicyWithoutData, domain_words, example_questions, open_without_data
-from sfumato.curator.lost_cells import RulesToAdd, propose_rules_to_add
+from sfumato.curator.lost_cells import SuggestedCellRules, suggest_cell_rules
 from sfumato.curator.policy_account import PathOrText, read_policy, require_permitted_delta_of_file
 from sfumato.curator.previews.advising import Advice
 from sfumato.curator.proposals.questions import Question
@@ -129,16 +129,16 @@ class CheckedTable:
     """Exact figures. PRIVATE; None for a public table, or without ``private``."""
     rules: Mapping[str, CellRules] = field(default_factory=dict)
     """The rules by which cells are read."""
-    rules_to_add: Mapping[str, RulesToAdd] = field(default_factory=dict)
+    rules_to_add: Mapping[str, SuggestedCellRules] = field(default_factory=dict)
     """For a column that loses cells, the keys that would read them. PRIVATE."""
     remarks: tuple[str, ...] = ()
     """Remarks about the database server, nothing about the rows."""
 
     def __repr__(self) -> str:
-        return f"<CheckedTable {self.table.name}: {self.whose_rows}>"
+        return f"<CheckedTable {self.table.name}: {self.unit_description}>"
 
     @property
-    def whose_rows(self) -> str:
+    def unit_description(self) -> str:
         """Describe how rows map to units."""
         table = self.table
         return "public" if table.public else "every row a unit" if table.every_row else f"id {table.id}"
@@ -287,13 +287,13 @@ def _check_table(sources: Inspector, policy: Policy, name: str, private: bool) -
     table, rules = policy.tables[name], policy.cell_rules(name)
     content = sources.fingerprint(name)[:16] if table.public or private else None
     costs = sources.inspect(name) if private and not table.public else None
-    to_add = {} if costs is None else _rules_to_add(sources, table, costs, rules)
+    to_add = {} if costs is None else _suggested_cell_rules(sources, table, costs, rules)
     return CheckedTable(table, sources.columns(name), content, costs, rules, to_add, sources.remarks(name))
 
 
-def _rules_to_add(
+def _suggested_cell_rules(
     sources: Inspector, table: Table, costs: Inspection, rules: Mapping[str, CellRules]
-) -> dict[str, RulesToAdd]:
+) -> dict[str, SuggestedCellRules]:
     """Return the rules that would read the lost cells of a table's columns. PRIVATE.
 
     A column of plain text loses no cell, but may hold words that stand for missing ones.
@@ -303,5 +303,5 @@ def _rules_to_add(
         is_plain_text = domain.type is Type.TEXT and domain.values is None
         if is_plain_text or costs.columns[name].nulled or domain.other is not None:
             lost = sources.lost_texts(table.name, name, USUAL_NULLS)
-            to_add[name] = propose_rules_to_add(domain, lost, rules.get(name, CellRules()))
+            to_add[name] = suggest_cell_rules(domain, lost, rules.get(name, CellRules()))
     return {name: keys for name, keys in to_add.items() if keys}

@@ -124,9 +124,9 @@ class Curator(Proposing):
         """
         from sfumato.privacy.pictures import History
 
-        return self._context.budgets[-1].with_history(History(self._charges))
+        return self._context.budgets[-1].with_history(History(self._list_charges))
 
-    def _charges(self) -> list[SpendingPoint]:
+    def _list_charges(self) -> list[SpendingPoint]:
         """List the charges to the account, or to the analyst's share, with their times."""
         from sfumato.curator.policy_account import cumulative_spending
 

@@ -30,7 +30,7 @@ Bound = Decimal | date
 
 
 @dataclass(frozen=True)
-class KeptRowShares:
+class RowSharesWithinLimits:
     """The share of a table's rows that each limit per unit keeps. PRIVATE."""
 
     share_by_row_limit: Mapping[int, float]
@@ -52,7 +52,7 @@ class BoundsChoice:
     @property
     def text(self) -> str:
         """The bounds as an owner types them."""
-        return f"{_bound_as_typed(self.low)} {_bound_as_typed(self.high)}"
+        return f"{_format_bound(self.low)} {_format_bound(self.high)}"
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class BoundsFigures:
     proposed: BoundsChoice
 
 
-def kept_row_shares(tables: Mapping[str, Table], unit: PrivacyUnit) -> dict[str, KeptRowShares]:
+def row_shares_within_limits(tables: Mapping[str, Table], unit: PrivacyUnit) -> dict[str, RowSharesWithinLimits]:
     """Count what limits per unit keep of each private table with units of several rows; {} if a file cannot be read.
 
     PRIVATE.
@@ -71,7 +71,7 @@ def kept_row_shares(tables: Mapping[str, Table], unit: PrivacyUnit) -> dict[str,
     with suppress(SfumatoError), open_inspector(Policy(unit, Budget(1), dict(tables))) as inspector:
         inspections = {name: inspector.inspect(name) for name, table in tables.items() if not table.every_row}
         return {
-            name: KeptRowShares({limit: 1 - lost for limit, lost in inspection.lost_by_row_limit.items()})
+            name: RowSharesWithinLimits({limit: 1 - lost for limit, lost in inspection.lost_by_row_limit.items()})
             for name, inspection in inspections.items()
             if inspection.units
         }
@@ -133,11 +133,11 @@ def _tightest_bounds(
     if low == high:  # nearly all cells have one value, which is on the ladder
         high = min(high + 1, len(ladder) - 1)
         low = high - 1
-    low, high = _extend_to_zero(ladder, low, high)
+    low, high = _extend_bounds_to_zero(ladder, low, high)
     return BoundsChoice(ladder[low], ladder[high], (below[low] + above[high]) / cells)
 
 
-def _extend_to_zero(ladder: Sequence[Bound], low: int, high: int) -> tuple[int, int]:
+def _extend_bounds_to_zero(ladder: Sequence[Bound], low: int, high: int) -> tuple[int, int]:
     """Begin bounds of numbers at 0 unless that doubles their width: the noise of a sum grows with the larger end."""
     low_end, high_end = ladder[low], ladder[high]
     if isinstance(low_end, date) or isinstance(high_end, date):
@@ -149,8 +149,8 @@ def _extend_to_zero(ladder: Sequence[Bound], low: int, high: int) -> tuple[int, 
 
 
 def _sql_literal(value: Bound) -> str:
-    return f"DATE '{value.isoformat()}'" if isinstance(value, date) else _bound_as_typed(value)
+    return f"DATE '{value.isoformat()}'" if isinstance(value, date) else _format_bound(value)
 
 
-def _bound_as_typed(value: Bound) -> str:
+def _format_bound(value: Bound) -> str:
     return value.isoformat() if isinstance(value, date) else f"{value:f}"

@@ -212,7 +212,10 @@ def _find_table(catalog: Catalog, name: str) -> CatalogTable:
 def _kind_and_protection(policy: Policy, table: CatalogTable) -> tuple[str, str]:
     if table.public:
         return "public", "protects nobody"
-    return "private", f"protects {policy.unit}; {describe_limits(ContributionLimits.of(policy.tables[table.name]))}"
+    return (
+        "private",
+        f"protects {policy.unit}; {describe_limits(ContributionLimits.from_table(policy.tables[table.name]))}",
+    )
 
 
 def _column_rows_of_table(policy: Policy, table: CatalogTable) -> list[tuple[str, str, str]]:

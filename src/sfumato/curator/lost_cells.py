@@ -22,7 +22,7 @@ from sfumato.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)
-class RulesToAdd:
+class SuggestedCellRules:
     """The keys to add to a column, as a policy writes them. PRIVATE."""
 
     nulls_toml: str = ""
@@ -37,7 +37,7 @@ class RulesToAdd:
         return ", ".join(filter(None, [self.nulls_toml, " or ".join(self.readings_toml)]))
 
 
-def propose_rules_to_add(domain: Domain, lost_texts: Mapping[str, int], declared: CellRules) -> RulesToAdd:
+def suggest_cell_rules(domain: Domain, lost_texts: Mapping[str, int], declared: CellRules) -> SuggestedCellRules:
     """Return the keys to add to a column so that most of its lost cells are read.
 
     ``lost_texts`` counts the texts of the cells that the column reads as NULL, and those of ``USUAL_NULLS``.
@@ -47,7 +47,7 @@ def propose_rules_to_add(domain: Domain, lost_texts: Mapping[str, int], declared
     others = {text: count for text, count in lost_texts.items() if text.strip(" ") not in USUAL_NULLS}
     proposal = _propose_reading_or_folding(domain, others) if others and not _has_reading_rules(declared) else None
     readings = [] if proposal is None else [_keys_toml(each.rules) for each in (proposal.reading, *proposal.rivals)]
-    return RulesToAdd(
+    return SuggestedCellRules(
         f"nulls = {toml_value((*(declared.nulls or ()), *nulls))}" if nulls else "",
         tuple(dict.fromkeys(filter(None, readings))),
     )

@@ -29,7 +29,7 @@ class PolicyCopies:
     """Copies that the policy names and that are not there any more."""
 
     @property
-    def kept(self) -> tuple[Path, ...]:
+    def remaining_files(self) -> tuple[Path, ...]:
         """The files that stay: the policy, its ledger, the originals, and what else is in the folder."""
         originals = dict.fromkeys(original for original in self.files.values() if original is not None)
         candidates = (self.policy, self.policy.absolute().with_name(LEDGER_NAME), *originals, *self.other_files)

@@ -289,7 +289,7 @@ class StepSearch:
     """Whether the selection always starts at the first step."""
 
     @classmethod
-    def of(
+    def calibrated(
         cls,
         bounded: BoundedPlan,
         step_of_group: tuple[int, ...],

@@ -34,7 +34,7 @@ from sfumato.plan.readings.value_readings import (
     DistinctValueReading,
     MatchedValueReading,
     ValueTable,
-    rows_kept_by_matching,
+    match_values_to_units,
 )
 from sfumato.plan.values.intervals import nearest_double
 from sfumato.policy import Type, Value
@@ -258,7 +258,7 @@ def matched_value_counts(batches: Iterable[pyarrow.RecordBatch], reading: Matche
         is_known = group_index >= 0
         coded.append((group_index[is_known], units[is_known], pairs[is_known]))
     group_index, units, pairs = map(np.concatenate, zip(*coded, strict=True))
-    kept = rows_kept_by_matching(units, pairs, reading.bounded.limits.rows)
+    kept = match_values_to_units(units, pairs, reading.bounded.limits.rows)
     return np.bincount(group_index[kept], minlength=len(reading.groups)).astype(np.int64)[:, None]
 
 

@@ -236,7 +236,7 @@ class Crowd:
         most moves, until nobody gains. Refused if it has not converged after ``most_moves`` (100 per player).
         """
         limit = 100 * self.players if max_moves is None else exact_integer(max_moves, "most_moves", at_least=1)
-        counts = self._arrive_one_by_one()
+        counts = self._sequential_best_responses()
         for _ in range(limit):
             type_index, source, target = self._best_move(counts)
             if source == target:
@@ -250,7 +250,7 @@ class Crowd:
             fix="raise max_moves, or change the payoffs",
         )
 
-    def _arrive_one_by_one(self) -> Integers:
+    def _sequential_best_responses(self) -> Integers:
         counts = np.zeros(self.payoffs.shape[:2], np.int64)
         loads, actions = np.zeros(self.actions, np.int64), np.arange(self.actions)
         for type_index in self.types:

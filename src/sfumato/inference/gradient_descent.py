@@ -39,7 +39,7 @@ class LikelihoodDescent:
     velocity: Floats
 
     @classmethod
-    def of(cls, sums: Floats, squares: Floats, deviation: float) -> LikelihoodDescent:
+    def starting_at_zero(cls, sums: Floats, squares: Floats, deviation: float) -> LikelihoodDescent:
         """Start at 0, with the released spread and the deviation of a gradient bought with the whole price."""
         rows = max(float(sums[0]), 1.0)
         means = np.clip(sums / rows, -1.0, 1.0)

@@ -53,7 +53,9 @@ class LogisticFit(LinearFit):
     """The released number of rows."""
 
     @classmethod
-    def of(cls, noisy: NoisyScan, weights: ScanWeights, design: Design, *, one_row_per_unit: bool) -> LogisticFit:
+    def from_scan(
+        cls, noisy: NoisyScan, weights: ScanWeights, design: Design, *, one_row_per_unit: bool
+    ) -> LogisticFit:
         """Return the step from a released scan; ``design`` may name reference values."""
         count, moments = row_count_and_estimates(noisy, weights)
         offset = np.array(noisy.coefficients) / COEFFICIENT_STEPS

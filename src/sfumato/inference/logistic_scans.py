@@ -84,7 +84,7 @@ class ScanFactors:
     event: Expression
 
     @classmethod
-    def of(cls, measures: Sequence[AggregateRequest], logistic: LogisticDesign) -> ScanFactors:
+    def from_measures(cls, measures: Sequence[AggregateRequest], logistic: LogisticDesign) -> ScanFactors:
         """Take them from the lowered sums of ``LogisticDesign.factor_sums``."""
         count = len(logistic.design.columns) - 1
         columns = tuple(measure.value for measure in measures[1 : 1 + count])
@@ -266,7 +266,7 @@ class ScanRelease(GroupTotalsRelease[NoisyScan]):
     coefficients: tuple[int, ...]
 
     @classmethod
-    def of(cls, totals: WeightedTotals, mechanism: Gaussian, coefficients: tuple[int, ...]) -> ScanRelease:
+    def at_coefficients(cls, totals: WeightedTotals, mechanism: Gaussian, coefficients: tuple[int, ...]) -> ScanRelease:
         return cls(Batch((Measurement(totals, mechanism),)), coefficients)
 
     @property

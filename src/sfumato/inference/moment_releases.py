@@ -34,7 +34,7 @@ class MomentsRelease(GroupTotalsRelease[NoisyMoments]):
     """The declared bounds of all columns in words, for the receipt."""
 
     @classmethod
-    def of(cls, moments: WeightedTotals, design: Design, price: Price, version: str) -> MomentsRelease:
+    def calibrated_to_price(cls, moments: WeightedTotals, design: Design, price: Price, version: str) -> MomentsRelease:
         """Prepare the release with the least noise that stays within the price."""
         return cls.with_noise(moments, design, calibrated_noise(moments, price), price, version)
 

@@ -103,7 +103,7 @@ class MomentEstimates:
     factor: Floats
 
     @classmethod
-    def of(cls, noisy: NoisyMoments, design: Design) -> MomentEstimates:
+    def from_noisy_moments(cls, noisy: NoisyMoments, design: Design) -> MomentEstimates:
         """Estimate the moments by weighted least squares under what the policy implies: totals are sums over the
         values of a category.
         """
@@ -129,7 +129,7 @@ class MomentEstimates:
     @classmethod
     def assumed(cls, values: Floats, mechanism: Gaussian, design: Design) -> MomentEstimates:
         """Return assumed moments with the noise of a mechanism, for forecasts."""
-        return cls(values, cls.of(NoisyMoments((0,) * len(values), mechanism), design).factor)
+        return cls(values, cls.from_noisy_moments(NoisyMoments((0,) * len(values), mechanism), design).factor)
 
     def gram(self, design: Design) -> Floats:
         """Return the Gram matrix of all coordinates."""

@@ -27,7 +27,7 @@ class NoiseLaw:
     """How many are added."""
 
     @classmethod
-    def of(cls, scale: NoiseScale, factor: Fraction = Fraction(1)) -> NoiseLaw:
+    def from_scale(cls, scale: NoiseScale, factor: Fraction = Fraction(1)) -> NoiseLaw:
         """Return the law of totals on this scale, multiplied by a factor; numbers that were selected have none and are
         refused.
         """

@@ -69,7 +69,7 @@ class AssumedGroups:
     """The standard deviation of the values; None for shares."""
 
     @classmethod
-    def of(
+    def parse(
         cls,
         count: int,
         sizes: Sequence[Number] | Number,

@@ -37,7 +37,7 @@ class ReleasedNumbers:
     """of these, the columns that count rows."""
 
     @classmethod
-    def of(cls, query: Query, measured: NoisyMeasurements, max_rows: int) -> ReleasedNumbers:
+    def from_measurements(cls, query: Query, measured: NoisyMeasurements, max_rows: int) -> ReleasedNumbers:
         """Return the numbers of an answer that shows every group, with at most one row of each unit; refuse others."""
         require_unselected_rows(query)
         if measured.selection is not None:
@@ -83,7 +83,9 @@ class ReleasedNumbers:
         start = sum(scale.columns for scale in self.measured.scales[:scale_index])
         scale = self.measured.scales[scale_index]
         columns = self.measured.columns[start : start + scale.columns]
-        return [np.array(column, dtype=np.float64) * float(scale.unit_value) for column in columns], NoiseLaw.of(scale)
+        return [
+            np.array(column, dtype=np.float64) * float(scale.unit_value) for column in columns
+        ], NoiseLaw.from_scale(scale)
 
     def counts_and_noise_law(self, column: str | None) -> tuple[Floats, NoiseLaw]:
         """Return a table of noisy counts, a dimension for each key, and their law.
@@ -98,7 +100,7 @@ class ReleasedNumbers:
         columns = [(index, total) for index in result.scales for total in self._noisy_totals_and_law(index)[0]]
         totals = sum(float(factor) * total for factor, (_, total) in zip(factors, columns, strict=True))
         scales = self.measured.scales
-        laws = {NoiseLaw.of(scales[index], factor) for factor, (index, _) in zip(factors, columns, strict=True)}
+        laws = {NoiseLaw.from_scale(scales[index], factor) for factor, (index, _) in zip(factors, columns, strict=True)}
         (law,) = (replace(law, noises=len(factors)) for law in laws)
         positions = [
             {value: index for index, value in enumerate(self.key_values(key))} for key in range(len(self.key_names))

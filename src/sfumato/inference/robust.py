@@ -64,7 +64,7 @@ class RobustFit(LinearFit):
     """m: the most rows of a unit, whose scores are added up."""
 
     @classmethod
-    def of(cls, fit: LinearFit, noisy: NoisyMeat, products: Design) -> RobustFit:
+    def from_meat(cls, fit: LinearFit, noisy: NoisyMeat, products: Design) -> RobustFit:
         """Return the fit with the errors of a released meat."""
         meat, ratios = meat_estimates(noisy, products), coordinate_ratios(fit.design, products)
         clamp = float(noisy.clamp)

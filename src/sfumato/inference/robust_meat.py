@@ -99,7 +99,7 @@ class MeatFactors:
     levels: Mapping[Level, Expression]
 
     @classmethod
-    def of(cls, measures: Sequence[AggregateRequest], design: MeatDesign) -> MeatFactors:
+    def from_measures(cls, measures: Sequence[AggregateRequest], design: MeatDesign) -> MeatFactors:
         """Take them from the lowered sums of ``MeatDesign.factor_sums``."""
         texts = design.distinct_column_sql
         values = dict(zip(texts, (measure.value for measure in measures[1:]), strict=False))
@@ -187,7 +187,7 @@ class MeatRelease(GroupTotalsRelease[NoisyMeat]):
     clamp: Fraction
 
     @classmethod
-    def of(
+    def at_coefficients(
         cls, totals: WeightedTotals, mechanism: Gaussian, coefficients: tuple[int, ...], clamp: Fraction
     ) -> MeatRelease:
         return cls(Batch((Measurement(totals, mechanism),)), coefficients, clamp)

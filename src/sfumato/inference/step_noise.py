@@ -37,7 +37,7 @@ class StepNoise:
         return compose(self.curves)
 
     @classmethod
-    def of(cls, sensitivities: Sequence[Sensitivity], shares: Sequence[Fraction], sigma: Fraction) -> StepNoise:
+    def for_steps(cls, sensitivities: Sequence[Sensitivity], shares: Sequence[Fraction], sigma: Fraction) -> StepNoise:
         """Return the noise of all steps where one alone would have ``sigma`` times its sensitivity's norm."""
         pairs = zip(sensitivities, shares, strict=True)
         sigmas = (
@@ -60,12 +60,13 @@ def calibrated_step_noise(
         if price.rho is not None:
             unit_sigma = Gaussian.closed_form(epsilon=None, rho=price.rho)
             assert unit_sigma is not None
-            return StepNoise.of(sensitivities, shares, unit_sigma * (1 + Fraction(1, 2**40)))
+            return StepNoise.for_steps(sensitivities, shares, unit_sigma * (1 + Fraction(1, 2**40)))
         guarantee = Guarantee(price.epsilon or 0, price.delta)
         sigma = least_parameter_by_shortfall(
-            lambda size: log_delta_excess(StepNoise.of(sensitivities, shares, size).curve, guarantee), f"{guarantee}"
+            lambda size: log_delta_excess(StepNoise.for_steps(sensitivities, shares, size).curve, guarantee),
+            f"{guarantee}",
         )
-        return StepNoise.of(sensitivities, shares, sigma)
+        return StepNoise.for_steps(sensitivities, shares, sigma)
     except InvalidParameter:
         rule = "higher: at this price the noise is too large to draw exactly"
         raise InvalidParameter("price", str(price), rule, fix="pay more, or name fewer columns") from None

@@ -106,7 +106,7 @@ class SurvivalCurves:
     @cached_property
     def count_noise_law(self) -> NoiseLaw:
         """The noise of each number of events, and of censored units."""
-        return NoiseLaw.of(self.scale)
+        return NoiseLaw.from_scale(self.scale)
 
     @cached_property
     def life_tables(self) -> tuple[LifeTable, ...]:

@@ -323,7 +323,7 @@ class RequestRecord:
     steps: tuple[RecordedStep, ...] = ()
 
     @classmethod
-    def of(cls, row: Row, steps: Iterable[Row] = ()) -> RequestRecord:
+    def from_rows(cls, row: Row, steps: Iterable[Row] = ()) -> RequestRecord:
         """Read a request from its line and the lines about it."""
         recorded = tuple(
             RecordedStep(each.number, datetime_from_microseconds(each.time), codec.loads_as(RequestStep, each.detail))

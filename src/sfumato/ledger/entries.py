@@ -261,7 +261,7 @@ class Line:
         return str(self.number), when, self.analyst or "", about, " ".join(self.question.split()), cost
 
     @classmethod
-    def of(cls, row: Row) -> Line:
+    def from_row(cls, row: Row) -> Line:
         # The seal of the row was checked, and with it the types of its columns: none is checked again.
         spending = read_spending(row.totals)
         line = object.__new__(cls)
@@ -352,7 +352,7 @@ class StoredAnswer:
     __repr__ = constructor_repr
 
     @classmethod
-    def of(cls, row: Row, body: str) -> StoredAnswer:
+    def from_row(cls, row: Row, body: str) -> StoredAnswer:
         return cls(row.number, datetime_from_microseconds(row.time), body, read_widths(row.detail), row.hash)
 
 
@@ -398,7 +398,7 @@ class Publication:
     accuracy: Mapping[str, Fraction] = field(repr=False)
 
     @classmethod
-    def of(cls, row: Row) -> Publication:
+    def from_row(cls, row: Row) -> Publication:
         """Describe a line."""
         return cls(row.number, row.hash, row.plan, read_widths(row.detail))
 
@@ -421,7 +421,7 @@ class _CachedPublications:
         after, page = self.last_number, _PAGE
         while page == _PAGE:
             rows = transaction.answers_with_plan_prefix(equal, plan, after=after, limit=_PAGE)
-            added += map(Publication.of, rows)
+            added += map(Publication.from_row, rows)
             after, page = (rows[-1].number if rows else after), len(rows)
         return _CachedPublications((*self.publications, *added), head.number, head.hash)
 

@@ -156,7 +156,7 @@ class GuardedStore:
 
     @property
     def _process_anchor_path(self) -> Path:
-        return anchors.process_anchor_path(self.store.anchor_places, self._number)
+        return anchors.process_anchor_path(self.store.anchor_paths, self._number)
 
     def _terms_for_row(self, transaction: Transaction, row: Row) -> Terms:
         """Return the terms of a line that was just written; they are usually cached."""
@@ -168,7 +168,7 @@ class GuardedStore:
         """Save the anchors that this user keeps. If the ledger lacks a line that one of them knows, that anchor stays
         as it is, and what this process wrote stays in its own file, as it does if its own lines are lost.
         """
-        places = self.store.anchor_places
+        places = self.store.anchor_paths
         # An older anchor is still valid: if this cannot be written, fewer lines are covered, none wrongly.
         ignore_failures = suppress(OSError, LedgerUnavailable, LedgerDamaged)
         with ignore_failures, anchors.lock_anchor_file(places[0]), self.reading() as transaction:
@@ -205,7 +205,7 @@ class GuardedStore:
         """Refuse to charge a database ledger that was moved and has lost the line that sealed it: its id shows that it
         is the old one.
         """
-        for anchor in anchors.anchors_of_same_id(self.store.anchor_places) if self.store.shared else ():
+        for anchor in anchors.anchors_of_same_id(self.store.anchor_paths) if self.store.shared else ():
             if anchor.moved and not transaction.has_line(anchor.number, anchor.hash):
                 raise LedgerUnavailable(
                     f"this ledger was moved to {anchor.moved} and has lost the line that records the move: "
@@ -242,7 +242,7 @@ class GuardedStore:
             raise LedgerDamaged(
                 row.number, LOST, fix="restore the file from a backup, or pay for a new answer: fresh=True"
             )
-        return StoredAnswer.of(row, body)
+        return StoredAnswer.from_row(row, body)
 
     def terms_in_force(self, transaction: Transaction, account: str) -> Terms:
         """Return the terms in force."""

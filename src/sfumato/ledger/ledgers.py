@@ -178,7 +178,7 @@ class Ledger:
             for row in rows:
                 if end is not None and row.time >= end:
                     return
-                yield Line.of(row)
+                yield Line.from_row(row)
             if len(rows) < _PAGE:
                 return
             after = rows[-1].number
@@ -195,7 +195,7 @@ class Ledger:
         while True:
             with self._guarded.reading() as transaction:
                 rows = transaction.page(equal, newest=True, before=before, limit=_LATEST_PAGE)
-            yield from map(Line.of, rows)
+            yield from map(Line.from_row, rows)
             if len(rows) < _LATEST_PAGE:
                 return
             before = rows[-1].number
@@ -261,7 +261,7 @@ class Ledger:
         with self._guarded.writing(acknowledging=True) as transaction:
             self._guarded.require_sealed(transaction)
             rows = accept_lost_lines(transaction, lost_anchors, reason)
-        return tuple(Line.of(row) for row in rows)
+        return tuple(Line.from_row(row) for row in rows)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the ledger as of now to a new file, while others continue to use it."""
@@ -328,8 +328,8 @@ def open_guarded(
         given_anchors = (
             [anchor if isinstance(anchor, Anchor) else anchors.load_any_anchor(anchor)] if anchor is not None else []
         )
-        stored_anchors = [Anchor.load(path) for path in store.anchor_places if path.exists()]
-        running = anchors.load_process_anchors(store.anchor_places)
+        stored_anchors = [Anchor.load(path) for path in store.anchor_paths if path.exists()]
+        running = anchors.load_process_anchors(store.anchor_paths)
         verification = verification_runs.verify_newest(store)
         keyed = KeyedHash(store.key() if verification.holds else _key_or_empty(store))
         guarded = GuardedStore(store, (*given_anchors, *stored_anchors), keyed, running)

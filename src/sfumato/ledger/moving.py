@@ -237,7 +237,7 @@ def _require_same_lines(lines: Iterable[Row], last: Row, origin: str) -> None:
 def _target_name(target: Address) -> str:
     """Return the canonical name of a target, as the sealing line stores it."""
     if is_server_address(target):
-        address = ServerAddress.of(str(target))
+        address = ServerAddress.parse(str(target))
         return f"{address.url}, schema {address.schema}"
     return os.path.realpath(target)
 
@@ -266,7 +266,7 @@ def _fill_target(
     if is_server_address(target):
         from sfumato.ledger.stores.postgres import PostgresStore
 
-        store = PostgresStore(ServerAddress.of(str(target)), _TIMEOUT)
+        store = PostgresStore(ServerAddress.parse(str(target)), _TIMEOUT)
         try:
             refill = accept_loss or interrupted == store.identity
             with store.fill_empty(content, None if interrupted is None else last, refill=refill) as lines:
@@ -333,7 +333,7 @@ def _complete_export_or_none(source: Address) -> CompleteExport | None:
         raise _empty_ledger_error(source)
     if first_byte != b"{":
         return None
-    exported = CompleteExport.of(path)
+    exported = CompleteExport.from_file(path)
     require_ledger_gone(exported.place, exported.key)
     return exported
 

@@ -124,9 +124,9 @@ class RunningTotals:
     __slots__ = ("_held", "_held_text", "_spent", "text")
 
     def __init__(self, spending: Spending) -> None:
-        self._reset_to(spending)
+        self._replace_spending(spending)
 
-    def _reset_to(self, spending: Spending) -> None:
+    def _replace_spending(self, spending: Spending) -> None:
         self._spent: tuple[Any, Any, Any] = spending[:3]
         self._held = spending[3:]
         self.text = str(spending)
@@ -146,7 +146,7 @@ class RunningTotals:
             self._spent = pure, renyi, failure
             self.text = f"{pure} {renyi} {failure} {self._held_text}"
         else:
-            self._reset_to(Spending(*self._spent, *self._held).after(cost, before, left))  # type: ignore[arg-type]
+            self._replace_spending(Spending(*self._spent, *self._held).after(cost, before, left))  # type: ignore[arg-type]
         return self.text
 
 

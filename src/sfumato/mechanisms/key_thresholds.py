@@ -131,17 +131,17 @@ class KeyThreshold:
     @property
     def scale(self) -> Fraction:
         """The scale of the noise on a count: as many counts may move as one unit holds keys, or two under replace."""
-        return self._units_moved * self.max_groups / self.epsilon
+        return self._changed_unit_count * self.max_groups / self.epsilon
 
     @property
-    def _units_moved(self) -> int:
+    def _changed_unit_count(self) -> int:
         """The number of units that are added or removed between neighbours."""
         return 2 if self.neighbours is Neighbours.REPLACE else 1
 
     @property
     def _decision_budget(self) -> tuple[Fraction, Fraction]:
         """The ε and δ of one decision, where each is made by the optimal rule."""
-        return self.epsilon / self._units_moved, self.delta / self._units_moved
+        return self.epsilon / self._changed_unit_count, self.delta / self._changed_unit_count
 
     @property
     def threshold(self) -> int:
@@ -167,15 +167,17 @@ class KeyThreshold:
         for start in range(0, unit_counts.size, grids.CHUNK):
             chunk = unit_counts[start : start + grids.CHUNK]
             is_kept[start : start + grids.CHUNK] = (
-                self._keep_by_optimal_rule(chunk) if self._uses_optimal_rule else self._keep_by_noisy_count(chunk)
+                self._select_keys_by_optimal_rule(chunk)
+                if self._uses_optimal_rule
+                else self._select_keys_by_noisy_count(chunk)
             )
         return is_kept & (unit_counts > 0)
 
-    def _keep_by_noisy_count(self, unit_counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _select_keys_by_noisy_count(self, unit_counts: NDArray[np.int64]) -> NDArray[np.bool_]:
         law, size = (laplace, self.scale) if self.sigma is None else (gaussian, self.sigma)
         return np.minimum(unit_counts, 1 << 60) + law.draw(size, unit_counts.size) >= self.threshold
 
-    def _keep_by_optimal_rule(self, unit_counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _select_keys_by_optimal_rule(self, unit_counts: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Decide V < π(n) from 64 bits, and exactly where these touch the cut."""
         cuts = np.array(_keep_probability_cuts(*self._decision_budget), np.uint64)
         words = bits.random_uint64(unit_counts.size)

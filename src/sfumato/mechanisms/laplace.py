@@ -50,7 +50,7 @@ class MagnitudeConstants:
     """A magnitude above this comes from a v too small to decide in floating point."""
 
     @classmethod
-    def of(cls, scale: Fraction, *, two_sided: bool, width: int = _WIDTH) -> MagnitudeConstants:
+    def for_scale(cls, scale: Fraction, *, two_sided: bool, width: int = _WIDTH) -> MagnitudeConstants:
         """Compute the constants of a scale; ``two_sided`` gives the magnitude of a two-sided draw (with C), otherwise
         of a geometric number.
         """
@@ -64,7 +64,7 @@ class MagnitudeConstants:
 
 @lru_cache(maxsize=4096)
 def _cached_magnitude_constants(scale: Fraction, two_sided: bool) -> MagnitudeConstants:
-    return MagnitudeConstants.of(scale, two_sided=two_sided)
+    return MagnitudeConstants.for_scale(scale, two_sided=two_sided)
 
 
 def exact_magnitude(v: int, scale: Fraction, *, two_sided: bool, width: int = _WIDTH) -> int:
@@ -97,7 +97,7 @@ class LaplaceSampler:
         self._low = 0 if scale <= DIRECT else _low_part_bit_count(scale)
         self.unit = float(1 << self._low)
         self._high_scale = scale / (1 << self._low)
-        self._magnitude_constants = MagnitudeConstants.of(self._high_scale, two_sided=not self._low, width=_LONG)
+        self._magnitude_constants = MagnitudeConstants.for_scale(self._high_scale, two_sided=not self._low, width=_LONG)
         self._far = _FAR << self._low
 
     def draw(self) -> int:

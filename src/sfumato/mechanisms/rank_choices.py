@@ -137,11 +137,13 @@ def choose(rows: RankedValues, parts: QuantileParts, rule: RankRule) -> tuple[In
     first, last = (edges[pending] for edges in _first_and_last_values_in_reach(rows, parts, rule))
     for chunk in _slices_of_groups(2 * (last - first) + 3):
         groups = pending[chunk]
-        runs = ValueRuns.of(rows, parts[groups], rule, (first[chunk], last[chunk]), _negligible_distance(parts, rule))
+        runs = ValueRuns.around_windows(
+            rows, parts[groups], rule, (first[chunk], last[chunk]), _negligible_distance(parts, rule)
+        )
         numbers[groups], cut_index[groups], tied[groups] = runs.choose_numbers()
         for index in runs.groups_to_recheck():
             part = parts[groups[[index]]]
-            all_runs = ValueRuns.of(rows, part, rule, (part.first, part.last), None)
+            all_runs = ValueRuns.around_windows(rows, part, rule, (part.first, part.last), None)
             if all_runs.falls_outside(near := runs.of_group(index)):
                 numbers[groups[[index]]], cut_index[groups[[index]]], tied[groups[[index]]] = all_runs.outside(
                     near
@@ -255,13 +257,13 @@ class ValueRuns:
     """For each group, whether all numbers of its part are here."""
 
     @classmethod
-    def of(
+    def around_windows(
         cls, rows: RankedValues, parts: QuantileParts, rule: RankRule, window: tuple[Places, Places], reach: int | None
     ) -> ValueRuns:
         """Return the runs around the values of each group's window: those within reach of the target, if a reach is
         given.
         """
-        layout = _RunLayout.of(parts, window)
+        layout = _RunLayout.from_windows(parts, window)
         rate = rule.log_weight_per_row / (parts.unit * rule.share.denominator)
         starts, multiplicities = layout.starts_and_sizes(rows, parts)
         distance = layout.distances(rows, parts, rule)
@@ -359,7 +361,7 @@ class _RunLayout:
     """Whether the window extends to it: low and high count only where no value between is left out."""
 
     @classmethod
-    def of(cls, parts: QuantileParts, window: tuple[Places, Places]) -> _RunLayout:
+    def from_windows(cls, parts: QuantileParts, window: tuple[Places, Places]) -> _RunLayout:
         first, last = window
         sizes = 2 * (last - first) + 3
         group = np.repeat(np.arange(sizes.size), sizes)

@@ -35,14 +35,14 @@ class PlanKey:
     """The key under which earlier versions stored it, and under which it is still found."""
 
     @classmethod
-    def of(cls, keys: Iterable[PlanKey], combine_texts: Callable[..., str]) -> PlanKey:
+    def combined(cls, keys: Iterable[PlanKey], combine_texts: Callable[..., str]) -> PlanKey:
         """Return the key of what consists of several plans, each of them by its key."""
         members = tuple(keys)
         return cls(combine_texts(*(key.current for key in members)), combine_texts(*(key.former for key in members)))
 
     def derive(self, derive_text: Callable[[str], str]) -> PlanKey:
         """Return the key of what is computed from this plan."""
-        return PlanKey.of((self,), derive_text)
+        return PlanKey.combined((self,), derive_text)
 
     def __contains__(self, plan: str) -> bool:
         return plan in (self.current, self.former)

@@ -61,7 +61,9 @@ def catalog_table(policy: Policy, name: str, columns: Mapping[str, Domain]) -> C
     is_shadowed = via is not None and str(unit_id).lower() in map(str.lower, columns)
     unit_id = None if is_shadowed else unit_id
     further = (table.lists, table.codings, table.possible_rows)
-    return CatalogTable(name, columns, table.public, unit_id, ContributionLimits.of(table), via, period, *further)
+    return CatalogTable(
+        name, columns, table.public, unit_id, ContributionLimits.from_table(table), via, period, *further
+    )
 
 
 def _unit_id_column(table: Table, policy: Policy) -> str:

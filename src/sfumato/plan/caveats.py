@@ -105,7 +105,7 @@ class RowLimits:
     """Whether distinct values are matched to units, a few to each."""
 
     @classmethod
-    def of(cls, limits: ContributionLimits, policy: Policy, groups: int | None, strategies: str) -> RowLimits:
+    def from_policy(cls, limits: ContributionLimits, policy: Policy, groups: int | None, strategies: str) -> RowLimits:
         """Return the limits of an answer that was bought under these strategies, that of its totals first."""
         unit, reweights = policy.unit, strategies.partition("; ")[0] == Strategy.REWEIGHT.value
         matches = Strategy.MATCH.value in strategies.split("; ")

@@ -129,7 +129,7 @@ def possible_group_keys(
         _assemble_key(merged_parts, combination, len(keys))
         for combination in itertools.product(*(values for _, values in merged_parts))
     )
-    return tuple(group_keys) if len(merged_parts) == len(parts) else _in_listed_order(group_keys, parts)
+    return tuple(group_keys) if len(merged_parts) == len(parts) else _keys_in_declared_order(group_keys, parts)
 
 
 def undeclared_key_indices(keys: tuple[Expression, ...], conditions: tuple[Expression, ...] = ()) -> tuple[int, ...]:
@@ -176,7 +176,7 @@ def _merge_linked_parts(
     return merged
 
 
-def _in_listed_order(group_keys: Iterator[GroupKey], parts: list[Part]) -> tuple[GroupKey, ...]:
+def _keys_in_declared_order(group_keys: Iterator[GroupKey], parts: list[Part]) -> tuple[GroupKey, ...]:
     """Return keys in the order in which each part lists its values, without those that a part does not list."""
     part_positions = [
         (members, {tuple(map(real_as_double, key)): position for position, key in enumerate(values)})

@@ -49,7 +49,7 @@ class ContributionLimits:
     rows_per_group: int
 
     @classmethod
-    def of(cls, table: Table) -> ContributionLimits:
+    def from_table(cls, table: Table) -> ContributionLimits:
         rows = table.max_rows or 1
         return cls(rows, min(table.max_groups or rows, rows), min(table.max_rows_per_group or rows, rows))
 

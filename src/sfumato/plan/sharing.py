@@ -78,7 +78,9 @@ def share_measures(plan: Aggregate) -> SharedMeasures:
     for request in plan.measures:
         requests_by_reading.setdefault(request.reading_key, []).append(request)
     tests = conditions_met_by_rows(plan.source)
-    needed = {reading: _NeededMeasures.of(requests, tests) for reading, requests in requests_by_reading.items()}
+    needed = {
+        reading: _NeededMeasures.from_requests(requests, tests) for reading, requests in requests_by_reading.items()
+    }
     parts = tuple(_reading_part(plan, requests, needed[reading]) for reading, requests in requests_by_reading.items())
     part_indices = {reading: number for number, reading in enumerate(requests_by_reading)}
     sources = tuple(
@@ -106,7 +108,7 @@ class _NeededMeasures:
     """The conditions that all rows meet."""
 
     @classmethod
-    def of(cls, requests: Sequence[AggregateRequest], tests: tuple[Expression, ...]) -> _NeededMeasures:
+    def from_requests(cls, requests: Sequence[AggregateRequest], tests: tuple[Expression, ...]) -> _NeededMeasures:
         """Return those of these requests. One alone shares nothing, and stays as it was typed.
 
         A mean is measured as two sums that take one price together, so that it gives the sum and the number with less

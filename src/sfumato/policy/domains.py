@@ -180,10 +180,10 @@ def widen_bounds(domain: Domain) -> Domain:
     """
     assert domain.bounds is not None
     low, high = domain.bounds
-    return replace(domain, bounds=(_some_value_beyond(low, -1), _some_value_beyond(high, 1)))
+    return replace(domain, bounds=(_value_outside_bound(low, -1), _value_outside_bound(high, 1)))
 
 
-def _some_value_beyond(bound: Value, sign: int) -> Value:
+def _value_outside_bound(bound: Value, sign: int) -> Value:
     """Return a value beyond a bound, or the bound where its type has none."""
     if isinstance(bound, Fraction):
         return max(-LARGEST_REAL, min(LARGEST_REAL, bound + sign * (1 + abs(bound))))

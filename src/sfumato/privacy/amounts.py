@@ -138,11 +138,11 @@ def checked_amount(value: object, name: str) -> Amount:
     raise InvalidParameter(name, value, "a whole number ≥ 0 (in units of 1e-30), or a fraction such as 1/3")
 
 
-def _amount_as_json(amount: Amount | None) -> int | str | None:
+def _encode_amount(amount: Amount | None) -> int | str | None:
     return amount if amount is None or type(amount) is int else format_amount(amount)
 
 
-WRITTEN: Mapping[str, Any] = MappingProxyType({codec.WRITER: _amount_as_json})
+WRITTEN: Mapping[str, Any] = MappingProxyType({codec.WRITER: _encode_amount})
 """The metadata of a dataclass field that is an amount."""
 
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, ClassVar
 from sfumato.errors import MIN_USEFUL_EPSILON, InvalidParameter, NeighboursDiffer, Overspent
 from sfumato.privacy import amounts, codec
 from sfumato.privacy.amounts import Amount, charge_amount, exact_amount, format_guarantee, format_remaining
-from sfumato.privacy.calibration import Noise, curve_of_made_mechanism, least_parameter
+from sfumato.privacy.calibration import Noise, curve_of_new_mechanism, least_parameter
 from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee, Neighbours
 from sfumato.privacy.numbers import (
@@ -335,11 +335,11 @@ class Budget:
         δ = 0 where the noise is pure, else at the account's own.
         """
         change = Sensitivity.of(sensitivity)
-        curve_of_made_mechanism(family, Fraction(1), change)
+        curve_of_new_mechanism(family, Fraction(1), change)
 
         def fits(parameter: Fraction) -> bool:
             try:
-                return self.affords(curve_of_made_mechanism(family, parameter, change))
+                return self.affords(curve_of_new_mechanism(family, parameter, change))
             except InvalidParameter:  # noise so small, or so large, is not drawn
                 return False
 
@@ -347,7 +347,7 @@ class Budget:
             least_size = least_parameter(fits, "the remaining budget")
         except InvalidParameter:
             return 0.0
-        curve = curve_of_made_mechanism(family, least_size, change)
+        curve = curve_of_new_mechanism(family, least_size, change)
         default_delta = self.delta if curve.max_divergence is None else curve.failure
         return curve.epsilon(default_delta if delta is None else delta)
 

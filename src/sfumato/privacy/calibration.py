@@ -40,12 +40,12 @@ def calibrate(make: Callable[[Fraction], N], guarantee: Guarantee, sensitivity: 
     change, promise = Sensitivity.of(sensitivity), Guarantee.of(guarantee)
     return make(
         least_parameter_by_shortfall(
-            lambda size: log_delta_excess(curve_of_made_mechanism(make, size, change), promise), f"{promise}"
+            lambda size: log_delta_excess(curve_of_new_mechanism(make, size, change), promise), f"{promise}"
         )
     )
 
 
-def curve_of_made_mechanism(make: Callable[[Fraction], Noise], size: Fraction, change: Sensitivity) -> Curve:
+def curve_of_new_mechanism(make: Callable[[Fraction], Noise], size: Fraction, change: Sensitivity) -> Curve:
     """Return the curve of ``make(size)``; refuse a ``make`` that does not return mechanisms."""
     try:
         curve: object = make(size).curve(change)

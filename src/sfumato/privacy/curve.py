@@ -470,7 +470,7 @@ def compose(curves: Iterable[Curve | tuple[Curve, int]]) -> Curve:
     >>> compose([(Curve.laplace(10), 10)]).epsilon(0)
     1.0
     """
-    curve_counts = as_counted_curves(curves)
+    curve_counts = normalise_counted_curves(curves)
     relations = {curve.neighbours for curve, _ in curve_counts}
     if len(relations) > 1:
         raise NeighboursDiffer(
@@ -485,7 +485,7 @@ def compose(curves: Iterable[Curve | tuple[Curve, int]]) -> Curve:
     return composed
 
 
-def as_counted_curves(curves: Iterable[Curve | tuple[Curve, int]]) -> list[tuple[Curve, int]]:
+def normalise_counted_curves(curves: Iterable[Curve | tuple[Curve, int]]) -> list[tuple[Curve, int]]:
     """Normalise a list of curves, or of pairs (curve, count), to such pairs; refuse anything else."""
     curve_counts = []
     for item in _checked_sequence(curves, "curves"):

@@ -122,7 +122,7 @@ class Moments:
     magnitude: float
 
     @classmethod
-    def of(cls, parts: Sequence[tuple[LossPair, int]]) -> Moments:
+    def from_pairs(cls, parts: Sequence[tuple[LossPair, int]]) -> Moments:
         gaussian: list[float] = []
         slack = 0.0
         members: dict[object, list[tuple[ClosedFormLoss, int]]] = {}

@@ -15,7 +15,7 @@ from sfumato.notebook_html import paragraphs, table
 from sfumato.privacy import amounts, codec
 from sfumato.privacy.amounts import charge_amount
 from sfumato.privacy.codec import constructor_repr
-from sfumato.privacy.curve import Curve, as_counted_curves, compose
+from sfumato.privacy.curve import Curve, compose, normalise_counted_curves
 from sfumato.privacy.numbers import ABOVE_ONE, INSIDE_UNIT, POSITIVE, Number, amount_from_units, exact
 from sfumato.quick_dataclass import dataclass
 
@@ -104,7 +104,7 @@ def odometer(
     exact_delta = exact(delta, "delta", INSIDE_UNIT)
     renyi_order = exact(order, "order", ABOVE_ONE) if order is not None else _default_order(exact_delta)
     exact_margin = exact(margin, "margin", POSITIVE)
-    releases = [(curve, count) for curve, count in as_counted_curves(curves) if count]
+    releases = [(curve, count) for curve, count in normalise_counted_curves(curves) if count]
     compose(releases)  # refuses mixed relations before anything is computed
     release_count = len(releases)
     steps = (

@@ -35,7 +35,7 @@ def normalised_masses(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
     definition, not for stating what a release leaks.
     """
     p_masses, q_masses = paired_masses(p, q)
-    return _divided_by_sum(p_masses, "p"), _divided_by_sum(q_masses, "q")
+    return _normalise_probabilities(p_masses, "p"), _normalise_probabilities(q_masses, "q")
 
 
 def paired_masses(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
@@ -79,7 +79,7 @@ def _mass_missing_from_one(values: Exact, name: str) -> Fraction:
     return missing
 
 
-def _divided_by_sum(values: Exact, name: str) -> Exact:
+def _normalise_probabilities(values: Exact, name: str) -> Exact:
     total = sum(values, _ZERO)
     if abs(total - 1) > _TOLERANCE:
         got = ValueWords(f"{len(values)} numbers that sum to {float(total)!r}")

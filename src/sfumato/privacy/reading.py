@@ -168,11 +168,14 @@ def _log_odds_bound(curve: Curve | None, share: Fraction) -> float:
         spent = floor + max(_SMALLEST_SHARE, Fraction(part) * (share - floor))
         return curve.epsilon(spent) - math.log1p(-float_above(spent / share)) if spent < share else math.inf
 
-    best = min(curve.epsilon(curve.failure) - math.log1p(-float_above(curve.failure / share)), _least_value_seen(bound))
+    best = min(
+        curve.epsilon(curve.failure) - math.log1p(-float_above(curve.failure / share)),
+        _minimum_by_ternary_search(bound),
+    )
     return min(best * _ROUND_UP, curve.epsilon(0))
 
 
-def _least_value_seen(bound: Callable[[float], float]) -> float:
+def _minimum_by_ternary_search(bound: Callable[[float], float]) -> float:
     """Return the least value of a function on (0, 1) that ternary search sees, by log-odds between −20 and 7."""
     low, high, best = -20.0, 7.0, math.inf
     while high - low > 0.05:

@@ -99,7 +99,7 @@ def epsilon_range(parts: Pairs, delta: Fraction) -> tuple[float, float]:
     else:
         # The δ that remains beside the failure: its upper bound gives the lower ε, its lower bound the upper ε.
         spare_delta = float_below(delta - failure_high) if delta > failure_high else 0.0
-        low, high = epsilon_range_of(Moments.of(parts), spare_delta, float_above(delta - failure_low))
+        low, high = epsilon_range_of(Moments.from_pairs(parts), spare_delta, float_above(delta - failure_low))
     upper = math.inf if delta < failure_high else min(_next_float_up_unless_zero(high), top_bounds[1])
     return min(_next_nonnegative_float_down(low), top_bounds[0]), upper
 
@@ -138,7 +138,7 @@ def delta_range(parts: Pairs, epsilon: Fraction) -> tuple[float, float]:
 @lru_cache(maxsize=4096)
 def _inverted_delta_range(parts: Pairs, epsilon: float) -> tuple[float, float]:
     """Bound δ(ε) by inversion; cached because explaining, forecasting and charging a price evaluate equal curves."""
-    return delta_range_of(Moments.of(parts), epsilon)
+    return delta_range_of(Moments.from_pairs(parts), epsilon)
 
 
 Alternatives = tuple[tuple[LossPair, Pairs], ...]

@@ -393,11 +393,11 @@ def _supporting_line(loss: SubsampledLoss, knots: tuple[float, float, float], en
     """
     left, alpha, right = knots
     step = _CHORD * min(alpha - left, right - alpha)
-    before, here, after = (_profile_at_any_alpha(loss, x) for x in (alpha - step, alpha, alpha + step))
+    before, here, after = (_privacy_profile(loss, x) for x in (alpha - step, alpha, alpha + step))
     steepest, flattest = (here[1] - before[0]) / step, (after[0] - here[1]) / step
     reach, steps = (left, right), (step, step)
     if steepest > flattest:
-        before, after = _profile_at_any_alpha(loss, left), _profile_at_any_alpha(loss, right)
+        before, after = _privacy_profile(loss, left), _privacy_profile(loss, right)
         reach, steps = (0.0, end), (alpha - left, right - alpha)
     low_slope, high_slope = (here[0] - before[1]) / steps[0], (after[1] - here[0]) / steps[1]
     slope = (steepest + flattest) / 2 if steepest <= flattest else (low_slope + high_slope) / 2
@@ -405,7 +405,7 @@ def _supporting_line(loss: SubsampledLoss, knots: tuple[float, float, float], en
     return slope, here[0] - max(0.0, lowered) * (1 + _ROUNDING) - slope * alpha
 
 
-def _profile_at_any_alpha(loss: SubsampledLoss, alpha: float) -> Bounds:
+def _privacy_profile(loss: SubsampledLoss, alpha: float) -> Bounds:
     """Bound h(α) = sup P(S) − α·Q(S) at any α > 0; below 1 from the reverse profile."""
     if alpha >= 1:
         return loss.delta_range(math.log(alpha))  # whose own margin covers the rounding of the logarithm

@@ -155,12 +155,12 @@ class MwemFit:
 
     def _prior_precision(self, block: Block) -> float:
         """Return the precision of a block from one measurement of the best requested set."""
-        block_places = {*block_algebra.block_places(block)}
-        if not block_places:
+        block_attribute_indices = {*block_algebra.block_attribute_indices(block)}
+        if not block_attribute_indices:
             return 1 / float(max(self.rows_noise.sizes) * self.unit_value) ** 2
         other_cells = min(
-            math.prod(self.attributes[place].size for place in requested_set if place not in block_places)
+            math.prod(self.attributes[place].size for place in requested_set if place not in block_attribute_indices)
             for requested_set in self.sets
-            if block_places <= {*requested_set}
+            if block_attribute_indices <= {*requested_set}
         )
         return 1 / (other_cells * float(max(self.noise.sizes) * self.unit_value) ** 2)

@@ -56,7 +56,7 @@ class NoisyCounts:
             raise InvalidParameter("values", self.values[:3], "whole numbers")
 
     @classmethod
-    def of(cls, counts: Integers) -> NoisyCounts:
+    def from_integers(cls, counts: Integers) -> NoisyCounts:
         return cls(tuple(counts.tolist()))
 
 

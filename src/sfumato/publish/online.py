@@ -310,7 +310,7 @@ class Hypothesis:
                 hypothesis._log_weight_steps(measure, bought, current, threshold),
                 0.0,
             )
-            hypothesis = hypothesis._reweighted(measure, steps)
+            hypothesis = hypothesis._with_multiplied_weights(measure, steps)
         return hypothesis
 
     def _log_weight_steps(self, measure: IntegerWeightedMeasure, bought: Floats, current: Floats, far: float) -> Floats:
@@ -321,7 +321,7 @@ class Hypothesis:
         least = self.total * measure.max_row_effect * 1e-12
         return np.log(np.maximum(bought, least) / np.maximum(current, least))
 
-    def _reweighted(self, measure: IntegerWeightedMeasure, steps: Floats) -> Hypothesis:
+    def _with_multiplied_weights(self, measure: IntegerWeightedMeasure, steps: Floats) -> Hypothesis:
         steps_by_part = np.split(steps, np.cumsum([len(part.groups.grid_index) for part in measure.parts])[:-1])
         table = (
             sum(part.spread_to_cells(part_steps) for part, part_steps in zip(measure.parts, steps_by_part, strict=True))

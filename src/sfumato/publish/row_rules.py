@@ -211,7 +211,7 @@ class RowRules:
         return [*(column.text for column in self.fixed), *(text for text, _ in (*self.constraints, *self.computed))]
 
     @property
-    def fixed_places(self) -> set[int]:
+    def fixed_column_indices(self) -> set[int]:
         """The columns whose values may not be drawn again."""
         return {column.place for column in self.fixed if column.bin_values}
 
@@ -364,7 +364,9 @@ def condition_model(
     model: GraphicalModel, rules: RowRules, implied: Sequence[ImpliedColumn], max_cells: int
 ) -> ConditionedModel:
     """Multiply a model by the factors of conditions and constraints; refuse a request that leaves no row."""
-    fixed = [_to_model_columns((column.place,), column.weights, implied, len(model.sizes)) for column in rules.fixed]
+    fixed = [
+        _express_by_model_columns((column.place,), column.weights, implied, len(model.sizes)) for column in rules.fixed
+    ]
     expected = _expected_rows(model, fixed)
     conditioned, rejected = [column.text for column in rules.fixed], list[str]()
     for factor in fixed:
@@ -372,7 +374,7 @@ def condition_model(
     cell_conditions = [*rules.constraints, *((text, computed.condition) for text, computed in rules.computed)]
     for text, condition in cell_conditions:
         allowed = (condition.truths.true | condition.truths.null).astype(float)
-        factor = _to_model_columns(condition.axes, allowed, implied, len(model.sizes))
+        factor = _express_by_model_columns(condition.axes, allowed, implied, len(model.sizes))
         is_held = factor[1].all() or _can_hold_columns(model, factor[0], max_cells)
         if is_held and not factor[1].all():
             model = _with_factor(model, factor)
@@ -397,7 +399,9 @@ def _no_rows_refusal(texts: Sequence[str]) -> Unsupported:
     return Unsupported("no-such-rows", rule, fix=fix, place="the conditions")
 
 
-def _to_model_columns(places: AttributeSet, weights: Floats, implied: Sequence[ImpliedColumn], columns: int) -> Factor:
+def _express_by_model_columns(
+    places: AttributeSet, weights: Floats, implied: Sequence[ImpliedColumn], columns: int
+) -> Factor:
     """Express a factor on implied columns, which are not in the model, by the columns that decide them."""
     axes = list(places)
     for axis, place in enumerate(axes):
@@ -423,7 +427,7 @@ def _with_factor(model: GraphicalModel, factor: Factor) -> GraphicalModel:
         potential = Potential(places, np.log(weights))
     if model.tree.clique_index_with(places) is not None:
         return replace(model, potentials=(*model.potentials, potential))
-    return GraphicalModel.of(model.sizes, (*model.potentials, potential), model.total)
+    return GraphicalModel.from_potentials(model.sizes, (*model.potentials, potential), model.total)
 
 
 def _expected_rows(model: GraphicalModel, factors: Sequence[Factor]) -> float | None:

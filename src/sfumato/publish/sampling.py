@@ -245,7 +245,7 @@ class ColumnSampler:
         return np.array(texts, dtype=object)
 
     @classmethod
-    def of(cls, attribute: Attribute, domain: Domain) -> ColumnSampler:
+    def for_attribute(cls, attribute: Attribute, domain: Domain) -> ColumnSampler:
         """Compute what each cell of a column holds."""
         step = _value_step(attribute, domain)
         step_ranges = (
@@ -433,12 +433,14 @@ class SampledRows:
     values: dict[int, Values]
 
     @classmethod
-    def of(cls, columns: Sequence[ColumnSampler], codes: Codes, source: ByteSource | None = None) -> SampledRows:
+    def from_codes(
+        cls, columns: Sequence[ColumnSampler], codes: Codes, source: ByteSource | None = None
+    ) -> SampledRows:
         """Draw a value for every row in every binned column."""
         binned = [place for place, column in enumerate(columns) if column.has_bins]
         return cls(tuple(columns), codes, {place: columns[place].sample(codes[:, place], source) for place in binned})
 
-    def set_to_middles(self, place: int, rows: NDArray[np.bool_]) -> None:
+    def set_to_cell_middles(self, place: int, rows: NDArray[np.bool_]) -> None:
         """Set these rows of a column to the fixed middle value of their cell: another column decides it."""
         self.values[place][rows] = self.columns[place].middle_values(self.codes[rows, place])
 

@@ -83,7 +83,7 @@ class Synopsis:
 
     @cached_property
     def _combined_releases(self) -> CombinedReleases:
-        return CombinedReleases.of([release.published for release in (*self.earlier, self)])
+        return CombinedReleases.from_releases([release.published for release in (*self.earlier, self)])
 
     @property
     def attributes(self) -> Attributes:
@@ -374,7 +374,7 @@ class Synopsis:
             rule = "the synopsis of another release: adding a release to itself adds no information"
             raise InvalidParameter("other", "the same release", rule, fix="add the synopsis of another release")
         ordered = sorted(releases, key=lambda release: release.receipt.line)
-        CombinedReleases.of([release.published for release in ordered])
+        CombinedReleases.from_releases([release.published for release in ordered])
         return Synopsis(ordered[-1].published, ordered[-1].receipt, tuple(ordered[:-1]))
 
     def __repr__(self) -> str:

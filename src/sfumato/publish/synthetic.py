@@ -169,7 +169,7 @@ class Synthetic:
             )
         import pyarrow
 
-        drawer = self._drawer(conditions, constraints, seed)
+        drawer = self._row_drawer(conditions, constraints, seed)
         table = pyarrow.concat_tables(list(drawer.draw_parts(row_count)))
         return table if drawer.report is None else drawer.report.attach_to(table)
 
@@ -217,13 +217,13 @@ class Synthetic:
         the rows are a table of the private table's name.
         """
         row_count = self.default_rows if rows is None else _row_count(rows)
-        drawer = self._drawer(conditions, constraints, seed)
+        drawer = self._row_drawer(conditions, constraints, seed)
         plain = rows is None and drawer.rules is None and seed is None and row_count <= MAX_HELD
         parts = [self._table] if plain else drawer.draw_parts(row_count)
         write_rows(path, parts, self._schema, self.released.table or "rows", row_count, progress)
         return drawer.report
 
-    def _drawer(self, conditions: Conditions | None, constraints: Constraints, seed: int | None) -> RowDrawer:
+    def _row_drawer(self, conditions: Conditions | None, constraints: Constraints, seed: int | None) -> RowDrawer:
         """Return what draws rows under these conditions and constraints; no row of the table is read for it."""
         source = None if seed is None else seeded_bytes(seed)
         if not conditions and not constraints and isinstance(constraints, (str, list, tuple)):
@@ -253,11 +253,11 @@ class Synthetic:
         codes[:, :model_columns] = cells
         for place, implied in enumerate(self.released.implied, model_columns):
             codes[:, place] = np.array(implied.cells, np.int32)[codes[:, implied.by]]
-        sampled = SampledRows.of(self._row_columns, codes, source)
+        sampled = SampledRows.from_codes(self._row_columns, codes, source)
         for deciding, place in self._decided_binned_columns:
-            sampled.set_to_middles(place, deciding_cells(self.attributes, deciding)[codes[:, deciding]])
+            sampled.set_to_cell_middles(place, deciding_cells(self.attributes, deciding)[codes[:, deciding]])
         rules.set_fixed_values(sampled, source)
-        unchanged = rules.fixed_places | {place for _, place in self._decided_binned_columns}
+        unchanged = rules.fixed_column_indices | {place for _, place in self._decided_binned_columns}
         remove_impossible_rows(sampled, self._conditions, self._row_face, unchanged, source)
         rules.compute_values(sampled, self._row_face)
         return sampled
@@ -294,7 +294,7 @@ class Synthetic:
         """
         places = {attribute.name: place for place, attribute in enumerate(self.attributes)}
         pairs = [pair for pair in self.released.face.implies if places.keys() >= {*pair}]
-        reasons = [self._why_undecided(places[deciding], places[decided]) for deciding, decided in pairs]
+        reasons = [self._undetermined_reason(places[deciding], places[decided]) for deciding, decided in pairs]
         pairs_and_reasons = zip(pairs, reasons, strict=True)
         return tuple(
             f"{deciding} does not determine {decided} in every row: {reason}"
@@ -302,7 +302,7 @@ class Synthetic:
             if reason
         )
 
-    def _why_undecided(self, deciding: int, decided: int) -> str:
+    def _undetermined_reason(self, deciding: int, decided: int) -> str:
         """Return why sampled rows may have several values of the second column for one of the first; empty if they
         do not.
         """
@@ -329,12 +329,15 @@ class Synthetic:
     @cached_property
     def _row_columns(self) -> tuple[ColumnSampler, ...]:
         return tuple(
-            ColumnSampler.of(*pair) for pair in zip(self._row_face.attributes, self._row_face.domains, strict=True)
+            ColumnSampler.for_attribute(*pair)
+            for pair in zip(self._row_face.attributes, self._row_face.domains, strict=True)
         )
 
     @property
     def _schema(self) -> pyarrow.Schema:
-        return SampledRows.of(self._row_columns, np.zeros((0, len(self._row_columns)), np.int32)).to_arrow().schema
+        return (
+            SampledRows.from_codes(self._row_columns, np.zeros((0, len(self._row_columns)), np.int32)).to_arrow().schema
+        )
 
     @cached_property
     def _conditions(self) -> tuple[CellCondition, ...]:

@@ -144,7 +144,7 @@ def noisy_measurements(
     version: str,
 ) -> NoisyMeasurements:
     """Combine the noisy numbers of these groups with everything needed to estimate results from them."""
-    keys = GroupKeys.of(groups, [key.domain.type for key in prepared.bounded.plan.keys])
+    keys = GroupKeys.encode(groups, [key.domain.type for key in prepared.bounded.plan.keys])
     terms = with_version_and_salt(prepared.terms, version)
     columns = tuple(map(tuple, numbers.T.tolist()))
     return NoisyMeasurements(scales_of_all_parts(prepared), result_estimators(prepared, requests), columns, keys, terms)

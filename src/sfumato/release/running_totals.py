@@ -59,7 +59,9 @@ class RunningNoise:
         object.__setattr__(self, "lengths", tuple(codec.parse_float(length, "lengths") for length in self.lengths))
 
     @classmethod
-    def of(cls, factorisation: Factorisation, mechanism: Additive, scaled: ScaledMeasure) -> RunningNoise:
+    def from_factorisation(
+        cls, factorisation: Factorisation, mechanism: Additive, scaled: ScaledMeasure
+    ) -> RunningNoise:
         lengths = tuple(factorisation.decoder_row_norms.tolist())
         return cls(factorisation, mechanism, scaled.unit_value, lengths, scaled.rounding)
 
@@ -148,7 +150,7 @@ class RunningTotalsRelease(GroupTotalsRelease[NoisyRunningTotals]):
 
     @property
     def _keys(self) -> GroupKeys:
-        return GroupKeys.of(self.groups, self.types)
+        return GroupKeys.encode(self.groups, self.types)
 
 
 def _format_width(number: float) -> str:

@@ -301,7 +301,7 @@ def reviewed_lines(
     """
     path = ledger_address(policy, ledger)
     if not ledger_may_exist(path):
-        raise _nothing_asked_error(path)
+        raise _no_answers_error(path)
     with Ledger.open(path) as open_ledger:
         requests = open_ledger.account(policy.account_name).requests.decided_by(is_owner, people)
         now, records = requests.now(), requests.list()
@@ -327,14 +327,14 @@ def collect_report(
     parsed_policy = read_policy(policy)
     path = ledger_address(parsed_policy, ledger)
     if not ledger_may_exist(path):
-        raise _nothing_asked_error(path)
+        raise _no_answers_error(path)
     with Ledger.open(path) as open_ledger:
         _require_intact(open_ledger)
         if parsed_policy.account_name not in open_ledger.accounts:
             raise (
                 _no_such_account_error(path, parsed_policy.account_name, open_ledger.accounts)
                 if open_ledger.accounts
-                else _nothing_asked_error(path)
+                else _no_answers_error(path)
             )
         account = open_ledger.account(parsed_policy.account_name)
         _require_same_unit(parsed_policy, account)
@@ -458,7 +458,7 @@ def _no_such_account_error(path: Path | str, name: str, account_names: Sequence[
     )
 
 
-def _nothing_asked_error(path: Path | str) -> SfumatoError:
+def _no_answers_error(path: Path | str) -> SfumatoError:
     return SfumatoError(
         "nothing has been asked yet, so there is nothing to report",
         place=str(path),

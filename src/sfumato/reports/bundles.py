@@ -35,7 +35,7 @@ from sfumato.publish.files.sealed_files import build_zip, iterate_members, requi
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import Receipt
-from sfumato.release.answers.web_pages import loads_nothing
+from sfumato.release.answers.web_pages import is_self_contained
 from sfumato.release.running_totals import RunningAnswer
 from sfumato.reports.account_reports import (
     AccountReport,
@@ -416,7 +416,7 @@ def _parse_member(kind: type[T], content: bytes, path: str | os.PathLike[str], n
 def _find_inconsistencies(bundle: Bundle) -> Iterator[str]:
     """Yield every inconsistency: a false statement that the owner signed is caught here as far as possible."""
     try:
-        if not loads_nothing(bundle.page):
+        if not is_self_contained(bundle.page):
             yield "its page loads something from elsewhere"
         yield from _chain_faults(bundle.chain)
         yield from _period_faults(bundle.chain.lines)
@@ -478,7 +478,7 @@ def _amount_faults(lines: Sequence[BundleLine], manifest: BundleManifest) -> Ite
     reserved = read_cost(manifest.held)
     account_total = spent.get(0, NO_COST) + reserved
     roundings[0] += account_total.is_rounded_sum(spent.pop(0, NO_COST), reserved)
-    budget = _as_unspent(manifest.budgets[-1])
+    budget = _with_nothing_spent(manifest.budgets[-1])
     totals = spent or {0: account_total}
     if not all(budget.admits(total.minus_roundings(roundings[account])) for account, total in totals.items()):
         yield "more is spent than the budget allows"
@@ -487,7 +487,7 @@ def _amount_faults(lines: Sequence[BundleLine], manifest: BundleManifest) -> Ite
 _SERIES_KINDS = ("tab-open", "step", "tab-close")
 
 
-def _as_unspent(budget: Budget) -> Budget:
+def _with_nothing_spent(budget: Budget) -> Budget:
     return budget.with_spent(Cost(0, 0 if budget.order is not None else None, 0))
 
 

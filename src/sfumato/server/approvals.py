@@ -237,7 +237,7 @@ class ApprovalService:
         """List the requests that a caller may see, newest first: analysts see their own."""
         requests = self._account_requests(name)
         now = requests.now()
-        visible = [record for record in requests.list() if _may_see(caller, record)]
+        visible = [record for record in requests.list() if _can_see_request(caller, record)]
         return tuple(request_view(record, now) for record in reversed(visible))
 
     def show(self, caller: Caller, name: str, number: int) -> RequestView:
@@ -251,7 +251,7 @@ class ApprovalService:
 
     def _visible_request(self, caller: Caller, name: str, number: int) -> RequestRecord:
         record = self._account_requests(name).read(number)
-        if not _may_see(caller, record):
+        if not _can_see_request(caller, record):
             raise NotThere(f"request {number}")
         return record
 
@@ -313,7 +313,7 @@ def _require_known_measures(names: Sequence[str]) -> None:
         raise InvalidParameter("measures", unknown[0], f"ways in which rows are used: {', '.join(ReadMeasure)}")
 
 
-def _may_see(caller: Caller, record: RequestRecord) -> bool:
+def _can_see_request(caller: Caller, record: RequestRecord) -> bool:
     return caller.role is not Role.ANALYST or record.subject.requester == caller.user
 
 

@@ -57,7 +57,7 @@ class AdmittedPeers:
 
 def admitted_peers(settings: ServerSettings) -> AdmittedPeers | None:
     """Return the proxies of a server that other machines can reach without a certificate; None admits everybody."""
-    if not settings.behind_proxies:
+    if not settings.is_behind_proxy:
         return None
     refusal = InvalidRequest(
         "this server accepts requests only from its proxies, because it has no certificate of its own",

@@ -122,7 +122,7 @@ class ServedPolicies:
             if self._is_current(name):
                 return self._latest_opening(name)
             self._require_valid_file(name)
-            self._open_again(name, lambda: not self._is_current(name))
+            self._reopen_policy(name, lambda: not self._is_current(name))
         if not self._is_current(name):
             rule = "the policy cannot be opened: its file keeps changing"
             raise ServerUnavailable(rule, place=f"policy {name}")
@@ -156,7 +156,7 @@ class ServedPolicies:
     def reopen(self, caller: Caller, name: str, changed: OpenPolicy | None) -> None:
         """Reopen a policy whose data files have changed, unless it was reopened since."""
         with _hide_details_from_non_owners(caller, name):
-            self._open_again(name, lambda: self._latest_opening(name) is changed)
+            self._reopen_policy(name, lambda: self._latest_opening(name) is changed)
 
     def require_unchanged_files(self, name: str) -> None:
         """Raise ``SourceChanged`` if a policy's data files are not those that were opened.
@@ -231,7 +231,7 @@ class ServedPolicies:
         """Refuse early what needs no rows to refuse: an invalid policy file, or one that contradicts its account."""
         open_account(self.ledger, self.read_current_policy(name))
 
-    def _open_again(self, name: str, needed: Callable[[], bool]) -> None:
+    def _reopen_policy(self, name: str, needed: Callable[[], bool]) -> None:
         tables = len(self._latest_opening(name).curator.policy.tables)
         opening = partial(self._open, self._paths[name])
         self._openings.reopen(name, tables.bit_length(), needed, opening, partial(self._replace_open, name))

@@ -230,10 +230,10 @@ class UvicornServer(uvicorn.Server):
                 loop.add_signal_handler(signal_number, self.stop)
         parent = multiprocessing.parent_process()
         if parent is not None:
-            loop.add_reader(parent.sentinel, self._stop_as_orphan, loop, parent.sentinel)
+            loop.add_reader(parent.sentinel, self._stop_when_parent_is_gone, loop, parent.sentinel)
         yield
 
-    def _stop_as_orphan(self, loop: asyncio.AbstractEventLoop, sentinel: int) -> None:
+    def _stop_when_parent_is_gone(self, loop: asyncio.AbstractEventLoop, sentinel: int) -> None:
         loop.remove_reader(sentinel)
         self.stop()
 

@@ -99,14 +99,14 @@ class ServerSettings:
         return bool(self.certificate) or self.public_url.startswith("https://")
 
     @property
-    def behind_proxies(self) -> bool:
+    def is_behind_proxy(self) -> bool:
         """Whether other machines can connect and TLS ends at a proxy."""
         return not self.local and not self.certificate
 
     def _require_safe_address(self) -> None:
         """Refuse to receive tokens in clear text: any address but loopback needs TLS, here or at a listed proxy."""
         has_tls_proxy = self.public_url.startswith("https://") and bool(self.proxies)
-        if self.behind_proxies and not has_tls_proxy:
+        if self.is_behind_proxy and not has_tls_proxy:
             raise InvalidSettings(
                 "an address that other machines reach needs TLS: a certificate, or an https proxy listed in proxies",
                 place="listen",

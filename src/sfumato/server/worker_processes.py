@@ -216,9 +216,9 @@ class WorkerProcesses:
             if connection is None:
                 return
             with connection:
-                self._hand_to_worker(connection)
+                self._pass_connection_to_worker(connection)
 
-    def _hand_to_worker(self, connection: socket.socket) -> None:
+    def _pass_connection_to_worker(self, connection: socket.socket) -> None:
         for worker in [worker for worker in self._workers if worker.takes_connections]:
             if hand_over(connection, worker.channel):
                 worker.unconfirmed += 1

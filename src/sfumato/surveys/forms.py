@@ -281,14 +281,14 @@ class Form:
                 refused.append(RefusedReport(index, error.rule))
         return accepted, tuple(refused)
 
-    def _answers_to(self, question: int, reports: list[Report]) -> list[Any]:
+    def _answers_to_question(self, question: int, reports: list[Report]) -> list[Any]:
         """Return the randomised answers to one question from the reports that have one."""
         if self.sampled:
             return [each.answers[0] for each in reports if each.question == question]
         return [each.answers[question] for each in reports]
 
     def _question_counts(self, question: int, reports: list[Report], miss: float) -> Counts:
-        parts, respondents = self._answers_to(question, reports), len(reports)
+        parts, respondents = self._answers_to_question(question, reports), len(reports)
         chance = self._support_probabilities[question]
         support = counts.support_counts(self.mechanisms[question], parts)
         ranges = tuple(counts.count_interval(int(count), len(parts), respondents, chance, miss) for count in support)
@@ -299,7 +299,7 @@ class Form:
 
     def _pair_counts(self, pair: tuple[int, int], reports: list[Report], miss: float) -> Counts:
         first, second = (self.mechanisms[question] for question in pair)
-        parts = [self._answers_to(question, reports) for question in pair]
+        parts = [self._answers_to_question(question, reports) for question in pair]
         pair_counts = PairSupport(
             counts.support_counts(first, parts[0]),
             counts.support_counts(second, parts[1]),
@@ -398,7 +398,7 @@ class Form:
     def explain(self, respondents: int = 1000) -> str:
         """Describe the form, and compare the standard errors of its counts with those of the alternatives."""
         respondent_count = exact_integer(respondents, "respondents", at_least=1)
-        this_form = self._own_design()
+        this_form = self._survey_design()
         alternatives = [counts.best_design(self.questions, self.epsilon, sampled=sampled) for sampled in (False, True)]
         width = max(8, *(len(each.name) for each in self.questions))
         lines = [
@@ -426,7 +426,7 @@ class Form:
             f"Standard errors of a count among {respondents:,} respondents, averaged over equally frequent answers:"
         )
 
-    def _own_design(self) -> counts.SurveyDesign:
+    def _survey_design(self) -> counts.SurveyDesign:
         question_epsilon = counts.epsilon_per_question(self.epsilon, len(self.questions), sampled=self.sampled)
         one_of = len(self.questions) if self.sampled else 1
         variances = (

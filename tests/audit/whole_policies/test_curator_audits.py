@@ -42,7 +42,7 @@ from sfumato.audit.whole_policies.shared_noise import compare_noise
 from sfumato.curator import Question
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, Guarantee, PrivacyUnit
-from sfumato.release.answers.web_pages import loads_nothing
+from sfumato.release.answers.web_pages import is_self_contained
 from sfumato.release.measurement import Measurement
 from sfumato.release.parts.question_parts import NoisyTotals
 from sfumato.release.running_work import ignore_progress
@@ -240,7 +240,7 @@ def test_a_sound_policy_is_not_doubted(audited: CuratorAudit) -> None:
 
 def test_the_page_needs_nothing_else(audited: CuratorAudit) -> None:
     text = sf.audit.page(audited).html
-    assert loads_nothing(text)
+    assert is_self_contained(text)
     assert "Planted faults" in text
     assert "generated from the policy" in text
     assert "<table>" in audited._repr_html_()

@@ -14,7 +14,7 @@ from cli.terminal import ENTER, Terminal
 from sfumato import attacks
 from sfumato.attacks.game import NAMES
 from sfumato.cli.commands.attack import ATTACKS
-from sfumato.release.answers.web_pages import loads_nothing
+from sfumato.release.answers.web_pages import is_self_contained
 
 POLICY = """
 [unit]
@@ -80,7 +80,7 @@ def test_a_policy_is_attacked_and_its_page_written(policy: Path) -> None:
     done = run("attack", policy, "--runs", "20", "--html", page)
     assert done.exit_code == 0
     assert "people.sex, exact" in done.output
-    assert loads_nothing(page.read_text())
+    assert is_self_contained(page.read_text())
     assert sorted(each.name for each in policy.parent.iterdir()) == ["attack.html", "people.toml"]
 
 

@@ -11,7 +11,7 @@ import pyarrow
 import pytest
 
 import sfumato as sf
-from sfumato.curator.previews.advising import Advice, Tip, round_limits_up_to
+from sfumato.curator.previews.advising import Advice, Tip, round_number_limits
 
 COLUMNS = {
     "ward": {"values": ["A", "B", "C"]},
@@ -313,4 +313,4 @@ def test_advice_is_read_back(visits: sf.Curator) -> None:
 
 
 def test_the_ladder() -> None:
-    assert [round_limits_up_to(most) for most in (1, 4, 100)] == [(1,), (1, 2), (1, 2, 5, 10, 20, 50, 100)]
+    assert [round_number_limits(most) for most in (1, 4, 100)] == [(1,), (1, 2), (1, 2, 5, 10, 20, 50, 100)]

@@ -402,8 +402,10 @@ def test_lines_are_read_once_by_a_process(curator: sf.Curator, monkeypatch: pyte
     for _ in range(3):
         curator.marginals("people", SETS).release(rho="0.01", fresh=True)
     question.release(free=True)
-    described, own = [], Publication.of.__func__  # type: ignore[attr-defined]
-    monkeypatch.setattr(Publication, "of", classmethod(lambda cls, row: described.append(row.number) or own(cls, row)))
+    described, own = [], Publication.from_row.__func__  # type: ignore[attr-defined]
+    monkeypatch.setattr(
+        Publication, "from_row", classmethod(lambda cls, row: described.append(row.number) or own(cls, row))
+    )
     question.release(free=True)
     assert described == []
     line = curator.marginals("people", SETS).release(rho=RHO).receipt.line

@@ -378,7 +378,7 @@ def test_an_answer_too_large_to_store_is_refused_before_the_first_step_is_charge
 ) -> None:
     asked: Any = clinic.sql(ABOVE.replace("COUNT(*) AS n", "COUNT(*) AS n, SUM(cost) AS s, SUM(debt) AS d"))
     prepared = asked.price_release(PriceRequest(1))
-    steps = *asked._value_releases(prepared), asked._main_release(prepared, [None])
+    steps = *asked._value_releases(prepared), asked._outer_release(prepared, [None])
     first, main = (len(codec.dumps(step.result_at_extreme_totals())) for step in steps)
     assert first < main
     monkeypatch.setattr(entries, "MAX_BODY_LENGTH", main - 1)

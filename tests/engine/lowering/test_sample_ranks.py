@@ -178,7 +178,7 @@ def _kept(engine: DuckDB, key: int, **limits: int) -> list[int]:
 
 
 def _bounded(engine: DuckDB, text: str, **limits: int) -> BoundedPlan:
-    declared = replace(ContributionLimits.of(engine._policy.tables["t"]), **limits)
+    declared = replace(ContributionLimits.from_table(engine._policy.tables["t"]), **limits)
     made = candidate_bounded_plans(parse(text, engine.catalog()).plan, declared, len(CITIES))
     return next(each for each in made if each.strategy is Strategy.SAMPLE)
 
@@ -226,7 +226,7 @@ def test_a_policy_of_periods_is_sampled() -> None:
     plan = parse("SELECT COUNT(*) FROM t", engine.catalog()).plan
     bounded = next(
         each
-        for each in candidate_bounded_plans(plan, ContributionLimits.of(table), 1)
+        for each in candidate_bounded_plans(plan, ContributionLimits.from_table(table), 1)
         if each.strategy is Strategy.SAMPLE
     )
     assert tuples(engine.read(GroupTotals(bounded, ((),)), 5)) == [(6,)]

@@ -74,7 +74,7 @@ def _opened(rows: list[tuple[Any, ...]], columns: dict[str, Any]) -> Iterator[Du
 
 
 def _bounded(engine: DuckDB, text: str, groups: int, rows: int) -> BoundedPlan:
-    declared = ContributionLimits.of(engine._policy.tables["t"])
+    declared = ContributionLimits.from_table(engine._policy.tables["t"])
     limits = replace(declared, rows=rows, groups=groups, rows_per_group=rows)
     made = candidate_bounded_plans(parse(text, engine.catalog()).plan, limits, len(WIDE))
     return next(each for each in made if each.strategy is Strategy.SAMPLE)

@@ -76,7 +76,7 @@ def _marginals(engine: Engine, policy: Policy, random: Random) -> Marginals:
     source = parse("SELECT COUNT(*) FROM people", engine.catalog()).plan.source
     fields = {field.name: Column(field, replace(domain, nullable=True)) for field, domain in source.columns.items()}
     plan = Aggregate(source, tuple(fields[name] for name in ("region", "flag", "code")), (Count(),))
-    options = candidate_bounded_plans(plan, ContributionLimits.of(policy.tables["people"]), 60)
+    options = candidate_bounded_plans(plan, ContributionLimits.from_table(policy.tables["people"]), 60)
     known = [each for each in options if each.strategy in (Strategy.WHOLE, Strategy.REWEIGHT, Strategy.SAMPLE)]
     sets = random.choice([((), (0,), (0, 1), (1, 2), (0, 1, 2)), *FEWER_CELLS])
     return Marginals(random.choice(known), (REGIONS, (False, True), (1, 2, 3)), sets)

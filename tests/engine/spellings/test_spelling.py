@@ -76,7 +76,7 @@ def test_statements_have_no_word_of_a_dialect(question: str) -> None:
     table = Table("t", source, columns, id="who", max_rows=5, max_groups=3, max_rows_per_group=2)
     engine = DuckDB(policy_of(table, Table("p", pa.table({"place": ["a"], "far": [2]}), public=True)))
     plan = parse(question, engine.catalog()).plan
-    for bounded in candidate_bounded_plans(plan, ContributionLimits.of(table), 2):
+    for bounded in candidate_bounded_plans(plan, ContributionLimits.from_table(table), 2):
         statement = bounded_totals.group_totals_statement(bounded, 7)
         written = Generator(Marked(), lambda table: table.name.upper()).statement(statement)  # type: ignore[arg-type]
         assert not OWN.search(written), (OWN.search(written), written)

@@ -53,7 +53,7 @@ def policy(source: Any, **said: Any) -> Policy:
 def reading(engine: Any, bounding: str) -> GroupTotals:
     """Counts and sums by place in one bounding."""
     plan = parse("SELECT place, COUNT(*), SUM(cost) FROM t GROUP BY place", engine.catalog()).plan
-    strategies = candidate_bounded_plans(plan, ContributionLimits.of(engine._policy.tables["t"]), len(PLACES))
+    strategies = candidate_bounded_plans(plan, ContributionLimits.from_table(engine._policy.tables["t"]), len(PLACES))
     bounded = next(each for each in strategies if each.strategy.value == bounding)
     return GroupTotals(bounded, tuple((place,) for place in PLACES))
 

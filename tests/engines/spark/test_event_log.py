@@ -53,14 +53,16 @@ def _policy(source: Any, **said: Any) -> Policy:
 def _sampled(engine: Any) -> GroupTotals:
     """Samples of rows, of the people of a secret sample."""
     plan = parse("SELECT place, COUNT(*) FROM t GROUP BY place", engine.catalog()).plan
-    strategies = candidate_bounded_plans(plan, ContributionLimits.of(engine._policy.tables["t"]), len(_PLACES))
+    strategies = candidate_bounded_plans(plan, ContributionLimits.from_table(engine._policy.tables["t"]), len(_PLACES))
     bounded = next(each for each in strategies if each.strategy.value == "sample")
     return GroupTotals(replace(bounded, sample=Fraction(1, 3)), tuple((place,) for place in _PLACES))
 
 
 def _discovered(engine: Any) -> DiscoveredTotals:
     plan = parse("SELECT note, COUNT(*) FROM t GROUP BY note", engine.catalog()).plan
-    return DiscoveredTotals(bound_for_discovery(plan, ContributionLimits.of(engine._policy.tables["t"])), (0,), ((),))
+    return DiscoveredTotals(
+        bound_for_discovery(plan, ContributionLimits.from_table(engine._policy.tables["t"])), (0,), ((),)
+    )
 
 
 def _logged(cluster: Cluster, start: int) -> str:
@@ -92,7 +94,7 @@ def test_exact_counts_are_in_the_event_log(cluster: Cluster, given: Any, tmp_pat
     with contextlib.closing(Spark(_policy(**given(cluster)(path)))) as spark:
         start = cluster.event_log.stat().st_size
         plan = parse("SELECT COUNT(*) FROM t WHERE place = 'north'", spark.catalog()).plan
-        bounded = candidate_bounded_plans(plan, ContributionLimits.of(spark._policy.tables["t"]), 1)[0]
+        bounded = candidate_bounded_plans(plan, ContributionLimits.from_table(spark._policy.tables["t"]), 1)[0]
         spark.read(GroupTotals(bounded, ((),)), 7)
     ended = [event for event in cluster.events(start) if event["Event"] == "SparkListenerStageCompleted"]
     metrics = [metric for event in ended for metric in event["Stage Info"]["Accumulables"]]

@@ -90,7 +90,7 @@ def test_ids_that_are_doubles_are_units_as_numbers_are(cluster: Cluster, tmp_pat
     with contextlib.closing(Spark(Policy(unit, Budget(1), {"t": table}))) as spark:
         asked = "(who, day)" if period else "who"
         plan = parse(f"SELECT COUNT(DISTINCT {asked}) FROM t", spark.catalog()).plan
-        (bounded, *_) = candidate_bounded_plans(plan, ContributionLimits.of(table), 1)
+        (bounded, *_) = candidate_bounded_plans(plan, ContributionLimits.from_table(table), 1)
         assert tuples(spark.read(GroupTotals(bounded, ((),)), 1)) == [(3 << bounded.measures[0].bits,)]
 
 
@@ -103,7 +103,7 @@ def test_an_id_beyond_the_longest_is_nobodys(cluster: Cluster, tmp_path: Path, k
     table = Table("t", cluster.address, {}, id="who", max_rows=5, path=str(path), format="parquet")
     with contextlib.closing(Spark(Policy(PrivacyUnit("person"), Budget(1), {"t": table}))) as spark:
         plan = parse("SELECT COUNT(DISTINCT who) FROM t", spark.catalog()).plan
-        (bounded, *_) = candidate_bounded_plans(plan, ContributionLimits.of(table), 1)
+        (bounded, *_) = candidate_bounded_plans(plan, ContributionLimits.from_table(table), 1)
         assert tuples(spark.read(GroupTotals(bounded, ((),)), 1)) == [(2 << bounded.measures[0].bits,)]
 
 
@@ -168,7 +168,7 @@ def test_one_folder_of_a_table_changes_no_cell_of_others(cluster: Cluster, tmp_p
         policy = _policy(cluster.address, columns, path=str(folder), format="parquet")
         with contextlib.closing(Spark(policy)) as spark:
             plan = parse("SELECT place, COUNT(*) FROM t GROUP BY place", spark.catalog()).plan
-            bounded = next(iter(candidate_bounded_plans(plan, ContributionLimits.of(policy.tables["t"]), 3)))
+            bounded = next(iter(candidate_bounded_plans(plan, ContributionLimits.from_table(policy.tables["t"]), 3)))
             totals = tuples(spark.read(GroupTotals(bounded, (("1",), ("01",), ("north",))), 1))
             found.append([total >> bounded.measures[0].bits for (total,) in totals])
     assert found == [[3, 9, 0], [3, 9, 1]]

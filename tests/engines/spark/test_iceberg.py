@@ -59,7 +59,7 @@ def _policy(cluster: Cluster, table: str, by: str, version: str | None = None) -
 
 def _reading(spark: Spark) -> GroupTotals:
     plan = parse(QUESTION, spark.catalog()).plan
-    limits = ContributionLimits.of(spark._policy.tables["t"])
+    limits = ContributionLimits.from_table(spark._policy.tables["t"])
     bounded = next(each for each in candidate_bounded_plans(plan, limits, 2) if each.strategy is Strategy.CLIP_L2)
     return GroupTotals(bounded, (("north",), ("south",)))
 

@@ -88,7 +88,7 @@ def _ages(fields: Any) -> tuple[Any, ...]:
 def _found(here: DuckDB, words: str) -> DiscoveredTotals:
     """A reading whose keys nobody declared."""
     plan = parse(words, here.catalog()).plan
-    bounded = bound_for_discovery(plan, ContributionLimits.of(here._policy.tables["t"]))
+    bounded = bound_for_discovery(plan, ContributionLimits.from_table(here._policy.tables["t"]))
     return DiscoveredTotals(bounded, (0,), ((),))
 
 
@@ -114,7 +114,7 @@ def _policy(source: Any, columns: dict[str, Any] = COLUMNS, **said: Any) -> Poli
 
 def _reading(engine: Any, strategy: Strategy = Strategy.CLIP_L2, question: str = QUESTION) -> GroupTotals:
     plan = parse(question, engine.catalog()).plan
-    limits = ContributionLimits.of(_policy(_rows(1)).tables["t"])
+    limits = ContributionLimits.from_table(_policy(_rows(1)).tables["t"])
     bounded = next(each for each in candidate_bounded_plans(plan, limits, len(PLACES)) if each.strategy is strategy)
     return GroupTotals(bounded, tuple((each,) for each in PLACES) if bounded.plan.keys else ((),))
 

@@ -38,8 +38,10 @@ def test_every_one_is_listed_page_by_page(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_line_is_described_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    described, own = [], Publication.of.__func__  # type: ignore[attr-defined]
-    monkeypatch.setattr(Publication, "of", classmethod(lambda cls, row: described.append(row.number) or own(cls, row)))
+    described, own = [], Publication.from_row.__func__  # type: ignore[attr-defined]
+    monkeypatch.setattr(
+        Publication, "from_row", classmethod(lambda cls, row: described.append(row.number) or own(cls, row))
+    )
     with sf.Ledger.open(tmp_path / "l.db") as ledger:
         clinic = account(ledger)
         first = publish(clinic, "shelf-1")
@@ -80,8 +82,10 @@ def test_lines_that_a_failover_took_are_not_listed(tmp_path: Path) -> None:
 def test_the_shelf_that_was_read_longest_ago_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two are kept: a third one leaves the second and forgets the first, whose lines are then read once more."""
     monkeypatch.setattr(entries, "_MAX_SHELVES", 2)
-    described, own = [], Publication.of.__func__  # type: ignore[attr-defined]
-    monkeypatch.setattr(Publication, "of", classmethod(lambda cls, row: described.append(row.plan) or own(cls, row)))
+    described, own = [], Publication.from_row.__func__  # type: ignore[attr-defined]
+    monkeypatch.setattr(
+        Publication, "from_row", classmethod(lambda cls, row: described.append(row.plan) or own(cls, row))
+    )
     with sf.Ledger.open(tmp_path / "l.db") as ledger:
         clinic = account(ledger)
         for shelf in "abc":

@@ -190,7 +190,7 @@ def test_a_key_that_others_can_read_or_write_seals_nothing(path: Path) -> None:
         key.chmod(mode)
         assert not local_files.is_private_file(key)
         with sf.Ledger.open(path) as ledger:
-            assert VerificationCheckpoint.of(ledger._guarded.store).load() == ()
+            assert VerificationCheckpoint.for_store(ledger._guarded.store).load() == ()
     key.chmod(0o600)
     key.parent.chmod(0o770)
     assert not local_files.is_private_file(key)
@@ -200,7 +200,7 @@ def test_a_key_that_others_can_read_or_write_seals_nothing(path: Path) -> None:
 def test_a_damaged_checkpoint_is_no_checkpoint(path: Path, text: str) -> None:
     interrupted(path)
     with sf.Ledger.open(path) as ledger:
-        checkpoint = VerificationCheckpoint.of(ledger._guarded.store)
+        checkpoint = VerificationCheckpoint.for_store(ledger._guarded.store)
         assert len(checkpoint.load()) == 2
         checkpoint.path.write_bytes(text.encode(errors="surrogatepass"))
         assert checkpoint.load() == ()

@@ -709,9 +709,9 @@ def test_over_a_network_the_server_proves_who_it_is(
 ) -> None:
     if options is None:
         with pytest.raises(sf.LedgerUnavailable, match="verify-full"):
-            ServerAddress.of(address).options(environment)
+            ServerAddress.parse(address).options(environment)
     else:
-        assert ServerAddress.of(address).options(environment) == options
+        assert ServerAddress.parse(address).options(environment) == options
 
 
 @pytest.mark.parametrize("schema", ["", "a b", "public", "user", "table", "pg_x", 'x"; DROP', "A", "a" * 64, "é"])
@@ -723,7 +723,7 @@ def test_a_schema_has_a_plain_name(schema: str) -> None:
 
 
 def test_spaces_and_pluses_of_an_address_reach_the_driver() -> None:
-    address = ServerAddress.of("postgresql:///x?application_name=two%20words&options=a+b&schema=one")
+    address = ServerAddress.parse("postgresql:///x?application_name=two%20words&options=a+b&schema=one")
     found = psycopg.conninfo.conninfo_to_dict(address.url)
     assert (found["application_name"], found["options"], address.schema) == ("two words", "a+b", "one")
 

@@ -34,7 +34,10 @@ MATRICES = (
 def bounded(table: Table, relation: Neighbours, text: str, strategy: Strategy, groups: int = 3) -> BoundedPlan:
     known = {**CATALOG.tables, "visits": replace(CATALOG.tables["visits"], id=None if table.every_row else table.id)}
     query = parse(text, replace(CATALOG, tables=known))
-    found = {each.strategy: each for each in candidate_bounded_plans(query.plan, ContributionLimits.of(table), groups)}
+    found = {
+        each.strategy: each
+        for each in candidate_bounded_plans(query.plan, ContributionLimits.from_table(table), groups)
+    }
     return for_neighbours(found[Strategy.WHOLE if table.every_row else strategy], relation)
 
 

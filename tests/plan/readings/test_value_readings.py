@@ -12,7 +12,7 @@ import pytest
 
 from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.readings import value_readings
-from sfumato.plan.readings.value_readings import pair_limits, possible_value_count, rows_kept_by_matching
+from sfumato.plan.readings.value_readings import match_values_to_units, pair_limits, possible_value_count
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.plan.values.functions import call
 from sfumato.policy import Domain, Type
@@ -73,7 +73,7 @@ def _members(world: World) -> Iterator[tuple[int, int]]:
 
 def _matched(world: World, max_values: int) -> Counts:
     rows = np.array([*_members(world)], np.int64).reshape(-1, 2)
-    kept = rows[rows_kept_by_matching(rows[:, 0], rows[:, 1], max_values), 1]
+    kept = rows[match_values_to_units(rows[:, 0], rows[:, 1], max_values), 1]
     assert len(set(kept.tolist())) == len(kept), "a value counts once"
     in_second = sum(GROUPS[pair] for pair in kept.tolist())
     return len(kept) - in_second, in_second
@@ -153,8 +153,8 @@ def test_where_nobody_has_more_than_the_limit_every_value_counts() -> None:
 def test_rows_are_matched_in_any_order_and_across_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(5)
     rows = np.unique(random.integers(0, 40, (300, 2)) * [3, 7], axis=0)
-    whole = {tuple(row) for row in rows[rows_kept_by_matching(rows[:, 0], rows[:, 1], 2)].tolist()}
+    whole = {tuple(row) for row in rows[match_values_to_units(rows[:, 0], rows[:, 1], 2)].tolist()}
     monkeypatch.setattr(value_readings, "_MATCHED_ROWS", 3)
     random.shuffle(rows)
-    assert {tuple(row) for row in rows[rows_kept_by_matching(rows[:, 0], rows[:, 1], 2)].tolist()} == whole
+    assert {tuple(row) for row in rows[match_values_to_units(rows[:, 0], rows[:, 1], 2)].tolist()} == whole
     assert max(sum(unit == other for other, _ in whole) for unit, _ in whole) == 2

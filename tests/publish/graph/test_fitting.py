@@ -78,7 +78,7 @@ def test_the_first_step_follows_the_slopes(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(fitting, "_FIRST_STEP", 1.0)
     observations = observed()
     even_potentials = [Potential(each, np.zeros([SIZES[at] for at in each])) for each in SETS]
-    start = GraphicalModel.of(SIZES, even_potentials, TOTAL)
+    start = GraphicalModel.from_potentials(SIZES, even_potentials, TOTAL)
     model = fit_model(observations, SIZES, TOTAL, start=start, max_rounds=1)
     moved = np.log(joint(model)) - np.log(joint(start))
     even, differences = joint(start), np.zeros(SIZES)
@@ -95,7 +95,7 @@ def test_the_first_step_follows_the_slopes(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_fits_is_met() -> None:
     """Marginals of one model without noise are given back, and with them every other marginal of that model."""
     draw = np.random.default_rng(3)
-    truth = GraphicalModel.of(
+    truth = GraphicalModel.from_potentials(
         SIZES, [Potential(each, draw.normal(size=[SIZES[at] for at in each])) for each in SETS[:3]], TOTAL
     )
     observations = [Observation(each, truth.marginal(each), 1.0) for each in SETS[:3]]

@@ -71,7 +71,7 @@ def test_potentials_that_contradict_one_another_neither_overflow_nor_vanish() ->
     # 0 and 1 want opposite cells, each by a factor of e^5000: the sum decides, which is e^1
     one = Potential((0,), np.array([0.0, -5000.0]))
     other = Potential((0, 1), np.array([[-5000.0, -5000.0], [0.0, -1.0]]))
-    counts = GraphicalModel.of((2, 2), [one, other], 10.0).marginal((0, 1))
+    counts = GraphicalModel.from_potentials((2, 2), [one, other], 10.0).marginal((0, 1))
     share = 1 / (2 + 1 + math.exp(-1))
     np.testing.assert_allclose(counts, 10 * share * np.array([[1, 1], [1, math.exp(-1)]]), rtol=1e-12)
 
@@ -79,14 +79,16 @@ def test_potentials_that_contradict_one_another_neither_overflow_nor_vanish() ->
 def test_a_message_that_contradicts_its_parent_is_not_lost() -> None:
     far = Potential((1, 2), np.array([[0.0, 0.0], [-900.0, -901.0]]))
     near = Potential((0, 1), np.array([[-900.0, 0.0], [-902.0, 0.0]]))
-    model = GraphicalModel.of((2, 2, 2), [far, near], 1.0)
+    model = GraphicalModel.from_potentials((2, 2, 2), [far, near], 1.0)
     np.testing.assert_allclose(model.marginal((0, 1, 2)), joint(model), rtol=1e-12)
 
 
 def test_impossible_cells_are_exactly_zero() -> None:
     logs = np.zeros((3, 4))
     logs[1, :2] = -np.inf
-    model = GraphicalModel.of((3, 4, 2), [Potential((0, 1), logs), Potential((1, 2), np.ones((4, 2)))], 30.0)
+    model = GraphicalModel.from_potentials(
+        (3, 4, 2), [Potential((0, 1), logs), Potential((1, 2), np.ones((4, 2)))], 30.0
+    )
     assert (model.marginal((0, 1))[1, :2] == 0).all()
     assert (model.marginal((0, 2, 1))[1, :, :2] == 0).all()
     np.testing.assert_allclose(model.marginal((0, 1, 2)), joint(model), rtol=1e-12)
@@ -95,7 +97,9 @@ def test_impossible_cells_are_exactly_zero() -> None:
 def test_what_is_impossible_below_is_impossible_above() -> None:
     logs = np.full((3, 2), 0.0)
     logs[2] = -np.inf
-    model = GraphicalModel.of((4, 3, 2), [Potential((1, 2), logs), Potential((0, 1), np.ones((4, 3)))], 8.0)
+    model = GraphicalModel.from_potentials(
+        (4, 3, 2), [Potential((1, 2), logs), Potential((0, 1), np.ones((4, 3)))], 8.0
+    )
     assert (model.marginal((0, 1))[:, 2] == 0).all()
     np.testing.assert_allclose(model.marginal((0, 1, 2)), joint(model), rtol=1e-12)
 
@@ -129,7 +133,7 @@ def test_beliefs_are_the_counts_of_cliques() -> None:
 @pytest.mark.parametrize("total", [0.0, -1.0, math.inf, math.nan])
 def test_a_total_that_is_no_number_of_rows_is_refused(total: float) -> None:
     with pytest.raises(InvalidParameter, match="total"):
-        GraphicalModel.of((2,), [], total)
+        GraphicalModel.from_potentials((2,), [], total)
 
 
 def test_a_total_far_below_one_row_is_kept_apart_from_zero() -> None:

@@ -14,7 +14,7 @@ from sfumato.publish.graph.trees import (
     JunctionTree,
     attributes_in_mask,
     bit_mask,
-    checked_places,
+    parse_attribute_indices,
     predicted_bytes,
     predicted_cells,
 )
@@ -25,7 +25,7 @@ def test_every_set_is_in_a_clique_and_what_cliques_share_is_between_them(
     world: tuple[tuple[int, ...], list[tuple[int, ...]]],
 ) -> None:
     sizes, sets = world
-    tree = JunctionTree.of(sets, sizes)
+    tree = JunctionTree.for_sets(sets, sizes)
     assert all(tree.clique_index_with(each) is not None for each in sets)
     assert set().union(*map(set, tree.cliques)) == set(range(len(sizes)))
     assert not any(set(one) <= set(other) for one, other in itertools.permutations(tree.cliques, 2))
@@ -40,7 +40,7 @@ def test_every_set_is_in_a_clique_and_what_cliques_share_is_between_them(
 @given(sizes_and_sets(9))
 def test_the_predicted_size_is_that_of_the_tree(world: tuple[tuple[int, ...], list[tuple[int, ...]]]) -> None:
     sizes, sets = world
-    tree = JunctionTree.of(sets, sizes)
+    tree = JunctionTree.for_sets(sets, sizes)
     cells = sum(math.prod(sizes[place] for place in clique) for clique in tree.cliques)
     assert predicted_cells(sets, sizes) == tree.cell_count(sizes) == cells
     assert predicted_bytes(sets, sizes) >= 8 * cells
@@ -53,13 +53,13 @@ def test_the_tree_does_not_depend_on_the_order_or_repetition_of_sets(
     sizes, sets = world
     again = [*sets, *sets]
     random.shuffle(again)  # type: ignore[attr-defined]
-    assert JunctionTree.of(again, sizes) == JunctionTree.of(sets, sizes)
+    assert JunctionTree.for_sets(again, sizes) == JunctionTree.for_sets(sets, sizes)
 
 
 def test_a_ring_is_cut_where_the_tables_are_smallest() -> None:
     sizes = (2, 50, 3, 40)
     ring = [(0, 1), (1, 2), (2, 3), (3, 0)]
-    tree = JunctionTree.of(ring, sizes)
+    tree = JunctionTree.for_sets(ring, sizes)
     assert set(tree.cliques) == {(0, 1, 2), (0, 2, 3)}
     assert predicted_cells(ring, sizes) == 2 * 50 * 3 + 2 * 3 * 40
 
@@ -71,7 +71,7 @@ def test_a_tree_of_sets_costs_nothing_beyond_them() -> None:
 
 
 def test_nothing_measured_leaves_every_attribute_by_itself() -> None:
-    tree = JunctionTree.of([], (3, 1, 2))
+    tree = JunctionTree.for_sets([], (3, 1, 2))
     assert tree == JunctionTree(((0,), (1,), (2,)), (-1, -1, -1), ((), (), ()))
 
 
@@ -83,4 +83,4 @@ def test_sets_are_bits() -> None:
 @pytest.mark.parametrize("places", [(3,), (-1,), (0, 0), "01", (True,), 1])
 def test_places_that_are_none_are_refused(places: object) -> None:
     with pytest.raises(InvalidParameter):
-        checked_places(places, 3)
+        parse_attribute_indices(places, 3)

@@ -39,7 +39,7 @@ def random_model(
 ) -> GraphicalModel:
     draw = np.random.default_rng(seed)
     potentials = [Potential(tuple(each), scale * draw.normal(size=[sizes[place] for place in each])) for each in sets]
-    return GraphicalModel.of(tuple(sizes), potentials, total)
+    return GraphicalModel.from_potentials(tuple(sizes), potentials, total)
 
 
 @st.composite

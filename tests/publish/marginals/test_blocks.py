@@ -21,7 +21,7 @@ WORLDS = [attributes(sizes) for sizes in SIZES] + [leveled()[1:3], leveled()[:2]
 
 def matrix(block: Block, own: Attributes, grid: int = 1) -> np.ndarray:
     """What is measured, column by column: of one row in each cell."""
-    sizes = [own[place].size for place in blocks.block_places(block)]
+    sizes = [own[place].size for place in blocks.block_attribute_indices(block)]
     found = []
     for cell in np.ndindex(*sizes):
         marginal = np.zeros(sizes, np.int64)
@@ -39,10 +39,12 @@ def test_without_levels_a_block_is_the_projection_times_its_scale(sizes: tuple[i
     own = attributes(sizes)
     for block in every_block(own):
         s = blocks.block_scale(block, own)
-        assert s == math.prod(sizes[place] for place in blocks.block_places(block))
+        assert s == math.prod(sizes[place] for place in blocks.block_attribute_indices(block))
         exact = matrix(block, own)
-        assert np.allclose(exact.astype(float), s * average(sizes, blocks.block_places(block)), atol=1e-9)
-        p = math.prod((1 - Fraction(1, sizes[place]) for place in blocks.block_places(block)), start=Fraction(1))
+        assert np.allclose(exact.astype(float), s * average(sizes, blocks.block_attribute_indices(block)), atol=1e-9)
+        p = math.prod(
+            (1 - Fraction(1, sizes[place]) for place in blocks.block_attribute_indices(block)), start=Fraction(1)
+        )
         assert blocks.squared_row_change(block, own) == p
         assert {sum(each**2 for each in column) for column in exact.T} == {p * s**2}
 
@@ -95,7 +97,7 @@ def test_the_total_moves_by_a_whole_unit_or_not_at_all() -> None:
 def test_the_largest_counts_do_not_wrap(own: Attributes) -> None:
     """Cells at both ends of 64 bits give what whole numbers of any size give for the counts that are cut."""
     for block in every_block(own):
-        sizes = [own[place].size for place in blocks.block_places(block)]
+        sizes = [own[place].size for place in blocks.block_attribute_indices(block)]
         parts = blocks.level_differences(block, own)
         if any(each.part_count < each.size for each in parts):
             continue
@@ -121,7 +123,7 @@ def test_a_block_knows_nothing_of_smaller_marginals() -> None:
     own = leveled()
     rng = np.random.default_rng(1)
     for block in every_block(own[:3]):
-        sizes = [own[place].size for place in blocks.block_places(block)]
+        sizes = [own[place].size for place in blocks.block_attribute_indices(block)]
         for axis, (place, level) in enumerate(block):
             chain = own[place].hierarchy
             shares = np.rint(chain.shares * 360).astype(np.int64)

@@ -88,7 +88,7 @@ def counted(engine: DuckDB, table: Table, name: str) -> np.ndarray:
     source = lower_rows(parse_select("SELECT * FROM t"), engine.catalog(), {})
     (made,) = code_columns(table, [name.upper()], source.resolve)
     plan = Aggregate(source.relation, (made.key,), (Count(),))
-    (bounded,) = candidate_bounded_plans(plan, ContributionLimits.of(table), made.attribute.size)
+    (bounded,) = candidate_bounded_plans(plan, ContributionLimits.from_table(table), made.attribute.size)
     (marginal,) = engine.read(Marginals(bounded, (made.codes,), ((0,),)), 1)
     return marginal
 
@@ -97,7 +97,9 @@ def told(engine: DuckDB, table: Table, name: str, cell: Any) -> int:
     """How many rows SQL over the column finds in a cell, by comparisons written out."""
     written = f"{name} = {_sql(cell.value)}" if isinstance(cell, ListedCell) else _between(name, cell)
     source = lower_rows(parse_select(f"SELECT * FROM t WHERE {written}"), engine.catalog(), {})
-    (bounded,) = candidate_bounded_plans(Aggregate(source.relation, (), (Count(),)), ContributionLimits.of(table), 1)
+    (bounded,) = candidate_bounded_plans(
+        Aggregate(source.relation, (), (Count(),)), ContributionLimits.from_table(table), 1
+    )
     (total,) = engine.read(Marginals(bounded, (), ((),)), 1)
     return int(total)
 

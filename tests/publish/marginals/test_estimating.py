@@ -35,7 +35,7 @@ def marginal(table: np.ndarray, places: AttributeSet) -> np.ndarray:
 def measured(plan: NoisePlan, table: np.ndarray, noisy: bool) -> list[MeasuredBlock]:
     found = []
     for each in plan.blocks:
-        counts = marginal(table, blocks.block_places(each.block)) * int(1 / plan.unit_value)
+        counts = marginal(table, blocks.block_attribute_indices(each.block)) * int(1 / plan.unit_value)
         exact = blocks.scaled_residual(counts, each.block, plan.attributes, each.grid)
         values = Gaussian(each.deviation).apply(exact) if noisy else exact
         found.append(MeasuredBlock(each.block, np.asarray(values), each.deviation, each.grid, plan.unit_value))
@@ -91,7 +91,9 @@ def test_any_measurements_are_combined_as_the_pseudo_inverse_does(sizes: tuple[i
     for block in [*blocks.blocks_within(tuple(range(len(sizes))), own)][:5]:
         shape = blocks.block_shape(block, own)
         own_blocks.append(MeasuredBlock(block, RNG.integers(-5000, 5000, shape), Fraction(4100), 2))
-        projection = average(sizes, blocks.block_places(block)) @ summing(sizes, blocks.block_places(block))
+        projection = average(sizes, blocks.block_attribute_indices(block)) @ summing(
+            sizes, blocks.block_attribute_indices(block)
+        )
         rows.append(projection)
         values.append(own_blocks[-1].values.reshape(-1) / (2 * blocks.block_scale(block, own)))
         weights.append(np.full(math.prod(shape), 1 / own_blocks[-1].variance(own)))
@@ -165,7 +167,7 @@ def test_planned_intervals_hold_for_the_real_sampler() -> None:
     plan = plan_gaussian(MarginalWorkload.ways(3, 2), own)
     drawn, first = {}, []
     for each in plan.blocks:
-        counts = marginal(table, blocks.block_places(each.block))
+        counts = marginal(table, blocks.block_attribute_indices(each.block))
         exact = blocks.scaled_residual(counts, each.block, own, each.grid)
         values = Gaussian(each.deviation).apply(np.broadcast_to(exact, (DRAWS, *exact.shape)).copy())
         drawn[each.block] = values.reshape(DRAWS, -1) / (each.grid * blocks.block_scale(each.block, own))

@@ -77,7 +77,9 @@ def test_every_cell_attains_the_price(sizes: tuple[int, ...]) -> None:
     plan = plan_gaussian(MarginalWorkload.ways(len(sizes), 2), attributes(sizes))
     spent = np.zeros(math.prod(sizes))
     for block, variance in plan.block_variances.items():
-        maker = average(sizes, blocks.block_places(block)) @ summing(sizes, blocks.block_places(block))
+        maker = average(sizes, blocks.block_attribute_indices(block)) @ summing(
+            sizes, blocks.block_attribute_indices(block)
+        )
         spent += (maker**2).sum(axis=0) / variance
     assert spent == pytest.approx(np.ones_like(spent), rel=1e-8)
 
@@ -89,7 +91,9 @@ def test_cell_variances_are_those_of_brute_force(sizes: tuple[int, ...]) -> None
     plan = plan_gaussian(workload, attributes(sizes))
     precision = np.zeros((math.prod(sizes), math.prod(sizes)))
     for block, variance in plan.block_variances.items():
-        maker = average(sizes, blocks.block_places(block)) @ summing(sizes, blocks.block_places(block))
+        maker = average(sizes, blocks.block_attribute_indices(block)) @ summing(
+            sizes, blocks.block_attribute_indices(block)
+        )
         precision += maker.T @ maker / variance
     covariance = np.linalg.pinv(precision, hermitian=True)
     for places in [each for k in (0, 1, 2) for each in itertools.combinations(range(len(sizes)), k)]:
@@ -207,7 +211,7 @@ def test_a_weight_buys_accuracy() -> None:
 def test_all_ranges_have_the_variances_of_the_vectors() -> None:
     """256 cells, 2ρ = 1: mean variance over all ranges of the plan with levels by 2, by 4, and without."""
     for levels, vector in (([2**k for k in range(1, 8)], 11.80886), ([4, 16, 64], 12.66880), ([], 48.19779)):
-        chain = CellHierarchy.of(256, [np.arange(256) // width for width in levels])
+        chain = CellHierarchy.from_levels(256, [np.arange(256) // width for width in levels])
         counted = np.array(range_factors(chain, 256))
         costs = np.array([1.0, *(each.max_squared_change / each.scale**2 for each in chain.differences)])
         mean = np.sqrt(counted * costs).sum() ** 2 / (256 * 257 / 2)
@@ -298,7 +302,7 @@ def test_independent_noise_is_the_best_split_of_it() -> None:
 
 def test_a_closure_has_every_subset_and_level() -> None:
     own = attributes((2, 3, 4))
-    assert {blocks.block_places(each) for each in blocks_of_marginals(PAIRS.sets, own)} == {
+    assert {blocks.block_attribute_indices(each) for each in blocks_of_marginals(PAIRS.sets, own)} == {
         e for e in subsets(range(3)) if len(e) < 3
     }
     assert len(blocks_of_marginals([(0, 1)], leveled())) == 2 * 4

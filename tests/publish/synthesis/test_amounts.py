@@ -78,7 +78,7 @@ def outcome_of(step: Step, rows: int, pick: int) -> Outcome:
     if isinstance(step, MeasureStep):
         counts = np.zeros(step.view.size, np.int64)
         counts[0] = rows
-        return NoisyCells.of(counts)
+        return NoisyCells.from_counts(counts)
     return QuantileCells(tuple(range(MAX_BINS - 1)))
 
 
@@ -89,7 +89,7 @@ def without_fits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
     def fit(state: SynthesisState, *_: object, **__: object) -> None:
         state._predicted = {}
-        state._model = GraphicalModel.of(state.setting.sizes, [], 1.0)
+        state._model = GraphicalModel.from_potentials(state.setting.sizes, [], 1.0)
 
     with monkeypatch.context() as patch:
         patch.setattr(SynthesisState, "fit", fit)

@@ -63,7 +63,7 @@ def test_weights_that_are_not_small_whole_numbers_stay_within_a_millionth() -> N
 
 def test_what_makes_the_model_too_large_is_left_out_and_what_is_within_it_never() -> None:
     sizes = (10, 10, 10, 2)
-    model = GraphicalModel.of(sizes, [Potential((0, 1), np.zeros((10, 10)))], 1.0)
+    model = GraphicalModel.from_potentials(sizes, [Potential((0, 1), np.zeros((10, 10)))], 1.0)
     sets = [(0,), (0, 1), (1, 2), (0, 1, 2), (2, 3)]
     assert candidates_within_cells(sets, model, [(0, 1)], 0) == [(0,), (0, 1)]
     assert candidates_within_cells(sets, model, [(0, 1)], 100) == [(0,), (0, 1), (2, 3)]

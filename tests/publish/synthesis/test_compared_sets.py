@@ -132,10 +132,10 @@ def test_a_run_that_compares_few_sets_spends_its_price(
 ) -> None:
     monkeypatch.setattr(state, "max_compared", lambda *_: 2)
     compared_counts: list[int] = []
-    choose = SynthesisState._scores
+    choose = SynthesisState._candidate_scores
     monkeypatch.setattr(
         SynthesisState,
-        "_scores",
+        "_candidate_scores",
         lambda own, sets, *rest: (compared_counts.append(len(sets)), choose(own, sets, *rest))[1],
     )
     with curator(tmp_path, people(1, 40)) as clinic:

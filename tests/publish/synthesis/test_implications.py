@@ -102,10 +102,10 @@ def test_the_decided_cell_is_none_that_is_known_to_be_empty() -> None:
     turned: list[dict[str, Any]] = [{}, {"required": (0,)}, {"required": (0,), "zeros": (((0, 1), empty.T),)}]
     for wanted, own, other in zip(cells.values(), known, turned, strict=True):
         kept = np.array([np.arange(4) == wanted[0], np.arange(4) == wanted[1], np.ones(4, bool)])
-        model = GraphicalModel.of((3, 4), [Potential((0, 1), np.log(counts))], counts.sum())
+        model = GraphicalModel.from_potentials((3, 4), [Potential((0, 1), np.log(counts))], counts.sum())
         ((places, zeros),) = zeros_from_model(model, (one, two), ((0, 1),), **own)
         assert (places, zeros.tolist()) == ((0, 1), (~kept).tolist())
-        model = GraphicalModel.of((4, 3), [Potential((0, 1), np.log(counts.T))], counts.sum())
+        model = GraphicalModel.from_potentials((4, 3), [Potential((0, 1), np.log(counts.T))], counts.sum())
         ((places, zeros),) = zeros_from_model(model, (two, one), ((1, 0),), **other)
         assert (places, zeros.tolist()) == ((0, 1), (~kept).T.tolist())
 

@@ -214,11 +214,11 @@ def test_edges_wherever_they_are_give_bins(cells: Any, starts: list[int]) -> Non
 @pytest.mark.parametrize("groups", [(0,) * 1200, tuple(index // 400 for index in range(1200))])
 def test_values_above_the_threshold_have_cells_and_the_others_groups(noise: Any, groups: tuple[int, ...]) -> None:
     own = ValueGroups(Attribute("code", "text", (*map(ListedCell, CODES), OtherCell())), groups)
-    step = MeasureStep(None, noise, NoisyCells.of)  # type: ignore[arg-type]
+    step = MeasureStep(None, noise, NoisyCells.from_counts)  # type: ignore[arg-type]
     for frequent in ([], [5], [0, 399, 400, 1199], list(range(300)), list(range(400))):
         counts = np.zeros(1201, np.int64)
         counts[frequent] = 1000
-        merged = own.merge(own.joined_cells_from(step, NoisyCells.of(counts)))
+        merged = own.merge(own.joined_cells_from(step, NoisyCells.from_counts(counts)))
         kept = [cell.value for cell in merged.cells if isinstance(cell, ListedCell)]
         assert kept == [CODES[index] for index in frequent[:MAX_OWN_CELLS]]
         shared = [cell.values for cell in merged.cells if isinstance(cell, GroupCell)]
@@ -226,7 +226,7 @@ def test_values_above_the_threshold_have_cells_and_the_others_groups(noise: Any,
         assert len(shared) <= len(set(groups))
         assert merged.size <= own.merge(own.planned_joined_cells).size
     counts = np.full(1201, 10 * (6 if isinstance(noise, Laplace) else 3))
-    assert own.merge(own.joined_cells_from(step, NoisyCells.of(counts))).size == 1 + len(set(groups))
+    assert own.merge(own.joined_cells_from(step, NoisyCells.from_counts(counts))).size == 1 + len(set(groups))
 
 
 def test_planned_parts_are_equal_bins_and_are_kept_where_the_release_ends_early(clinic: sf.Curator) -> None:
@@ -392,11 +392,11 @@ def test_planned_bins_are_equally_wide_and_planned_values_those_listed_first() -
 def test_the_threshold_of_values(noise: Any) -> None:
     """What noise alone reaches in about one of n values: σ·√(2·ln n), or b·ln n."""
     own = ValueGroups(Attribute("code", "text", (*map(ListedCell, CODES), OtherCell())), (0,) * 1200)
-    step = MeasureStep(None, noise, NoisyCells.of)  # type: ignore[arg-type]
+    step = MeasureStep(None, noise, NoisyCells.from_counts)  # type: ignore[arg-type]
     threshold = 10 * (math.log(1200) if isinstance(noise, Laplace) else math.sqrt(2 * math.log(1200)))
     counts = np.zeros(1201, np.int64)
     counts[[3, 8, 9]] = math.floor(threshold), math.ceil(threshold), 10**6
     counts[1200] = 10**6  # what is missing has a cell of its own in any case
-    parts = own.joined_cells_from(step, NoisyCells.of(counts))
+    parts = own.joined_cells_from(step, NoisyCells.from_counts(counts))
     assert (parts[8], parts[9], parts[1200]) == (0, 1, 3)
     assert {*np.delete(parts, [8, 9, 1200]).tolist()} == {2}

@@ -172,7 +172,7 @@ def test_equal_totals_beyond_64_bits_are_not_multiplied() -> None:
 
 def test_scores_are_of_the_model_as_it_was_fitted_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts of candidates are kept between choices; those of an older model would choose what is known already."""
-    scores_of, seen = SynthesisState._scores, []
+    scores_of, seen = SynthesisState._candidate_scores, []
 
     def checked(course: SynthesisState, sets: Any, *more: Any) -> Any:
         scores = scores_of(course, sets, *more)
@@ -181,7 +181,7 @@ def test_scores_are_of_the_model_as_it_was_fitted_last(tmp_path: Path, monkeypat
         seen.append(len(sets))
         return scores
 
-    monkeypatch.setattr(SynthesisState, "_scores", checked)
+    monkeypatch.setattr(SynthesisState, "_candidate_scores", checked)
     with curator(tmp_path, people(1, 50)) as clinic:
         for method in ("aim", "mst"):
             clinic.synthesize("people", method, 2).preview(epsilon=2, rows=500)

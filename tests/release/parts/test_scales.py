@@ -30,17 +30,17 @@ def test_keys_are_stored_once_each_and_read_in_their_order() -> None:
         (product * 2, True),
         ((product[1], product[0], *product[2:]), True),
     ):
-        keys = GroupKeys.of(groups, types)
+        keys = GroupKeys.encode(groups, types)
         assert keys.groups == tuple(groups)
         assert bool(keys.codes) == listed
         assert codec.loads_as(GroupKeys, codec.dumps(keys)) == keys
-    keys = GroupKeys.of([("a", 1), ("b", 2)], types)
+    keys = GroupKeys.encode([("a", 1), ("b", 2)], types)
     assert (keys.codes, keys.groups) == (((0, 1), (0, 1)), (("a", 1), ("b", 2)))
 
 
 def test_an_answer_without_keys_has_as_many_groups_as_it_has() -> None:
-    assert GroupKeys.of([()], ()).groups == ((),)
-    assert GroupKeys.of([(), ()], ()).groups == ((), ())
+    assert GroupKeys.encode([()], ()).groups == ((),)
+    assert GroupKeys.encode([(), ()], ()).groups == ((), ())
     with pytest.raises(InvalidParameter, match="codes"):
         GroupKeys((KeyColumn(Type.TEXT, ["a"]),), ((0,), (0,)))
     made = GroupKeys([KeyColumn(Type.TEXT, ["a"])], [[0, 0]])  # type: ignore[arg-type]

@@ -143,7 +143,10 @@ def test_the_vector_of_rfc_7677() -> None:
     )
     assert exchange.server_first == f"r={nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
     final = f"c=biws,r={nonce},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
-    verifiers = [ScramVerifier.of("another", salt), ScramVerifier.from_text(ScramVerifier.of("pencil", salt).to_text())]
+    verifiers = [
+        ScramVerifier.from_password("another", salt),
+        ScramVerifier.from_text(ScramVerifier.from_password("pencil", salt).to_text()),
+    ]
     assert exchange.verify(final.encode(), verifiers) == (1, b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
     for wrong in (final.replace("dHzb", "eHzb"), final.replace(nonce, nonce + "x"), final[:-8], final + "AAAA"):
         with pytest.raises(ScramFailure):

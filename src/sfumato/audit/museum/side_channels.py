@@ -12,7 +12,7 @@ from sfumato.privacy import Neighbours
 _NO_ERROR, _ERROR = 0, 1
 
 
-def _beside_message_code(code: int, noisy: Outputs) -> Outputs:
+def _with_message_code(code: int, noisy: Outputs) -> Outputs:
     """Put a code of the visible message beside each noisy answer."""
     return np.stack([np.full(len(noisy), code), noisy], axis=1)
 
@@ -27,18 +27,18 @@ def _sum_and_error_code(cells: Sequence[str]) -> tuple[int, int]:
 
 def _cell_in_message(noise: Noise, cells: Sequence[str], runs: int) -> Outputs:
     total, printed = _sum_and_error_code(cells)
-    return _beside_message_code(printed, total + noise.laplace(1, runs))
+    return _with_message_code(printed, total + noise.laplace(1, runs))
 
 
 def _cell_as_missing(noise: Noise, cells: Sequence[str], runs: int) -> Outputs:
-    return _beside_message_code(_NO_ERROR, _sum_and_error_code(cells)[0] + noise.laplace(1, runs))
+    return _with_message_code(_NO_ERROR, _sum_and_error_code(cells)[0] + noise.laplace(1, runs))
 
 
 def _sum_reciprocals(noise: Noise, values: Sequence[int], runs: int) -> Outputs:
     """Sum 1/x; a zero stops the query with an error."""
     if 0 in values:
-        return _beside_message_code(_ERROR, np.zeros(runs, np.int64))
-    return _beside_message_code(_NO_ERROR, sum(1 // value for value in values) + noise.laplace(1, runs))
+        return _with_message_code(_ERROR, np.zeros(runs, np.int64))
+    return _with_message_code(_NO_ERROR, sum(1 // value for value in values) + noise.laplace(1, runs))
 
 
 def _sum_reciprocals_without_zeros(noise: Noise, values: Sequence[int], runs: int) -> Outputs:
@@ -58,11 +58,11 @@ def _constant_time(noise: Noise, count: int, runs: int) -> Outputs:
 
 def _price_by_rows(noise: Noise, count: int, runs: int) -> Outputs:
     """Charge by the exact count, and show the price in thousandths."""
-    return _beside_message_code(1000 // max(1, count), count + noise.laplace(1, runs))
+    return _with_message_code(1000 // max(1, count), count + noise.laplace(1, runs))
 
 
-def _price_by_question(noise: Noise, count: int, runs: int) -> Outputs:
-    return _beside_message_code(1000, count + noise.laplace(1, runs))
+def _price_from_question(noise: Noise, count: int, runs: int) -> Outputs:
+    return _with_message_code(1000, count + noise.laplace(1, runs))
 
 
 ROOM = Room(
@@ -118,7 +118,7 @@ ROOM = Room(
             inputs=(1, 2),
             worlds="a count of 1, and of 2",
             broken=_price_by_rows,
-            correct=_price_by_question,
+            correct=_price_from_question,
         ),
     ),
 )

@@ -48,7 +48,7 @@ def _share_one_draw(noise: Noise, sums: tuple[int, int], runs: int) -> Outputs:
     return np.asarray(np.array(sums) + noise.laplace(2, runs, 1))
 
 
-def _draw_for_each(noise: Noise, sums: tuple[int, int], runs: int) -> Outputs:
+def _draw_noise_for_each_cell(noise: Noise, sums: tuple[int, int], runs: int) -> Outputs:
     return np.asarray(np.array(sums) + noise.laplace(2, runs, 2))
 
 
@@ -60,14 +60,14 @@ def _fresh_daily_noise(noise: Noise, days: tuple[int, ...], runs: int) -> Output
     return np.asarray(np.array(days) + noise.laplace(len(days), runs, len(days)))
 
 
-def _noise_by_set(noise: Noise, matches: int, runs: int) -> Outputs:
+def _noise_cached_by_set(noise: Noise, matches: int, runs: int) -> Outputs:
     """Count a set of forty and perhaps one more, then without that person: equal sets get equal noise."""
     first = noise.laplace(2, runs)
     second = noise.laplace(2, runs) if matches else first
     return np.stack([40 + matches + first, 40 + second], axis=1)
 
 
-def _noise_by_question(noise: Noise, matches: int, runs: int) -> Outputs:
+def _noise_cached_by_question(noise: Noise, matches: int, runs: int) -> Outputs:
     return np.stack([40 + matches + noise.laplace(2, runs), 40 + noise.laplace(2, runs)], axis=1)
 
 
@@ -235,7 +235,7 @@ ROOM = Room(
             inputs=((3, 7), (4, 7)),
             worlds="two sums, where a person adds 1 to the first",
             broken=_share_one_draw,
-            correct=_draw_for_each,
+            correct=_draw_noise_for_each_cell,
         ),
         Exhibit(
             "Noise seeded by who is counted",
@@ -247,8 +247,8 @@ ROOM = Room(
             source="Gadotti, Houssiau, Rocher, Livshits & de Montjoye 2019, When the signal is in the noise",
             inputs=(0, 1),
             worlds="a set of forty, and with one person more, who is left out of the second question",
-            broken=_noise_by_set,
-            correct=_noise_by_question,
+            broken=_noise_cached_by_set,
+            correct=_noise_cached_by_question,
         ),
         Exhibit(
             "The classical Gaussian at a large ε",

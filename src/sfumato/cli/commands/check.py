@@ -42,7 +42,7 @@ def print_check(path: Path, *, private: bool, lossy: Sequence[str] = ()) -> None
 def _print_table(checked: CheckedTable) -> None:
     click.secho(f"\n{checked.table.name}", bold=True, nl=False)
     # A hash of private rows would let a reader test guesses about them.
-    click.echo(f" ({checked.whose_rows})" + (f", content {checked.content}" if checked.table.public else ""))
+    click.echo(f" ({checked.unit_description})" + (f", content {checked.content}" if checked.table.public else ""))
     for column, description in checked.declared.items():
         click.echo(f"  {column:<20} {description}")
     for remark in checked.remarks:

@@ -48,7 +48,7 @@ def command(policy: Path, confirmed: bool) -> None:
         return
     copies.remove()
     click.echo(f"\nRemoved: {len(copies.files)} {'copy' if len(copies.files) == 1 else 'copies'}.")
-    click.echo(f"Left in place: {', '.join(map(_printable, copies.kept)) or 'nothing'}.")
+    click.echo(f"Left in place: {', '.join(map(_printable, copies.remaining_files)) or 'nothing'}.")
     if policy.exists():
         click.echo(f"{_printable(policy)} can no longer be queried. {_DRAFT_AGAIN}")
 

@@ -26,7 +26,7 @@ from sfumato.cli.drafting.column_interview import (
 from sfumato.cli.drafting.flags import answers_from_flags, nulls_from_flags
 from sfumato.cli.drafting.interview import SKIP, Interview, InterviewQuestion, SavedAnswers, parse_yes_no
 from sfumato.curator import Bounds, Curator
-from sfumato.curator.draft_figures import KeptRowShares, kept_row_shares
+from sfumato.curator.draft_figures import RowSharesWithinLimits, row_shares_within_limits
 from sfumato.curator.policy_drafts import (
     DetectedTable,
     TextOptions,
@@ -276,7 +276,7 @@ class _Drafting:
         assumed = [names[label] for label, question in questions.items() if self._took_default(question)]
         self.assumed += [assumed_limit_note(assumed, self.unit)] if assumed else []
         is_asked = any(map(self.interview.will_ask, questions.values()))
-        kept = self._count_rows_kept(tables, names, owners) if is_asked else {}
+        kept = self._count_rows_within_limits(tables, names, owners) if is_asked else {}
         return {label: self._ask_limit(label, kept.get(names[label])) for label in questions}
 
     def _draft_table(
@@ -350,7 +350,7 @@ class _Drafting:
         readable_tables = {}
         for label, table in tables.items():
             target = copies_folder(self.output) / f"{label}.parquet"
-            if table.copy_reasons and self._may_copy(table, target, copy):
+            if table.copy_reasons and self._can_copy(table, target, copy):
                 readable_tables[label] = self._copy_table(table, target)
             elif table.readable_in_place:
                 readable_tables[label] = table
@@ -363,7 +363,7 @@ class _Drafting:
             click.echo(f"{_COPIES_NOTE} sfumato forget {quote(str(self.output))}\n")
         return readable_tables
 
-    def _may_copy(self, table: DetectedTable, target: Path, copy: bool | None) -> bool:
+    def _can_copy(self, table: DetectedTable, target: Path, copy: bool | None) -> bool:
         question = interview.copy_question(
             escape_unprintable(table.label), _short_path(target), table.copy_reasons, table.readable_in_place
         )
@@ -408,9 +408,9 @@ class _Drafting:
         """Return whether --yes took the default of a question."""
         return self.interview.take_defaults and self.interview.existing_answer(question) is None
 
-    def _count_rows_kept(
+    def _count_rows_within_limits(
         self, tables: Mapping[str, DetectedTable], names: Mapping[str, str], owners: Mapping[str, str | Via]
-    ) -> dict[str, KeptRowShares]:
+    ) -> dict[str, RowSharesWithinLimits]:
         """Count what limits keep, by table name, if the owner let the rows be read."""
         if not self.may_read.issuperset(tables):
             return {}
@@ -425,9 +425,9 @@ class _Drafting:
             )
             for label, table in tables.items()
         }
-        return kept_row_shares(drafts, PrivacyUnit(self.unit, every_row=ROW in owners.values()))
+        return row_shares_within_limits(drafts, PrivacyUnit(self.unit, every_row=ROW in owners.values()))
 
-    def _ask_limit(self, label: str, kept: KeptRowShares | None) -> int:
+    def _ask_limit(self, label: str, kept: RowSharesWithinLimits | None) -> int:
         proposal = None if kept is None else kept.proposed_limit
         question = interview.max_rows_question(label, self.unit, None if proposal is None else str(proposal))
         if kept is not None and self.interview.will_ask(question):

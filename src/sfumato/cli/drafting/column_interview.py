@@ -34,7 +34,13 @@ from sfumato.curator.cell_proposals import (
     count_missing_markers,
     propose_trim_and_case,
 )
-from sfumato.curator.draft_figures import BoundsFigures, KeptRowShares, UnreadCells, count_unread_cells, propose_bounds
+from sfumato.curator.draft_figures import (
+    BoundsFigures,
+    RowSharesWithinLimits,
+    UnreadCells,
+    count_unread_cells,
+    propose_bounds,
+)
 from sfumato.curator.policy_drafts import DetectedTable, is_identifying_name, suggested_bounds
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import ROW, Domain, Policy, Table, Type, Via
@@ -291,7 +297,7 @@ _LIMITS_BEFORE, _LIMITS_AFTER = 2, 2
 """How many limits below and above the proposed one are shown."""
 
 
-def limits_note(table: str, unit: str, kept: KeptRowShares) -> str:
+def limits_note(table: str, unit: str, kept: RowSharesWithinLimits) -> str:
     """Say what limits around the proposed one keep of a table's rows."""
     limits = list(kept.share_by_row_limit)
     center = len(limits) - 1 if kept.proposed_limit is None else limits.index(kept.proposed_limit)

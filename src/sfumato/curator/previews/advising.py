@@ -139,7 +139,7 @@ class _TriedChange:
     group_growth: int = 1
     """How many times larger each group becomes, and with it the numbers beside the error."""
 
-    def helps(self, current: Widths) -> bool:
+    def reduces_error(self, current: Widths) -> bool:
         """Return whether the change removes enough of the error to be reported."""
         return min(_error_ratios(current, self.widths, self.group_growth).values(), default=1.0) <= _MAX_RATIO
 
@@ -197,15 +197,15 @@ def find_tips(
     tips = {
         change.change: change.as_tip(current, rank_columns, integer_columns)
         for change in changes
-        if change is not None and change.helps(current)
+        if change is not None and change.reduces_error(current)
     }
     return tuple(sorted(tips.values(), key=lambda tip: -tip.share))
 
 
-def round_limits_up_to(largest: int) -> tuple[int, ...]:
+def round_number_limits(largest: int) -> tuple[int, ...]:
     """List 1, 2, 5, 10, 20, 50, … up to a limit.
 
-    >>> round_limits_up_to(30)
+    >>> round_number_limits(30)
     (1, 2, 5, 10, 20)
     """
     steps = (digit * 10**power for power in range(len(str(largest))) for digit in (1, 2, 5))
@@ -226,9 +226,10 @@ def _try_limit(
     name: str, query: Query, limits: ContributionLimits, current: Widths, reforecast: Reforecast
 ) -> _TriedChange | None:
     limit: int = getattr(limits, name)
-    tried_limit = round_limits_up_to(max(1, limit // _LIMIT_FACTOR))[-1]
+    tried_limit = round_number_limits(max(1, limit // _LIMIT_FACTOR))[-1]
     widths_by_limit = {
-        value: _forecast_or_empty(query, _tighten(limits, name, value), reforecast) for value in {1, tried_limit}
+        value: _forecast_or_empty(query, _with_tightened_limit(limits, name, value), reforecast)
+        for value in {1, tried_limit}
     }
     widths_at_one, widths = widths_by_limit[1], widths_by_limit[tried_limit]
     has_no_range = any(isinstance(width, Mapping) or math.isinf(width) for width in current.values())
@@ -244,7 +245,7 @@ def _try_limit(
     )
 
 
-def _tighten(limits: ContributionLimits, name: str, value: int) -> ContributionLimits:
+def _with_tightened_limit(limits: ContributionLimits, name: str, value: int) -> ContributionLimits:
     rows, groups, rows_per_group = (value if limit_name == name else None for limit_name in _POLICY)
     return limits.tighten(rows, groups, rows_per_group)
 

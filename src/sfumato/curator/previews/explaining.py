@@ -72,7 +72,7 @@ def keys_sql(query: Query, key_indices: tuple[int, ...]) -> str:
     return ", ".join(expression_sql(query.plan.keys[index]) for index in key_indices)
 
 
-def fix_without_delta(query: Query, key_indices: tuple[int, ...], catalog: Catalog) -> str:
+def advice_without_delta(query: Query, key_indices: tuple[int, ...], catalog: Catalog) -> str:
     """Describe how to avoid a δ: by a public table that lists the values, if there is one."""
     key_fields = {
         reference.name
@@ -150,19 +150,19 @@ _ACCEPT_DELTA = f'accept it with delta="{ACCEPT_DEFAULT}" (--delta {ACCEPT_DEFAU
 
 
 def require_delta_for_discovery(
-    keys_sql: str, is_given: bool, budgets: Sequence[Budget], fix_without_delta: str
+    keys_sql: str, is_given: bool, budgets: Sequence[Budget], advice_without_delta: str
 ) -> None:
     """Refuse a price, or an account, without a δ: showing a value that one unit may hold alone needs one."""
     budget = budgets[0]
     if not budget.delta:
         rule = f"the values of {keys_sql} are not declared, and an account without a δ cannot find them in the data"
-        raise Unsupported("unknown-keys", rule, fix=f"{fix_without_delta}: that needs no δ")
+        raise Unsupported("unknown-keys", rule, fix=f"{advice_without_delta}: that needs no δ")
     if not is_given:
         rule = f"the values of {keys_sql} are not declared, and finding them in the data needs an ε and a δ"
         offered = offered_delta(budgets)
         accept = f"δ = {format_offered_delta(offered)} is offered: {_ACCEPT_DELTA}; or "
         first = accept if offered else "no δ is left for undeclared groups: "
-        raise Unsupported("unknown-keys", rule, fix=f"{first}{fix_without_delta}: that needs no δ")
+        raise Unsupported("unknown-keys", rule, fix=f"{first}{advice_without_delta}: that needs no δ")
 
 
 def threshold_words(threshold: KeyThreshold) -> str:

@@ -413,7 +413,7 @@ def _answers_and_refusals(
     publications: Sequence[Publication], question: SynopsisQuestion, context: Context
 ) -> tuple[list[FreeAnswer], list[str]]:
     table = question.query.plan.table
-    row_limits = RowLimits.of(question.limits, context.policy, None, Strategy.REWEIGHT.value)
+    row_limits = RowLimits.from_policy(question.limits, context.policy, None, Strategy.REWEIGHT.value)
     caveats = caveat_by_column(question.query, row_limits)
     answers, refusals = [], []
     for publication in publications:

@@ -49,7 +49,7 @@ class ComponentsProposal(MomentsProposal[ComponentsAnswer]):
         confidence: Number = DEFAULT_CONFIDENCE,
     ) -> Explanation:
         """Explain the release at this price, step by step; at ε = 1 and δ = 1e-6 if none is given. This is free."""
-        assumed = AssumedPrice.of(epsilon, delta, rho)
+        assumed = AssumedPrice.from_arguments(epsilon, delta, rho)
         draw = self._strategy_at(assumed.price)
         error = format_number(self._variance_error(draw, confidence), 3)
         rows = self.assumed_rows
@@ -71,7 +71,9 @@ class ComponentsProposal(MomentsProposal[ComponentsAnswer]):
         confidence: Number = DEFAULT_CONFIDENCE,
     ) -> float:
         """Return the ± of every variance at this price, of columns scaled to [−1, 1], for assumed rows. Free."""
-        return self._variance_error(self._strategy_at(AssumedPrice.of(epsilon, delta, rho).price), confidence)
+        return self._variance_error(
+            self._strategy_at(AssumedPrice.from_arguments(epsilon, delta, rho).price), confidence
+        )
 
     def _variance_error(self, draw: MomentsRelease, confidence: Number) -> float:
         values = assumed_moments(self.design, self.assumed_rows)
@@ -87,7 +89,7 @@ class ComponentsProposal(MomentsProposal[ComponentsAnswer]):
     def build_answer(self, result: StoredResult[NoisyMoments], confidence: Number) -> ComponentsAnswer:
         """Build the table from released moments."""
         noisy = result.value
-        fit = ComponentsFit(self.design, MomentEstimates.of(noisy, self.design))
+        fit = ComponentsFit(self.design, MomentEstimates.from_noisy_moments(noisy, self.design))
         return components_answer(
             fit, self.receipt(result, confidence), float(exact(confidence, "confidence")), self.question.warnings
         )

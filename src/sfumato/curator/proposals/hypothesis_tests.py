@@ -150,7 +150,7 @@ class TestProposal(PreviewedByOldName, StoredProposal):
         """
         request = PriceRequest(epsilon, delta, rho, mechanism=mechanism)
         sums, names, contrast = self._sums_and_names_and_contrast(request)
-        assumed = AssumedGroups.of(len(names), sizes, shares, means, deviation)
+        assumed = AssumedGroups.parse(len(names), sizes, shares, means, deviation)
         if (assumed.deviation is None) is not (sums.width == 1 and len(self.question.query.plan.keys) == 2):
             raise InvalidParameter(
                 "shares", shares, "given only for counts of an outcome; for AVG, give means and deviation"
@@ -178,7 +178,7 @@ class TestProposal(PreviewedByOldName, StoredProposal):
         columns = sum(scale.columns for scale in scales_of_all_parts(prepared))
         zeros = np.zeros((len(question.groups), columns), np.int64)
         measured = noisy_measurements(prepared, question.shared_parts.requests, zeros, question.groups, "")
-        return ReleasedNumbers.of(question.query, measured, max_rows_of_one_unit(question))
+        return ReleasedNumbers.from_measurements(question.query, measured, max_rows_of_one_unit(question))
 
 
 def propose_test(context: Context, question: Question, test: str, options: TestOptions) -> TestProposal:

@@ -361,7 +361,7 @@ def propose_linked_tables(context: Context, catalog: Catalog, spec: LinkedTables
     parts = {}
     for table in linked.tables:
         limit = table.max_rows if table.max_rows != 1 else None
-        ways = _ways_at_most_columns(spec.ways, _column_count(links, table.name))
+        ways = _marginal_width(spec.ways, _column_count(links, table.name))
         select = fitted_rows_select(linked, links, table)
         options = SynthesisOptions(select, ways=ways, rows=limit, memory=spec.memory)
         cells = SelectedCells(fine_tables, column_origins(links, table.name, bought_cells))
@@ -379,7 +379,7 @@ def _column_count(links: Sequence[TableLink], table: str) -> int:
     return own_columns + len(below)
 
 
-def _ways_at_most_columns(ways: int, columns: int) -> int:
+def _marginal_width(ways: int, columns: int) -> int:
     """Return the number of columns of a marginal, at most those of the model."""
     return min(exact_integer(ways, "ways", at_least=1), columns)
 

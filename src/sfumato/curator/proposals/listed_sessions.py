@@ -43,7 +43,7 @@ class ListedSessionProposal(PreviewedByOldName, StoredProposal):
     def plan_key(self) -> PlanKey:
         """The key of the proposal. Sessions are never reused: each release is bought anew."""
         keys = (self.session.plan_key, *(question.plan_key for question in self.questions.values()))
-        return PlanKey.of(keys, partial(digest, "asked-session"))
+        return PlanKey.combined(keys, partial(digest, "asked-session"))
 
     @property
     def columns(self) -> Columns:

@@ -86,7 +86,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
 
     @cached_property
     def _scan_factors(self) -> ScanFactors:
-        return ScanFactors.of(self.question.query.plan.measures, self.logistic)
+        return ScanFactors.from_measures(self.question.query.plan.measures, self.logistic)
 
     @cached_property
     def scan_weights(self) -> ScanWeights:
@@ -122,7 +122,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         confidence: Number = DEFAULT_CONFIDENCE,
     ) -> Explanation:
         """Explain the release at this price, step by step; at ε = 1 and δ = 1e-6 if none is given. This is free."""
-        assumed = AssumedPrice.of(epsilon, delta, rho)
+        assumed = AssumedPrice.from_arguments(epsilon, delta, rho)
         noise, forecast = self._scan_noise(assumed.price), self._forecast(assumed.price, confidence)
         design, gradient = self.logistic.design, self._gradient_deviations(noise)
         pairs = list(zip(forecast.terms, forecast.widths, strict=True))[:4]
@@ -167,7 +167,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         confidence: Number = DEFAULT_CONFIDENCE,
     ) -> RegressionForecast:
         """Forecast the ± of every coefficient's noise at this price, for assumed data. This is free."""
-        assumed = AssumedPrice.of(epsilon, delta, rho)
+        assumed = AssumedPrice.from_arguments(epsilon, delta, rho)
         forecast = self._forecast(assumed.price, confidence)
         closing = self._context.epsilon_total_warnings(self._scan_noise(assumed.price).curve)
         return replace(forecast, warnings=(*assumed.notes, *self.question.warnings, *closing, *forecast.warnings))
@@ -269,7 +269,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         )
 
     def _first_step(self, noise: StepNoise) -> ScanRelease:
-        return ScanRelease.of(self._totals_at_zero, noise.mechanisms[0], self._zero_coefficients)
+        return ScanRelease.at_coefficients(self._totals_at_zero, noise.mechanisms[0], self._zero_coefficients)
 
     def _later_readings(self, noise: StepNoise) -> Sequence[PlanReading[Any]]:  # noqa: ARG002
         """The readings of scans that are not the first at other coefficients: there are none."""
@@ -293,7 +293,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         for mechanism in noise.mechanisms[1:]:
             coefficients = fit.next_coefficients()
             totals = self.totals_at(coefficients)
-            scan = steps.run(ScanRelease.of(totals, mechanism, coefficients), "a scan")
+            scan = steps.run(ScanRelease.at_coefficients(totals, mechanism, coefficients), "a scan")
             fit = replace(self._fit(scan), design=fit.design_with_references)
         return fit
 
@@ -303,7 +303,9 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         return logistic_answer(fit, self.logistic.event_label, stored_answer.receipt, self.question.warnings)
 
     def _fit(self, scan: NoisyScan) -> LogisticFit:
-        return LogisticFit.of(scan, self.scan_weights, self.logistic.design, one_row_per_unit=self.one_row_per_unit)
+        return LogisticFit.from_scan(
+            scan, self.scan_weights, self.logistic.design, one_row_per_unit=self.one_row_per_unit
+        )
 
     def _build_answer(
         self, fit: LogisticFit, result: StoredResult[Any], price: Price, confidence: Number
@@ -330,7 +332,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         confidence: Number = DEFAULT_CONFIDENCE,
     ) -> LogisticAnswer:
         """Return a table of this shape with invented numbers, from the policy alone. This is free."""
-        price = AssumedPrice.of(epsilon, delta, rho).price
+        price = AssumedPrice.from_arguments(epsilon, delta, rho).price
         return preview_release(
             self,
             self._context,

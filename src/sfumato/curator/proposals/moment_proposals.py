@@ -119,7 +119,7 @@ class MomentsProposal(PreviewedByOldName, StoredProposal, Generic[T]):
         confidence: Number = DEFAULT_CONFIDENCE,
     ) -> T:
         """Return a table of this shape with invented numbers, from the policy alone. This is free."""
-        assumed = AssumedPrice.of(epsilon, delta, rho).price
+        assumed = AssumedPrice.from_arguments(epsilon, delta, rho).price
         price: dict[str, Any] = {"epsilon": assumed.epsilon, "delta": assumed.delta, "rho": assumed.rho}
         return preview_release(self, self._context, lambda other: other.release(**price, confidence=confidence))
 
@@ -149,7 +149,7 @@ class MomentsProposal(PreviewedByOldName, StoredProposal, Generic[T]):
         return float(rounded_up_to_4_digits(least_parameter(is_enough, "within", Fraction(1, 2**14))))
 
     def _strategy_at(self, price: Price) -> MomentsRelease:
-        return MomentsRelease.of(self.moments, self.design, price, self._context.version)
+        return MomentsRelease.calibrated_to_price(self.moments, self.design, price, self._context.version)
 
     def _explain_moments(self, draw: MomentsRelease) -> tuple[PlanStep, ...]:
         """Explain where the rows come from, and how their moments are measured."""
@@ -181,7 +181,7 @@ class AssumedPrice:
     """What was assumed."""
 
     @classmethod
-    def of(cls, epsilon: Number | None, delta: Number, rho: Number | None) -> AssumedPrice:
+    def from_arguments(cls, epsilon: Number | None, delta: Number, rho: Number | None) -> AssumedPrice:
         """Complete the arguments of a free call."""
         if rho is not None or exact(delta, "delta", NONNEGATIVE):
             return cls(Price(1 if epsilon is None and rho is None else epsilon, delta, rho))

@@ -393,7 +393,7 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
         step_epsilon = Fraction(math.floor(epsilon * (1 - _ROW_COUNT_SHARE) / (2 * self.rounds) * 10**15), 10**15)
         all_rows, sensitivity = MarginalView(self._reading(price), ()), self._round_sensitivity(price)
         noise = Laplace(all_rows.sensitivity.total / (epsilon - 2 * self.rounds * step_epsilon))
-        rows = MeasureStep(all_rows, noise, NoisyCounts.of)
+        rows = MeasureStep(all_rows, noise, NoisyCounts.from_integers)
         return MwemSteps(
             rows,
             self._selection_mechanism(price, step_epsilon),
@@ -407,7 +407,7 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
         step_rho = rho * (1 - _ROW_COUNT_SHARE) / (2 * self.rounds)
         all_rows, sensitivity = MarginalView(self._reading(price), ()), self._round_sensitivity(price)
         noise = Gaussian(_square_root_rounded_up(all_rows.sensitivity.squares / (2 * rho * _ROW_COUNT_SHARE)))
-        rows = MeasureStep(all_rows, noise, NoisyCounts.of)
+        rows = MeasureStep(all_rows, noise, NoisyCounts.from_integers)
         choice = self._selection_mechanism(price, 1 / _square_root_rounded_up(1 / (8 * step_rho)))
         return MwemSteps(
             rows,
@@ -460,7 +460,8 @@ class _MwemSeries:
         selected = self._release_step(ChooseStep(scores, self.steps.selection), "a choice")
         view = self.candidates.view(selected.place)
         return MwemRound(
-            view, self._release_step(MeasureStep(view, self.steps.noise, NoisyCounts.of), "a measurement").values
+            view,
+            self._release_step(MeasureStep(view, self.steps.noise, NoisyCounts.from_integers), "a measurement").values,
         )
 
     def _release_step(self, strategy: ReleaseStrategy[T], step_name: str) -> T:

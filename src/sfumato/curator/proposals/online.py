@@ -292,14 +292,16 @@ class OnlineSession(SecretSession):
         once all rounds are spent, which ``strict`` refuses. Where rows of one bin count differently, it is *bounded*.
         """
 
-        def settle(quantities: tuple[GroupedTotals, ...], share: float) -> tuple[ResolvedTotals, ...] | None:
+        def answer_quantities(quantities: tuple[GroupedTotals, ...], share: float) -> tuple[ResolvedTotals, ...] | None:
             measure = with_integer_weights(quantities)
             if measure is None or not self._batch.can_buy(measure):
                 return None
             return self._resolve_totals(quantities, measure, share, strict)
 
         with self._lock:
-            return answering.answer_sql(self._face, question, parameters, confidence=confidence, resolve_totals=settle)
+            return answering.answer_sql(
+                self._face, question, parameters, confidence=confidence, resolve_totals=answer_quantities
+            )
 
     def _resolve_totals(
         self, quantities: tuple[GroupedTotals, ...], measure: IntegerWeightedMeasure, share: float, strict: bool
@@ -360,7 +362,7 @@ class OnlineSession(SecretSession):
         noise_scale, gate_threshold = float(max(noise.sizes)) * step, self._batch.gate.threshold * step
         self._hypothesis = self._hypothesis.updated(measure, totals, noise_scale, gate_threshold)
 
-        def settle_group(values: Floats) -> ResolvedTotals:
+        def answer_group(values: Floats) -> ResolvedTotals:
             def interval(beta: float, cells: int) -> tuple[Floats, Floats]:
                 width = float(noise.error(f"{1 - beta:.12g}", cells)) * step / measure.scale
                 return values - width, values + width
@@ -368,7 +370,7 @@ class OnlineSession(SecretSession):
             return ResolvedTotals(values, interval, BOUGHT)
 
         split_points = np.cumsum([len(quantity.groups.grid_index) for quantity in quantities])[:-1]
-        return tuple(map(settle_group, np.split(totals / measure.scale, split_points)))
+        return tuple(map(answer_group, np.split(totals / measure.scale, split_points)))
 
     @property
     def remaining(self) -> int:

@@ -168,7 +168,7 @@ class BoundsProposal(EpsilonPricedProposal[Bounds]):
         exact_epsilon = exact(epsilon, "epsilon", POSITIVE)
         steps = range(len(self.ladder))
         uncovered = (1 - self.cover) / 2
-        search = StepSearch.of(self.bounded, tuple(steps), exact_epsilon, (uncovered, uncovered))
+        search = StepSearch.calibrated(self.bounded, tuple(steps), exact_epsilon, (uncovered, uncovered))
         groups = tuple((step,) for step in steps)
         return _BoundsRelease(search, groups, self.ladder, self.column, Price(epsilon), self._context.version)
 

@@ -249,7 +249,7 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
         """The relation with one row per unit; groups are counted as rows per unit and key."""
         table = self._policy_table
         columns = {Field(0, table.name, name): table.columns[name] for name in self.by}
-        scan = Scan(table.name, table.every_row, 0, columns, ContributionLimits.of(table), table.possible_rows)
+        scan = Scan(table.name, table.every_row, 0, columns, ContributionLimits.from_table(table), table.possible_rows)
         rows = UnitRowCount(None, MAX_LIMIT)
         if not self.by:
             return PerUnit(scan, 1, (), (("rows", rows),))
@@ -269,7 +269,7 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
         epsilon_per_limit, uncovered = exact_epsilon / len(self._limit_names), (Fraction(0), 1 - self.share)
         steps_of_groups = [tuple(int(key[names.index(name)]) for key in keys) for name in self._limit_names]  # type: ignore[arg-type]
         searches = (
-            StepSearch.of(self.bounded, step_of_group, epsilon_per_limit, uncovered, from_first=True)
+            StepSearch.calibrated(self.bounded, step_of_group, epsilon_per_limit, uncovered, from_first=True)
             for step_of_group in steps_of_groups
         )
         return _LimitsRelease(tuple(searches), keys, self.ladder, Price(epsilon), self._context.version)

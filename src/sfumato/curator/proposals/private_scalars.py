@@ -66,12 +66,12 @@ class PricedSteps:
 
     values: tuple[PricedRelease, ...]
     """The release of each number."""
-    main: PricedRelease
+    outer: PricedRelease
     """The question itself, with numbers that may be anything in their range."""
 
     @property
     def steps(self) -> tuple[PricedRelease, ...]:
-        return (*self.values, self.main)
+        return (*self.values, self.outer)
 
     @property
     def price(self) -> Price:
@@ -99,7 +99,7 @@ class ScalarQuestion(Question):
         self._context.require_one_account("a question with a subquery that is released first")
 
     @cached_property
-    def main(self) -> Question:
+    def outer(self) -> Question:
         """The question itself, with numbers that may be anything in their range. Only its prices are of use."""
         query = replace(self.query, value_queries=())
         return Question(self._context, self.text, query, self.limits, self.strategy)
@@ -114,8 +114,8 @@ class ScalarQuestion(Question):
 
     @cached_property
     def plan_key(self) -> PlanKey:
-        keys = (self.main.plan_key, *(question.plan_key for question in self.value_questions))
-        return PlanKey.of(keys, lambda *texts: digest("released values", *texts, str(VALUE_SHARE)))
+        keys = (self.outer.plan_key, *(question.plan_key for question in self.value_questions))
+        return PlanKey.combined(keys, lambda *texts: digest("released values", *texts, str(VALUE_SHARE)))
 
     @cached_property
     def bounding_options(self) -> tuple[BoundedPlan, ...]:
@@ -125,25 +125,25 @@ class ScalarQuestion(Question):
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        questions = (self.main, *self.value_questions)
+        questions = (self.outer, *self.value_questions)
         return tuple(dict.fromkeys(warning for question in questions for warning in question.warnings))
 
     def price_release_at(self, price: Price, request: PriceRequest) -> Any:
         """Prepare all steps at one price: each number at its share, the question at the rest."""
         refuse_sample_of_release(request.sample, "questions with a subquery that is released first")
-        value_price, main_price = _split_price(price, len(self.value_questions))
+        value_price, outer_price = _split_price(price, len(self.value_questions))
         value_request = PriceRequest(confidence=request.confidence)
         values = (question.price_release_at(value_price, value_request) for question in self.value_questions)
-        return PricedSteps(tuple(values), self.main.price_release_at(main_price, request))
+        return PricedSteps(tuple(values), self.outer.price_release_at(outer_price, request))
 
     def widths(self, prepared: Any, request: PriceRequest, size: int | None = None) -> dict[str, Width]:
         """Return half-widths of the question at its share of the price, whatever the numbers turn out to be."""
-        return self.main.widths(prepared.main, request, size)
+        return self.outer.widths(prepared.outer, request, size)
 
     def forecast(self, prepared: Any, request: PriceRequest) -> Forecast:
         """Forecast the error of priced steps."""
         accepted = all(budget.affords(prepared.curve) for budget in self._context.budgets)
-        forecast = self.main.forecast(prepared.main, request)
+        forecast = self.outer.forecast(prepared.outer, request)
         price = price_and_accounts_phrase(prepared.price, self._context)
         warnings = tuple(dict.fromkeys((*self.warnings, *forecast.warnings, *self._first_steps_notes(prepared))))
         return replace(forecast, accepted=accepted, price=price, warnings=warnings)
@@ -157,7 +157,7 @@ class ScalarQuestion(Question):
         """Advise which limit or bound causes most of the error, at ε = 1 when no price is given. Free."""
         request = self._with_defaults(PriceRequest(epsilon, **terms))
         prepared: Any = self.price_release(request)
-        tips = question_tips(self.main, _at_price(request, prepared.main), prepared.main)
+        tips = question_tips(self.outer, _at_price(request, prepared.outer), prepared.outer)
         return Advice(self.text, str(prepared.price), tips)
 
     def explain(
@@ -183,15 +183,15 @@ class ScalarQuestion(Question):
             explanation = question.explain(price.epsilon, delta=price.delta, rho=price.rho, confidence=confidence)
             operators += [PlanStep("first", value.written, f"released by itself, for {price}")]
             operators += explanation.operators
-        at_rest = _at_price(request, prepared.main)
-        main = self.main.explain(
+        at_rest = _at_price(request, prepared.outer)
+        outer = self.outer.explain(
             at_rest.epsilon, delta=at_rest.delta, rho=at_rest.rho, confidence=confidence, mechanism=mechanism,
             weights=weights, range=range,
         )  # fmt: skip
-        operators += [PlanStep("then", "the question with it", f"for {prepared.main.price}")]
+        operators += [PlanStep("then", "the question with it", f"for {prepared.outer.price}")]
         notes = (*self.warnings, *offered_delta_notes(stated, self.assumed_delta))
-        warnings = tuple(dict.fromkeys((*notes, *main.warnings)))
-        return replace(main, price=str(prepared.price), operators=(*operators, *main.operators), warnings=warnings)
+        warnings = tuple(dict.fromkeys((*notes, *outer.warnings)))
+        return replace(outer, price=str(prepared.price), operators=(*operators, *outer.operators), warnings=warnings)
 
     def error(
         self,
@@ -213,7 +213,7 @@ class ScalarQuestion(Question):
         request = stated.with_default_delta(self.assumed_delta)
         prepared: Any = self.price_release(request)
         forecast = self.forecast(prepared, request)
-        notes = discovery_warnings(self.main, stated, prepared.main)
+        notes = discovery_warnings(self.outer, stated, prepared.outer)
         warnings = (*forecast.warnings, *notes, *self._context.epsilon_total_warnings(prepared.curve))
         left = self._context.remaining_after_text(prepared.curve) if forecast.accepted else ""
         assumed = Fraction(0) if stated.states_delta else exact(request.delta, "delta")
@@ -261,7 +261,7 @@ class ScalarQuestion(Question):
             prepared.price,
             prepared.curves,
             first,
-            [*_readings_of(others), *self._main_readings_to_bind(prepared)],
+            [*_readings_of(others), *self._outer_readings_to_bind(prepared)],
             lambda result: self._dry_run_answer(result, prepared, confidence, joint),
             lambda steps: self._run_steps(steps, prepared, confidence, joint),
             call,
@@ -272,24 +272,24 @@ class ScalarQuestion(Question):
         """Release the numbers, then the answer of the question with them."""
         named_releases = zip(self.query.value_queries, self._value_releases(prepared), strict=True)
         measured = [steps.run(release, value.written) for value, release in named_releases]
-        main = steps.run(self._main_release(prepared, self._released_values(measured)), "rows compared with it")
-        results = [*map(steps.with_opening_line, (*measured, main))]
+        outer = steps.run(self._outer_release(prepared, self._released_values(measured)), "rows compared with it")
+        results = [*map(steps.with_opening_line, (*measured, outer))]
         return _with_total_price(self._build_from_steps(results, confidence, joint), prepared)
 
     def _value_releases(self, prepared: PricedSteps) -> list[ReleaseStrategy[NoisyMeasurements]]:
         questions = zip(self.value_questions, prepared.values, strict=True)
         return [question.release_strategy(step) for question, step in questions]
 
-    def _main_release(
+    def _outer_release(
         self, prepared: PricedSteps, values: Sequence[Value | None]
     ) -> ReleaseStrategy[NoisyMeasurements]:
         """Return the release of the question with these numbers as literals: its noise is that of the forecast."""
-        return self.main.release_strategy(with_released_values(prepared.main, values))
+        return self.outer.release_strategy(with_released_values(prepared.outer, values))
 
     def _released_values(self, measured: Sequence[NoisyMeasurements]) -> tuple[Value | None, ...]:
         """Return the released numbers, which are public: those that their own answers show, within their ranges."""
         answers = (
-            question.build_answer(_unwritten(noisy), DEFAULT_CONFIDENCE, joint=False)
+            question.build_answer(_unstored_result(noisy), DEFAULT_CONFIDENCE, joint=False)
             for question, noisy in zip(self.value_questions, measured, strict=True)
         )
         return tuple(
@@ -301,40 +301,40 @@ class ScalarQuestion(Question):
     def _value_domains(self) -> tuple[Domain, ...]:
         return tuple(value.domain for value in self.query.value_queries)
 
-    def _main_readings_to_bind(self, prepared: PricedSteps) -> list[PlanReading[Any]]:
+    def _outer_readings_to_bind(self, prepared: PricedSteps) -> list[PlanReading[Any]]:
         """Return the readings of the question with numbers at the ends of their ranges, and without any."""
         combinations = extreme_value_combinations(self._value_domains)
-        return _readings_of(self._main_release(prepared, values) for values in combinations)
+        return _readings_of(self._outer_release(prepared, values) for values in combinations)
 
     def _dry_run_answer(
         self, result: StoredResult[NoisyMeasurements], prepared: PricedSteps, confidence: Number, joint: bool
     ) -> Answer:
-        releases = [*self._value_releases(prepared)[1:], self._main_release(prepared, [None for _ in prepared.values])]
+        releases = [*self._value_releases(prepared)[1:], self._outer_release(prepared, [None for _ in prepared.values])]
         others = [replace(result, value=releasing.dry_run(release).value) for release in releases]
         return _with_total_price(self._build_from_steps([result, *others], confidence, joint), prepared)
 
     def _rebuild_from_steps(self, stored_answer: Answer, step_values: Sequence[Any]) -> Answer:
         """Return the answer of released steps with the ranges that its receipt states."""
         receipt = stored_answer.receipt
-        built = self._build_from_steps([*map(_unwritten, step_values)], receipt.confidence, receipt.joint)
+        built = self._build_from_steps([*map(_unstored_result, step_values)], receipt.confidence, receipt.joint)
         return built.changed(receipt=receipt)
 
     def _build_from_steps(
         self, results: Sequence[StoredResult[NoisyMeasurements]], confidence: Number, joint: bool
     ) -> Answer:
         """Build the answer from the released numbers and the noisy totals of the question."""
-        *value_results, main_result = results
+        *value_results, outer_result = results
         answers = [
             question.build_answer(result, confidence, joint=False)
             for question, result in zip(self.value_questions, value_results, strict=True)
         ]
-        main = self.main.build_answer(main_result, confidence, joint)
-        mechanisms = dict.fromkeys(words for answer in (*answers, main) for words in answer.receipt.mechanisms)
+        outer = self.outer.build_answer(outer_result, confidence, joint)
+        mechanisms = dict.fromkeys(words for answer in (*answers, outer) for words in answer.receipt.mechanisms)
         shown = zip(self.query.value_queries, answers, strict=True)
         numbers = "; ".join(f"{value.written} as {_number_text(answer)}" for value, answer in shown)
         notes = (f"Released first: {numbers}. {_LEFT_OUT}",)
-        warnings = tuple(dict.fromkeys((*main.warnings, *self.warnings, *notes)))
-        return main.changed(receipt=replace(main.receipt, mechanisms=tuple(mechanisms)), warnings=warnings)
+        warnings = tuple(dict.fromkeys((*outer.warnings, *self.warnings, *notes)))
+        return outer.changed(receipt=replace(outer.receipt, mechanisms=tuple(mechanisms)), warnings=warnings)
 
     def clipped(self) -> Any:
         """Refuse to count what was cut, which would be another question for each released number."""
@@ -366,7 +366,7 @@ def _at_price(request: PriceRequest, prepared: PricedRelease) -> PriceRequest:
 
 def _with_total_price(answer: Answer, prepared: PricedSteps) -> Answer:
     """Return the answer with the price of all steps, and what it says about it."""
-    price, unused = prepared.price, prepared.main.unused_delta_reason
+    price, unused = prepared.price, prepared.outer.unused_delta_reason
     receipt = replace(answer.receipt, guarantee=str(price), weak=weak_price_warnings(price))
     return answer.changed(receipt=receipt, warnings=(*answer.warnings, *([unused] if unused else [])))
 
@@ -375,7 +375,7 @@ def _readings_of(releases: Iterable[ReleaseStrategy[Any]]) -> list[PlanReading[A
     return [reading for release in releases for reading in release.readings]
 
 
-def _unwritten(noisy: NoisyMeasurements) -> StoredResult[NoisyMeasurements]:
+def _unstored_result(noisy: NoisyMeasurements) -> StoredResult[NoisyMeasurements]:
     """Return released totals of which only the numbers are read."""
     return StoredResult(noisy, 0, datetime.now(UTC), "", free=False)
 

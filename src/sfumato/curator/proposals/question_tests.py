@@ -42,7 +42,7 @@ def answer_tester(
         from sfumato.inference.hypothesis_tests import parse_options, run_test  # who only asks does not need them
         from sfumato.inference.released_numbers import ReleasedNumbers
 
-        numbers = ReleasedNumbers.of(question.query, measured, max_rows_of_one_unit(question))
+        numbers = ReleasedNumbers.from_measurements(question.query, measured, max_rows_of_one_unit(question))
         return run_test(test, numbers, parse_options(options), receipt)
 
     return run

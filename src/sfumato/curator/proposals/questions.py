@@ -19,9 +19,9 @@ from sfumato.curator.previews.explaining import (
     DEFAULT_DELTA,
     Explanation,
     PlanStep,
+    advice_without_delta,
     discovery_notes,
     explain_release,
-    fix_without_delta,
     keys_sql,
     offered_delta,
     require_delta_for_discovery,
@@ -67,7 +67,7 @@ from sfumato.curator.proposals.sampled_questions import (
     text_with_sample,
     validated_sampling_rate,
 )
-from sfumato.curator.proposals.shown_parts import ShownParts, shown_parts
+from sfumato.curator.proposals.shown_parts import FinishedParts, shown_parts
 from sfumato.errors import EngineFailed, InvalidParameter, shorten
 from sfumato.notebook_html import paragraphs, preformatted, table
 from sfumato.plan.aggregates.measures import ReadingKind
@@ -321,7 +321,9 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, sample=sample)
         request = self._with_defaults(stated)
         prepared, policy = self.price_release(request), self._context.policy
-        keys = (keys_sql(self.query, self.discovered_keys), self._fix_without_delta) if self.discovered_keys else None
+        keys = (
+            (keys_sql(self.query, self.discovered_keys), self._advice_without_delta) if self.discovered_keys else None
+        )
         groups = self.groups, self._max_groups
         explanation = explain_release(self.text, self.query, policy, *groups, prepared, confidence, keys)
         free_answer = self._best_synopsis_answer(confidence)
@@ -559,12 +561,12 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
     def build_answer(self, result: StoredResult[NoisyMeasurements], confidence: Number, joint: bool) -> Answer:
         """Build the answer: what a sealed line shows is computed once for the last one, the receipt anew each time."""
         line = result.number, result.hash, exact(confidence, "confidence"), joint
-        parts = self._last_shown.get(line) if result.hash else None
+        parts = self._last_formatted_answer.get(line) if result.hash else None
         if parts is None:
             parts = shown_parts(self, self._context, lambda: self._max_groups, result.value, confidence, joint)
             if result.hash and parts.is_short:
-                self._last_shown.clear()
-                self._last_shown[line] = parts
+                self._last_formatted_answer.clear()
+                self._last_formatted_answer[line] = parts
         terms, words, context = result.value.purchase, parts.noise_words, self._context
         answer_receipt = make_receipt(
             result, terms, words, question=self.text, context=context, confidence=confidence, joint=joint
@@ -573,7 +575,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         return built.with_clipped(self.clipped).with_tests(answer_tester(self, result.value, answer_receipt))
 
     @cached_property
-    def _last_shown(self) -> dict[tuple[int, str, Fraction, bool], ShownParts]:
+    def _last_formatted_answer(self) -> dict[tuple[int, str, Fraction, bool], FinishedParts]:
         """By a line's number and seal, and how it is shown."""
         return {}
 
@@ -584,7 +586,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
     def row_limits(self, strategies: str) -> RowLimits:
         """Return what one unit may contribute, in words, under these bounding strategies."""
         groups = None if self.discovered_keys else len(self.groups)
-        return RowLimits.of(self.limits, self._context.policy, groups, strategies)
+        return RowLimits.from_policy(self.limits, self._context.policy, groups, strategies)
 
     @property
     def max_groups_per_unit(self) -> int | None:
@@ -620,11 +622,11 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         """Refuse groups that are found in the data without a δ, or at a price without an ε."""
         if self.discovered_keys:
             keys, budgets = keys_sql(self.query, self.discovered_keys), self._context.budgets
-            require_delta_for_discovery(keys, epsilon is not None and bool(delta), budgets, self._fix_without_delta)
+            require_delta_for_discovery(keys, epsilon is not None and bool(delta), budgets, self._advice_without_delta)
 
     @cached_property
-    def _fix_without_delta(self) -> str:
-        return fix_without_delta(self.query, self.discovered_keys, self._context.engine.catalog())
+    def _advice_without_delta(self) -> str:
+        return advice_without_delta(self.query, self.discovered_keys, self._context.engine.catalog())
 
     def price_release_at(self, price: Price, request: PriceRequest) -> PricedRelease:
         """Prepare the release at a price of its own, as one of several questions bought together."""

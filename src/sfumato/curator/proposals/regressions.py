@@ -120,7 +120,7 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         confidence: Number = DEFAULT_CONFIDENCE,
     ) -> Explanation:
         """Explain the release at this price, step by step; at ε = 1 and δ = 1e-6 if none is given. This is free."""
-        assumed = AssumedPrice.of(epsilon, delta, rho)
+        assumed = AssumedPrice.from_arguments(epsilon, delta, rho)
         draw = self._strategy_at(assumed.price)
         forecast = self._forecast(draw, confidence)
         operators = (
@@ -159,7 +159,7 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         fresh: bool = False,
     ) -> RegressionForecast:
         """Forecast the ± of every coefficient's noise at this price, for assumed data. This is free."""
-        assumed = AssumedPrice.of(epsilon, delta, rho)
+        assumed = AssumedPrice.from_arguments(epsilon, delta, rho)
         draw = self._strategy_at(assumed.price)
         stored = not fresh and is_stored(draw, self.plan_key, self._context)
         forecast = self._forecast(draw, confidence)
@@ -192,7 +192,7 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
     def build_answer(self, result: StoredResult[NoisyMoments], confidence: Number) -> RegressionAnswer:
         """Build the table from released moments."""
         noisy = result.value
-        fit = LinearFit(self.design, MomentEstimates.of(noisy, self.design), self.one_row_per_unit)
+        fit = LinearFit(self.design, MomentEstimates.from_noisy_moments(noisy, self.design), self.one_row_per_unit)
         return regression_answer(fit, self.receipt(result, confidence), self.question.warnings)
 
     def _forecast(self, draw: MomentsRelease, confidence: Number) -> RegressionForecast:

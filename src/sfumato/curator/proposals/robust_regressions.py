@@ -78,7 +78,7 @@ class RobustProposal(RegressionProposal):
 
     @cached_property
     def _meat_factors(self) -> MeatFactors:
-        return MeatFactors.of(self.meat_question.query.plan.measures, self.meat_design)
+        return MeatFactors.from_measures(self.meat_question.query.plan.measures, self.meat_design)
 
     @property
     def shows_sampling_errors(self) -> bool:
@@ -199,7 +199,7 @@ class RobustProposal(RegressionProposal):
         return self._robust_answer(result, releasing.dry_run(meat).value, confidence)
 
     def _fit(self, noisy: NoisyMoments) -> LinearFit:
-        return LinearFit(self.design, MomentEstimates.of(noisy, self.design), self.one_row_per_unit)
+        return LinearFit(self.design, MomentEstimates.from_noisy_moments(noisy, self.design), self.one_row_per_unit)
 
     def _coefficients_and_clamp(self, fit: LinearFit) -> tuple[tuple[int, ...], Fraction]:
         """Return the coefficients and the clamp of the second step; both follow from the first, which is public."""
@@ -207,7 +207,7 @@ class RobustProposal(RegressionProposal):
 
     def _meat_release(self, coefficients: tuple[int, ...], clamp: Fraction, price: Price) -> MeatRelease:
         totals, mechanism = self.meat_totals_at(coefficients, clamp), self._step_noise(price).mechanisms[1]
-        return MeatRelease.of(totals, mechanism, coefficients, clamp)
+        return MeatRelease.at_coefficients(totals, mechanism, coefficients, clamp)
 
     def _robust_answer(
         self, result: StoredResult[NoisyMoments], meat: NoisyMeat, confidence: Number
@@ -217,7 +217,7 @@ class RobustProposal(RegressionProposal):
         return robust_answer(self._robust_fit(self._fit(result.value), meat), receipt, self.question.warnings)
 
     def _robust_fit(self, fit: LinearFit, meat: NoisyMeat) -> RobustFit:
-        return RobustFit.of(fit, meat, self.meat_design.products)
+        return RobustFit.from_meat(fit, meat, self.meat_design.products)
 
     def _noise_words(self, mechanism: Gaussian) -> str:
         unit_value = Fraction(1, WEIGHT * self.meat_design.products.scale**2 * SQUARE_STEPS)

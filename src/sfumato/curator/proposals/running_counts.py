@@ -362,7 +362,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         )
         spent_price = Price(price.epsilon) if family.pure else price
         mechanism = _calibrate_noise(best.reading, spent_price, family)
-        noise = RunningNoise.of(best.factorisation, mechanism, best.reading.totals.scaled)
+        noise = RunningNoise.from_factorisation(best.factorisation, mechanism, best.reading.totals.scaled)
         reason = f"{best.factorisation.words()}, for the smallest error in the worst period"
         if best.factorisation.form != "each day":
             times = format_number(independent_error / best.error_at_unit_noise)
@@ -377,7 +377,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         if family not in self._cached_strategies:
             options = self.question.bounding_options
             self._cached_strategies[family] = tuple(
-                _FactoredStrategy.of(option, factorisation, len(self.series), family)
+                _FactoredStrategy.from_factorisation(option, factorisation, len(self.series), family)
                 for option in options
                 for factorisation in candidate_factorisations(len(self.periods), family.order, _max_matrix_bits(option))
             )
@@ -434,7 +434,9 @@ class _FactoredStrategy:
     error_at_unit_noise: float
 
     @classmethod
-    def of(cls, bounded: BoundedPlan, factorisation: Factorisation, series: int, family: Family) -> _FactoredStrategy:
+    def from_factorisation(
+        cls, bounded: BoundedPlan, factorisation: Factorisation, series: int, family: Family
+    ) -> _FactoredStrategy:
         reading = FactoredTotals(MeasureTotals(bounded), factorisation.weights, series)
         size = float(family.norm(reading.sensitivity) * reading.totals.scaled.unit_value)
         return cls(reading, factorisation, size * float(factorisation.decoder_row_norms.max()))

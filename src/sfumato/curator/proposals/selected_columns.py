@@ -112,7 +112,7 @@ def _require_lowercase_name(name: object, columns_by_name: dict[str, tuple[str, 
 def _coded_column_and_domain(
     name: str, selected: Expression, tables: Mapping[str, Table], relation: Relation
 ) -> tuple[CodedColumn, Domain]:
-    coding = _column_coding(_column_behind_lag(selected, relation), tables)
+    coding = _column_coding(_lagged_column(selected, relation), tables)
     domain = selected.domain if coding is not None else _with_listed_values(name, selected.domain)
     expression = replace(selected, domain=replace(domain, nullable=True))
     if isinstance(expression, Column):
@@ -122,7 +122,7 @@ def _coded_column_and_domain(
     return CodedColumn(coded_attribute(name, domain, coding), key, codes), domain
 
 
-def _column_behind_lag(expression: Expression, relation: Relation) -> Expression:
+def _lagged_column(expression: Expression, relation: Relation) -> Expression:
     """Return the column that LAG or LEAD takes from another row, which has the same cells; otherwise the expression."""
     if not isinstance(expression, Column):
         return expression

@@ -460,7 +460,7 @@ def _max_rows_per_unit(policy: Policy, tables: Sequence[str] | None) -> int:
 
 
 def _unit_row_limit(table: Table) -> int:
-    return 1 if table.every_row else ContributionLimits.of(table).rows_per_group
+    return 1 if table.every_row else ContributionLimits.from_table(table).rows_per_group
 
 
 def compared_total(question: Question, grid: Fraction) -> SteppedTotal:

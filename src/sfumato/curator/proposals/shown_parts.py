@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _MAX_KEPT_ROWS = 1000
 
 
-class ShownQuestion(Protocol):
+class AnsweredQuestion(Protocol):
     """What is read of a question that is answered."""
 
     @property
@@ -34,7 +34,7 @@ class ShownQuestion(Protocol):
     def caveats(self, strategies: str) -> dict[str, str]: ...
 
 
-class ShownParts(NamedTuple):
+class FinishedParts(NamedTuple):
     """The finished rows of an answer with the notes on them."""
 
     finished: FinishedRows
@@ -50,13 +50,13 @@ class ShownParts(NamedTuple):
 
 
 def shown_parts(
-    question: ShownQuestion,
+    question: AnsweredQuestion,
     context: Context,
     max_groups: Callable[[], int],
     measured: NoisyMeasurements,
     confidence: Number,
     joint: bool,
-) -> ShownParts:
+) -> FinishedParts:
     """Finish the rows of a release; ``max_groups`` is asked only if groups were found in the data."""
     rows = answer_rows(question.query.finish.sets, measured.keys.groups, len(question.query.plan.keys))
     estimates = group_estimator(measured, confidence, rows)
@@ -70,4 +70,4 @@ def shown_parts(
         warnings += discovery_notes(measured.selection, shown_groups, max_groups(), question.query)
     selected = notes_by_column(question.query, selection_notes(measured, confidence))
     caveats = question.caveats(measured.purchase.strategy)
-    return ShownParts(finished, noise_words, warnings, (ranks, selected, caveats))
+    return FinishedParts(finished, noise_words, warnings, (ranks, selected, caveats))

@@ -443,7 +443,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         return ReleasedSynthesis(
             self.method,
             state.setting.attributes,
-            tuple(map(ReleasedMarginal.of, state.marginals)),
+            tuple(map(ReleasedMarginal.encode, state.marginals)),
             tuple(state.rounds),
             state.total,
             state.planned,

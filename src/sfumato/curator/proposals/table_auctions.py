@@ -253,7 +253,7 @@ def propose_auction(
     bid_table, name = _bid_table_and_column(context.policy, table, column)
     domain, bid = bid_table.columns[name], Field(0, bid_table.name, name)
     reached = _count_of_reached_prices_expression(Column(bid, domain), price_levels, 0, len(price_levels))
-    limits = ContributionLimits.of(bid_table)
+    limits = ContributionLimits.from_table(bid_table)
     scan = Scan(bid_table.name, bid_table.every_row, 0, {bid: domain}, limits, bid_table.possible_rows)
     query = Query(Aggregate(scan, (reached,), (Count(),)), Finish(()))
     bounding = None if bid_table.every_row else Strategy.SAMPLE  # sample whole bids: a price is reached or not

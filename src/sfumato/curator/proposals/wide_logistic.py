@@ -98,7 +98,7 @@ class WideLogisticProposal(LogisticProposal):
     ) -> Explanation:
         """Explain the release at this price, step by step; at ε = 1 and δ = 1e-6 if none is given. This is free."""
         exact(confidence, "confidence", CONFIDENCE)
-        assumed = AssumedPrice.of(epsilon, delta, rho)
+        assumed = AssumedPrice.from_arguments(epsilon, delta, rho)
         noise = self._scan_noise(assumed.price)
         gradient, design = self._gradient_deviations(noise)[0], self.logistic.design
         operators = (
@@ -156,11 +156,13 @@ class WideLogisticProposal(LogisticProposal):
         return np.zeros(len(self.logistic.design.coordinates) - 1)
 
     def _first_step(self, noise: StepNoise) -> ScanRelease:
-        return ScanRelease.of(self.spread_totals, noise.mechanisms[0], self._zero_coefficients)
+        return ScanRelease.at_coefficients(self.spread_totals, noise.mechanisms[0], self._zero_coefficients)
 
     def _later_readings(self, noise: StepNoise) -> Sequence[PlanReading[Any]]:
         """The reading of a gradient: at all coefficients it is that at 0 with other whole numbers."""
-        gradient = ScanRelease.of(self._gradient_totals_at_zero, noise.mechanisms[1], self._zero_coefficients)
+        gradient = ScanRelease.at_coefficients(
+            self._gradient_totals_at_zero, noise.mechanisms[1], self._zero_coefficients
+        )
         return gradient.readings
 
     def _dry_run_answer(self, result: StoredResult[NoisyScan], price: Price, confidence: Number) -> LogisticAnswer:
@@ -171,7 +173,7 @@ class WideLogisticProposal(LogisticProposal):
         descent = self._start_descent(steps.run(first, "a scan"), price)
         for mechanism in self._scan_noise(price).mechanisms[1:]:
             coefficients = descent.next_coefficients
-            scan = ScanRelease.of(self.gradient_totals_at(coefficients), mechanism, coefficients)
+            scan = ScanRelease.at_coefficients(self.gradient_totals_at(coefficients), mechanism, coefficients)
             descent = descent.step(self.scans.gradient_from(steps.run(scan, "a scan").totals))
         return self._prediction_answer(descent, steps.with_opening_line(None), price, confidence)
 
@@ -182,7 +184,7 @@ class WideLogisticProposal(LogisticProposal):
     def _start_descent(self, scan: NoisyScan, price: Price) -> LikelihoodDescent:
         share = float(WIDE_SCAN_SHARES[1]) ** 0.5
         deviation = self._gradient_deviations(self._scan_noise(price))[0] * share
-        return LikelihoodDescent.of(*self.scans.sums_and_squares_from(scan.totals), deviation)
+        return LikelihoodDescent.starting_at_zero(*self.scans.sums_and_squares_from(scan.totals), deviation)
 
     def _prediction_answer(
         self, descent: LikelihoodDescent, result: StoredResult[Any], price: Price, confidence: Number

@@ -82,7 +82,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
     @property
     def plan_key(self) -> PlanKey:
         """The key of all measured questions together."""
-        return PlanKey.of(
+        return PlanKey.combined(
             (question.plan_key for question in self.measured_questions.values()), partial(digest, "workload")
         )
 
@@ -270,11 +270,11 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
     def _plan_key_with_names(self) -> PlanKey:
         """The key of the questions with their names: what a request id stands for."""
 
-        def hash_named(*keys: str) -> str:
+        def hash_with_names(*keys: str) -> str:
             named = zip(self.questions, keys, strict=True)
             return digest("named-workload", *(f"{len(name)}:{name}{key}" for name, key in named))
 
-        return PlanKey.of((question.plan_key for question in self.questions.values()), hash_named)
+        return PlanKey.combined((question.plan_key for question in self.questions.values()), hash_with_names)
 
     def restore(self, stored_answer: StoredAnswer, confidence: Number, joint: bool) -> Answers:
         """Return what the same request bought, with the ranges that it was shown with."""

@@ -353,7 +353,7 @@ def _clip_unit_totals(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
     A unit with few rows is within every norm, wherever they are: only the units with more are looked at group by group,
     or, where the cap of a group is the norm, row by row.
     """
-    scaling = [ClipScaling.of(bounded, number) for number in range(len(bounded.measures))]
+    scaling = [ClipScaling.for_measure(bounded, number) for number in range(len(bounded.measures))]
     max_totals = max_unit_totals(bounded)
     clipped = _clip_groups(rows, scaling, max_totals)
     if rows.cells and max(max_totals) <= MAX_UNIT_TOTAL:
@@ -373,7 +373,7 @@ def _clip_pairs(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
     """Clip counts of units alone over all groups: each unit has one row for each of its groups, materialised once, as
     counting the units of a group would compute it too.
     """
-    scaling = [ClipScaling.of(bounded, number) for number in range(len(bounded.measures))]
+    scaling = [ClipScaling.for_measure(bounded, number) for number in range(len(bounded.measures))]
     names = ("u", *rows.keys)
     unit_flags = tuple(
         (name, integer_constant(1) if name in rows.ones else GroupTotal(AggregateFunction.MAX, Reference(name)))

@@ -123,7 +123,7 @@ class ClipScaling:
     """Several coordinates of a unit may together be more than 64 bits hold."""
 
     @classmethod
-    def of(cls, bounded: BoundedPlan, number: int) -> ClipScaling:
+    def for_measure(cls, bounded: BoundedPlan, number: int) -> ClipScaling:
         measure = bounded.measures[number]
         index = sum(each.coordinates for each in bounded.measures[:number])
         coordinates = tuple(f"v{index + offset}" for offset in range(measure.coordinates))

@@ -192,7 +192,7 @@ class Account:
             append = partial(self._guarded.append_charge, transaction, self.name, columns, cost, periods)
             return conditional.append(transaction, self.name, columns, cost, append)
 
-        return self._admit(columns["analyst"], cost, entry.curve, write, Line.of, periods)
+        return self._admit(columns["analyst"], cost, entry.curve, write, Line.from_row, periods)
 
     def _admit(
         self,
@@ -305,7 +305,7 @@ class Account:
                 "data": charge.data,
             }
             columns: Where = {**shared_columns, **body_columns, "about": charge.number, "detail": detail}
-            answer_line = Line.of(transaction.append("answer", self.name, columns))
+            answer_line = Line.from_row(transaction.append("answer", self.name, columns))
             return RecordedAnswer(answer_line, self._read_statement(transaction, answer_line.analyst))
 
     def _hashed_answer_columns(self, plan: str, data: str) -> dict[str, str]:
@@ -413,7 +413,7 @@ class Account:
         change = BudgetChange(entries.checked_reason(reason), epsilon, delta, reserve)
         with self._guarded.writing() as transaction:
             spent = read_spending(transaction.last_account_line(self.name).totals).total
-            return Line.of(append_amendment(self._guarded, transaction, self.name, change, spent))
+            return Line.from_row(append_amendment(self._guarded, transaction, self.name, change, spent))
 
     @property
     def epsilons(self) -> tuple[Fraction, ...]:
@@ -429,7 +429,7 @@ class Account:
             "analyst": "" if analyst is None else entries.checked_name(analyst, "analyst"),
         }
         with self._guarded.writing() as transaction:
-            return Line.of(transaction.append("correction", self.name, columns, cost=cost))
+            return Line.from_row(transaction.append("correction", self.name, columns, cost=cost))
 
     def analyst(self, name: str, share: Number | None = None) -> Analyst:
         """Return an analyst's standing; with ``share``, limit them to this part of every allowance from now on.
@@ -531,7 +531,7 @@ class Account:
             return conditional.append(transaction, self.name, columns, cost, append)
 
         def make_tab(row: Row) -> Tab:
-            return Tab(self._guarded, Line.of(row), self.cost)
+            return Tab(self._guarded, Line.from_row(row), self.cost)
 
         return self._admit(opening.columns["analyst"], cost, curve, write, make_tab)
 
@@ -608,7 +608,7 @@ class Account:
             transaction.remove_pending_charge(opening.number)
             answer: dict[str, str | int] = {**shared_columns, **body_columns, "about": charge.number}
             answer["detail"] = entries.write_widths({})
-            return Line.of(transaction.append("answer", self.name, answer))
+            return Line.from_row(transaction.append("answer", self.name, answer))
 
     def _tab_opening(self, hold: Entry | Cost, entry: Entry, cost: Cost, *, whole: bool) -> TabOpening:
         charged_now = whole or entry.interactive
@@ -633,7 +633,7 @@ class Account:
         """Return the lines that opened tabs which are still open; what they hold counts as spent until they close."""
         with self._guarded.reading() as transaction:
             tab_rows = [row for row in transaction.page({"kind": "tab-open"}) if row.account == self.name]
-            return tuple(Line.of(row) for row in tab_rows if not _is_tab_closed(transaction, row.number))
+            return tuple(Line.from_row(row) for row in tab_rows if not _is_tab_closed(transaction, row.number))
 
     def abandon(self, tab: int, *, reason: str) -> Line:
         """Close a tab whose process is gone. All it held is spent: where it stopped, and why, is unknown."""
@@ -642,7 +642,7 @@ class Account:
             last = transaction.newest(tab=entries.checked_line_number(tab, "tab"))
             if last is None or last.account != self.name or last.kind == "tab-close":
                 raise InvalidParameter("tab", tab, "the number of an open tab of this account")
-            return Line.of(transaction.close_tab(last.tab, spend_rest=True, reason=reason))
+            return Line.from_row(transaction.close_tab(last.tab, spend_rest=True, reason=reason))
 
 
 def _is_tab_closed(transaction: Transaction, tab: int) -> bool:

@@ -218,7 +218,7 @@ class AccountRequests:
                 "about": _opening_line_number(transaction, self._account),
                 "detail": codec.dumps(subject),
             }
-            record = RequestRecord.of(transaction.append(REQUEST_LINE, self._account, columns))
+            record = RequestRecord.from_rows(transaction.append(REQUEST_LINE, self._account, columns))
             if approved_by is not None:
                 self._record_step(transaction, record, RequestStep(RequestAct.APPROVE, approved_by))
             return self._read(transaction, record.number)
@@ -323,7 +323,7 @@ def _request_records(transaction: Transaction, account: str, **columns: str) -> 
 
 
 def _request_record(transaction: Transaction, row: Row) -> RequestRecord:
-    return RequestRecord.of(row, transaction.page({"about": row.number, "kind": STEP_LINE}))
+    return RequestRecord.from_rows(row, transaction.page({"about": row.number, "kind": STEP_LINE}))
 
 
 def _opening_line_number(transaction: Transaction, account: str) -> int:

@@ -86,7 +86,7 @@ class PendingQuery:
         """The charge, once ``begin`` has returned without an answer."""
         if self._charge is None:
             raise RuntimeError("nothing was charged")
-        return Line.of(self._charge)
+        return Line.from_row(self._charge)
 
     def begin(self, seconds: float | None = None, waiting: Callable[[], None] = lambda: None) -> StoredAnswer | None:
         """Return the answer if it was bought before or is being bought by an equal query; None when this query has
@@ -123,17 +123,17 @@ class PendingQuery:
         """
         if self._searched is not None:
             return None, self._searched
-        if self._entry.request_id is None and not self._may_reuse:
+        if self._entry.request_id is None and not self._can_reuse_answer:
             return None, 0
         newest = None
         with self._guarded.reading() as transaction:
             answer, last_seen = self._find_requested(transaction), transaction.last_number
-            if answer is None and self._may_reuse:
+            if answer is None and self._can_reuse_answer:
                 newest = newest_answer(transaction, self._answer_columns, self._until)
         return answer or first_accurate_from(self._guarded, self._answer_columns, self._accuracy, newest), last_seen
 
     @property
-    def _may_reuse(self) -> bool:
+    def _can_reuse_answer(self) -> bool:
         """Whether an earlier answer to the same query may be used."""
         return not self._fresh and bool(self._entry.plan and self._entry.data)
 
@@ -167,9 +167,9 @@ class PendingQuery:
         pending = self._pending_same_request(transaction)
         if self._fresh or answer is not None or pending is not None:
             return answer or pending
-        if self._may_reuse:
+        if self._can_reuse_answer:
             later_answers = transaction.page(
-                self._answer_columns, newest=True, after=last_seen, before=_before_of_until(self._until)
+                self._answer_columns, newest=True, after=last_seen, before=_exclusive_line_limit(self._until)
             )
             answer = _first_accurate(later_answers, self._accuracy)
         return answer or next(iter(self._pending_equal_charges(transaction)), None)
@@ -276,7 +276,7 @@ def find_stored_answer(
 
 def newest_answer(transaction: Transaction, question: Where, until: int | None) -> Row | None:
     """Return the newest answer to this query, which is nearly always accurate enough; no other line is read."""
-    return next(iter(transaction.page(question, newest=True, before=_before_of_until(until), limit=1)), None)
+    return next(iter(transaction.page(question, newest=True, before=_exclusive_line_limit(until), limit=1)), None)
 
 
 def first_accurate_from(
@@ -295,7 +295,7 @@ def first_accurate_from(
     return None
 
 
-def _before_of_until(until: int | None) -> int:
+def _exclusive_line_limit(until: int | None) -> int:
     return 0 if until is None else until + 1
 
 

@@ -98,7 +98,7 @@ class PeriodAccounts(Account):
             }
             for account, spent in totals.items():
                 append_amendment(self._guarded, transaction, account, change, spent)
-            return Line.of(append_amendment(self._guarded, transaction, self.name, change, NO_COST))
+            return Line.from_row(append_amendment(self._guarded, transaction, self.name, change, NO_COST))
 
     def correct(self, more: Curve | Cost, *, reason: str, analyst: str | None = None) -> Line:  # noqa: ARG002
         """Refuse: a correction belongs in the accounts of the periods that it is about."""

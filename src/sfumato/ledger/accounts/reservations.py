@@ -103,7 +103,7 @@ class Tab:
 
         # A step only moves amounts from held to spent; a correction may have raised the totals since.
         # What the hold has paid for continues when a store comes back that was away.
-        admit = partial(self._guarded.admit, self.opening.account, columns["analyst"], NO_COST, write, Line.of)
+        admit = partial(self._guarded.admit, self.opening.account, columns["analyst"], NO_COST, write, Line.from_row)
         return self._guarded.store.retry(admit)
 
     def settle(self, answers: Sequence[SettledAnswer], *, more: bool = False) -> tuple[Line, ...]:
@@ -137,7 +137,7 @@ class Tab:
                 answer_rows.append(transaction.append("answer", account, answer_columns))
             if not more:
                 transaction.close_tab(self._last_open_row(transaction).tab, spend_rest=False)
-        return tuple(map(Line.of, answer_rows))
+        return tuple(map(Line.from_row, answer_rows))
 
     def stop(self) -> None:
         """End it between two steps and release what is unspent. A tab that has ended stays ended.

@@ -140,7 +140,7 @@ class Anchor:
         """
         if self.number == 0 or transaction.has_line(self.number, self.hash):
             return True
-        lost = LostLines.of(self, transaction)
+        lost = LostLines.from_anchor(self, transaction)
         return lost.accepted and all(lost.missing_cost(account).is_zero for account in self.accounts)
 
 
@@ -156,7 +156,7 @@ class LostLines:
     """The lines in which its owner has accepted that the anchor's line is lost."""
 
     @classmethod
-    def of(cls, anchor: Anchor, transaction: Transaction) -> LostLines:
+    def from_anchor(cls, anchor: Anchor, transaction: Transaction) -> LostLines:
         common = max(
             (number for number, line_hash in anchor.marks if transaction.has_line(number, line_hash)), default=0
         )
@@ -241,7 +241,7 @@ def accept_lost_lines(transaction: Transaction, anchors: Iterable[Anchor], reaso
 
 
 def _accept_anchor_loss(transaction: Transaction, anchor: Anchor, reason: str) -> list[Row]:
-    lost = LostLines.of(anchor, transaction)
+    lost = LostLines.from_anchor(anchor, transaction)
     appended: list[Row] = []
     for account in anchor.accounts:
         _open_lost_account(transaction, account)

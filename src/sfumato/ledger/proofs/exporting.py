@@ -187,7 +187,7 @@ class CompleteExport:
     last: tuple[int, str]
 
     @classmethod
-    def of(cls, path: Path) -> CompleteExport:
+    def from_file(cls, path: Path) -> CompleteExport:
         """Read the first line and the last one; every line is scanned, and none is kept."""
         with (
             refuse_malformed(lambda: _malformed_export_error(path, "its parts contradict each other")),

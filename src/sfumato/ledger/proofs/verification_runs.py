@@ -244,7 +244,7 @@ class VerificationRun:
         self._parts: dict[int, VerifiedPart] = {}
         self._is_store_checked = False
         self.store_fault: str | None = None
-        self._checkpoint = VerificationCheckpoint.of(store)
+        self._checkpoint = VerificationCheckpoint.for_store(store)
         self.resumed_lines = 0
         """How many lines an earlier run has read, and this one has not."""
         self.resumed_since: datetime | None = None
@@ -415,7 +415,7 @@ class VerificationCheckpoint:
     """The hash before the ledger's first line, which belongs to its key."""
 
     @classmethod
-    def of(cls, store: Store) -> VerificationCheckpoint:
+    def for_store(cls, store: Store) -> VerificationCheckpoint:
         name = sha256(store.identity.encode()).hexdigest()[:32]
         return cls(local_files.verification_folder() / f"{name}.json", KeyedHash(store.key()).origin)
 

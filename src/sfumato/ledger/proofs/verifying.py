@@ -176,7 +176,7 @@ class LineVerifier:
         elif row.kind in _ENDING:
             self._check_ending(row)
         elif row.kind == REQUEST_LINE:
-            self.requests[row.number] = RequestRecord.of(row)
+            self.requests[row.number] = RequestRecord.from_rows(row)
         elif row.kind == STEP_LINE:
             self._check_request_step(row)
         elif row.kind not in KINDS:
@@ -252,7 +252,7 @@ class LineVerifier:
             steps.append(step)
             step = self.earlier(step.number, {"about": row.about})
         is_request = request is not None and request.kind == REQUEST_LINE
-        return RequestRecord.of(request, reversed(steps)) if is_request and request is not None else None
+        return RequestRecord.from_rows(request, reversed(steps)) if is_request and request is not None else None
 
     def _check_period(self, row: Row) -> None:
         """Check that a period paid what the charge that it is part of cost, under the name of that charge's account."""
@@ -323,7 +323,7 @@ def _key_and_move_in_file(place: str) -> tuple[str, str] | None:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True)) as file:
             ((key,),) = file.execute("SELECT key FROM header")
             last = file.execute("SELECT kind, detail FROM lines ORDER BY number DESC LIMIT 1").fetchall()
-        return key, _moved_to_or_empty(last)
+        return key, _move_target_or_empty(last)
     except (sqlite3.Error, ValueError, KeyError, TypeError):
         raise LedgerUnavailable(
             "an export can only replace a lost ledger, and the file of the old ledger cannot be read",
@@ -338,8 +338,8 @@ def _key_and_move_at_server(place: str) -> tuple[str, str] | None:
     from sfumato.ledger.stores.postgres_sessions import key_and_last_line
 
     try:
-        last_state = key_and_last_line(ServerAddress.of(place), _CONNECT_TIMEOUT)
-        return None if last_state is None else (last_state[0], _moved_to_or_empty(last_state[1]))
+        last_state = key_and_last_line(ServerAddress.parse(place), _CONNECT_TIMEOUT)
+        return None if last_state is None else (last_state[0], _move_target_or_empty(last_state[1]))
     except (LedgerUnavailable, InvalidParameter, ValueError, KeyError, TypeError):
         raise LedgerUnavailable(
             "an export can only replace a lost ledger, and this user may not read the old ledger on its server",
@@ -348,7 +348,7 @@ def _key_and_move_at_server(place: str) -> tuple[str, str] | None:
         ) from None
 
 
-def _moved_to_or_empty(last: list[tuple[str, str]]) -> str:
+def _move_target_or_empty(last: list[tuple[str, str]]) -> str:
     """Return where the last line, if there is one, says that a ledger was moved to."""
     return next((str(json.loads(detail)["moved"]) for kind, detail in last if kind == "moved"), "")
 

@@ -18,7 +18,7 @@ def open_store(address: str | os.PathLike[str], schema: str | None, timeout: flo
     if is_server_address(address):
         from sfumato.ledger.stores.postgres import PostgresStore
 
-        return PostgresStore(ServerAddress.of(str(address), schema), timeout)
+        return PostgresStore(ServerAddress.parse(str(address), schema), timeout)
     if schema is not None:
         raise InvalidParameter("schema", schema, "left out: the ledger is a file")
     if isinstance(address, str) and _LOOKS_LIKE_DATABASE.search(address):
@@ -43,7 +43,7 @@ def make_ledger(address: str, *, schema: str | None = None, spender: str | None 
         )
     from sfumato.ledger.stores import postgres_schema, postgres_sessions
 
-    server_address = ServerAddress.of(address, schema)
+    server_address = ServerAddress.parse(address, schema)
     role = None if spender is None else checked_identifier(spender, "spender")
     place = f"PostgreSQL, schema {server_address.schema}"
     with (

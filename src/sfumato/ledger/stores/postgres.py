@@ -71,7 +71,7 @@ class PostgresStore:
         self._key = book.key
         self.identity = book.id
         self.address = address.with_schema
-        self.anchor_places = _anchor_places(book.id, f"{host}\0{port}\0{database}\0{address.schema}")
+        self.anchor_paths = _anchor_paths(book.id, f"{host}\0{port}\0{database}\0{address.schema}")
         _stores.add(self)
         weakref.finalize(self, _close_all, self._held)
 
@@ -102,10 +102,10 @@ class PostgresStore:
                 "administrator, who can change recorded charges: connect as a role made with sfumato ledger init "
                 "--spender"
             )
-        if not _is_writable(self.anchor_places[0].parent):
+        if not _is_writable(self.anchor_paths[0].parent):
             messages.append(
                 "the folder for this user's anchors of the ledger cannot be written, so a failover that loses charges "
-                f"would not be detected ({self.anchor_places[0].parent})"
+                f"would not be detected ({self.anchor_paths[0].parent})"
             )
         if standbys and not synchronous:
             messages.append(
@@ -532,7 +532,7 @@ def _row_from_columns(columns: tuple[Any, ...]) -> Row:
     return tuple.__new__(Row, columns)  # as Row._make does, without counting columns that the schema has counted
 
 
-def _anchor_places(ledger: str, address: str) -> tuple[Path, ...]:
+def _anchor_paths(ledger: str, address: str) -> tuple[Path, ...]:
     """Return the files of this user that anchor a ledger: by its id, which it keeps wherever it moves, and by its
     address, at which another could be put in its place.
     """

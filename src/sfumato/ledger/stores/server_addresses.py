@@ -44,7 +44,7 @@ def is_same_ledger(one: object, other: object) -> bool:
 
 def _ledger_identity_parts(address: str) -> tuple[str, ...]:
     """Return the parts of an address that decide which ledger it names."""
-    server_address = ServerAddress.of(address)
+    server_address = ServerAddress.parse(address)
     parts = urlsplit(server_address.url)
     options = dict(_parse_query_string(parts.query))
     deciding = ("host", "hostaddr", "port", "dbname", "service")
@@ -65,7 +65,7 @@ class ServerAddress:
     schema: str
 
     @classmethod
-    def of(cls, address: str, schema: str | None = None) -> ServerAddress:
+    def parse(cls, address: str, schema: str | None = None) -> ServerAddress:
         """Parse an address; the schema may be in it (postgresql://host/db?schema=sfumato) or passed separately."""
         try:
             parts = urlsplit(address)

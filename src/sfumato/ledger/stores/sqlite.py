@@ -88,7 +88,7 @@ class SQLiteStore:
         self._path = local_files.resolve_ledger_path(path)
         self.name = self._path.name
         self.place = self.address = str(self._path)
-        self.anchor_places = (Path(f"{self._path}.anchor"),)
+        self.anchor_paths = (Path(f"{self._path}.anchor"),)
         self.bodies = BodyFiles(self._path)
         self.identity = self.place
         self._timeout = timeout

@@ -120,7 +120,7 @@ class Store(Protocol):
         """Where large answers are stored."""
 
     @property
-    def anchor_places(self) -> tuple[Path, ...]:
+    def anchor_paths(self) -> tuple[Path, ...]:
         """The files in which this user's anchors of it are stored."""
 
     @property

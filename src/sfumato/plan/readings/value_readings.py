@@ -88,7 +88,7 @@ _MATCHED_ROWS = 1 << 20
 """How many pairs of a unit and a value are matched at a time."""
 
 
-def rows_kept_by_matching(units: Integers, pairs: Integers, max_values: int) -> NDArray[np.intp]:
+def match_values_to_units(units: Integers, pairs: Integers, max_values: int) -> NDArray[np.intp]:
     """Return the rows whose pair is kept, of rows that each are a pair of a unit; once sorted, in linear time.
 
     Units and pairs are numbered from 0 in an order of their own, with gaps or without.

@@ -89,10 +89,10 @@ def _real_bounds(values: list[float]) -> Ends | None:
     low, high = Fraction(repr(min(values))), Fraction(repr(max(values)))  # the shortest numbers that are these doubles
     if max(abs(low), abs(high)) > LARGEST_REAL:
         return None
-    return _snap_to_zero(low, -SMALLEST_REAL), _snap_to_zero(high, SMALLEST_REAL)
+    return _flush_to_zero(low, -SMALLEST_REAL), _flush_to_zero(high, SMALLEST_REAL)
 
 
-def _snap_to_zero(end: Fraction, outward: Fraction) -> Fraction:
+def _flush_to_zero(end: Fraction, outward: Fraction) -> Fraction:
     """Move an end that is nearer to 0 than a real may be to 0, as its value is, or outward past where it was."""
     if abs(end) >= SMALLEST_REAL or end == 0:
         return end

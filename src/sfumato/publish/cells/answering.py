@@ -292,7 +292,7 @@ class GroupedTotals:
     def sum_by_group(self, table: NDArray[N]) -> NDArray[N]:
         """Sum a table over the axes, group by group, by the least weights."""
         summed_axes = tuple(axis for axis, place in enumerate(self.axes) if place not in self.groups.axes)
-        return self._shown_values(
+        return self._values_of_groups(
             [
                 (table * cell_weights.low.astype(table.dtype)).sum(summed_axes, keepdims=True)
                 for cell_weights in self.weights
@@ -319,7 +319,7 @@ class GroupedTotals:
         size_by_axis = dict(zip(self.groups.axes, self.groups.sizes, strict=True))
         return tuple(size_by_axis.get(place, 1) for place in self.axes)
 
-    def _shown_values(self, totals: Sequence[NDArray[N]]) -> NDArray[N]:
+    def _values_of_groups(self, totals: Sequence[NDArray[N]]) -> NDArray[N]:
         """Lay totals out on the grid of groups, and take those that are shown."""
         key_axes = [axis for axis, place in enumerate(self.axes) if place in self.groups.axes]
         flat = [
@@ -335,11 +335,11 @@ class GroupedTotals:
         ends = [total.ends(beta, cells) for total in self.totals]
         values = [total.estimate(*end) for total, end in zip(self.totals, ends, strict=True)]
         lows, highs = ([total_ends[side] for total_ends in ends] for side in (0, 1))
-        return self._shown_values(values), self._shown_values(lows), self._shown_values(highs)
+        return self._values_of_groups(values), self._values_of_groups(lows), self._values_of_groups(highs)
 
     @property
     def measured(self) -> Bools:
-        return self._shown_values([total.measured.astype(float) for total in self.totals]) > 0
+        return self._values_of_groups([total.measured.astype(float) for total in self.totals]) > 0
 
     @property
     def evidence_ranks(self) -> Codes:

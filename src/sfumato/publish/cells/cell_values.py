@@ -85,7 +85,7 @@ class TextOneOf(str):
     options: frozenset[str]
 
     @classmethod
-    def of(cls, texts: Sequence[Any]) -> TextOneOf:
+    def from_texts(cls, texts: Sequence[Any]) -> TextOneOf:
         among = cls(texts[0])
         among.options = frozenset(texts)
         return among
@@ -114,7 +114,7 @@ def column_outcomes(attribute: Attribute, domain: Domain) -> CellOutcomes:
     cell_values = [cell.value if isinstance(cell, ListedCell) else None for cell in attribute.cells]
     if kind is Type.TEXT:
         texts = [
-            TextOneOf.of(cell.values) if isinstance(cell, GroupCell) else cell_value
+            TextOneOf.from_texts(cell.values) if isinstance(cell, GroupCell) else cell_value
             for cell, cell_value in zip(attribute.cells, cell_values, strict=True)
         ]
         return CellTexts(_object_array(texts), np.array([isinstance(text, TextOneOf) for text in texts]))

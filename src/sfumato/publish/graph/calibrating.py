@@ -21,11 +21,11 @@ import numpy as np
 from sfumato.errors import InvalidParameter
 from sfumato.publish.graph.tables import (
     Floats,
-    broadcast_to_places,
+    broadcast_to_attributes,
     canonical_order,
     divide_or_zero,
     multiply_and_sum,
-    sum_to_places,
+    sum_to_attributes,
     table_shape,
 )
 from sfumato.publish.graph.trees import AttributeSet, JunctionTree, Sizes
@@ -48,7 +48,7 @@ class LogFactor:
     depth: float
 
     @classmethod
-    def of(cls, places: AttributeSet, logs: Floats) -> LogFactor | None:
+    def from_logs(cls, places: AttributeSet, logs: Floats) -> LogFactor | None:
         """Scale logarithms to a largest one of 0; None where nothing is possible."""
         largest = float(logs.max())
         if largest == -np.inf:
@@ -67,7 +67,7 @@ class Propagation:
         self._shared = tuple(canonical_order(places, sizes) for places in tree.separators)
         self._homes = tuple(_smallest_clique_with(places, tree, sizes) for places in sets)
         self._merged = tuple(
-            CliqueMerging.of(axes, self._sets_of_clique(index), sizes) for index, axes in enumerate(self.axes)
+            CliqueMerging.for_sets(axes, self._sets_of_clique(index), sizes) for index, axes in enumerate(self.axes)
         )
         self._sizes = sizes
 
@@ -91,7 +91,7 @@ class Propagation:
     def _propagate(self, potentials: Sequence[Floats], total: float) -> tuple[list[Tables], list[Tables]]:
         terms: list[list[LogFactor]] = [[] for _ in self.axes]
         for places, logs, home in zip(self.sets, potentials, self._homes, strict=True):
-            terms[home].append(_require_possible(LogFactor.of(places, logs)))
+            terms[home].append(_require_possible(LogFactor.from_logs(places, logs)))
         products, sums = self._collect_upward(terms)
         return products, self._distribute_downward(products, sums, total)
 
@@ -103,7 +103,7 @@ class Propagation:
             products[index], shift = self._multiply_terms(index, terms[index])
             sums[index] = self._merged[index].sum_to(products[index], self._shared[index])
             with np.errstate(divide="ignore"):
-                message = _require_possible(LogFactor.of(self._shared[index], np.log(sums[index]) + shift))
+                message = _require_possible(LogFactor.from_logs(self._shared[index], np.log(sums[index]) + shift))
             if self.tree.parents[index] >= 0:
                 terms[self.tree.parents[index]].append(message)
         return products, sums
@@ -144,7 +144,7 @@ class CliqueMerging:
     sizes: Sizes
 
     @classmethod
-    def of(cls, top: AttributeSet, sets: Sequence[AttributeSet], sizes: Sizes) -> Self:
+    def for_sets(cls, top: AttributeSet, sets: Sequence[AttributeSet], sizes: Sizes) -> Self:
         """Decide what is joined with what; of unions with equally many cells the one of fewer places is first."""
         waiting = list(dict.fromkeys(sets))
         above: dict[AttributeSet, AttributeSet] = {}
@@ -174,15 +174,15 @@ class CliqueMerging:
     def _product_table(self, part: AttributeSet, terms: list[tuple[AttributeSet, Floats]]) -> Floats:
         table = np.ones(table_shape(part, self.sizes))
         if len(terms) > 1:
-            np.multiply(broadcast_to_places(terms[0][1], terms[0][0], part), _product(terms[1:], part), out=table)
+            np.multiply(broadcast_to_attributes(terms[0][1], terms[0][0], part), _product(terms[1:], part), out=table)
         elif terms:
-            table *= broadcast_to_places(terms[0][1], terms[0][0], part)
+            table *= broadcast_to_attributes(terms[0][1], terms[0][0], part)
         return table
 
     def rescale(self, products: Tables, places: AttributeSet, factors: Floats) -> None:
         """Multiply by factors for the cells of one of the sets."""
         part = self._merged_part_with(places) if self.clique not in products else self.clique
-        products[part] *= broadcast_to_places(factors, places, part)
+        products[part] *= broadcast_to_attributes(factors, places, part)
 
     def multiply_out(self, products: Tables) -> Floats:
         """Multiply the parts out to the table of the whole clique."""
@@ -190,21 +190,21 @@ class CliqueMerging:
             return products[self.clique]
         table = np.ones(table_shape(self.clique, self.sizes))
         for places, product in products.items():
-            table *= broadcast_to_places(product, places, self.clique)
+            table *= broadcast_to_attributes(product, places, self.clique)
         return table
 
     def sums_by_set(self, products: Tables) -> Tables:
         """Sum a product to every set."""
         sums_by_set = {part: self._sum_of_part(products, part) for part in self.parts}
         for places, union in reversed(list(self.union_by_set.items())):
-            sums_by_set[places] = sum_to_places(sums_by_set[union], union, places)
+            sums_by_set[places] = sum_to_attributes(sums_by_set[union], union, places)
         return sums_by_set
 
     def sum_to(self, products: Tables, places: AttributeSet) -> Floats:
         """Sum a product to one of the sets."""
         if places not in self.union_by_set:
             return self._sum_of_part(products, places)
-        return sum_to_places(self.sum_to(products, self.union_by_set[places]), self.union_by_set[places], places)
+        return sum_to_attributes(self.sum_to(products, self.union_by_set[places]), self.union_by_set[places], places)
 
     def _merged_part_with(self, places: AttributeSet) -> AttributeSet:
         while places in self.union_by_set:
@@ -213,27 +213,27 @@ class CliqueMerging:
 
     def _sum_of_part(self, products: Tables, part: AttributeSet) -> Floats:
         if self.clique in products:
-            return sum_to_places(products[self.clique], self.clique, part)
+            return sum_to_attributes(products[self.clique], self.clique, part)
         (first, first_table), *rest = ((places, table) for places, table in products.items() if places != part)
         shared_places = tuple(place for place in part if place in first or any(place in places for places, _ in rest))
         other_product = (
             multiply_and_sum(first_table, first, *rest[0][::-1], shared_places, self.sizes)
             if rest
-            else sum_to_places(first_table, first, shared_places)
+            else sum_to_attributes(first_table, first, shared_places)
         )
-        return products[part] * broadcast_to_places(other_product, shared_places, part)
+        return products[part] * broadcast_to_attributes(other_product, shared_places, part)
 
 
 def _product(terms: Sequence[tuple[AttributeSet, Floats]], wider: AttributeSet) -> Floats:
-    return reduce(np.multiply, (broadcast_to_places(term, places, wider) for places, term in terms))
+    return reduce(np.multiply, (broadcast_to_attributes(term, places, wider) for places, term in terms))
 
 
 def _exp_of_summed_logs(table: Floats, axes: AttributeSet, shared: AttributeSet, terms: list[LogFactor]) -> Floats:
     for term in terms:
-        table += broadcast_to_places(term.logs, term.places, axes)
+        table += broadcast_to_attributes(term.logs, term.places, axes)
     largest = table.max(axis=tuple(axis for axis, place in enumerate(axes) if place not in shared))
     largest = np.where(largest == -np.inf, 0.0, largest)
-    table -= broadcast_to_places(largest, shared, axes)
+    table -= broadcast_to_attributes(largest, shared, axes)
     np.exp(table, out=table)
     return np.asarray(largest)
 

@@ -20,7 +20,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.publish.graph.calibrating import Propagation
 from sfumato.publish.graph.models import GraphicalModel, Potential
 from sfumato.publish.graph.tables import Floats, canonical_order, table_shape, transpose_to
-from sfumato.publish.graph.trees import AttributeSet, JunctionTree, Sizes, checked_places
+from sfumato.publish.graph.trees import AttributeSet, JunctionTree, Sizes, parse_attribute_indices
 from sfumato.quick_dataclass import dataclass
 
 _FIRST_STEP = 30.0
@@ -64,7 +64,7 @@ def fit_model(
     attribute_sizes, rows = tuple(sizes), max(float(total), 1.0)
     targets = _combined_observations(observations, attribute_sizes, rows)
     logs = _starting_logs(targets, zeros, start, attribute_sizes)
-    tree = JunctionTree.of(logs, attribute_sizes)
+    tree = JunctionTree.for_sets(logs, attribute_sizes)
     descent = _Descent(Propagation(tree, attribute_sizes, tuple(logs)), targets, tuple(logs.values()), rows)
     fitted_logs = descent.run(tolerance, max_rounds)
     sorted_sets = [tuple(sorted(places)) for places in logs]
@@ -95,7 +95,7 @@ def _combined_observations(
     targets: dict[AttributeSet, _CombinedObservation] = {}
     for observation in observations:
         values = np.asarray(observation.values, float)
-        places = checked_places(tuple(observation.places), len(sizes), "places")
+        places = parse_attribute_indices(tuple(observation.places), len(sizes), "places")
         if values.shape != table_shape(places, sizes) or not np.isfinite(values).all():
             raise InvalidParameter(
                 "values", values.shape, f"finite numbers in an array of shape {table_shape(places, sizes)}"
@@ -134,7 +134,7 @@ def _starting_logs(
         laid_places = canonical_order(potential.places, sizes)
         logs[laid_places] = logs.get(laid_places, 0.0) + transpose_to(potential.logs, potential.places, laid_places)
     for zero_places, impossible in zeros:
-        checked_zero_places = checked_places(tuple(zero_places), len(sizes), "zeros")
+        checked_zero_places = parse_attribute_indices(tuple(zero_places), len(sizes), "zeros")
         cells = np.asarray(impossible, bool)
         if cells.shape != table_shape(checked_zero_places, sizes):
             raise InvalidParameter("zeros", cells.shape, f"an array of shape {table_shape(checked_zero_places, sizes)}")

@@ -21,15 +21,15 @@ from sfumato.errors import InvalidParameter
 from sfumato.publish.graph.calibrating import Propagation
 from sfumato.publish.graph.tables import (
     Floats,
-    broadcast_to_places,
+    broadcast_to_attributes,
     canonical_order,
     divide_or_zero,
     multiply_and_sum,
-    sum_to_places,
+    sum_to_attributes,
     table_shape,
     transpose_to,
 )
-from sfumato.publish.graph.trees import AttributeSet, JunctionTree, Sizes, checked_places
+from sfumato.publish.graph.trees import AttributeSet, JunctionTree, Sizes, parse_attribute_indices
 from sfumato.quick_dataclass import dataclass
 
 _KEPT_CELLS = 6_000_000
@@ -69,12 +69,12 @@ class GraphicalModel:
             raise InvalidParameter("total", self.total, "a number above 0")
 
     @classmethod
-    def of(cls, sizes: Sequence[int], potentials: Iterable[Potential], total: float) -> Self:
+    def from_potentials(cls, sizes: Sequence[int], potentials: Iterable[Potential], total: float) -> Self:
         """Build a model on the smallest tree for its potentials that is found."""
         model_potentials = tuple(potentials)
         return cls(
             tuple(sizes),
-            JunctionTree.of([potential.places for potential in model_potentials], sizes),
+            JunctionTree.for_sets([potential.places for potential in model_potentials], sizes),
             model_potentials,
             total,
         )
@@ -107,7 +107,7 @@ class GraphicalModel:
 
     def marginals(self, sets: Sequence[Sequence[int]]) -> list[Floats]:
         """Return the counts of many sets at once; what they share is computed once."""
-        checked_sets = [checked_places(tuple(places), len(self.sizes), "set") for places in sets]
+        checked_sets = [parse_attribute_indices(tuple(places), len(self.sizes), "set") for places in sets]
         laid_places = {frozenset(places): canonical_order(places, self.sizes) for places in checked_sets}
         counts_by_set = {key: self._clique_sums.marginal(laid) for key, laid in laid_places.items()}
         return [
@@ -162,7 +162,7 @@ class _CliqueSums:
                 counts = self._connected_marginal(cliques, part)
                 share = counts if not done_places else divide_or_zero(counts, np.array(self._total))
                 product = (
-                    broadcast_to_places(product, done_places, wider) * broadcast_to_places(share, part, wider)
+                    broadcast_to_attributes(product, done_places, wider) * broadcast_to_attributes(share, part, wider)
                     if done_places
                     else counts
                 )
@@ -227,7 +227,7 @@ class _CliqueSums:
             message, places = self._message(index, parent, nodes, requested)
             shared = canonical_order(self._separator(index, parent), self._sizes)
             conditional = (
-                divide_or_zero(message, broadcast_to_places(self.sum_of(index, shared), shared, places)),
+                divide_or_zero(message, broadcast_to_attributes(self.sum_of(index, shared), shared, places)),
                 places,
             )
             if not self._reserve_cache(message.size):
@@ -257,7 +257,7 @@ class _CliqueSums:
                 (candidate for candidate in sums if wanted_places.issubset(candidate)),
                 key=lambda candidate: sums[candidate].size,
             )
-            sums_to_places = sum_to_places(sums[source_places], source_places, places)
+            sums_to_places = sum_to_attributes(sums[source_places], source_places, places)
             if not self._reserve_cache(sums_to_places.size):
                 return sums_to_places
             sums[places] = sums_to_places

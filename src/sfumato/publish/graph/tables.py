@@ -41,7 +41,7 @@ def transpose_to(table: Floats, places: Sequence[int], wanted: Sequence[int]) ->
     return np.ascontiguousarray(table.transpose([places.index(place) for place in wanted]))
 
 
-def broadcast_to_places(table: Floats, places: AttributeSet, wider: AttributeSet) -> Floats:
+def broadcast_to_attributes(table: Floats, places: AttributeSet, wider: AttributeSet) -> Floats:
     """Reshape a table to the axes of a wider one, of length one where it has none; both are laid out."""
     return table.reshape(_wider_shape(table.shape, places, wider))
 
@@ -52,10 +52,10 @@ def _wider_shape(shape: tuple[int, ...], places: AttributeSet, wider: AttributeS
     return tuple(size_of.get(place, 1) for place in wider)
 
 
-def sum_to_places(table: Floats, places: AttributeSet, kept: AttributeSet) -> Floats:
+def sum_to_attributes(table: Floats, places: AttributeSet, kept: AttributeSet) -> Floats:
     """Sum a table to the kept places; both are laid out.
 
-    >>> sum_to_places(np.ones((2, 3, 4)), (0, 1, 2), (1,)).tolist()
+    >>> sum_to_attributes(np.ones((2, 3, 4)), (0, 1, 2), (1,)).tolist()
     [8.0, 8.0, 8.0]
     """
     if places == kept:
@@ -100,8 +100,10 @@ def multiply_and_sum(
 ) -> Floats:
     """Multiply two tables and sum to the kept places, which both have together; all are laid out."""
     plan = _join_plan(left_places, right_places, kept, sizes)
-    first = transpose_to(sum_to_places(left, left_places, plan.left), plan.left, plan.first).reshape(plan.first_shape)
-    second = transpose_to(sum_to_places(right, right_places, plan.right), plan.right, plan.second).reshape(
+    first = transpose_to(sum_to_attributes(left, left_places, plan.left), plan.left, plan.first).reshape(
+        plan.first_shape
+    )
+    second = transpose_to(sum_to_attributes(right, right_places, plan.right), plan.right, plan.second).reshape(
         plan.second_shape
     )
     return transpose_to(np.matmul(first, second).reshape(plan.shape), plan.order, kept)

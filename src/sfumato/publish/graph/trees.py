@@ -37,7 +37,7 @@ class JunctionTree:
     """What each clique shares with its parent; empty for a root."""
 
     @classmethod
-    def of(cls, sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> Self:
+    def for_sets(cls, sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> Self:
         """Build the tree for the sets that are measured; an attribute in none of them is a clique by itself."""
         cliques = _maximal_cliques(_elimination_cliques(_neighbour_masks(sets, len(sizes)), tuple(sizes)))
         order = _cliques_with_parents(cliques)
@@ -122,7 +122,7 @@ def attributes_in_mask(mask: int) -> AttributeSet:
     return tuple(_set_bit_indices(mask))
 
 
-def checked_places(places: object, count: int, name: str = "places") -> AttributeSet:
+def parse_attribute_indices(places: object, count: int, name: str = "places") -> AttributeSet:
     """Parse distinct indices of attributes, or raise for anything else."""
     valid_places = range(count)
     if not isinstance(places, (tuple, list)) or any(

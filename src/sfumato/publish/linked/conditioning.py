@@ -15,7 +15,7 @@ from sfumato.publish.graph.tables import transpose_to
 from sfumato.publish.graph.trees import AttributeSet, JunctionTree
 
 
-def conditionals_given(model: GraphicalModel, given: Sequence[int]) -> tuple[ConditionalTable, ...]:
+def conditional_distributions(model: GraphicalModel, given: Sequence[int]) -> tuple[ConditionalTable, ...]:
     """Return the conditionals of all other columns, in the order in which they are drawn."""
     root = model.tree.clique_index_with(given)
     if root is None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from sfumato.mechanisms import bits
 from sfumato.mechanisms.bits import ByteSource
-from sfumato.publish.linked.conditioning import conditionals_given
+from sfumato.publish.linked.conditioning import conditional_distributions
 from sfumato.publish.linked.links import BETWEEN, FIRST, LAST, ONLY, TableLink, links_to_children
 from sfumato.publish.marginals.attributes import Attribute, Attributes, ListedCell
 from sfumato.publish.marginals.chains import Integers
@@ -78,7 +78,7 @@ class LinkedModels:
             return np.arange(len(cells)), cells
         model = self.models[first.parent]
         place = model.columns.index(first.siblings_column)
-        siblings = np.array(_listed_numbers(model.attributes, place))[cells[:, place]]
+        siblings = np.array(_cell_numbers(model.attributes, place))[cells[:, place]]
         order = np.argsort(siblings, kind="stable")
         siblings = siblings[order]
         _, first_rows, inverse = np.unique(siblings, return_index=True, return_inverse=True)
@@ -137,7 +137,7 @@ class ModelPair:
     def _draw_columns(self, codes: Codes, children: Integers) -> None:
         """Draw the columns of all children; with an order, all first ones, then all second ones, and so on."""
         given = [self.child.columns.index(name) for name in self.link.conditioning_columns]
-        conditionals = conditionals_given(self.child.sampling_model, given)
+        conditionals = conditional_distributions(self.child.sampling_model, given)
         if not self.link.previous_columns:
             extend_codes(conditionals, codes, self.source)
             return
@@ -175,7 +175,7 @@ def position_cells(attribute: Attribute, children: Integers) -> Integers:
     return np.asarray(np.select([mask for mask, _ in choices], cells, values.index(BETWEEN)))
 
 
-def _listed_numbers(attributes: Attributes, place: int) -> list[int]:
+def _cell_numbers(attributes: Attributes, place: int) -> list[int]:
     """Return the number that each cell lists; 1 for the last, which is missing."""
     cells = attributes[place].cells
     return [int(cell.value) if isinstance(cell, ListedCell) else 1 for cell in cells]  # type: ignore[arg-type]

@@ -270,12 +270,14 @@ class SyntheticTables:
         names = dict(zip(self.models, self.names, strict=True))
         return tuple(
             LinkedView(
-                name, frozenset(column.lower() for column in self._own_columns(table)), self._ancestors(table, names)
+                name,
+                frozenset(column.lower() for column in self._columns_of_table(table)),
+                self._ancestors(table, names),
             )
             for table, name in names.items()
         )
 
-    def _own_columns(self, table: str) -> tuple[str, ...]:
+    def _columns_of_table(self, table: str) -> tuple[str, ...]:
         link = link_to_parent(self.links, table)
         positions = () if link is None or not link.ends else (link.position_column,)
         columns = self.link.parent_columns if link is None else (*link.child_columns, *positions)

@@ -123,7 +123,7 @@ class Attribute:
     @cached_property
     def hierarchy(self) -> CellHierarchy:
         """The cells under their levels, from the whole down to single cells."""
-        return CellHierarchy.of(self.size, self.levels)
+        return CellHierarchy.from_levels(self.size, self.levels)
 
     @property
     def without_levels(self) -> Attribute:

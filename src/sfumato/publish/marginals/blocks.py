@@ -85,7 +85,7 @@ def checked_attribute_set(places: object, attributes: Attributes) -> AttributeSe
     return tuple(places)
 
 
-def block_places(block: Block) -> AttributeSet:
+def block_attribute_indices(block: Block) -> AttributeSet:
     """Return the attributes of a block."""
     return tuple(place for place, _ in block)
 
@@ -175,7 +175,7 @@ def scaled_residual(marginal: Integers, block: Block, attributes: Attributes, gr
     >>> scaled_residual(np.array([5, 2, 0]), ((0, 1),), (sex,)).tolist()
     [8, -1, -7]
     """
-    expected_shape = tuple(attributes[place].size for place in block_places(block))
+    expected_shape = tuple(attributes[place].size for place in block_attribute_indices(block))
     if marginal.shape != expected_shape or marginal.dtype != np.int64:
         raise InvalidParameter(
             "marginal", f"{marginal.dtype} of shape {marginal.shape}", f"an int64 array of shape {expected_shape}"

@@ -190,7 +190,7 @@ class CellHierarchy:
     """The share of each cell in the whole."""
 
     @classmethod
-    def of(cls, size: int, levels: Sequence[Sequence[int]] = ()) -> CellHierarchy:
+    def from_levels(cls, size: int, levels: Sequence[Sequence[int]] = ()) -> CellHierarchy:
         """Build the chain of so many cells under levels that are given from fine to coarse."""
         parts = [np.zeros(size, np.intp), *(np.asarray(level, np.intp) for level in reversed(levels)), np.arange(size)]
         order = np.lexsort(tuple(reversed(parts)))

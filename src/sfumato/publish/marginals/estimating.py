@@ -169,12 +169,12 @@ class BlockEstimates:
         shape = tuple(self.attributes[place].size for place in measured.places)
         coefficients = np.zeros(shape)
         for block, part in block_coefficients(query, places, self.attributes).items():
-            block_places = block_algebra.block_places(block)
-            if not set(block_places) <= set(measured.places):
+            block_attribute_indices = block_algebra.block_attribute_indices(block)
+            if not set(block_attribute_indices) <= set(measured.places):
                 continue
             share = self.variances[block] / _spread_variance(measured, block, self.attributes)
             coefficients += share * np.expand_dims(
-                part, tuple(axis for axis, place in enumerate(measured.places) if place not in block_places)
+                part, tuple(axis for axis, place in enumerate(measured.places) if place not in block_attribute_indices)
             )
         return coefficients
 
@@ -188,9 +188,9 @@ class BlockEstimates:
 
 def _spread_variance(measured: MeasuredMarginal, block: Block, attributes: Attributes) -> float:
     """Compute σ_t²·s_{A_t∖B}."""
-    block_places = block_algebra.block_places(block)
+    block_attribute_indices = block_algebra.block_attribute_indices(block)
     return measured.variance * math.prod(
-        attributes[place].size for place in measured.places if place not in block_places
+        attributes[place].size for place in measured.places if place not in block_attribute_indices
     )
 
 
@@ -237,7 +237,9 @@ def _require_shape(values: Integers, shape: tuple[int, ...]) -> None:
 
 def _residual(measured: MeasuredMarginal, block: Block, attributes: Attributes) -> Floats:
     """Sum a measured marginal to the attributes of a block, and subtract means."""
-    summed = block_algebra.sum_marginal_to(measured.values, measured.places, block_algebra.block_places(block))
+    summed = block_algebra.sum_marginal_to(
+        measured.values, measured.places, block_algebra.block_attribute_indices(block)
+    )
     residual = np.asarray(summed.astype(np.float64) * float(measured.unit_value))
     for axis, difference in enumerate(block_algebra.level_differences(block, attributes)):
         residual = difference.centre_among_siblings(residual, axis)

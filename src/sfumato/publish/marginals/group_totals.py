@@ -220,10 +220,12 @@ class SynopsisEstimates:
 
     def _laplace_shares(self, block: Block) -> tuple[LaplaceShare, ...]:
         """Return the share in the estimate of a block of each measurement that has it."""
-        block_places, shares = {place for place, _ in block}, []
+        block_attribute_indices, shares = {place for place, _ in block}, []
         for turn, marginal in enumerate(self.estimates.laplace_marginals, 1):
-            if block_places <= set(marginal.places):
-                cells = math.prod(self.attributes[place].size for place in marginal.places if place not in block_places)
+            if block_attribute_indices <= set(marginal.places):
+                cells = math.prod(
+                    self.attributes[place].size for place in marginal.places if place not in block_attribute_indices
+                )
                 share = self.estimates.variances[block] / (marginal.variance * cells)
                 shares.append(LaplaceShare(turn, share, float(marginal.size * marginal.unit_value), cells))
         return tuple(shares)

@@ -70,7 +70,7 @@ class ResidualBlock:
 
     def __post_init__(self) -> None:
         marginal_places, shape = self.marginals.sets[self.index], tuple(attribute.size for attribute in self.attributes)
-        if not set(block_algebra.block_places(self.block)) <= set(marginal_places):
+        if not set(block_algebra.block_attribute_indices(self.block)) <= set(marginal_places):
             raise InvalidParameter("block", self.block, "part of the marginal that is read")
         if shape != self.marginals.shape(tuple(range(len(self.attributes)))):
             raise InvalidParameter("attributes", shape, "those of the keys that are read, with the same cells")
@@ -94,7 +94,7 @@ class ResidualBlock:
     def extract(self, exact: Any) -> Integers:
         """Return the measured values as one row, from all marginals as they were read."""
         marginal = sum_marginal_to(
-            exact[self.index], self.marginals.sets[self.index], block_algebra.block_places(self.block)
+            exact[self.index], self.marginals.sets[self.index], block_algebra.block_attribute_indices(self.block)
         )
         return scaled_residual(marginal, self.block, self.attributes, self.grid).reshape(-1)
 
@@ -163,7 +163,7 @@ def _smallest_marginal_finder(reading: Marginals) -> Callable[[Block], int]:
     sets = [frozenset(places) for places in reading.sets]
 
     def smallest(block: Block) -> int:
-        places = frozenset(block_algebra.block_places(block))
+        places = frozenset(block_algebra.block_attribute_indices(block))
         candidates = holding.get(next(iter(places)), []) if places else order
         return next(index for index in candidates if places <= sets[index])
 
@@ -423,7 +423,7 @@ def price_share_by_set(plan: NoisePlan) -> dict[AttributeSet, float]:
     """Return the share of the price for the blocks of each set of attributes, or for its marginal."""
     shares_by_set: dict[AttributeSet, float] = {}
     for block in plan.blocks:
-        places = block_algebra.block_places(block.block)
+        places = block_algebra.block_attribute_indices(block.block)
         shares_by_set[places] = shares_by_set.get(places, 0.0) + float(plan.block_rho(block) / plan.rho)
     for marginal in plan.marginals:
         shares_by_set[marginal.places] = float(plan.sensitivity(marginal).total / marginal.scale / plan.epsilon)
@@ -439,7 +439,7 @@ class CombinedReleases:
     domains: tuple[Domain, ...]
 
     @classmethod
-    def of(cls, releases: Sequence[PublishedMarginals]) -> CombinedReleases:
+    def from_releases(cls, releases: Sequence[PublishedMarginals]) -> CombinedReleases:
         """Combine the columns of releases; columns of the same name must have the same cells."""
         attributes: dict[str, Attribute] = {}
         domains: dict[str, Domain] = {}

@@ -314,7 +314,7 @@ def plan_gaussian(
     fixed_total: bool = False,
 ) -> NoisePlan:
     """Optimise the noise of a workload's blocks for a price: the least sum of variances, or the least worst."""
-    terms = _VarianceCoefficients.of(workload.require_valid(attributes), attributes, objective)
+    terms = _VarianceCoefficients.for_workload(workload.require_valid(attributes), attributes, objective)
     relation, max_rows, step = (
         Neighbours.of(neighbours),
         exact(rows, "rows", POSITIVE),
@@ -426,7 +426,7 @@ class _VarianceCoefficients:
     """The coefficients."""
 
     @classmethod
-    def of(cls, workload: MarginalWorkload, attributes: Attributes, objective: str) -> _VarianceCoefficients:
+    def for_workload(cls, workload: MarginalWorkload, attributes: Attributes, objective: str) -> _VarianceCoefficients:
         _require_objective(objective)
         if workload.ranges and objective != "total":
             raise InvalidParameter("objective", objective, '"total" for marginals with ranges')

@@ -63,10 +63,10 @@ def subset_index_arrays(workload: Iterable[AttributeSet]) -> list[Places]:
     flat = np.fromiter(itertools.chain.from_iterable(sets), np.intp)
     set_lengths = np.repeat(lengths, lengths)
     index_arrays = [flat[set_lengths == size].reshape(-1, size) for size in np.unique(lengths).tolist() if size]
-    return [_subsets(index_arrays, count) for count in range(1, int(lengths.max(initial=0)) + 1)]
+    return [_column_subsets(index_arrays, count) for count in range(1, int(lengths.max(initial=0)) + 1)]
 
 
-def _subsets(index_arrays: Sequence[Places], count: int) -> Places:
+def _column_subsets(index_arrays: Sequence[Places], count: int) -> Places:
     """Return the distinct subsets of so many columns, in order."""
     selections = [
         sets[:, picks]
@@ -164,7 +164,7 @@ class NoisyCells:
         codec.check_simple_fields(self)
 
     @classmethod
-    def of(cls, counts: Integers) -> NoisyCells:
+    def from_counts(cls, counts: Integers) -> NoisyCells:
         return cls(encode_integers(counts))
 
     @property

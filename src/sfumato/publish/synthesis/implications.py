@@ -135,7 +135,7 @@ def require_possible_rows(zeros: Zeros, sizes: Sequence[int], max_cells: int) ->
         )
     logs = [Potential(places, np.where(cells, -np.inf, 0.0)) for places, cells in zeros]
     try:
-        possible = float(GraphicalModel.of(sizes, logs, 1.0).beliefs[0].sum()) > 0
+        possible = float(GraphicalModel.from_potentials(sizes, logs, 1.0).beliefs[0].sum()) > 0
     except InvalidParameter:
         possible = False
     if not possible:

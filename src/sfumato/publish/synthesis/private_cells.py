@@ -153,7 +153,7 @@ class ValueGroups:
     def step(self, reading: CellRows, place: int, amount: Fraction, currency: Currency) -> tuple[Step, Fraction]:
         counts = CellCounts(reading, (place,))
         noise = currency.noise(amount, counts.sensitivity)
-        return MeasureStep(counts, noise, NoisyCells.of), currency.noise_cost(noise, counts.sensitivity)
+        return MeasureStep(counts, noise, NoisyCells.from_counts), currency.noise_cost(noise, counts.sensitivity)
 
     def joined_cells_from(self, step: Step, outcome: Outcome) -> Parts:
         """Give cells to the most frequent values above what noise alone reaches in about one of all values."""

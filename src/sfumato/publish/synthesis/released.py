@@ -43,7 +43,7 @@ class ReleasedMarginal:
         object.__setattr__(self, "size", exact(self.size, "size", POSITIVE))
 
     @classmethod
-    def of(cls, measured: MeasuredMarginal) -> ReleasedMarginal:
+    def encode(cls, measured: MeasuredMarginal) -> ReleasedMarginal:
         """Encode a measured marginal."""
         return cls(measured.places, encode_integers(measured.values), measured.size, measured.laplace)
 

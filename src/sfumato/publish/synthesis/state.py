@@ -248,7 +248,7 @@ class SynthesisState:
         view, currency = CellCounts(self.setting.reading, places, self.setting.merged_cells), self.budget.currency
         noise = currency.noise(amount, view.sensitivity)
         funds = self.budget.charge(currency.noise_cost(noise, view.sensitivity))
-        outcome = yield MeasureStep(view, noise, NoisyCells.of)
+        outcome = yield MeasureStep(view, noise, NoisyCells.from_counts)
         assert isinstance(outcome, NoisyCells)
         self.budget = funds
         shape = tuple(self.setting.sizes[place] for place in places)
@@ -263,7 +263,7 @@ class SynthesisState:
     ) -> Choosing:
         """Choose a set that the model fits badly, by its weighted distance less a penalty in rows for so many cells."""
         sets = list(candidates)
-        scores = self._scores(sets, [candidates[places] for places in sets], penalty)
+        scores = self._candidate_scores(sets, [candidates[places] for places in sets], penalty)
         choice = self.budget.currency.choice(amount, scores)
         funds = self.budget.charge(self.budget.currency.choice_cost(choice))
         outcome = yield ChooseStep(scores, choice)
@@ -271,7 +271,7 @@ class SynthesisState:
         self.budget = funds
         return sets[outcome.place]
 
-    def _scores(
+    def _candidate_scores(
         self, sets: Sequence[AttributeSet], weights: Sequence[int], penalty: Callable[[int], float]
     ) -> ColumnSetDistances:
         step = float(self.setting.unit_value)

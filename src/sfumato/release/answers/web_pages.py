@@ -98,7 +98,7 @@ class HtmlPage:
         return f"<Page {self.title!r}: .html, .save('page.html')>"
 
 
-def loads_nothing(text: str) -> bool:
+def is_self_contained(text: str) -> bool:
     """Return whether a browser that shows this page loads nothing, runs nothing and does not navigate."""
     return text.startswith(_BEGINNING) and not _ELSEWHERE.search(text, len(_BEGINNING))
 

@@ -180,7 +180,7 @@ class IndependentNoises:
         first = form.starts[:-1][noisy_rows]
         blocks, weights = self._blocks_of(form.noises), np.abs(form.weights)
         is_equal = np.maximum.reduceat(weights, first) == np.minimum.reduceat(weights, first)
-        laws = self._first_block_with_same_law[blocks]
+        laws = self._first_block_of_equal_noise[blocks]
         is_equal &= np.maximum.reduceat(laws, first) == np.minimum.reduceat(laws, first)
         lengths = form.noise_counts[noisy_rows]
         equal = noisy_rows[is_equal]
@@ -201,7 +201,7 @@ class IndependentNoises:
         return np.searchsorted(self._block_ends, noises, side="right")
 
     @cached_property
-    def _first_block_with_same_law(self) -> Places:
+    def _first_block_of_equal_noise(self) -> Places:
         """For each block, the index of the first one whose noise has the same law."""
         first_blocks: dict[AdditiveNoise | None, int] = {}
         laws = [first_blocks.setdefault(noise, index) for index, (noise, _) in enumerate(self.blocks)]
@@ -221,7 +221,7 @@ class IndependentNoises:
 
     def _cached_width(self, block: int, terms: int, statements: int) -> float:
         """Return the half-width of a sum of noises of one law, computed once for all blocks of that law."""
-        law = int(self._first_block_with_same_law[block]), terms, statements
+        law = int(self._first_block_of_equal_noise[block]), terms, statements
         width = self._known_widths.get(law)
         return self._known_widths.setdefault(law, self._sum_width(*law)) if width is None else width
 
@@ -248,7 +248,7 @@ class IndependentNoises:
             for column in zip(*(_step_size_order_and_rounding(scale) for scale, _ in self.blocks), strict=True)
         )
         weights = np.abs(form.weights)
-        padded = _PaddedForms.of(form, weights * steps[blocks], sizes[blocks], orders[blocks])
+        padded = _PaddedForms.from_form(form, weights * steps[blocks], sizes[blocks], orders[blocks])
         miss = float(self._sum_miss_probability(statements)) / statements * (1 - 1e-12)
         rounding = np.bincount(form.row_of_weight, weights=weights * roundings[blocks], minlength=len(form))
         return padded.widths(miss) + rounding
@@ -292,7 +292,7 @@ class _PaddedForms:
     """The row of the matrices for each row of the form."""
 
     @classmethod
-    def of(cls, form: NoiseForm, weights: Floats, sizes: Floats, orders: Places) -> _PaddedForms:
+    def from_form(cls, form: NoiseForm, weights: Floats, sizes: Floats, orders: Places) -> _PaddedForms:
         order = np.lexsort((weights, sizes, orders, form.row_of_weight))
         width = int(form.noise_counts.max())
         column = np.arange(len(weights)) - np.repeat(form.starts[:-1], form.noise_counts)

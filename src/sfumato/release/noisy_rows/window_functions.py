@@ -61,7 +61,7 @@ def evaluate_window(over: NoisyWindow, evaluate: Callable[[Expression], Evaluate
     for order, key in zip(over.order, keys, strict=True):
         peers = refine_codes(peers, dense_sort_ranks(key, order.descending, order.nulls_first))
     statements = statements_over_rows(present.statements | confidence_statements(*keys, argument))
-    ordered = _OrderedRows.of(peers, codes, present)
+    ordered = _OrderedRows.from_peers(peers, codes, present)
     if over.function in RANK_FUNCTIONS:
         is_rank = over.function in RANKS
         ranked = (
@@ -99,7 +99,7 @@ class _OrderedRows:
     end_peer: Places
 
     @classmethod
-    def of(cls, peers: Places, codes: Places, present: Presence) -> _OrderedRows:
+    def from_peers(cls, peers: Places, codes: Places, present: Presence) -> _OrderedRows:
         """Order rows by the numbers of their peers, which go up from partition to partition, and then by their own."""
         order = np.argsort(peers, kind="stable")
         rows = order[present.present[order]]

@@ -87,7 +87,7 @@ class GroupKeys:
             raise InvalidParameter("codes", f"{len(self.codes)} columns", "one list of codes for each column")
 
     @classmethod
-    def of(cls, groups: Sequence[GroupKey], types: Sequence[Type]) -> GroupKeys:
+    def encode(cls, groups: Sequence[GroupKey], types: Sequence[Type]) -> GroupKeys:
         """Encode the keys of these groups, in their order."""
         if not types:
             return cls((), count=len(groups))

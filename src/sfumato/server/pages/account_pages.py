@@ -24,7 +24,7 @@ from sfumato.server.pages.browser_sessions import (
     authenticated_form,
     delete_cookie,
     read_form,
-    require_own_origin,
+    require_same_origin,
     session_cookie,
     set_cookie,
 )
@@ -247,7 +247,7 @@ async def show_sign_in(request: Request) -> Response:
 
 async def sign_in(request: Request) -> Response:
     """Consume the login link and set the session cookie."""
-    require_own_origin(request)
+    require_same_origin(request)
     await read_form(request)
     gateway = request_gateway(request)
     cookie = await run_in_thread(gateway.sign_in, request.path_params["link"])

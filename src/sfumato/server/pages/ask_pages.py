@@ -36,7 +36,7 @@ from sfumato.privacy.numbers import format_percent
 from sfumato.quick_dataclass import dataclass
 from sfumato.server.approvals import RequestedRelease
 from sfumato.server.gateway import Gateway
-from sfumato.server.pages.browser_sessions import SentForm, authenticate_visitor, authenticated_form, own_origin
+from sfumato.server.pages.browser_sessions import SentForm, authenticate_visitor, authenticated_form, server_origin
 from sfumato.server.pages.page_contexts import (
     AskForm,
     AskPage,
@@ -348,8 +348,8 @@ def _render_page(
         table_contexts(gateway.tables(caller, policy), questions=True),
         budget_bars(standing),
         standing.ordinary,
-        own_origin(request),
-        f"curator = sf.connect({own_origin(request)!r}, {policy!r})",
+        server_origin(request),
+        f"curator = sf.connect({server_origin(request)!r}, {policy!r})",
         tuple((name, kind.summary) for name, kind in page_kinds().items()),
         verdict,
         preview_context,
@@ -423,11 +423,11 @@ def _build_preview(gateway: Gateway, caller: Caller, policy: str, entered: AskFo
     """Collect the free parts that take a little longer; parts that cannot be computed are left out."""
     if not entered.sql.strip():
         return Preview()
-    explanation: Explanation | None = _free_or_none(gateway, caller, policy, entered, "explain")
+    explanation: Explanation | None = _free_answer_or_none(gateway, caller, policy, entered, "explain")
     # a curve over found groups takes seconds: it is drawn for a δ that was typed, not for one that is assumed
     is_delta_assumed = explanation is not None and "δ" in explanation.price and not entered.delta
-    picture = None if is_delta_assumed else _free_or_none(gateway, caller, policy, entered, "plot")
-    invented = _free_or_none(gateway, caller, policy, entered, "preview")
+    picture = None if is_delta_assumed else _free_answer_or_none(gateway, caller, policy, entered, "plot")
+    invented = _free_answer_or_none(gateway, caller, policy, entered, "preview")
     steps = (
         ()
         if explanation is None
@@ -442,7 +442,7 @@ def _build_preview(gateway: Gateway, caller: Caller, policy: str, entered: AskFo
     )
 
 
-def _free_or_none(gateway: Gateway, caller: Caller, policy: str, entered: AskForm, act: str) -> Any:
+def _free_answer_or_none(gateway: Gateway, caller: Caller, policy: str, entered: AskForm, act: str) -> Any:
     try:
         return _free_call(gateway, caller, policy, entered, act)
     except (*_PAGE_ERRORS, TooManyRequests):

@@ -50,7 +50,7 @@ def cookie_name(request: Request) -> str:
     It carries the port: browsers send cookies to every port of a host, so two servers on one machine would sign each
     other's users out.
     """
-    port = urlsplit(own_origin(request)).port
+    port = urlsplit(server_origin(request)).port
     name = "sfumato" if port is None else f"sfumato-{port}"
     return f"__Host-{name}" if request_gateway(request).settings.secure else name
 
@@ -101,7 +101,7 @@ def _page_name(request: Request) -> str:
 
 async def authenticated_form(request: Request) -> tuple[Caller, SentForm]:
     """Authenticate the sender of a form and parse it, checking its origin and form token."""
-    require_own_origin(request)
+    require_same_origin(request)
     caller, form = await authenticate_visitor(request), await read_form(request)
     expected_token = caller.session.form_token if caller.session else ""
     if not expected_token or not hmac.compare_digest(expected_token.encode(), form.value("token").encode()):
@@ -130,10 +130,10 @@ async def read_form(request: Request) -> SentForm:
     return SentForm(fields)
 
 
-def require_own_origin(request: Request) -> None:
+def require_same_origin(request: Request) -> None:
     """Refuse a form that was not sent from a page of this server."""
     origins = request.headers.getlist("Origin")
-    if origins != [own_origin(request)]:
+    if origins != [server_origin(request)]:
         raise InvalidRequest(
             "the form was not sent from a page of this server",
             place=CROSS_SITE_PLACES[0],
@@ -141,7 +141,7 @@ def require_own_origin(request: Request) -> None:
         )
 
 
-def own_origin(request: Request) -> str:
+def server_origin(request: Request) -> str:
     """Return this server's origin as browsers write it: from ``public_url``, or from the Host header."""
     settings = request_gateway(request).settings
     if not settings.public_url:

@@ -20,7 +20,7 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import format_exact
 from sfumato.server.approvals import ShareTerms
 from sfumato.server.gateway import Gateway
-from sfumato.server.pages.browser_sessions import SentForm, authenticate_visitor, authenticated_form, own_origin
+from sfumato.server.pages.browser_sessions import SentForm, authenticate_visitor, authenticated_form, server_origin
 from sfumato.server.pages.page_contexts import (
     ActRow,
     LedgerPage,
@@ -67,7 +67,7 @@ def _apply_change(request: Request, caller: Caller, form: SentForm) -> tuple[str
     if action == "token":
         return _create_token(gateway, caller, form)
     if action == "link":
-        login_link = f"{own_origin(request)}/login/{gateway.new_login_link(caller, user)}"
+        login_link = f"{server_origin(request)}/login/{gateway.new_login_link(caller, user)}"
         return login_link, f"A login link for {user}: works once, within {LINK_MINUTES} minutes"
     if action == "add":
         gateway.add_user(caller, user, form.value("role"))

@@ -251,7 +251,9 @@ class PeopleFile:
         with self.database.write_transaction() as rows:
             if _require_user(rows, user).disabled:
                 raise InvalidParameter("user", user, "enabled", fix=_ENABLE_FIX)
-            verifier = ScramVerifier.of(secret, _user_salt(_read_or_create_secret(rows, "salt"), user)).to_text()
+            verifier = ScramVerifier.from_password(
+                secret, _user_salt(_read_or_create_secret(rows, "salt"), user)
+            ).to_text()
             number = rows.execute(
                 "INSERT INTO tokens (hash, user, label, made, expires, most, spent, revoked, scram, price)"
                 " VALUES (?, ?, ?, ?, ?, ?, '0', 0, ?, ?)",

@@ -38,7 +38,7 @@ class ScramVerifier:
     server_key: bytes = field(repr=False)
 
     @classmethod
-    def of(cls, password: str, salt: bytes) -> ScramVerifier:
+    def from_password(cls, password: str, salt: bytes) -> ScramVerifier:
         salted = pbkdf2_hmac("sha256", password.encode(errors="surrogatepass"), salt, ITERATIONS)
         return cls(sha256(_hmac(salted, b"Client Key")).digest(), _hmac(salted, b"Server Key"))
 

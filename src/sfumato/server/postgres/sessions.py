@@ -261,7 +261,7 @@ class Session:
 
     async def _require_one_question(self, statements: Sequence[Statement]) -> None:
         """Refuse a text with two questions before either is asked: its reader could see the price of one only."""
-        selections = self._selections_to_run(statements)
+        selections = self._selected_columns_to_run(statements)
         if len(selections) < 2:
             return
         asked = [each for each in selections if await self._source.is_question(each.sql)]
@@ -273,7 +273,7 @@ class Session:
                 hint="Send them one after the other.",
             )
 
-    def _selections_to_run(self, statements: Sequence[Statement]) -> list[RowsStatement]:
+    def _selected_columns_to_run(self, statements: Sequence[Statement]) -> list[RowsStatement]:
         """Return what the statements of a text select, and what the open cursors do that it fetches for the first
         time.
         """

@@ -69,7 +69,7 @@ class BoughtModel:
     """By the name of each table here, that of the private table."""
 
     @classmethod
-    def of(cls, line: int, model: Synthetic | SyntheticTables, policy_tables: Sequence[str]) -> BoughtModel:
+    def from_line(cls, line: int, model: Synthetic | SyntheticTables, policy_tables: Sequence[str]) -> BoughtModel:
         """Name the tables of a model after their private tables and the line on which it was bought."""
         if isinstance(model, SyntheticTables):
             names = [_unused_table_name(table, line, policy_tables) for table in model.names]
@@ -165,7 +165,7 @@ class PurchaseCache:
             except NotThere:  # an earlier version kept no text of it
                 return None
             policy_tables = [name.lower() for name in self._gateway.served.curator(policy).policy.tables]
-            return BoughtModel.of(line, model, policy_tables)
+            return BoughtModel.from_line(line, model, policy_tables)
 
         return read
 

@@ -209,21 +209,21 @@ def json_response(value: object, status: int = 200, headers: Mapping[str, str] |
 
 def encode_json(value: object) -> bytes:
     """Encode plain values, and codec values inside them, as JSON."""
-    return msgspec.json.encode(_to_builtins(value), enc_hook=_encode_fraction)
+    return msgspec.json.encode(_to_json_builtins(value), enc_hook=_encode_fraction)
 
 
-def _to_builtins(value: object) -> Any:
+def _to_json_builtins(value: object) -> Any:
     """Replace codec values by their own JSON, whose ``kind`` tag allows them to be decoded again."""
     if hasattr(value, "to_json"):
         return msgspec.Raw(value.to_json().encode())
     if isinstance(value, Budget):
         return msgspec.Raw(codec.dumps(value).encode())
     if is_dataclass(value):
-        return {each.name: _to_builtins(getattr(value, each.name)) for each in fields(value)}
+        return {each.name: _to_json_builtins(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):
-        return {str(name): _to_builtins(each) for name, each in value.items()}
+        return {str(name): _to_json_builtins(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_to_builtins(each) for each in value]
+        return [_to_json_builtins(each) for each in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "Infinity" if value > 0 else "-Infinity"
     return value

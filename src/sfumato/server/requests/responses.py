@@ -95,7 +95,7 @@ class LineSummary:
     cost: dict[str, str | None]
 
     @classmethod
-    def of(cls, line: Line, analyst: str | None = None) -> Self:
+    def from_line(cls, line: Line, analyst: str | None = None) -> Self:
         """Summarise a line; ``analyst`` names the buyer if the account itself paid."""
         summary = line.summary()
         return cls(**{**summary, "analyst": summary["analyst"] or analyst})
@@ -133,7 +133,7 @@ class Tokens:
 
 
 @dataclass(frozen=True)
-class MadeToken:
+class CreatedToken:
     """A new token with its secret text, which is never shown again."""
 
     token: Token
@@ -193,7 +193,7 @@ class LedgerCheck:
     words: str
 
     @classmethod
-    def of(cls, found: Verification) -> LedgerCheck:
+    def from_verification(cls, found: Verification) -> LedgerCheck:
         return cls(found.holds, found.lines, found.bad, str(found))
 
 

@@ -35,9 +35,9 @@ from sfumato.server.requests.calls import (
 from sfumato.server.requests.responses import (
     Acts,
     AmendedLine,
+    CreatedToken,
     LedgerCheck,
     LoginLink,
-    MadeToken,
     Overruns,
     PauseState,
     Shares,
@@ -87,7 +87,7 @@ async def new_token(request: Request) -> Response:
     lifetime = None if body.days is None else timedelta(days=body.days)
     create = request_gateway(request).new_token
     token, text = await run_in_thread(create, caller, body.user, label=body.label, expires=lifetime, most=body.most)
-    return json_response(MadeToken(token, text), 201)
+    return json_response(CreatedToken(token, text), 201)
 
 
 async def revoke_token(request: Request) -> Response:
@@ -109,7 +109,7 @@ async def amend(request: Request) -> Response:
     body: Amendment = await parse_body(request, caller, Amendment)
     gateway, policy = request_gateway(request), request.path_params["policy"]
     line, weaknesses = await run_in_thread(gateway.amend, caller, policy, body.reason)
-    return json_response(replace(AmendedLine.of(line), warnings=weaknesses, record=line))
+    return json_response(replace(AmendedLine.from_line(line), warnings=weaknesses, record=line))
 
 
 async def pause(request: Request) -> Response:
@@ -167,7 +167,7 @@ OPERATIONS = (
         responses={200: Tokens},
     ),
     RestOperation(
-        "new_token", "POST", "/v1/tokens", "Create a token.", new_token, _OWNER, NewToken, responses={201: MadeToken}
+        "new_token", "POST", "/v1/tokens", "Create a token.", new_token, _OWNER, NewToken, responses={201: CreatedToken}
     ),
     RestOperation(
         "revoke_token",
@@ -236,7 +236,7 @@ _FORMS = {"json": JSON, "csv": "text/csv", "arrow": "application/vnd.apache.arro
 async def verify(request: Request) -> Response:
     caller = await authenticate(request)
     verification = await run_in_thread(request_gateway(request).verify, caller)
-    return json_response(LedgerCheck.of(verification))
+    return json_response(LedgerCheck.from_verification(verification))
 
 
 async def export(request: Request) -> Response:

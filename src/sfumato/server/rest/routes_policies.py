@@ -151,7 +151,9 @@ async def show_history(request: Request) -> Response:
     page = await run_in_thread(request_gateway(request).history, caller, policy, after, limit, analyst)
     if _history_form(request) == "lines":
         return json_response(HistoryLines(page.lines, page.next))
-    return json_response(HistoryLines(tuple(LineSummary.of(each, page.buyer(each)) for each in page.lines), page.next))
+    return json_response(
+        HistoryLines(tuple(LineSummary.from_line(each, page.buyer(each)) for each in page.lines), page.next)
+    )
 
 
 def _history_form(request: Request) -> str:
