@@ -136,7 +136,7 @@ MUTANTS = (
         "publish.linked.links:TableLink.is_possible_position",
         "low + 2",
         "low",
-        (f"{_SENSITIVITY}::test_every_row_of_neighbours_has_a_possible_position",),
+        (f"{_TABLES}::test_a_position_is_possible_where_some_number_of_children_has_it",),
     ),
     Mutant(
         "the last child is drawn as one between",

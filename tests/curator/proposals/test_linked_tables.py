@@ -38,7 +38,7 @@ from sfumato.errors import InvalidParameter, SfumatoError, Unanswered, Unsupport
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.publish.linked.drawing import position_cells
-from sfumato.publish.linked.links import POSITIONS
+from sfumato.publish.linked.links import POSITIONS, TableLink
 from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell
 from sfumato.publish.synthesis.state import SynthesisState
 from sfumato.release.prices import Price
@@ -155,6 +155,17 @@ def test_positions_of_drawn_children_follow_from_their_number() -> None:
     attribute = Attribute("position", Type.TEXT, (*cells, OtherCell()))
     drawn = [POSITIONS[cell] for cell in position_cells(attribute, np.array([0, 1, 2, 0, 4]))]
     assert drawn == ["only", "first", "last", "first", "between", "between", "last"]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 30])
+def test_a_position_is_possible_where_some_number_of_children_has_it(limit: int) -> None:
+    """In the top band are any numbers from the limit on: a patient of limit 2 may have a visit between."""
+    link = TableLink("p", "v", "id", "p", "id", 1, limit, ("a",), ("day",), (), (), "day", ends=True)
+    for band, low in enumerate(link.bands[1:], start=1):
+        is_top = band == len(link.bands) - 1
+        numbers = range(low, limit + 5 if is_top else link.bands[band + 1])
+        had = {name for number in numbers for name, count in link.position_counts(number).items() if count}
+        assert {name for name in POSITIONS if link.is_possible_position(band, name)} == had
 
 
 def test_tables_are_written_and_read_back(released: sf.SyntheticTables, tmp_path: Path) -> None:
