@@ -213,14 +213,18 @@ def _target_rank_in_units(parts: QuantileParts, weight: Weights, rule: RankRule)
 
 
 def _first_and_last_values_in_reach(rows: RankedValues, parts: QuantileParts, rule: RankRule) -> tuple[Places, Places]:
-    """Return the range of values of each part within reach of its target, and perhaps one more on each side."""
+    """Return the range of values of each part within reach of its target.
+
+    With t the target in rows, a value is in reach if at most t + reach rows stand before it and at least t − reach up
+    to it; both are whole numbers, so that ⌊t⌋ decides the first, and the second but for one value more.
+    """
     target, reach = (
         _target_rank_in_units(parts, parts.weight(rows), rule) // rule.share.denominator,
         _negligible_distance(parts, rule),
     )
     target_rank = rows.rows_before[parts.first] + ((target - parts.low_weight) // parts.unit).astype(np.int64)
     first = np.clip(np.searchsorted(rows.rows_before, target_rank - reach) - 1, parts.first, parts.last)
-    last = np.searchsorted(rows.rows_before, target_rank + reach + 1, side="right") + 1
+    last = np.searchsorted(rows.rows_before, target_rank + reach, side="right")
     return first, np.clip(last, first, parts.last)
 
 

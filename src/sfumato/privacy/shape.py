@@ -94,7 +94,7 @@ def epsilon_range(parts: Pairs, delta: Fraction) -> tuple[float, float]:
         return 0.0, 0.0 if delta >= failure_high else math.inf
     if delta == failure_low:
         return top_bounds[0], math.inf if delta < failure_high else top_bounds[1]
-    if (profile := _closed_form_profile(parts)) is not None and delta > failure_high:
+    if (profile := _closed_form_profile(parts)) is not None:  # a single pair, whose failure is exact
         low, high = _invert_profile(profile, delta)
     else:
         # The δ that remains beside the failure: its upper bound gives the lower ε, its lower bound the upper ε.
