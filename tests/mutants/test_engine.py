@@ -161,11 +161,19 @@ MUTANTS = (
         ("engine/test_narrow_scans.py::test_a_statement_reads_no_other_column",),
     ),
     Mutant(
-        "cells are clamped from above alone",
+        "dates are clamped from above alone",
         Kind.SENSITIVITY,
         "engine.duckdb.scan:_clamp_sql",
         "THEN LEAST(GREATEST({sql}, {low}), {high}) END",
         "THEN LEAST({sql}, {high}) END",
+        ("engine/duckdb/test_scan.py::test_hostile_cells_become_values_of_the_domain_or_null",),
+    ),
+    Mutant(
+        "integers are clamped from above alone",
+        Kind.SENSITIVITY,
+        "engine.duckdb.scan:_clamp_integer_sql",
+        "CASE WHEN {integer} < {low} THEN {low} WHEN",
+        "CASE WHEN",
         ("engine/duckdb/test_scan.py::test_hostile_cells_become_values_of_the_domain_or_null",),
     ),
     Mutant(
