@@ -2,8 +2,9 @@
 
 Run: python bench/hypothesis_tests.py [tables]
 
-Peers are written here from their papers: the binomial test of Awan & Slavković (2018), the χ² test of Kifer & Rogers
-(2017) under Gaussian noise, and the F₁ test of Swanberg, Globus-Harris, Griffith, Ritz, Groce & Bray (2019).
+Peers are written here from their papers: the binomial test of Awan & Slavković (2018), the χ² tests of Kifer & Rogers
+(2017) under Gaussian noise, the Monte Carlo test of a slope of Alabi & Vadhan (2022), and the F₁ test of Swanberg,
+Globus-Harris, Griffith, Ritz, Groce & Bray (2019).
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import stats
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from inference import test_score_tests as score_levels, test_survival_estimates as survival_levels
+from inference import test_power, test_score_tests as score_levels, test_survival_estimates as survival_levels
+from inference.published_tests import awan_slavkovic_power
 from sfumato.inference.noise_laws import NoiseLaw
-from sfumato.inference.score_tests import GroupSums, equal_means, independence, share_p_values
+from sfumato.inference.score_tests import GroupSums, equal_means, share_p_values
 
 TABLES = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
 Generator = np.random.Generator
@@ -57,47 +59,16 @@ def binomial() -> None:
         law, numbers, decay = NoiseLaw(1, 1 / epsilon), np.arange(of + 1), np.exp(-epsilon)
         steps = np.arange(-300, of + 301)
         noise = np.exp(-np.abs(steps[:, None] - numbers) * epsilon) * (1 - decay) / (1 + decay)
-        null, truth = (noise @ stats.binom.pmf(numbers, of, share) for share in (0.5, 0.6))
-        tail = np.cumsum(null[::-1])[::-1]
-        theirs = np.clip((0.05 - (tail - null)) / null, 0, 1)
+        truth = noise @ stats.binom.pmf(numbers, of, 0.6)
         ours = [np.mean([share_p_values(float(z), of, 0.5, law, u)[0] <= 0.05 for u in grid]) for z in steps]
-        print(f"  n = {of}, ε = {epsilon:g}: {_percents([float(truth @ ours), float(truth @ theirs)], 1)}")
-
-
-def kifer_rogers(cells: np.ndarray, sigma: float) -> float:
-    """Return the p-value of their projected statistic, minimised over independent tables (their section 5)."""
-    total, (rows, columns) = max(cells.sum(), 1.0), cells.shape
-    size = cells.size
-    projection = np.eye(size) - 1 / size
-    start = np.clip(np.concatenate([cells.sum(axis=1)[:-1], cells.sum(axis=0)[:-1]]) / total, 0.02, 0.98)
-
-    def shares(free: np.ndarray) -> np.ndarray:
-        first, second = np.append(free[: rows - 1], 1 - free[: rows - 1].sum()), free[rows - 1 :]
-        return np.outer(first, np.append(second, 1 - second.sum())).ravel()
-
-    guess = shares(start)
-    covariance = total * (np.diag(guess) - np.outer(guess, guess)) + sigma**2 * np.eye(size)
-    weights = projection @ np.linalg.inv(covariance) @ projection
-
-    def statistic(free: np.ndarray) -> float:
-        off = cells.ravel() - total * shares(free)
-        return float(off @ weights @ off)
-
-    least = optimize.minimize(statistic, start, method="Nelder-Mead").fun
-    return float(stats.chi2.sf(least, (rows - 1) * (columns - 1)))
+        theirs = awan_slavkovic_power(of, 0.5, 0.6, epsilon, 0.05)
+        print(f"  n = {of}, ε = {epsilon:g}: {_percents([float(truth @ ours), theirs], 1)}")
 
 
 def tables() -> None:
-    count = max(1, TABLES // 2)
-    print(f"2 × 2 table, Gaussian noise, {count:,} tables: power of ours and of Kifer & Rogers")
-    for total, effect, sigma in ((1000, 0.02, 8.0), (5000, 0.01, 20.0), (300, 0.045, 5.0), (1000, 0.0, 8.0)):
-        generator, law, found = np.random.default_rng(total), NoiseLaw(2, sigma), np.zeros(2)
-        probability = 0.25 + effect * np.array([1, -1, -1, 1])
-        for _ in range(count):
-            noise = np.rint(generator.normal(0, sigma, (2, 2)))
-            cells = generator.multinomial(total, probability).reshape(2, 2) + noise
-            found += independence(cells, law, 499).p_value <= 0.05, kifer_rogers(cells, sigma) <= 0.05
-        print(f"  n = {total}, shares 0.25 ± {effect:g}, σ = {sigma:g}: {_percents(found, count)}")
+    print(f"Gaussian noise, {TABLES:,} tables: power of ours and of Kifer & Rogers, or Alabi & Vadhan (correlation)")
+    for name, draw in test_power.TABLES.items():
+        print(f"  {name}: {_percents(test_power.found_by_both(draw, TABLES), 1)}")
 
 
 def swanberg(generator: Generator, values: list[np.ndarray], epsilon: float, cache: dict[int, np.ndarray]) -> bool:

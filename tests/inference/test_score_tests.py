@@ -128,18 +128,22 @@ def _fit(scale: float, total: int, shares: Floats) -> Callable[[Generator], Scor
     )
 
 
-def _shares(scale: float, sizes: tuple[int, ...], shares: tuple[float, ...]) -> Callable[[Generator], ScoreTest]:
+def _shares(
+    scale: float, sizes: tuple[int, ...], shares: tuple[float, ...], contrast: Floats | None = None
+) -> Callable[[Generator], ScoreTest]:
     law = NoiseLaw(1, scale)
 
     def simulate(generator: Generator) -> ScoreTest:
         cases = generator.binomial(sizes, shares)
         noise = laplace(generator, scale, (2, len(sizes)))
-        return equal_means(GroupSums(cases + noise[0], np.array(sizes) - cases + noise[1], law), draws=199)
+        return equal_means(GroupSums(cases + noise[0], np.array(sizes) - cases + noise[1], law), contrast, draws=199)
 
     return simulate
 
 
-def _means(scale: float, sizes: tuple[int, ...], shift: float) -> Callable[[Generator], ScoreTest]:
+def _means(
+    scale: float, sizes: tuple[int, ...], shift: float, contrast: Floats | None = None
+) -> Callable[[Generator], ScoreTest]:
     """Values in [0, 10] with a mean near 3, and noise of ten times the scale on their sums."""
     law, variance = NoiseLaw(1, 10 * scale), 100 * 10 / (49 * 8)
 
@@ -148,9 +152,8 @@ def _means(scale: float, sizes: tuple[int, ...], shift: float) -> Callable[[Gene
         sums = np.array([group.sum() for group in values])
         noise = laplace(generator, 10 * scale, (2, len(sizes)))
         variances = np.full(len(sizes), variance)
-        return equal_means(
-            GroupSums(sums + noise[0], 10.0 * np.array(sizes) - sums + noise[1], law, 10.0, variances), draws=199
-        )
+        released = GroupSums(sums + noise[0], 10.0 * np.array(sizes) - sums + noise[1], law, 10.0, variances)
+        return equal_means(released, contrast, draws=199)
 
     return simulate
 
@@ -189,18 +192,24 @@ def _low_pairs(scale: float, rows: int) -> Callable[[Generator], ScoreTest]:
 
 
 HALVES, UNEVEN, FOUR = np.array([0.5, 0.5]), np.array([0.8, 0.2]), np.array([0.1, 0.2, 0.3, 0.4])
+RISING = np.arange(4) - 1.5
 NULLS = {
     "2 × 2": _table(5.0, 200, HALVES, UNEVEN),
     "2 × 4": _table(3.0, 500, UNEVEN, FOUR),
     "fit": _fit(4.0, 200, FOUR),
     "shares": _shares(4.0, (120, 80), (0.3, 0.3)),
     "means": _means(3.0, (100, 60, 40), 0.0),
+    "trend of shares": _shares(4.0, (90, 70, 50, 40), (0.3,) * 4, RISING),
+    "trend of means": _means(3.0, (80, 60, 50, 40), 0.0, RISING),
+    "uneven trend": _shares(4.0, (150, 30, 30), (0.2,) * 3, np.array([0.0, 1, 5]) - 2),
     "pairs": _pairs(8.0, 300, 0.0),
     "low pairs": _low_pairs(20.0, 60),
 }
 ALTERNATIVES = {
     "shares": _shares(2.0, (500, 500), (0.3, 0.45)),
     "means": _means(1.0, (200, 200, 200), 0.5),
+    "trend of shares": _shares(2.0, (250,) * 4, (0.3, 0.35, 0.4, 0.45), RISING),
+    "trend of means": _means(1.0, (150,) * 4, 0.3, RISING),
     "pairs": _pairs(2.0, 500, 0.3),
 }
 
@@ -209,6 +218,13 @@ ALTERNATIVES = {
 def test_the_level_is_kept_under_noise(name: str) -> None:
     """False alarms: less than once in 10⁶. A null that is drawn without the noise rejects far more."""
     assert count_rejected(NULLS[name], 200, 11) <= stats.binom.isf(1e-6, 200, 0.05)
+
+
+def test_a_trend_is_found_more_often_than_any_difference() -> None:
+    """One degree of freedom in place of three: of 60 seeded tables at least five more."""
+    sizes, shares = (150,) * 4, (0.3, 0.35, 0.4, 0.45)
+    trend, any_difference = (count_rejected(_shares(2.0, sizes, shares, each), 60, 14) for each in (RISING, None))
+    assert trend >= any_difference + 5
 
 
 @pytest.mark.parametrize("name", ALTERNATIVES)

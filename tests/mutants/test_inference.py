@@ -155,6 +155,22 @@ MUTANTS = (
         (f"{_SCORES}::test_the_level_is_kept_under_noise",),
     ),
     Mutant(
+        "a trend tests its scores without their signs",
+        Kind.RANGES,
+        "inference.score_tests:equal_means",
+        "contrast[None, :]",
+        "np.abs(contrast)[None, :]",
+        (f"{_SCORES}::test_differences_are_found",),
+    ),
+    Mutant(
+        "the null of a trend is that of its first groups",
+        Kind.RANGES,
+        "inference.score_tests:equal_means",
+        "null_scores @ weights.T",
+        "null_scores @ np.where(np.arange(weights.shape[1]) < 2, weights, 0.0).T",
+        (f"{_SCORES}::test_the_level_is_kept_under_noise",),
+    ),
+    Mutant(
         "the null of a correlation has no noise of products",
         Kind.RANGES,
         "inference.score_tests:correlation",
