@@ -181,7 +181,7 @@ def test_intervals_hold_for_correlated_rows_where_those_of_independent_rows_miss
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("epsilon", ["1", "4"])
+@pytest.mark.parametrize("epsilon", ["0.3", "1", "4"])
 def test_intervals_hold_for_correlated_rows_at_every_price(epsilon: str, tmp_path: Path) -> None:
     held, _ = population_misses(1000, 4000, epsilon, tmp_path)
     assert held <= 50 + 5 * math.sqrt(1000 * 0.05 * 0.95)
