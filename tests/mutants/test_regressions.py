@@ -65,6 +65,14 @@ MUTANTS = (
         ("client/test_remote_tests.py::test_models_of_views_are_the_same_from_afar",),
     ),
     Mutant(
+        "a forecast is made from moments that are noise",
+        Kind.RANGES,
+        "curator.proposals.regressions:RegressionProposal._forecast_basis",
+        "LinearFit(self.design, estimates, self.one_row_per_unit).weakest_direction_and_terms[0] >= WEAK",
+        "True",
+        (f"{_FACADE}::test_a_forecast_uses_moments_that_were_released_before",),
+    ),
+    Mutant(
         "the target is not in the norm of a row",
         Kind.SENSITIVITY,
         "inference.moments:max_row_norm",

@@ -110,6 +110,35 @@ def test_a_price_gives_the_forecast_width(tmp_path: Path) -> None:
             proposal.price({"sex": 1})
 
 
+def test_a_forecast_uses_moments_that_were_released_before(tmp_path: Path) -> None:
+    """Ages are close together: noise moves their coefficient further than for ages all over their range."""
+    frame = people(12_000).assign(age=lambda rows: 40 + rows.index % 20)
+    with curator(frame, tmp_path) as made:
+        proposal = made.regress("hours ~ age + cost", "people")
+        assumed = proposal.error(epsilon=1, delta="1e-6")
+        assert "even over their declared ranges" in assumed.assumed
+        spent = made.budget.spent
+        proposal.release(epsilon="0.05", delta="1e-6")  # too noisy to forecast from
+        assert proposal.error(epsilon=1, delta="1e-6").widths == assumed.widths
+        proposal.release(epsilon=2, delta="1e-6")
+        charged = made.budget.spent
+        assert charged != spent
+        forecast = proposal.error(epsilon=5, delta="1e-6")
+        answer = proposal.release(epsilon=5, delta="1e-6")
+        assert forecast.assumed == "for the moments that were released before"
+        width = (answer.intervals["coefficient"][1][1] - answer.intervals["coefficient"][1][0]) / 2
+        assert forecast["age"] == pytest.approx(width, rel=0.3)
+        assert (
+            forecast["age"]
+            > 2 * made.regress("hours ~ age + cost", "people", where="age < 90").error(5, delta="1e-6")["age"]
+        )
+        robust = made.regress("hours ~ age + cost", "people", robust=True).error(epsilon=5, delta="1e-6")
+        assert robust.assumed == forecast.assumed
+        assert (
+            made.regress("hours ~ age + cost", "people", where="cost > 1").error(epsilon=5).assumed == assumed.assumed
+        )
+
+
 def test_with_several_rows_per_unit_only_the_noise_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sfumato.release.measurement.add_noise", lambda _, exact: exact)
     frame = people(600)

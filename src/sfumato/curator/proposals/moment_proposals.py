@@ -33,6 +33,7 @@ from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.sql import building
 from sfumato.plan.sql.building import RowSelection
+from sfumato.privacy import codec
 from sfumato.privacy.calibration import least_parameter
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, NONNEGATIVE, Number, exact, format_number
 from sfumato.quick_dataclass import dataclass
@@ -70,7 +71,18 @@ class MomentsProposal(PreviewedByOldName, StoredProposal, Generic[T]):
     @property
     def plan_key(self) -> PlanKey:
         """The key of the measured moments: what is only computed of them shares one answer."""
+        return self.moments_key
+
+    @property
+    def moments_key(self) -> PlanKey:
+        """The key under which the moments alone are stored."""
         return self.question.plan_key.derive(lambda key: digest("moments", key))
+
+    def newest_moments(self) -> NoisyMoments | None:
+        """Return the newest release of these moments, at any price; None without one. To use it is post-processing."""
+        key, data = self.moments_key, self._context.engine.identity()
+        stored = self._context.account.stored(plan=key.current, data=data, former_plan=key.former)
+        return None if stored is None else codec.loads_as(NoisyMoments, stored.body)
 
     @cached_property
     def moments(self) -> WeightedTotals:

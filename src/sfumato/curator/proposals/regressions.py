@@ -20,7 +20,7 @@ from sfumato.curator.proposals.moment_proposals import (
 from sfumato.errors import InvalidParameter
 from sfumato.inference.assumed import assumed_moments
 from sfumato.inference.formula import Formula, formula_of_columns, parse_formula
-from sfumato.inference.linear import LinearFit
+from sfumato.inference.linear import Floats, LinearFit
 from sfumato.inference.moment_releases import MomentsRelease
 from sfumato.inference.moments import MomentEstimates, NoisyMoments
 from sfumato.inference.regression_answers import COLUMNS, TYPES, WEAK, RegressionAnswer, regression_answer
@@ -92,6 +92,14 @@ class RegressionForecast:
     __repr__ = __str__
 
 
+@dataclass(frozen=True, eq=False)
+class ForecastBasis:
+    """The moments that a forecast is for, and where they are from."""
+
+    moments: Floats
+    words: str
+
+
 @dataclass(frozen=True, repr=False)
 class RegressionProposal(MomentsProposal[RegressionAnswer]):
     """A proposal of a linear regression; only ``release`` spends."""
@@ -158,7 +166,9 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         confidence: Number = DEFAULT_CONFIDENCE,
         fresh: bool = False,
     ) -> RegressionForecast:
-        """Forecast the ± of every coefficient's noise at this price, for assumed data. This is free."""
+        """Forecast the ± of every coefficient's noise at this price, for moments that were released before, or else for
+        assumed data. This is free.
+        """
         assumed = AssumedPrice.from_arguments(epsilon, delta, rho)
         draw = self._strategy_at(assumed.price)
         stored = not fresh and is_stored(draw, self.plan_key, self._context)
@@ -176,7 +186,8 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         confidence: Number = DEFAULT_CONFIDENCE,
     ) -> float:
         """Find the least ε, at this δ, at which the forecast ± of these coefficients, or of all, is at most this."""
-        terms = self._forecast(self._strategy_at(Price(1, delta)), confidence).terms
+        basis = self._forecast_basis()
+        terms = self._forecast(self._strategy_at(Price(1, delta)), confidence, basis).terms
         goals = dict(within) if isinstance(within, Mapping) else dict.fromkeys(terms, within)
         unknown = [name for name in goals if name not in terms]
         if unknown or not goals:
@@ -184,7 +195,7 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         limits = {name: float(exact(goal, name, POSITIVE)) for name, goal in goals.items()}
 
         def is_within(draw: MomentsRelease) -> bool:
-            forecast = self._forecast(draw, confidence)
+            forecast = self._forecast(draw, confidence, basis)
             return all(forecast[name] <= limit for name, limit in limits.items())
 
         return self._least_epsilon(delta, is_within)
@@ -195,10 +206,11 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         fit = LinearFit(self.design, MomentEstimates.from_noisy_moments(noisy, self.design), self.one_row_per_unit)
         return regression_answer(fit, self.receipt(result, confidence), self.question.warnings)
 
-    def _forecast(self, draw: MomentsRelease, confidence: Number) -> RegressionForecast:
-        rows = self.assumed_rows
-        values = assumed_moments(self.design, rows)
-        estimates = MomentEstimates.assumed(values, draw.mechanism, self.design)
+    def _forecast(
+        self, draw: MomentsRelease, confidence: Number, basis: ForecastBasis | None = None
+    ) -> RegressionForecast:
+        basis = basis or self._forecast_basis()
+        estimates = MomentEstimates.assumed(basis.moments, draw.mechanism, self.design)
         fit = LinearFit(self.design, estimates, self.one_row_per_unit)
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
         ratio, names = fit.weakest_direction_and_terms
@@ -207,12 +219,24 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
             tuple(regressor.label for regressor in fit.regressors),
             tuple(fit.noise_half_widths(float(confidence_level)).tolist()),
             confidence_level,
-            f"for {rows:,} rows of independent columns, even over their declared ranges",
+            basis.words,
             price_and_accounts_phrase(draw.total, self._context),
             all(budget.affords(self._charged_curve(draw)) for budget in self._context.budgets),
             warnings=(warning,) if warning else (),
             counted=describe_dropped_rows([draw.batch.bounded]),
         )
+
+    def _forecast_basis(self) -> ForecastBasis:
+        """Return the moments of an earlier release, where its noise does not hide the weakest direction of the columns;
+        assumed ones otherwise: widths forecast from noise would be those of noise.
+        """
+        noisy, rows = self.newest_moments(), self.assumed_rows
+        if noisy is not None:
+            estimates = MomentEstimates.from_noisy_moments(noisy, self.design)
+            if LinearFit(self.design, estimates, self.one_row_per_unit).weakest_direction_and_terms[0] >= WEAK:
+                return ForecastBasis(estimates.values, "for the moments that were released before")
+        words = f"for {rows:,} rows of independent columns, even over their declared ranges"
+        return ForecastBasis(assumed_moments(self.design, rows), words)
 
 
 def parse_formula_or_columns(
