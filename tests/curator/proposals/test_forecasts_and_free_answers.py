@@ -27,8 +27,8 @@ def test_a_price_meets_the_goals_of_the_terms_that_have_one(within: Any, expecte
     """At ε the forecast is 8/ε for age and 12/ε for cost: the goal itself is enough."""
     forecasts: list[Any] = []
 
-    def forecast(draw: Any, confidence: Any) -> Any:
-        forecasts.append((draw, confidence))
+    def forecast(draw: Any, confidence: Any, basis: Any) -> Any:
+        forecasts.append((draw, confidence, basis))
         widths = {"age": Fraction(8) / draw, "cost": Fraction(12) / draw}
         return type("Forecast", (dict,), {"terms": tuple(widths)})(widths)
 
@@ -37,10 +37,13 @@ def test_a_price_meets_the_goals_of_the_terms_that_have_one(within: Any, expecte
         return float(next(epsilon for epsilon in range(1, 99) if is_within(Fraction(epsilon))))
 
     proposal: Any = SimpleNamespace(
-        _forecast=forecast, _strategy_at=lambda price: price.epsilon, _least_epsilon=least_epsilon
+        _forecast=forecast,
+        _forecast_basis=lambda: "released before",
+        _strategy_at=lambda price: price.epsilon,
+        _least_epsilon=least_epsilon,
     )
     assert RegressionProposal.price(proposal, within, delta="1e-6", confidence="0.9") == expected
-    assert forecasts[0] == (1, "0.9")
+    assert forecasts[0] == (1, "0.9", "released before")
     for wrong in ({}, {"age": 3, "other": 1}, {"other": 1}, {"age": 0}):
         with pytest.raises(InvalidParameter):
             RegressionProposal.price(proposal, wrong, delta="1e-6", confidence="0.9")
