@@ -29,7 +29,7 @@ import sfumato as sf
 from sfumato.curator import OnlineProposal
 from sfumato.policy import Type
 from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell
-from sfumato.publish.marginals.consistency import make_consistent
+from sfumato.publish.marginals.estimating import make_consistent
 from sfumato.publish.marginals.planning import MarginalWorkload, independent_variances, plan_gaussian
 
 NIST = {

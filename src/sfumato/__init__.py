@@ -111,6 +111,7 @@ if TYPE_CHECKING:
         count as count,
         count_distinct as count_distinct,
         covariance as covariance,
+        histogram as histogram,
         intercept as intercept,
         maximum as maximum,
         mean as mean,
@@ -126,7 +127,6 @@ if TYPE_CHECKING:
         top_k as top_k,
         variance as variance,
     )
-    from sfumato.plan.sql.histograms import histogram as histogram
     from sfumato.policy import Domain as Domain, Policy as Policy, PublicFace as PublicFace, Table as Table
     from sfumato.privacy.precedents import precedents as precedents
     from sfumato.publish.linked.synthetic_tables import SyntheticTables as SyntheticTables
@@ -275,10 +275,10 @@ _LATER = {
         "best_selection",
     ),
     "sfumato.plan.sql.aggregations": (
-        "Aggregation", "correlation", "count", "count_distinct", "covariance", "intercept", "maximum", "mean", "median",
-        "minimum", "mode", "quantile", "quantiles", "r_squared", "slope", "stddev", "sum", "top_k", "variance",
+        "Aggregation", "correlation", "count", "count_distinct", "covariance", "histogram", "intercept", "maximum",
+        "mean", "median", "minimum", "mode", "quantile", "quantiles", "r_squared", "slope", "stddev", "sum", "top_k",
+        "variance",
     ),
-    "sfumato.plan.sql.histograms": ("histogram",),
     "sfumato.plan.limits": ("Strategy",),
     "sfumato.policy": ("Domain", "Policy", "PublicFace", "Table"),
     "sfumato.privacy.precedents": ("precedents",),

@@ -10,7 +10,7 @@ import pytest
 
 from claims.flattening import claims_of, outcome
 from claims.recorded import Claim, check_claims
-from sfumato.publish.graph import calibrating, fitting, tables, trees
+from sfumato.publish.graph import calibrating, fitting, trees
 from sfumato.publish.graph.calibrating import CliqueMerging, LogFactor, Propagation
 from sfumato.publish.graph.fitting import Observation, fit_model
 from sfumato.publish.graph.models import GraphicalModel, Potential, _components, _connecting_cliques
@@ -71,20 +71,18 @@ def test_sums_and_products_of_tables() -> None:
         table = whole.reshape([sizes[place] for place in places])
         for count in range(len(places) + 1):
             for kept in itertools.combinations(places, count):
-                found |= claims_of(
-                    f"sum {places} {kept}", tables.sum_to_attributes(table, places, kept).reshape(-1)[:8]
-                )
-                made = tables._sum_steps(table.shape, places, kept)
+                found |= claims_of(f"sum {places} {kept}", trees.sum_to_attributes(table, places, kept).reshape(-1)[:8])
+                made = trees._sum_steps(table.shape, places, kept)
                 found |= claims_of(f"shape {places} {kept}", (made[1], sorted(each[1] for each in made[0])))
     left, right = np.arange(24.0).reshape(2, 3, 4) % 5, np.arange(240.0).reshape(3, 4, 20) % 7
     for kept in ((0,), (1,), (0, 2), (0, 1, 2), (0, 4, 2), (1, 4), ()):
-        made = tables.multiply_and_sum(left, (0, 1, 4), right, (1, 4, 2), kept, sizes)
+        made = trees.multiply_and_sum(left, (0, 1, 4), right, (1, 4, 2), kept, sizes)
         found |= claims_of(f"joined {kept}", made.reshape(-1)[:9])
     found |= claims_of(
-        "laid out", [tables.canonical_order(each, sizes) for each in ((2, 1, 0), (4, 3), (0, 1, 2, 3, 4))]
+        "laid out", [trees.canonical_order(each, sizes) for each in ((2, 1, 0), (4, 3), (0, 1, 2, 3, 4))]
     )
-    found |= claims_of("arranged", tables.transpose_to(left, (0, 1, 4), (4, 0, 1)).reshape(-1))
-    found |= claims_of("divided", tables.divide_or_zero(np.array([1.0, 2.0, 3.0]), np.array([2.0, 0.0, -1.0])))
+    found |= claims_of("arranged", trees.transpose_to(left, (0, 1, 4), (4, 0, 1)).reshape(-1))
+    found |= claims_of("divided", trees.divide_or_zero(np.array([1.0, 2.0, 3.0]), np.array([2.0, 0.0, -1.0])))
     check_claims("graph/tables", found)
 
 
@@ -115,8 +113,8 @@ def test_messages() -> None:
     found: dict[str, Claim] = {}
     rings = [(0, 1), (1, 2), (0, 2)], [(0, 1), (1, 2), (2, 3), (0, 3)]
     for sets in (*rings, [(0,), (1,), (2,), (3,)], [(0, 1, 2), (1,)]):
-        top = tables.canonical_order({place for each in sets for place in each}, SIZES)
-        laid = [tables.canonical_order(each, SIZES) for each in sets]
+        top = trees.canonical_order({place for each in sets for place in each}, SIZES)
+        laid = [trees.canonical_order(each, SIZES) for each in sets]
         merging = CliqueMerging.for_sets(top, laid, SIZES)
         found |= claims_of(f"{sets} parts", merging.parts)
         found |= claims_of(f"{sets} above", {str(key): each for key, each in merging.union_by_set.items()})

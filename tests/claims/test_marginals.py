@@ -22,13 +22,28 @@ from sfumato.publish.marginals.attributes import (
     ListedCell,
     OtherCell,
     RangeCell,
+    holds_one_value,
+    infer_dependency,
     with_branching_levels,
 )
-from sfumato.publish.marginals.bounds import BoundedTotals, CellWeights, bound_totals, fit_max_entropy, max_bound_count
-from sfumato.publish.marginals.consistency import _largest_eigenvalue_bound, make_consistent
-from sfumato.publish.marginals.estimating import BlockEstimates, MeasuredBlock, MeasuredMarginal, least_squares
-from sfumato.publish.marginals.group_totals import LaplaceShare, SynopsisEstimates, squared_norms_of_groups
-from sfumato.publish.marginals.implied import holds_one_value, infer_dependency
+from sfumato.publish.marginals.estimating import (
+    BlockEstimates,
+    MeasuredBlock,
+    MeasuredMarginal,
+    _largest_eigenvalue_bound,
+    least_squares,
+    make_consistent,
+)
+from sfumato.publish.marginals.group_totals import (
+    BoundedTotals,
+    CellWeights,
+    LaplaceShare,
+    SynopsisEstimates,
+    bound_totals,
+    fit_max_entropy,
+    max_bound_count,
+    squared_norms_of_groups,
+)
 from sfumato.publish.marginals.measuring import (
     PublishedMarginals,
     _without_largest_parts,
@@ -477,7 +492,7 @@ def test_models_of_large_tables_take_few_rounds(monkeypatch: pytest.MonkeyPatch)
     found: dict[str, Claim] = {}
     known = SynopsisEstimates(measured(FLAT, "normal"), ((0, 1), (1, 2)))
     for steps in (1, 47, 48, 96, 144):
-        monkeypatch.setattr("sfumato.publish.marginals.bounds._MAX_STEPS", steps)
+        monkeypatch.setattr("sfumato.publish.marginals.group_totals._MAX_STEPS", steps)
         found |= claims_of(f"{steps}", fit_max_entropy(known, (0, 1, 2), known.sets))
     check_claims("marginals/models_of_large_tables", found)
 

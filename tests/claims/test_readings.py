@@ -25,7 +25,14 @@ from sfumato.plan.bounding import (
 from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows, ColumnSetDistances
 from sfumato.plan.readings.combining import FactoredTotals, combine_readings
-from sfumato.plan.readings.dense_readings import CountDistances, Marginal, Marginals, MarginalView, cells_sensitivity
+from sfumato.plan.readings.dense_readings import (
+    CountDistances,
+    Marginal,
+    Marginals,
+    MarginalView,
+    SteppedTotal,
+    cells_sensitivity,
+)
 from sfumato.plan.readings.total_readings import (
     ChosenGroups,
     GroupSizeHistogram,
@@ -38,7 +45,6 @@ from sfumato.plan.readings.total_readings import (
     ThresholdWeights,
     WeightMatrix,
 )
-from sfumato.plan.readings.value_readings import SteppedTotal
 from sfumato.plan.sharing import share_measures
 from sfumato.plan.sql.statements import parse
 from sfumato.privacy import Neighbours, Sensitivity

@@ -17,8 +17,7 @@ from publish.tables import ATTRIBUTES, DOMAINS, NAMES, counts, people, planned, 
 from sfumato.publish.cells import answering
 from sfumato.publish.cells.answering import level_labels
 from sfumato.publish.cells.groups import _cell_key_values, _next_value
-from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell, RangeCell
-from sfumato.publish.marginals.faces import PublicTableFacts
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell, PublicTableFacts, RangeCell
 from sfumato.publish.synopsis import Synopsis, cell_keys, key_type
 from sfumato.release.answers.answer import Answer
 

@@ -20,8 +20,7 @@ from sfumato.plan.readings.cell_rows import CellCounts
 from sfumato.policy import Domain
 from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.publish.graph.models import GraphicalModel, Potential
-from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell, RangeCell
-from sfumato.publish.marginals.faces import PublicTableFacts
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell, PublicTableFacts, RangeCell
 from sfumato.publish.mwem import CellView, MwemModel, MwemRound, NoisyCounts, replay_rounds, update_weights
 from sfumato.publish.synthesis import candidates, implications
 from sfumato.publish.synthesis.budget import (

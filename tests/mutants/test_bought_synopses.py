@@ -125,7 +125,7 @@ MUTANTS = (
     Mutant(
         "a position before the first letter is the first",
         Kind.ROUNDING,
-        "publish.cells.cell_texts:_substr",
+        "publish.cells.cell_functions:_substr",
         "max(first + count - start_at, 0))",
         "max(count, 0))",
         _ONE_VALUE,

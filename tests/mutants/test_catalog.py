@@ -134,7 +134,7 @@ MUTANTS = (
     Mutant(
         "the minutes of a written date are its months",
         Kind.LIMITS,
-        "plan.sql.written_dates:_DIRECTIVES",
+        "plan.sql.text:_DIRECTIVES",
         "'MI': '%M'",
         "'MI': '%m'",
         (f"{_BI}::test_a_written_date_is_the_question_with_a_literal",),

@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant(
         "a sum is not NULL where one of its terms is not",
         Kind.NAN,
-        "plan.aggregates.canonical_requests:_is_never_null",
+        "plan.aggregates.disjoint:_is_never_null",
         "all((_is_never_null(argument, conditions) for argument in value.arguments))",
         "any((_is_never_null(argument, conditions) for argument in value.arguments))",
         (_ONCE,),
@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant(
         "a remainder is not NULL where both its operands are not",
         Kind.NAN,
-        "plan.aggregates.canonical_requests:_is_never_null",
+        "plan.aggregates.disjoint:_is_never_null",
         "value.function not in ('+', '-', '*')",
         "value.function == ''",
         (_ONCE,),

@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant(
         "lists of a table beside another private one are unnested",
         Kind.LIMITS,
-        "plan.sql.lists:lower_unnest",
+        "plan.sql.row_sources:lower_unnest",
         "    if not isinstance(base, Scan):",
         "    if base is None:",
         _MEANT,

@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         "every join has one match",
         Kind.LIMITS,
-        "plan.sql.public_joins:_max_matches",
+        "plan.sql.public_tables:_max_matches",
         "    return max(1, min(upper_bounds))",
         "    return 1",
         (

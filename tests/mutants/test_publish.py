@@ -116,7 +116,7 @@ MUTANTS = (
     Mutant(
         "counts that contradict a declaration decide another column",
         Kind.AUDIT,
-        "publish.marginals.implied:infer_dependency",
+        "publish.marginals.attributes:infer_dependency",
         "has_one_shown = is_shown.sum(1) == 1",
         "has_one_shown = is_shown.sum(1) >= 1",
         ("publish/marginals/test_implied.py",),
@@ -124,7 +124,7 @@ MUTANTS = (
     Mutant(
         "cells that may have rows are left out of bounds",
         Kind.AUDIT,
-        "publish.marginals.bounds:bound_totals",
+        "publish.marginals.group_totals:bound_totals",
         "np.where(possible, weights.high, -np.inf)",
         "np.where(possible.all(), weights.high, -np.inf)",
         ("publish/marginals/test_implied.py",),

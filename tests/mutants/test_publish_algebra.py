@@ -94,7 +94,7 @@ MUTANTS = (
     Mutant(
         "declared zeros may be above zero",
         Kind.KEYS,
-        "publish.marginals.consistency:_ProjectionProblem._project_multipliers",
+        "publish.marginals.estimating:_ProjectionProblem._project_multipliers",
         "return np.where(self.zeros[places], multipliers, np.maximum(multipliers, 0))",
         "return np.maximum(multipliers, 0)",
         (f"{_CONSISTENT}test_zeros_of_a_smaller_marginal_hold_in_larger_ones",),

@@ -12,14 +12,14 @@ def _of(formula: str) -> tuple[str]:
     return (f"{_PUBLISH}[{formula}]",)
 
 
-_RANGE = _of("publish.marginals.bounds.BoundedTotals.ends")
-_BOUNDED = _of("publish.marginals.bounds.bound_totals")
+_RANGE = _of("publish.marginals.group_totals.BoundedTotals.ends")
+_BOUNDED = _of("publish.marginals.group_totals.bound_totals")
 
 MUTANTS = (
     Mutant(
         "each of several bounds has the whole chance to miss",
         Kind.RANGES,
-        "publish.marginals.bounds:BoundedTotals.ends",
+        "publish.marginals.group_totals:BoundedTotals.ends",
         "lower_widths = [_summed_half_width(noises, beta * self.share, self.bound_count, cells)",
         "lower_widths = [_summed_half_width(noises, beta * self.share, 1, cells)",
         _RANGE,
@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "each upper bound has the whole chance to miss",
         Kind.RANGES,
-        "publish.marginals.bounds:BoundedTotals.ends",
+        "publish.marginals.group_totals:BoundedTotals.ends",
         "upper_widths = [_summed_half_width(noises, beta * self.share, self.bound_count, cells)",
         "upper_widths = [_summed_half_width(noises, beta * self.share, 1, cells)",
         _RANGE,
@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "noise decides how many bounds share the chance to miss",
         Kind.RANGES,
-        "publish.marginals.bounds:bound_totals",
+        "publish.marginals.group_totals:bound_totals",
         "nonnegative, max_bound_count(len(axes)), 1 - _MEASURED)",
         "nonnegative, len(lower) + len(upper), 1 - _MEASURED)",
         _BOUNDED,
@@ -43,15 +43,15 @@ MUTANTS = (
     Mutant(
         "a bound of three numbers has the noise of one",
         Kind.RANGES,
-        "publish.marginals.bounds:_bounds_from_two_marginals",
+        "publish.marginals.group_totals:_bounds_from_two_marginals",
         "bounds.append((first + second - third, (a, b, c)))",
         "bounds.append((first + second - third, (a,)))",
-        _of("publish.marginals.bounds._bounds_from_two_marginals"),
+        _of("publish.marginals.group_totals._bounds_from_two_marginals"),
     ),
     Mutant(
         "a range is cut to nothing where noise is below zero",
         Kind.RANGES,
-        "publish.marginals.bounds:BoundedTotals.ends",
+        "publish.marginals.group_totals:BoundedTotals.ends",
         "upper_ends = [self._clip_at_zero(value) + width for",
         "upper_ends = [self._clip_at_zero(value + width) for",
         _RANGE,
@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant(
         "bounds that cross leave a narrow range",
         Kind.RANGES,
-        "publish.marginals.bounds:BoundedTotals.ends",
+        "publish.marginals.group_totals:BoundedTotals.ends",
         "(np.minimum(low, high - least_width), np.maximum(high, low + least_width))",
         "(np.minimum(low, high), np.maximum(low, high))",
         _RANGE,

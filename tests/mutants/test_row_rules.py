@@ -85,7 +85,7 @@ MUTANTS = (
     Mutant(
         "every seed draws the same rows",
         Kind.SAMPLING,
-        "publish.seeded_bytes:seeded_bytes",
+        "publish.sampling:seeded_bytes",
         "% seed",
         "% 0",
         _SEEDED,

@@ -50,7 +50,7 @@ MUTANTS = (
     Mutant(
         "twice the units are sampled that are charged",
         Kind.FACTOR_TWO,
-        "plan.unit_samples:hash_threshold",
+        "plan.limits:hash_threshold",
         "rate * 2 ** 64",
         "min(2 * rate, 1) * (2 ** 64 - 1)",
         (SINGLE, THRESHOLD),
@@ -58,7 +58,7 @@ MUTANTS = (
     Mutant(
         "the share of a sample is rounded up",
         Kind.ROUNDING,
-        "plan.unit_samples:hash_threshold",
+        "plan.limits:hash_threshold",
         "math.floor(rate * 2 ** 64)",
         "math.ceil(rate * 2 ** 64)",
         (THRESHOLD,),

@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "steps are rounded toward zero",
         Kind.ROUNDING,
-        "plan.readings.value_readings:SteppedTotal.extract",
+        "plan.readings.dense_readings:SteppedTotal.extract",
         "int(totals[0, 0]) * self._steps_per_unit.numerator // self._steps_per_unit.denominator",
         "int(int(totals[0, 0]) * self._steps_per_unit.numerator / self._steps_per_unit.denominator)",
         (f"{_LAW}::test_steps_round_down_and_move_no_further_than_the_theorem",),
@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "sums that fall are taken for ones that grow",
         Kind.FACTOR_TWO,
-        "plan.readings.value_readings:SteppedTotal.is_monotone",
+        "plan.readings.dense_readings:SteppedTotal.is_monotone",
         "contribution.low",
         "contribution.high",
         (f"{_CURATOR}::test_sums_that_fall_need_a_session_that_does_not_count_on_growth",),

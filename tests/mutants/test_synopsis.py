@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "two marginals bound any question as they bound conjunctions",
         Kind.AUDIT,
-        "publish.marginals.bounds:_bounds_from_two_marginals",
+        "publish.marginals.group_totals:_bounds_from_two_marginals",
         "if not bool((u + v - w <= greatest.weights).all()):",
         "if not bool((u + v - w <= 1).all()):",
         _ROWS,
@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "bounds are taken from the middle of a cut bin",
         Kind.AUDIT,
-        "publish.marginals.bounds:bound_totals",
+        "publish.marginals.group_totals:bound_totals",
         "np.where(possible, weights.high, -np.inf)",
         "np.where(possible, weights.middle, -np.inf)",
         _ROWS,
@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "conjunctions are not bounded from below",
         Kind.AUDIT,
-        "publish.marginals.bounds:bound_totals",
+        "publish.marginals.group_totals:bound_totals",
         "        lower_bounds += _bounds_from_two_marginals(greatest, sets)\n",
         "        lower_bounds += _bounds_from_two_marginals(greatest, sets[:1])\n",
         _TIGHT,
@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "a cell that is cut counts as measured",
         Kind.AUDIT,
-        "publish.marginals.bounds:_measured_totals",
+        "publish.marginals.group_totals:_measured_totals",
         "measured = np.asarray(~weights.ambiguous_cells.any(summed_axes, keepdims=True))",
         "measured = np.asarray(~weights.ambiguous_cells.all(summed_axes, keepdims=True))",
         _BINS,

@@ -55,7 +55,7 @@ MUTANTS = (
     Mutant(
         "different values move like units",
         Kind.SENSITIVITY,
-        "plan.readings.value_readings:DistinctCounts.sensitivity",
+        "plan.readings.dense_readings:DistinctCounts.sensitivity",
         "return self.bounded.measures[0].sensitivity",
         "return Sensitivity(1, neighbours=self.bounded.measures[0].sensitivity.neighbours)",
         _SEVERAL,
@@ -79,7 +79,7 @@ MUTANTS = (
     Mutant(
         "all values of a unit are matched to it",
         Kind.LIMITS,
-        "plan.readings.value_readings:match_values_to_units",
+        "plan.readings.dense_readings:match_values_to_units",
         "if remaining and (not is_kept[pair]):",
         "if not is_kept[pair]:",
         _WORLDS,
@@ -87,7 +87,7 @@ MUTANTS = (
     Mutant(
         "a value that is taken uses up a place of the unit",
         Kind.LIMITS,
-        "plan.readings.value_readings:match_values_to_units",
+        "plan.readings.dense_readings:match_values_to_units",
         "if remaining and (not is_kept[pair]):\n                is_kept[pair], remaining = (1, remaining - 1)\n",
         "remaining -= 1\n            if remaining >= 0 and (not is_kept[pair]):\n                is_kept[pair] = 1\n",
         ("safety/test_values.py::test_values_are_matched_to_units",),
@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant(
         "a unit's first values count, whoever else has them",
         Kind.LIMITS,
-        "plan.readings.value_readings:match_values_to_units",
+        "plan.readings.dense_readings:match_values_to_units",
         "if remaining and (not is_kept[pair]):",
         "if remaining:",
         _WORLDS,
@@ -103,7 +103,7 @@ MUTANTS = (
     Mutant(
         "each unit takes the values first that fewest units have",
         Kind.SENSITIVITY,
-        "plan.readings.value_readings:match_values_to_units",
+        "plan.readings.dense_readings:match_values_to_units",
         "order = np.lexsort((pairs, units))",
         "order = np.lexsort((pairs, np.bincount(pairs, minlength=1)[pairs], units))",
         _WORLDS,
@@ -111,7 +111,7 @@ MUTANTS = (
     Mutant(
         "units come in the order of their rows",
         Kind.SENSITIVITY,
-        "plan.readings.value_readings:match_values_to_units",
+        "plan.readings.dense_readings:match_values_to_units",
         "order = np.lexsort((pairs, units))",
         "order = np.arange(len(units))",
         ("plan/readings/test_value_readings.py::test_rows_are_matched_in_any_order_and_across_chunks",),
@@ -159,7 +159,7 @@ MUTANTS = (
     Mutant(
         "a choice is charged for one row of a unit",
         Kind.SENSITIVITY,
-        "plan.readings.value_readings:ValueFrequencies.rows_per_unit",
+        "plan.readings.dense_readings:ValueFrequencies.rows_per_unit",
         "return int(self.bounded.measures[0].add_remove_sensitivity.total)",
         "return 1",
         _SEVERAL,

@@ -30,7 +30,7 @@ inference/moments.py
 NOT_CLAIMS = """
 privacy/pictures.py privacy/amounts.py
 privacy/precedents.py privacy/codec.py privacy/codec_schemas.py
-publish/synthesis/forecasting.py publish/marginals/faces.py
+publish/synthesis/forecasting.py publish/marginals/attributes.py
 """
 """Pictures, words and file formats inside those folders."""
 NO_CLAIM = Path(__file__).with_name("no_claim.txt")

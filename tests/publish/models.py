@@ -12,9 +12,8 @@ from sfumato.ledger import Charged
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.policy import Table
 from sfumato.publish.graph.fitting import Observation, fit_model
-from sfumato.publish.marginals.attributes import coded_attribute
+from sfumato.publish.marginals.attributes import PublicTableFacts, coded_attribute
 from sfumato.publish.marginals.estimating import MeasuredMarginal
-from sfumato.publish.marginals.faces import PublicTableFacts
 from sfumato.publish.synthesis.implications import zeros_from_policy
 from sfumato.publish.synthesis.released import ImpliedColumn, ReleasedMarginal, ReleasedSynthesis, SynthesisRound
 from sfumato.publish.synthetic import Synthetic

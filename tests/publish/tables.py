@@ -18,8 +18,14 @@ import pyarrow as pa
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.policy import Domain
 from sfumato.publish.marginals import blocks as block_algebra
-from sfumato.publish.marginals.attributes import Attribute, Attributes, ListedCell, OtherCell, RangeCell
-from sfumato.publish.marginals.faces import PublicTableFacts
+from sfumato.publish.marginals.attributes import (
+    Attribute,
+    Attributes,
+    ListedCell,
+    OtherCell,
+    PublicTableFacts,
+    RangeCell,
+)
 from sfumato.publish.marginals.measuring import PublishedMarginals, encode_integers
 from sfumato.publish.marginals.planning import MarginalWorkload, NoisePlan, plan_gaussian, plan_laplace
 from sfumato.publish.synopsis import Synopsis

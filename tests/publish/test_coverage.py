@@ -12,7 +12,7 @@ import pytest
 from publish.tables import planned, published
 from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell
 from sfumato.publish.marginals.blocks import AttributeSet
-from sfumato.publish.marginals.bounds import CellWeights, _summed_half_width, bound_totals
+from sfumato.publish.marginals.group_totals import CellWeights, _summed_half_width, bound_totals
 from sfumato.publish.synopsis import Synopsis
 
 SIZES = (3, 3, 4, 2)

@@ -24,7 +24,7 @@ from sfumato.publish.marginals.attributes import (
     _checked_labels,
     with_branching_levels,
 )
-from sfumato.publish.marginals.bounds import CellWeights, _clip_and_scale, fit_max_entropy
+from sfumato.publish.marginals.group_totals import CellWeights, _clip_and_scale, fit_max_entropy
 from sfumato.publish.online import SessionBatch, first_hypothesis, with_integer_weights
 from sfumato.publish.synopsis import _free_receipt
 from sfumato.publish.synthesis import state

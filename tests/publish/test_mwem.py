@@ -27,9 +27,8 @@ from sfumato.ledger import Tab
 from sfumato.mechanisms import Exponential, Laplace
 from sfumato.plan.readings.dense_readings import CountDistances, MarginalView
 from sfumato.privacy import codec
-from sfumato.publish.fits import FitRound
 from sfumato.publish.marginals.group_totals import AdaptiveGaussianError
-from sfumato.publish.mwem import CellView, MwemModel, MwemRound, NoisyCounts, replay_rounds
+from sfumato.publish.mwem import CellView, FitRound, MwemModel, MwemRound, NoisyCounts, replay_rounds
 from sfumato.publish.published_files import FittedModel
 from sfumato.publish.tab_steps import ChosenCandidate
 from sfumato.release.measurement import Measurement

@@ -34,7 +34,7 @@ from sfumato.privacy import Neighbours
 from sfumato.publish.cells import answering
 from sfumato.publish.cells.answering import GroupedTotals
 from sfumato.publish.marginals.blocks import sum_marginal_to
-from sfumato.publish.marginals.bounds import CellWeights
+from sfumato.publish.marginals.group_totals import CellWeights
 from sfumato.publish.marginals.measuring import has_fixed_total
 from sfumato.publish.online import (
     FALSE_ALARM,

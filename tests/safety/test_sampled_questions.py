@@ -22,8 +22,8 @@ from sfumato.curator.proposals.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.ledger.spending import SampledCharge, read_parts
 from sfumato.plan.bounding import BoundedPlan, Strategy
+from sfumato.plan.limits import ROW_KEY_BITS, combined_key, hash_prefix, hash_threshold
 from sfumato.plan.readings.total_readings import GroupTotals
-from sfumato.plan.unit_samples import ROW_KEY_BITS, combined_key, hash_prefix, hash_threshold
 from sfumato.release import releasing
 from sfumato.release.prices import Price
 from sfumato.release.pricing import PricedRelease, price_release

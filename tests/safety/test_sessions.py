@@ -25,8 +25,8 @@ import sfumato as sf
 from safety.worlds import question, telling, text, world
 from sfumato.curator.proposals.sessions import compared_total
 from sfumato.mechanisms import AboveThreshold
+from sfumato.plan.readings.dense_readings import SteppedTotal
 from sfumato.plan.readings.total_readings import GroupTotals
-from sfumato.plan.readings.value_readings import SteppedTotal
 
 LIMIT = 2
 QUESTIONS = (

@@ -23,8 +23,8 @@ from sfumato.engine.spark.driver import Spark
 from sfumato.errors import Unsupported
 from sfumato.plan.bounding import BoundedPlan, bound_distinct_values
 from sfumato.plan.limits import Strategy
+from sfumato.plan.readings.dense_readings import DistinctCounts, ValueFrequencies
 from sfumato.plan.readings.total_readings import PlanReading
-from sfumato.plan.readings.value_readings import DistinctCounts, ValueFrequencies
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 from sfumato.release.parts.other_parts import DistinctValuesPart, FrequentValuesPart

@@ -90,7 +90,7 @@ class Scope:
     parameters: frozenset[str] = frozenset()
 
     def formulas(self) -> Iterator[str]:
-        """Name them as ``publish.marginals.bounds.BoundedTotals.range``; a function inside another after it."""
+        """Name them as ``publish.marginals.group_totals.BoundedTotals.range``; a function inside another after it."""
         for file in (each for path in self.paths for each in _files(SOURCES / path)):
             module = ".".join(file.relative_to(SOURCES).with_suffix("").parts)
             for name, node in _functions(ast.parse(file.read_text()), module):

@@ -19,17 +19,18 @@ from publish.worlds import attributes
 from sfumato.mechanisms import Exponential, Gaussian, Laplace, Quantiles
 from sfumato.mechanisms.sparse import AboveThreshold
 from sfumato.privacy import Neighbours, Sensitivity
-from sfumato.publish.marginals import blocks as block_algebra, bounds, half_widths, measuring, planning, verifying
-from sfumato.publish.marginals.bounds import BoundedTotals, CellWeights
+from sfumato.publish.marginals import blocks as block_algebra, group_totals, half_widths, measuring, planning, verifying
 from sfumato.publish.marginals.estimating import MeasuredMarginal, least_squares
 from sfumato.publish.marginals.group_totals import (
     AdaptiveGaussianError,
     AdaptiveLaplaceError,
+    BoundedTotals,
+    CellWeights,
     LaplaceShare,
     PlannedGaussianError,
     SynopsisEstimates,
 )
-from sfumato.publish.model_quality import _compare_marginal
+from sfumato.publish.model_cards import _compare_marginal
 from sfumato.publish.online import close_score_bound
 from sfumato.publish.row_rules import _share_of_bin
 from sfumato.publish.scoring import CandidateScore
@@ -65,8 +66,8 @@ REGISTRY = Registry(
         "publish.model_cards.ModelCard._error_table": "it shows numbers that have vectors, in words",
         "publish.marginals.planning.with_range_levels.error": "it only ranks ways to join cells, and is never shown",
         "publish.marginals.measuring.expected_width": "it only ranks which synopsis is asked, whose own range is shown",
-        "publish.marginals.implied._shares_of_decided_cells": "it spreads the rows of a model: no share of a chance",
-        "publish.marginals.consistency._squared_shares": "it bounds the length of a step of an optimiser",
+        "publish.marginals.attributes._shares_of_decided_cells": "it spreads the rows of a model: no share of a chance",
+        "publish.marginals.estimating._squared_shares": "it bounds the length of a step of an optimiser",
     },
 )
 formula = REGISTRY.formula
@@ -367,20 +368,22 @@ def _known_shares() -> Iterator[Vector]:
 # ── bounds outside what was measured ───────────────────────────────────────────────────────────
 
 
-@formula("publish.marginals.bounds._summed_half_width")
+@formula("publish.marginals.group_totals._summed_half_width")
 def _bound_width() -> Iterator[Vector]:
     """One of n bounds has β/n on its own side; a bound of three noises has a third of that for each of them."""
     plain, fine = (
         PlannedGaussianError(np.array(4.0), has_fine_grid=True),
         AdaptiveGaussianError(((np.array(1.0), 10.0, 4.0),)),
     )
-    yield exact(routes.planned_width(4, 0.05), bounds._summed_half_width, (plain,), 0.05, 1, 1)
+    yield exact(routes.planned_width(4, 0.05), group_totals._summed_half_width, (plain,), 0.05, 1, 1)
     for count in (2, 5):
-        yield exact(routes.planned_width(4, 0.05 / count * 2), bounds._summed_half_width, (plain,), 0.05, count, 1)
-        yield exact(routes.mixture_width(10, 4, 0.05 / count), bounds._summed_half_width, (fine,), 0.05, count, 1)
+        yield exact(
+            routes.planned_width(4, 0.05 / count * 2), group_totals._summed_half_width, (plain,), 0.05, count, 1
+        )
+        yield exact(routes.mixture_width(10, 4, 0.05 / count), group_totals._summed_half_width, (fine,), 0.05, count, 1)
         three = 3 * routes.planned_width(4, 0.05 / count * 2 / 3)
-        yield exact(three, bounds._summed_half_width, (plain, plain, plain), 0.05, count, 1)
-    yield exact(routes.mixture_width(10, 4, 0.05), bounds._summed_half_width, (fine,), 0.05, 1, 1)
+        yield exact(three, group_totals._summed_half_width, (plain, plain, plain), 0.05, count, 1)
+    yield exact(routes.mixture_width(10, 4, 0.05), group_totals._summed_half_width, (fine,), 0.05, 1, 1)
 
 
 def _bounded(
@@ -392,7 +395,7 @@ def _bounded(
     return BoundedTotals(np.array(0.0), *own, np.array(False), nonnegative, sharing, share)
 
 
-@formula("publish.marginals.bounds.BoundedTotals.ends")
+@formula("publish.marginals.group_totals.BoundedTotals.ends")
 def _bounded_range() -> Iterator[Vector]:
     for sharing, share in ((3, 1.0), (7, 0.1), (20, 0.1)):
         wide = routes.planned_width(1, 0.05 * share / sharing * 2)
@@ -410,14 +413,14 @@ def _bounded_range() -> Iterator[Vector]:
     yield exact((40 - wide, 70 + wide), _bounded([40.0], [70.0], sharing=4).ends, 0.05, 6)
 
 
-@formula("publish.marginals.bounds.max_bound_count")
+@formula("publish.marginals.group_totals.max_bound_count")
 def _possible_bounds() -> Iterator[Vector]:
     """Listed one by one: each smaller set bounds from both sides, each pair that has everything from below."""
     for attributes_ in range(6):
         every = frozenset(range(attributes_))
         smaller = [frozenset(each) for k in range(attributes_) for each in itertools.combinations(every, k)]
         pairs = [one for one in itertools.combinations(smaller, 2) if one[0] | one[1] == every]
-        yield exact(2 * len(smaller) + len(pairs), bounds.max_bound_count, attributes_)
+        yield exact(2 * len(smaller) + len(pairs), group_totals.max_bound_count, attributes_)
 
 
 def _shares_of(found: BoundedTotals) -> list[Any]:
@@ -428,7 +431,7 @@ def _shares_of(found: BoundedTotals) -> list[Any]:
     ]
 
 
-@formula("publish.marginals.bounds.bound_totals")
+@formula("publish.marginals.group_totals.bound_totals")
 def _bounded_totals() -> Iterator[Vector]:
     """A conjunction of three attributes of which pairs were measured: three bounds above by pairs and one by all rows,
     and three below, of three noises each.
@@ -442,21 +445,21 @@ def _bounded_totals() -> Iterator[Vector]:
         uppers = [1] * (sets + 1)
         sharing = len(conjunctions) + len(uppers)
         places = tuple(each.places for each in measured)
-        ask = lambda known: _shares_of(bounds.bound_totals(known, CellWeights(query, query), (0, 1, 2), ()))  # noqa: B023, E731
+        ask = lambda known: _shares_of(group_totals.bound_totals(known, CellWeights(query, query), (0, 1, 2), ()))  # noqa: B023, E731
         yield exact([sharing, 1.0, conjunctions + uppers], ask, SynopsisEstimates(estimates, places))
         # measured adaptively, every bound that there might have been has its share: two for each of 7 sets, and 6 pairs
         adaptive = SynopsisEstimates(estimates, places, dict.fromkeys(estimates.parts, 1.0))
         yield exact([20, 1 - 0.9, conjunctions + uppers], ask, adaptive)
-    inside = lambda known: _shares_of(bounds.bound_totals(known, CellWeights(query[0], query[0]), (0, 1), ()))  # noqa: E731
+    inside = lambda known: _shares_of(group_totals.bound_totals(known, CellWeights(query[0], query[0]), (0, 1), ()))  # noqa: E731
     estimates = least_squares(attributes((2, 2, 2)), (), pairs)
     places = tuple(each.places for each in pairs)
     yield exact([1, 1.0, 1, 1], inside, SynopsisEstimates(estimates, places))
     yield exact([1, 0.9, 1, 1], inside, SynopsisEstimates(estimates, places, dict.fromkeys(estimates.parts, 1.0)))
-    cut = lambda known: _shares_of(bounds.bound_totals(known, CellWeights(query[0] * 0, query[0]), (0, 1), ()))  # noqa: E731
+    cut = lambda known: _shares_of(group_totals.bound_totals(known, CellWeights(query[0] * 0, query[0]), (0, 1), ()))  # noqa: E731
     yield exact([2, 1.0, 1, 1], cut, SynopsisEstimates(estimates, places))
 
 
-@formula("publish.marginals.bounds._bounds_from_two_marginals")
+@formula("publish.marginals.group_totals._bounds_from_two_marginals")
 def _conjunctions() -> Iterator[Vector]:
     """N(abc) ≥ N(ab) + N(ac) − N(a), whose three noises are all of the range: in every cell, by the brute force of
     least squares over the whole table."""
@@ -486,9 +489,9 @@ def _conjunctions() -> Iterator[Vector]:
         wanted = below[0] + below[1] - below[2] - sum(widths)
 
         def lower_end(known: SynopsisEstimates, query: np.ndarray) -> float:
-            found = bounds.bound_totals(known, CellWeights(query, query), (0, 1, 2), ())
+            found = group_totals.bound_totals(known, CellWeights(query, query), (0, 1, 2), ())
             ((value, noises),) = found.lower_bounds_with_errors
-            return float((value - bounds._summed_half_width(noises, 0.05, found.bound_count, 1)).item())
+            return float((value - group_totals._summed_half_width(noises, 0.05, found.bound_count, 1)).item())
 
         near = 1e-9 * abs(wanted)
         yield between(wanted - near, wanted + near, lower_end, known, query)
@@ -711,7 +714,7 @@ def _share_of_bin_vectors() -> Iterator[Vector]:
         yield exact(share, _share_of_bin, sampler, cell, allowed)
 
 
-@formula("publish.model_quality._compare_marginal")
+@formula("publish.model_cards._compare_marginal")
 def _quality() -> Iterator[Vector]:
     """½‖y − M‖₁/n̂, and around it ½ of what Σ|Z| exceeds with β: here of one cell, added up term by term."""
     for value, modelled in ((40, 38.0), (10, 30.0), (25, 25.0)):
@@ -773,10 +776,10 @@ def _synopsis_etas() -> Iterator[Vector]:
     yield exact(None, first._fixed_precisions)
 
 
-@formula("publish.fits.MwemFit._prior_precision")
+@formula("publish.mwem.MwemFit._prior_precision")
 def _fit_eta() -> Iterator[Vector]:
     """The precision of a block in one measurement of the set that has the fewest cells beside it."""
-    from sfumato.publish.fits import MwemFit
+    from sfumato.publish.mwem import MwemFit
 
     own = SimpleNamespace(
         attributes=attributes(SIZES),
@@ -880,9 +883,9 @@ def _consistent_ranges() -> Iterator[Vector]:
         )
 
 
-@formula("publish.model_quality.model_quality")
+@formula("publish.model_cards.model_quality")
 def _model_quality() -> Iterator[Vector]:
-    from sfumato.publish.model_quality import model_quality
+    from sfumato.publish.model_cards import model_quality
 
     for value, sure in ((40, "0.95"), (10, "0.9"), (25, "0.999")):
         measured = MeasuredMarginal((0,), np.array([value]), Fraction(2), laplace=True)

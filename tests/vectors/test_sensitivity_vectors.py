@@ -18,7 +18,7 @@ from sfumato.plan.bounding import ScaledMeasure, max_squared_norm
 from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows, ColumnSetDistances
 from sfumato.plan.readings.combining import FactoredTotals
-from sfumato.plan.readings.dense_readings import CountDistances, Marginals, MarginalView
+from sfumato.plan.readings.dense_readings import CountDistances, Marginals, MarginalView, SteppedTotal
 from sfumato.plan.readings.total_readings import (
     GroupSizeHistogram,
     LinearScores,
@@ -26,7 +26,6 @@ from sfumato.plan.readings.total_readings import (
     MeasureTotals,
     WeightMatrix,
 )
-from sfumato.plan.readings.value_readings import SteppedTotal
 from sfumato.plan.values.expressions import Column, Field
 from sfumato.policy import Domain
 from sfumato.privacy import Neighbours, Sensitivity
@@ -41,7 +40,7 @@ REGISTRY = Registry(
         Scope(("plan/aggregates/measures.py",), frozenset({"estimator", "contribution", "contributions", "range"})),
     ),
     {
-        "plan.readings.value_readings._max_domain_values": "it counts the values that a column is declared to have",
+        "plan.readings.dense_readings._max_domain_values": "it counts the values that a column is declared to have",
         "plan.bounding._sensitivity_for_neighbours": "tests enumerate every pair of units, and it is on record",
     },
 )
@@ -212,7 +211,7 @@ def _factored_vectors(told: Callable[[FactoredTotals], Any]) -> Iterator[Vector]
             )
 
 
-@formula("plan.readings.value_readings.SteppedTotal.max_change_in_steps")
+@formula("plan.readings.dense_readings.SteppedTotal.max_change_in_steps")
 def _stepped() -> Iterator[Vector]:
     """⌊(t + d)/γ⌋ − ⌊t/γ⌋, over all totals t and what a unit of at most 3 rows adds."""
     for grid in (Fraction(1), Fraction(2), Fraction(5, 3), Fraction(1, 7)):

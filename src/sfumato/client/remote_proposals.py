@@ -22,8 +22,7 @@ from sfumato.curator.release_kinds import all_kinds
 from sfumato.errors import InvalidParameter, Unsupported, WeakPrivacy, shorten
 from sfumato.ledger.approval_requests import parse_last_day
 from sfumato.plan.quoting import quoted
-from sfumato.plan.sql.aggregations import Aggregation
-from sfumato.plan.sql.histograms import Histogram
+from sfumato.plan.sql.aggregations import Aggregation, Histogram
 from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
 from sfumato.renamed import PreviewedByOldName

@@ -45,7 +45,7 @@ def read_policy(policy: Policy | PathOrText) -> Policy:
     parsed = policy if isinstance(policy, Policy) else read(Path(policy))
     for table in parsed.tables.values():
         if table.impossible:
-            from sfumato.plan.sql.declared_cells import (
+            from sfumato.plan.sql.fragments import (
                 impossible_row_conditions,  # most policies need no parser to be opened
             )
 

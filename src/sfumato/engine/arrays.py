@@ -21,7 +21,15 @@ from numpy.typing import NDArray
 from sfumato.errors import EngineFailed
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.cell_rows import CellRows, CodedRows
-from sfumato.plan.readings.dense_readings import Marginals, ValueCounts, ValueStepCounts
+from sfumato.plan.readings.dense_readings import (
+    DistinctValueReading,
+    Marginals,
+    MatchedValueReading,
+    ValueCounts,
+    ValueStepCounts,
+    ValueTable,
+    match_values_to_units,
+)
 from sfumato.plan.readings.total_readings import (
     DiscoveredGroups,
     DiscoveredTotals,
@@ -29,12 +37,6 @@ from sfumato.plan.readings.total_readings import (
     Indices,
     Integers,
     PlanReading,
-)
-from sfumato.plan.readings.value_readings import (
-    DistinctValueReading,
-    MatchedValueReading,
-    ValueTable,
-    match_values_to_units,
 )
 from sfumato.plan.values.intervals import nearest_double
 from sfumato.policy import Type, Value

@@ -104,7 +104,7 @@ class Reader(Protocol):
 
         A total beyond ±2^62 is clamped, which moves no two totals further apart. The key is fresh and secret: it
         decides which rows a sample keeps, and which units are read where the plan reads a sample of them
-        (``plan.unit_samples``). This is the only call that reads private rows, and it is made after the
+        (``plan.limits``). This is the only call that reads private rows, and it is made after the
         charge.
         """
         ...

@@ -5,7 +5,7 @@ keyed anew after a gibibyte and after a fork: a child process that inherited its
 its noise, and noise seen twice can be subtracted. There is no seed and no way to set one.
 
 Four functions take another source of bytes as an argument: rows drawn from a released model may be repeatable
-(``publish.seeded_bytes``). Noise is drawn by callers that have no such argument, and nothing here is ever replaced.
+(``publish.sampling``). Noise is drawn by callers that have no such argument, and nothing here is ever replaced.
 
 A stream has one user at a time: a draw takes it from the thread's idle streams and puts it back afterwards. Code that
 interrupts a draw in the same thread and draws itself (a signal handler, a finaliser) finds none idle and opens its own,

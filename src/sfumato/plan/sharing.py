@@ -10,8 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 from typing import cast
 
-from sfumato.plan.aggregates.canonical_requests import canonical_request
-from sfumato.plan.aggregates.disjoint import members_of, merge_disjoint_measures
+from sfumato.plan.aggregates.disjoint import canonical_request, members_of, merge_disjoint_measures
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Mean, Measure, ReadingKind, Sum
 from sfumato.plan.aggregates.narrowed_ranges import narrow_range
 from sfumato.plan.keys import conditions_met_by_rows

@@ -42,9 +42,8 @@ from sfumato.privacy import Neighbours
 from sfumato.privacy.numbers import Number
 from sfumato.publish.cells.answering import GroupedTotals
 from sfumato.publish.marginals.blocks import AttributeSet, sum_marginal_to
-from sfumato.publish.marginals.bounds import CellWeights, fit_max_entropy
 from sfumato.publish.marginals.chains import Floats
-from sfumato.publish.marginals.group_totals import SynopsisEstimates
+from sfumato.publish.marginals.group_totals import CellWeights, SynopsisEstimates, fit_max_entropy
 from sfumato.publish.marginals.measuring import MarginalsRelease, PublishedMarginals
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Batch

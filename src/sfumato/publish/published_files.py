@@ -3,7 +3,7 @@
 A fitted model answers from what the rounds of MWEM released, as a synopsis does; nothing is charged.
 
 A number is *measured* if rounds measured its columns together, with a range that holds however these were chosen
-(``fits``). Everything else is *bounded* by these marginals, and the number inside is the model's. That theorem is for
+(``mwem``). Everything else is *bounded* by these marginals, and the number inside is the model's. That theorem is for
 Gaussian noise: at a pure price there are no ranges, and questions in SQL are refused.
 """
 
@@ -25,12 +25,11 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number
 from sfumato.publish.cells import answering
 from sfumato.publish.files import fitted_files, model_files, sealed_files, synopsis_files
-from sfumato.publish.fits import MwemFit
 from sfumato.publish.linked.synthetic_tables import TABLES_KIND, SyntheticTables
 from sfumato.publish.marginals.attributes import Attributes, summarize_columns
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.chains import Floats
-from sfumato.publish.mwem import MwemModel
+from sfumato.publish.mwem import MwemFit, MwemModel
 from sfumato.publish.synopsis import Synopsis, cell_keys, column_indices, key_type
 from sfumato.publish.synthetic import Synthetic
 from sfumato.quick_dataclass import dataclass

@@ -31,11 +31,19 @@ row, and if every row meets some condition, the columns that the conditions read
 
 Conditions are evaluated as for cells (``cell_values``): a row is a cell of one value. What is uncertain, because no
 double equals the value, counts as met: so rounding never lets an impossible row pass.
+
+Repeatable bytes for drawing rows from a released model: a stream cipher keyed by the caller's seed.
+
+*Privacy.* Rows are a function of the released model and of these bytes, neither of which depends on the private rows
+once the model is released: post-processing (Dwork & Roth 2014, prop. 2.1), whatever the seed and whoever knows it.
+Noise is another matter: whoever knew its seed could subtract it. No function that draws noise takes a source of bytes,
+and this one is never installed anywhere: the sampler of rows gets it as an argument.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import math
 from collections.abc import Collection, Sequence
 from fractions import Fraction
@@ -54,8 +62,14 @@ from sfumato.policy import Domain, Type
 from sfumato.policy.domains import Value
 from sfumato.publish.cells.answering import CellCondition, QueryableTable
 from sfumato.publish.cells.cell_functions import evaluate_on_cells
-from sfumato.publish.cells.cell_labels import level_labels
-from sfumato.publish.cells.cell_values import CellOutcomes, CellTexts, PossibleTruths, ValueRanges, as_truths
+from sfumato.publish.cells.cell_values import (
+    CellOutcomes,
+    CellTexts,
+    PossibleTruths,
+    ValueRanges,
+    as_truths,
+    level_labels,
+)
 from sfumato.publish.marginals.attributes import Attribute, GroupCell, ListedCell, OtherCell, RangeCell
 from sfumato.publish.marginals.chains import Floats, Integers
 from sfumato.quick_dataclass import dataclass
@@ -607,3 +621,22 @@ def _number_spans(values: Any, missing: NDArray[np.bool_], kind: Type) -> ValueR
         low = np.where(inexact, np.nextafter(low, -np.inf), low)
         high = np.where(inexact, np.nextafter(high, np.inf), high)
     return _null_where_missing(ValueRanges(low, high, ~missing, missing), missing)
+
+
+_MAX_SEED = (1 << 64) - 1
+
+
+def seeded_bytes(seed: object) -> ByteSource:
+    """Return a source of bytes that starts anew with each call: AES-256-CTR under a key derived from the seed.
+
+    >>> seeded_bytes(7)(4) == seeded_bytes(7)(4), seeded_bytes(7)(4) == seeded_bytes(8)(4)
+    (True, False)
+    """
+    if type(seed) is not int or not 0 <= seed <= _MAX_SEED:
+        fix = "write seed=7, or leave it out for rows that nobody can repeat"
+        raise InvalidParameter("seed", seed, "a whole number from 0 to 2^64 − 1", fix=fix)
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    key = hashlib.sha256(b"sfumato: rows drawn from a released model, seed %d" % seed).digest()
+    encryptor = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+    return lambda count: bytes(encryptor.update(bytes(count)))

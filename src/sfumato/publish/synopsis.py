@@ -25,16 +25,31 @@ from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact, format_exact
 from sfumato.publish.cells import answering
-from sfumato.publish.cells.cell_labels import describe_cell
+from sfumato.publish.cells.cell_values import describe_cell
 from sfumato.publish.files import synopsis_files
 from sfumato.publish.marginals import blocks as block_algebra
-from sfumato.publish.marginals.attributes import Attribute, Attributes, Cell, ListedCell, RangeCell, summarize_columns
+from sfumato.publish.marginals.attributes import (
+    Attribute,
+    Attributes,
+    Cell,
+    ImpliedCells,
+    ListedCell,
+    RangeCell,
+    infer_dependency,
+    summarize_columns,
+)
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.chains import Floats
-from sfumato.publish.marginals.consistency import ConsistentMarginals, Zeros, make_consistent
-from sfumato.publish.marginals.estimating import BlockEstimates, MeasuredBlock, MeasuredMarginal, least_squares
+from sfumato.publish.marginals.estimating import (
+    BlockEstimates,
+    ConsistentMarginals,
+    MeasuredBlock,
+    MeasuredMarginal,
+    Zeros,
+    least_squares,
+    make_consistent,
+)
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
-from sfumato.publish.marginals.implied import ImpliedCells, infer_dependency
 from sfumato.publish.marginals.measuring import CombinedReleases, PublishedMarginals, measured_shapes
 from sfumato.publish.marginals.planning import NoisePlan
 from sfumato.quick_dataclass import dataclass

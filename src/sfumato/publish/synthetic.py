@@ -5,7 +5,7 @@ rows look like rows of the table but belong to nobody. A question about the peop
 counted over sampled rows: ``sql`` answers with a range for the truth, and states whether each number was measured or
 bounded.
 
-Quality is computed from noisy measurements alone, so it may be published with the model (``model_quality``).
+Quality is computed from noisy measurements alone, so it may be published with the model (``model_cards``).
 """
 
 from __future__ import annotations
@@ -35,14 +35,12 @@ from sfumato.publish.cells import answering
 from sfumato.publish.cells.answering import CellCondition
 from sfumato.publish.files import model_files, sealed_files
 from sfumato.publish.graph.models import GraphicalModel
-from sfumato.publish.marginals.attributes import Attributes, ListedCell, summarize_columns
+from sfumato.publish.marginals.attributes import BARE, Attributes, ListedCell, summarize_columns
 from sfumato.publish.marginals.blocks import Block, maximal_sets
 from sfumato.publish.marginals.estimating import BlockEstimates, least_squares
-from sfumato.publish.marginals.faces import BARE
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
 from sfumato.publish.marginals.verifying import Check, SynopsisVerification, line_checks, step_cost
-from sfumato.publish.model_cards import ModelCard, describe_model
-from sfumato.publish.model_quality import Quality, model_quality
+from sfumato.publish.model_cards import ModelCard, Quality, describe_model, model_quality
 from sfumato.publish.row_files import write_rows
 from sfumato.publish.row_rules import (
     NO_RULES,
@@ -54,9 +52,15 @@ from sfumato.publish.row_rules import (
     condition_model,
     parse_rules,
 )
-from sfumato.publish.sampling import Codes, ColumnSampler, SampledRows, remove_impossible_rows, sample_codes
+from sfumato.publish.sampling import (
+    Codes,
+    ColumnSampler,
+    SampledRows,
+    remove_impossible_rows,
+    sample_codes,
+    seeded_bytes,
+)
 from sfumato.publish.scoring import CandidateScore
-from sfumato.publish.seeded_bytes import seeded_bytes
 from sfumato.publish.synthesis.implications import (
     deciding_cells,
     deciding_pairs,

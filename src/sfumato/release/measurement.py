@@ -21,7 +21,14 @@ from sfumato.mechanisms.protocols import Additive, SelectionMechanism
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.readings.cell_rows import CellRanks, ColumnSetDistances
 from sfumato.plan.readings.combining import FactoredTotals
-from sfumato.plan.readings.dense_readings import CountDistances, Marginal, Ranks
+from sfumato.plan.readings.dense_readings import (
+    CountDistances,
+    DistinctCounts,
+    Marginal,
+    Ranks,
+    SteppedTotal,
+    ValueFrequencies,
+)
 from sfumato.plan.readings.total_readings import (
     ChosenGroups,
     GroupSizeHistogram,
@@ -32,7 +39,6 @@ from sfumato.plan.readings.total_readings import (
     MeasureTotals,
     RowsReachingCandidates,
 )
-from sfumato.plan.readings.value_readings import DistinctCounts, SteppedTotal, ValueFrequencies
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
 from sfumato.privacy.numbers import format_exact
 from sfumato.quick_dataclass import dataclass

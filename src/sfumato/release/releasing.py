@@ -19,8 +19,8 @@ from sfumato.errors import EngineFailed, LedgerInDoubt, Unanswered, Unsupported
 from sfumato.ledger import Account, Entry, StoredAnswer, entries
 from sfumato.ledger.accounts.account import AccountStatement, AnswerLookup
 from sfumato.mechanisms import bits
+from sfumato.plan.limits import ROW_KEY_BITS, UNIT_KEY_BITS, combined_key
 from sfumato.plan.readings.total_readings import E, PlanReading
-from sfumato.plan.unit_samples import ROW_KEY_BITS, UNIT_KEY_BITS, combined_key
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass

@@ -9,7 +9,7 @@ by the curve.
 
 What the theorem needs, and where it is kept:
 
-- Everything that depends on rows is computed from the sample: the filter is in every scan (``plan.unit_samples``), and
+- Everything that depends on rows is computed from the sample: the filter is in every scan (``plan.limits``), and
   who owns a row does not depend on other units (``engine.duckdb.owners``). Groups, bounds and limits are the policy's.
 - The sample is secret, and each release has its own key: a reader who knows the key knows who is in it, and is
   protected by ε₀ alone.

@@ -20,9 +20,8 @@ from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import BoundedPlan, bound_by_whole_rows
 from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.nodes import GroupKey, Scan, SemiJoin, UnitJoin
-from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
+from sfumato.plan.readings.dense_readings import DistinctValueReading, Marginals, ValueCounts, ValueTable
 from sfumato.plan.readings.total_readings import GroupTotals
-from sfumato.plan.readings.value_readings import DistinctValueReading, ValueTable
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.expressions import Call, Column, Field, columns
 from sfumato.plan.values.functions import call, literal

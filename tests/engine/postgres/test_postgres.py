@@ -46,12 +46,11 @@ from sfumato.errors import (
 from sfumato.ledger import Ledger
 from sfumato.plan.aggregates.measures import Count, Sum
 from sfumato.plan.bounding import candidate_bounded_plans, for_neighbours
-from sfumato.plan.limits import Strategy
+from sfumato.plan.limits import Strategy, combined_key
 from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import ValueCounts
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sharing import with_all_measures
-from sfumato.plan.unit_samples import combined_key
 from sfumato.plan.values.functions import call
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit

@@ -23,9 +23,9 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.inspecting import open_inspector
 from sfumato.engine.spark.driver import Spark
 from sfumato.plan.bounding import ContributionLimits, bound_for_discovery, candidate_bounded_plans
+from sfumato.plan.limits import combined_key, hash_prefix
 from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals
 from sfumato.plan.sql.statements import parse
-from sfumato.plan.unit_samples import combined_key, hash_prefix
 from sfumato.policy import Policy, Table
 
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.filterwarnings(PANDAS)]

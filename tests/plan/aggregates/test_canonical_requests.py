@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plan.samples import read
-from sfumato.plan.aggregates.canonical_requests import canonical_request
+from sfumato.plan.aggregates.disjoint import canonical_request
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Mean, Sum
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from sfumato.plan.limits import ContributionLimits
-from sfumato.plan.readings import value_readings
-from sfumato.plan.readings.value_readings import match_values_to_units, pair_limits, possible_value_count
+from sfumato.plan.readings import dense_readings
+from sfumato.plan.readings.dense_readings import match_values_to_units, pair_limits, possible_value_count
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.plan.values.functions import call
 from sfumato.policy import Domain, Type
@@ -154,7 +154,7 @@ def test_rows_are_matched_in_any_order_and_across_chunks(monkeypatch: pytest.Mon
     random = np.random.default_rng(5)
     rows = np.unique(random.integers(0, 40, (300, 2)) * [3, 7], axis=0)
     whole = {tuple(row) for row in rows[match_values_to_units(rows[:, 0], rows[:, 1], 2)].tolist()}
-    monkeypatch.setattr(value_readings, "_MATCHED_ROWS", 3)
+    monkeypatch.setattr(dense_readings, "_MATCHED_ROWS", 3)
     random.shuffle(rows)
     assert {tuple(row) for row in rows[match_values_to_units(rows[:, 0], rows[:, 1], 2)].tolist()} == whole
     assert max(sum(unit == other for other, _ in whole) for unit, _ in whole) == 2

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from sfumato.publish.graph.models import GraphicalModel, Potential
-from sfumato.publish.graph.tables import Floats
+from sfumato.publish.graph.trees import Floats
 
 
 def joint(model: GraphicalModel) -> Floats:

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from publish.worlds import attributes
-from sfumato.publish.marginals import bounds
-from sfumato.publish.marginals.bounds import CellWeights, bound_totals, fit_max_entropy
+from sfumato.publish.marginals import group_totals
 from sfumato.publish.marginals.estimating import MeasuredMarginal, least_squares
-from sfumato.publish.marginals.group_totals import SynopsisEstimates
+from sfumato.publish.marginals.group_totals import CellWeights, SynopsisEstimates, bound_totals, fit_max_entropy
 
 SIZES = (2, 2, 3)
 AXES = (0, 1, 2)
@@ -123,9 +122,9 @@ def test_weights_of_cells() -> None:
 
 def test_the_largest_parts_that_marginals_have_of_a_question() -> None:
     sets = ((0, 1, 3), (1, 2), (2,), (4,))
-    assert bounds._maximal_measured_parts((0, 1, 2), sets) == [(), (0, 1), (1, 2)]
-    assert bounds._maximal_measured_parts((3, 4), sets) == [(), (3,), (4,)]
-    assert bounds._maximal_measured_parts((0, 5), ((0, 1),)) == [(), (0,)]
+    assert group_totals._maximal_measured_parts((0, 1, 2), sets) == [(), (0, 1), (1, 2)]
+    assert group_totals._maximal_measured_parts((3, 4), sets) == [(), (3,), (4,)]
+    assert group_totals._maximal_measured_parts((0, 5), ((0, 1),)) == [(), (0,)]
 
 
 def test_the_model_has_the_marginals_that_were_measured() -> None:

@@ -13,8 +13,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.publish.marginals.attributes import Attributes
 from sfumato.publish.marginals.blocks import Block
 from sfumato.publish.marginals.chains import Floats
-from sfumato.publish.marginals.consistency import make_consistent
-from sfumato.publish.marginals.estimating import BlockEstimates, MeasuredMarginal, least_squares
+from sfumato.publish.marginals.estimating import BlockEstimates, MeasuredMarginal, least_squares, make_consistent
 from sfumato.publish.marginals.planning import MarginalWorkload, plan_gaussian
 
 RNG = np.random.default_rng(8)

@@ -16,9 +16,15 @@ from publish.tables import DOMAINS, asked_of_rows, counts, holds, people, planne
 from publish.worlds import attributes
 from sfumato.errors import InvalidParameter
 from sfumato.policy import Type
-from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell, RangeCell
-from sfumato.publish.marginals.faces import PublicTableFacts
-from sfumato.publish.marginals.implied import holds_one_value, infer_dependency
+from sfumato.publish.marginals.attributes import (
+    Attribute,
+    ListedCell,
+    OtherCell,
+    PublicTableFacts,
+    RangeCell,
+    holds_one_value,
+    infer_dependency,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
 

@@ -42,9 +42,14 @@ from sfumato.privacy import Curve, Sensitivity
 from sfumato.privacy.calibration import calibrate, least_parameter
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, POSITIVE, Number, exact, format_number
 from sfumato.publish.marginals import blocks as block_algebra
-from sfumato.publish.marginals.attributes import Attributes, CodedColumn, code_columns, measurable_column_names
+from sfumato.publish.marginals.attributes import (
+    Attributes,
+    CodedColumn,
+    PublicTableFacts,
+    code_columns,
+    measurable_column_names,
+)
 from sfumato.publish.marginals.blocks import AttributeSet
-from sfumato.publish.marginals.faces import PublicTableFacts
 from sfumato.publish.marginals.measuring import (
     MarginalsRelease,
     PublishedMarginals,

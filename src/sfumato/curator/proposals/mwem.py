@@ -45,10 +45,9 @@ from sfumato.privacy.numbers import (
     exact_integer,
     format_number,
 )
-from sfumato.publish.fits import FitRound, MwemFit
 from sfumato.publish.marginals.attributes import Attribute, Attributes
 from sfumato.publish.marginals.blocks import AttributeSet
-from sfumato.publish.mwem import CandidateCounts, MwemModel, MwemRound, NoisyCounts, initial_model
+from sfumato.publish.mwem import CandidateCounts, FitRound, MwemFit, MwemModel, MwemRound, NoisyCounts, initial_model
 from sfumato.publish.published_files import FittedModel
 from sfumato.publish.synopsis import cell_keys
 from sfumato.publish.synthesis.candidates import BYTES_PER_CELL

@@ -85,9 +85,8 @@ from sfumato.plan.descriptions import describe_dropped_rows
 from sfumato.plan.keys import conditions_met_by_rows, possible_group_keys, undeclared_key_indices as undeclared_keys
 from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.nodes import GroupKey, Query
-from sfumato.plan.readings.dense_readings import ranked_step_limit
+from sfumato.plan.readings.dense_readings import pair_limits, ranked_step_limit
 from sfumato.plan.readings.total_readings import DiscoveredTotals
-from sfumato.plan.readings.value_readings import pair_limits
 from sfumato.plan.released_values import require_no_released_values
 from sfumato.plan.sharing import SharedMeasures, share_measures
 from sfumato.plan.values.expressions import Expression

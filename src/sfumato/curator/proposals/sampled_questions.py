@@ -13,7 +13,7 @@ from sfumato.curator.previews.explaining import PlanStep
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.canonical import PlanKey, digest
-from sfumato.plan.unit_samples import parse_rate
+from sfumato.plan.limits import parse_rate
 from sfumato.policy import Policy
 from sfumato.privacy.numbers import Number, format_percent
 from sfumato.release.pricing import PricedRelease

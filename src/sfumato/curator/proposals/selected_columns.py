@@ -44,8 +44,14 @@ from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.policy.codings import CELLS_RULE, Coding
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact
 from sfumato.publish.cells import answering
-from sfumato.publish.marginals.attributes import Attributes, CodedColumn, coded_attribute, measurable_column_names
-from sfumato.publish.marginals.faces import BARE, PublicTableFacts
+from sfumato.publish.marginals.attributes import (
+    BARE,
+    Attributes,
+    CodedColumn,
+    PublicTableFacts,
+    coded_attribute,
+    measurable_column_names,
+)
 from sfumato.publish.synthesis.implications import Zeros, require_possible_rows, zeros_from_policy
 from sfumato.publish.synthesis.released import ImpliedColumn
 from sfumato.quick_dataclass import dataclass

@@ -37,8 +37,8 @@ from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.quoting import quoted
+from sfumato.plan.readings.dense_readings import SteppedTotal
 from sfumato.plan.readings.total_readings import GroupTotals
-from sfumato.plan.readings.value_readings import SteppedTotal
 from sfumato.plan.sql.parameters import Parameters
 from sfumato.plan.sql.question_files import question_in_refusals, split_questions
 from sfumato.plan.values.expressions import Column, Result

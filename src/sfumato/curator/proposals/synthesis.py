@@ -60,9 +60,8 @@ from sfumato.privacy.numbers import (
     format_percent,
 )
 from sfumato.publish.graph.trees import predicted_cells
-from sfumato.publish.marginals.attributes import Attributes
+from sfumato.publish.marginals.attributes import BARE, Attributes, PublicTableFacts
 from sfumato.publish.marginals.blocks import AttributeSet
-from sfumato.publish.marginals.faces import BARE, PublicTableFacts
 from sfumato.publish.synthesis.budget import Concentrated, Pure, RoundAmounts, amount_in_currency, round_amount_down
 from sfumato.publish.synthesis.candidates import BYTES_PER_CELL, Outcome, Step, counted_sets
 from sfumato.publish.synthesis.forecasting import SynthesisForecast, draw_invented_rows, forecast

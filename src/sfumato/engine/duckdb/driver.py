@@ -21,9 +21,8 @@ from sfumato.plan.catalog import catalog_table
 from sfumato.plan.keys import KeySpan
 from sfumato.plan.nodes import table_names
 from sfumato.plan.readings.cell_rows import CellRows
-from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
+from sfumato.plan.readings.dense_readings import Marginals, MatchedValueReading, ValueCounts
 from sfumato.plan.readings.total_readings import DiscoveredTotals, E, GroupTotals
-from sfumato.plan.readings.value_readings import MatchedValueReading
 
 if TYPE_CHECKING:
     from sfumato.engine.protocols import DataIdentity, OpenReading

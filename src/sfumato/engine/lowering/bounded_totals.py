@@ -82,9 +82,8 @@ from sfumato.engine.lowering.unit_lowering import clamped, narrow, to_wide_integ
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.cell_rows import CellRows
-from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
+from sfumato.plan.readings.dense_readings import Marginals, MatchedValueReading, ValueCounts, with_value_as_key
 from sfumato.plan.readings.total_readings import DiscoveredTotals
-from sfumato.plan.readings.value_readings import MatchedValueReading, with_value_as_key
 from sfumato.plan.values.expressions import Expression
 from sfumato.policy import Type
 from sfumato.policy.domains import LARGEST_INTEGER

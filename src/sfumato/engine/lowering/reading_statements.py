@@ -41,9 +41,15 @@ from sfumato.errors import Unsupported
 from sfumato.plan import keys as group_keys
 from sfumato.plan.keys import ValueCombinations, conditions_met_by_rows, undeclared_key_indices
 from sfumato.plan.readings.cell_rows import CellRows
-from sfumato.plan.readings.dense_readings import MAX_CELLS, Marginals, ValueCounts
+from sfumato.plan.readings.dense_readings import (
+    MAX_CELLS,
+    DistinctValueReading,
+    Marginals,
+    MatchedValueReading,
+    ValueCounts,
+    ValueTable,
+)
 from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals, PlanReading
-from sfumato.plan.readings.value_readings import DistinctValueReading, MatchedValueReading, ValueTable
 from sfumato.plan.values.expressions import Expression, columns
 from sfumato.policy import Type, Value
 

@@ -42,7 +42,7 @@ from sfumato.engine.lowering.sample_ranks import SEED_COLUMNS, mixed_rank, numbe
 from sfumato.engine.lowering.unit_lowering import UnitLowering, WindowLowering
 from sfumato.plan import nodes
 from sfumato.plan.join_conditions import reads_one_side
-from sfumato.plan.unit_samples import hash_prefix, hash_threshold
+from sfumato.plan.limits import hash_prefix, hash_threshold
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, columns, conjuncts
 from sfumato.policy import Type
 from sfumato.quick_dataclass import dataclass

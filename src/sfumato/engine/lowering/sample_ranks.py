@@ -5,7 +5,7 @@ values. The rank mixes both, so that units lose different rows and groups, and e
 are products, sums and remainders of whole numbers: with factors below 2^32 and 2^30, nothing leaves 63 bits and no
 engine can overflow. Any function of a unit's own rows keeps the bound of its contribution, so a rank need not be hard
 to guess, and equal ranks are ordered by the values themselves. A secret sample of units is another matter
-(``plan.unit_samples``).
+(``plan.limits``).
 """
 
 from __future__ import annotations

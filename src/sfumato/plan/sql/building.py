@@ -21,7 +21,7 @@ from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.nodes import Query
 from sfumato.plan.quoting import quoted
-from sfumato.plan.sql.aggregations import AggregateText, aggregate_tree
+from sfumato.plan.sql.aggregations import AggregateText, Histogram, aggregate_tree
 from sfumato.plan.sql.fragments import (
     Names,
     Tree,
@@ -39,7 +39,6 @@ from sfumato.plan.sql.fragments import (
     substitute_names,
     with_alias,
 )
-from sfumato.plan.sql.histograms import Histogram
 from sfumato.plan.sql.row_sources import RowSource
 from sfumato.plan.sql.rows import lacks_values_and_range, lower_rows, lower_subquery
 from sfumato.plan.sql.sql_expressions import lower_expression

@@ -11,10 +11,9 @@ from sqlglot import exp
 from sfumato.errors import Unsupported
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.dialect import function_name
-from sfumato.plan.sql.rank_fixes import quantiles_fix
 from sfumato.plan.sql.row_sources import RowSource
 from sfumato.plan.sql.sql_expressions import cached_lowering
-from sfumato.plan.sql.text_positions import full_sql_text, node_text, refusal_at
+from sfumato.plan.sql.text_positions import full_sql_text, node_text, quantiles_fix, refusal_at
 
 AGGREGATE_FIX = "use COUNT, SUM, AVG, MEDIAN, VARIANCE, CORR or MODE, with FILTER (WHERE …)"
 _COLLECTING = (exp.GroupConcat, exp.ArrayAgg, exp.ArrayUniqueAgg, exp.ArrayConcatAgg)

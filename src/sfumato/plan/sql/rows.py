@@ -22,12 +22,14 @@ from sfumato.plan.nodes import (
     relations,
     unused_source_number,
 )
-from sfumato.plan.sql.lists import is_unnest, lower_unnest, move_unnest_to_from
 from sfumato.plan.sql.per_unit import WindowColumns, find_aggregates, lower_per_unit
-from sfumato.plan.sql.public_joins import MatchedPublicTable, lower_public_join
+from sfumato.plan.sql.public_tables import MatchedPublicTable, lower_public_join
 from sfumato.plan.sql.row_sources import (
     RowSource,
     as_nullable,
+    is_unnest,
+    lower_unnest,
+    move_unnest_to_from,
     shift_sources,
     with_distinct_source_numbers,
     with_materialised_columns,

@@ -15,8 +15,7 @@ from typing import Any
 from sqlglot import exp
 
 from sfumato.errors import Unsupported
-from sfumato.plan.sql.dialect import function_name
-from sfumato.plan.sql.expression_refusals import refusal
+from sfumato.plan.sql.dialect import function_name, refusal
 from sfumato.plan.values.expressions import Column, Expression, Literal, Resolve, expression_size
 from sfumato.plan.values.functions import FUNCTIONS, call, literal, null_literal
 from sfumato.plan.values.functions.declaring import require_literal

@@ -52,7 +52,7 @@ from sfumato.plan.sql.outer import (
 )
 from sfumato.plan.sql.parameters import Parameters
 from sfumato.plan.sql.pivots import expand_pivots
-from sfumato.plan.sql.public_subqueries import inline_public_subqueries
+from sfumato.plan.sql.public_tables import inline_public_subqueries
 from sfumato.plan.sql.quantiles import RANKED, lower_quantile, lower_quantiles, probability_list
 from sfumato.plan.sql.released_scalars import lower_with_released_scalars
 from sfumato.plan.sql.row_refusals import aggregate_refusal, row_window_refusal

@@ -36,9 +36,8 @@ from sfumato.plan.aggregates.unit_measures import (
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.dialect import function_name
 from sfumato.plan.sql.distinct_tuples import lower_distinct_tuple
-from sfumato.plan.sql.rank_fixes import rank_over_units_fix
 from sfumato.plan.sql.sql_expressions import lower_expression
-from sfumato.plan.sql.text_positions import node_text, refusal_at
+from sfumato.plan.sql.text_positions import node_text, rank_over_units_fix, refusal_at
 from sfumato.plan.values.expressions import Column, Expression, Field, Literal, Order, Resolve
 from sfumato.plan.values.functions import call
 from sfumato.policy import Domain, Type

@@ -42,7 +42,6 @@ from sfumato.policy import Domain, Type
 from sfumato.policy.domains import MAX_LETTERS
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact, format_exact as written
 from sfumato.publish.cells.cell_functions import evaluate_on_cells
-from sfumato.publish.cells.cell_labels import describe_cell, level_labels
 from sfumato.publish.cells.cell_values import (
     Bools,
     CellOutcomes,
@@ -52,13 +51,14 @@ from sfumato.publish.cells.cell_values import (
     as_ranges,
     as_truths,
     column_outcomes,
+    describe_cell,
+    level_labels,
 )
 from sfumato.publish.cells.groups import CellGroups, Codes, evaluate_group_key, group_cells
 from sfumato.publish.marginals.attributes import MAX_CELLS, Attributes, GroupCell, RangeCell
 from sfumato.publish.marginals.blocks import AttributeSet
-from sfumato.publish.marginals.bounds import BoundedTotals, CellWeights, bound_totals
 from sfumato.publish.marginals.chains import Floats
-from sfumato.publish.marginals.group_totals import SynopsisEstimates
+from sfumato.publish.marginals.group_totals import BoundedTotals, CellWeights, SynopsisEstimates, bound_totals
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import BOUGHT, BOUNDED, HYPOTHESIS, MEASURED, UNVERIFIED, Answer, build_answer
 from sfumato.release.answers.receipts import Receipt

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from sfumato.errors import Unsupported
 from sfumato.plan.values.expressions import Column, Expression
 from sfumato.policy import Type
-from sfumato.publish.cells.cell_labels import describe_cell
-from sfumato.publish.cells.cell_values import CellOutcomes, CellTexts, PossibleTruths, ValueRanges
+from sfumato.publish.cells.cell_values import CellOutcomes, CellTexts, PossibleTruths, ValueRanges, describe_cell
 from sfumato.publish.marginals.attributes import Attribute, GroupCell, ListedCell, RangeCell
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.quick_dataclass import dataclass

@@ -14,7 +14,7 @@ from sfumato.privacy import codec
 from sfumato.publish.files import sealed_files
 from sfumato.publish.files.sealed_files import MANIFEST, FileKind
 from sfumato.publish.files.synopsis_files import public_receipt
-from sfumato.publish.fits import MwemFit
+from sfumato.publish.mwem import MwemFit
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import Receipt
 

@@ -19,8 +19,11 @@ from typing import Self
 import numpy as np
 
 from sfumato.errors import InvalidParameter
-from sfumato.publish.graph.tables import (
+from sfumato.publish.graph.trees import (
+    AttributeSet,
     Floats,
+    JunctionTree,
+    Sizes,
     broadcast_to_attributes,
     canonical_order,
     divide_or_zero,
@@ -28,7 +31,6 @@ from sfumato.publish.graph.tables import (
     sum_to_attributes,
     table_shape,
 )
-from sfumato.publish.graph.trees import AttributeSet, JunctionTree, Sizes
 from sfumato.quick_dataclass import dataclass
 
 Tables = dict[AttributeSet, Floats]

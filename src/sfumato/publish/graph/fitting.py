@@ -19,8 +19,16 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter
 from sfumato.publish.graph.calibrating import Propagation
 from sfumato.publish.graph.models import GraphicalModel, Potential
-from sfumato.publish.graph.tables import Floats, canonical_order, table_shape, transpose_to
-from sfumato.publish.graph.trees import AttributeSet, JunctionTree, Sizes, parse_attribute_indices
+from sfumato.publish.graph.trees import (
+    AttributeSet,
+    Floats,
+    JunctionTree,
+    Sizes,
+    canonical_order,
+    parse_attribute_indices,
+    table_shape,
+    transpose_to,
+)
 from sfumato.quick_dataclass import dataclass
 
 _FIRST_STEP = 30.0

@@ -19,17 +19,20 @@ from numpy.typing import NDArray
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.publish.graph.calibrating import Propagation
-from sfumato.publish.graph.tables import (
+from sfumato.publish.graph.trees import (
+    AttributeSet,
     Floats,
+    JunctionTree,
+    Sizes,
     broadcast_to_attributes,
     canonical_order,
     divide_or_zero,
     multiply_and_sum,
+    parse_attribute_indices,
     sum_to_attributes,
     table_shape,
     transpose_to,
 )
-from sfumato.publish.graph.trees import AttributeSet, JunctionTree, Sizes, parse_attribute_indices
 from sfumato.quick_dataclass import dataclass
 
 _KEPT_CELLS = 6_000_000

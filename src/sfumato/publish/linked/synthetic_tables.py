@@ -27,10 +27,9 @@ from sfumato.publish.linked.drawing import LinkedModels
 from sfumato.publish.linked.links import TableLink, link_to_parent, links_to_children, require_tree, table_names
 from sfumato.publish.marginals.attributes import summarize_columns
 from sfumato.publish.marginals.verifying import Check, SynopsisVerification, line_checks
-from sfumato.publish.model_cards import ModelCard
-from sfumato.publish.model_quality import Quality
+from sfumato.publish.model_cards import ModelCard, Quality
 from sfumato.publish.row_files import is_database_path, write_database
-from sfumato.publish.seeded_bytes import seeded_bytes
+from sfumato.publish.sampling import seeded_bytes
 from sfumato.publish.synthetic import MAX_HELD, Synthetic
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer

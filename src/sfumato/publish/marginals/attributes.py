@@ -4,14 +4,31 @@ The last cell holds missing and unlisted values, so all marginals of one table h
 to coarser ones: days to months, months to years. Everything here comes from the policy, never from rows.
 
 A coded column is an attribute of a table together with the plan's key expression that maps a row to its cell.
+
+The public face of a table: what the policy says of its published columns, whatever its rows are.
+
+Functional dependencies between columns, as city → region: declared by the policy, and read from noisy counts.
+
+Theorem. Let f(c) be the one cell of the decided column that all rows in cell c of the deciding column have, and let
+L(c, r) ≤ N(c, r) hold for all pairs of cells at once with probability 1 − β. Then, with that probability, wherever some
+L(c, r) > 0 it is r = f(c), and no row is in (c, r′) for any other r′.
+Proof. L(c, r) > 0 shows that there is a row in (c, r), and all rows of c share one cell. ∎
+
+A cell has one f(c) if it holds one value: a listed one, or a bin that is one whole number or one day. The last cell
+holds what is missing and whatever is not listed, so it decides nothing. Counts are noisy, so what is read from them is
+free; privacy rests on no declaration. One that is false makes consistent counts and bounds wrong, and nothing else.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
@@ -22,7 +39,7 @@ from sfumato.policy import Domain, Table
 from sfumato.policy.codings import CELLS_RULE, Coding
 from sfumato.policy.domains import Type, Value, parse_value
 from sfumato.privacy import codec
-from sfumato.publish.marginals.chains import CellHierarchy
+from sfumato.publish.marginals.chains import CellHierarchy, Floats
 from sfumato.quick_dataclass import dataclass
 
 MAX_CELLS = 10**7
@@ -280,3 +297,131 @@ def _code_column(
 
 def _is_unit_id(table: Table, name: str) -> bool:
     return isinstance(table.id, str) and name.lower() == table.id.lower() and not table.every_row
+
+
+@codec.serialisable("table-face")
+@dataclass(frozen=True)
+class PublicTableFacts:
+    """The domains of the published columns, in their order, what no row can be, and who pays."""
+
+    domains: tuple[Domain, ...] = ()
+    """Empty if only the cells are known."""
+    impossible: tuple[str, ...] = ()
+    """Conditions that hold for no row, as the policy writes them."""
+    account: str = ""
+    implies: tuple[tuple[str, str], ...] = ()
+    """Pairs of published columns of which the first decides the second."""
+
+    def __post_init__(self) -> None:
+        codec.check_simple_fields(self)
+        are_pairs = type(self.implies) is tuple and all(type(pair) is tuple and len(pair) == 2 for pair in self.implies)
+        if not are_pairs or not all(type(name) is str for pair in self.implies for name in pair):
+            raise InvalidParameter(
+                "implies",
+                self.implies,
+                "a tuple of pairs of column names",
+                fix="put each pair in a tuple: (('city', 'region'),)",
+            )
+        if type(self.domains) is not tuple or not all(isinstance(domain, Domain) for domain in self.domains):
+            raise InvalidParameter("domains", self.domains, "a domain for each column")
+
+    def domains_for(self, attributes: Attributes) -> tuple[Domain, ...]:
+        """Return the domains, derived from the cells where they were not kept; columns and domains must agree."""
+        if not self.domains:
+            return tuple(map(_domain_of_cells, attributes))
+        if [domain.type for domain in self.domains] != [attribute.type for attribute in attributes]:
+            raise InvalidParameter("domains", len(self.domains), "one domain for each attribute, of its type")
+        return self.domains
+
+
+BARE = PublicTableFacts()
+"""The face of a table of which only the cells are known."""
+
+
+def _domain_of_cells(attribute: Attribute) -> Domain:
+    bins = [cell for cell in attribute.cells if isinstance(cell, RangeCell)]
+    if bins:
+        return Domain(attribute.type, bounds=(bins[0].low, bins[-1].high))
+    listed_values = tuple(cell.value for cell in attribute.cells if isinstance(cell, ListedCell))
+    return Domain(
+        attribute.type, values=listed_values if listed_values and attribute.type is not Type.BOOLEAN else None
+    )
+
+
+Places = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+
+_DAY = dt.timedelta(days=1)
+_STEPS: dict[Type, Any] = {Type.INTEGER: 1, Type.DATE: _DAY}
+
+
+@dataclass(frozen=True, eq=False)
+class ImpliedCells:
+    """Which cell of the decided column goes with each cell of the deciding one."""
+
+    cells: Places
+    """The most likely decided cell for each deciding cell; the most frequent one for a cell that decides nothing."""
+    decides: Mask
+    """Which cells decide at all: they hold one value."""
+    certain: Mask
+    """Which of these are certain: noise cannot explain their counts, up to the miss probability."""
+    shares: Floats
+    """The distribution of each cell's rows over the decided column: concentrated in one cell if the cell decides."""
+
+    @property
+    def impossible(self) -> Mask:
+        """The pairs of cells, deciding × decided, that no row is in."""
+        is_other = np.arange(self.shares.shape[1]) != self.cells[:, None]
+        return is_other & self.certain[:, None]
+
+
+def infer_dependency(
+    counts: Floats, deciding: Attribute, *, widths: Floats | float = np.inf, impossible: Mask | None = None
+) -> ImpliedCells:
+    """Read from noisy counts, deciding × decided, what a column decides; ``widths`` hold for all pairs at once.
+
+    ``impossible`` are pairs that are declared to have no rows: where one alone is left, it is certain without counts.
+
+    >>> from sfumato.publish.marginals.attributes import OtherCell
+    >>> city = Attribute("city", "text", (ListedCell("Lyon"), ListedCell("Kyoto"), OtherCell()))
+    >>> infer_dependency(np.array([[90.2, -3.0], [1.5, 2.1], [4.0, 4.0]]), city, widths=10.0).certain.tolist()
+    [True, False, False]
+    """
+    if counts.ndim != 2 or len(counts) != deciding.size or not counts.shape[1]:
+        raise InvalidParameter(
+            "counts", f"shape {counts.shape}", f"an array of {deciding.size} rows and a column for each determined cell"
+        )
+    ruled_out = np.zeros(counts.shape, bool) if impossible is None else impossible
+    is_possible = ~(ruled_out & ~ruled_out.all(1, keepdims=True))
+    is_shown = is_possible & (counts - widths > 0)
+    has_one_shown = is_shown.sum(1) == 1
+    cells = np.where(has_one_shown, is_shown.argmax(1), np.where(is_possible, counts, -np.inf).argmax(1))
+    decides = np.array([holds_one_value(cell, deciding.type) for cell in deciding.cells])
+    certain = decides & (has_one_shown | (is_possible.sum(1) == 1))
+    return ImpliedCells(
+        cells,
+        decides,
+        certain,
+        _shares_of_decided_cells(np.where(is_possible, counts, 0.0), is_possible, cells, decides),
+    )
+
+
+def _shares_of_decided_cells(counts: Floats, possible: Mask, cells: Places, decides: Mask) -> Floats:
+    """Distribute rows: all to one cell where it is decided, and else as the counts above zero are, or evenly."""
+    is_decided = np.arange(counts.shape[1]) == cells[:, None]
+    positive = np.maximum(counts, 0.0)
+    spread = np.where(positive.sum(1, keepdims=True) > 0, positive, possible)
+    weights = np.where(decides[:, None], is_decided, spread)
+    return np.asarray(weights / weights.sum(1, keepdims=True))
+
+
+def holds_one_value(cell: Cell, kind: Type) -> bool:
+    """Return whether all rows in a cell have one value: a bin is one whole number or one day, or is more."""
+    if isinstance(cell, ListedCell):
+        return True
+    if not isinstance(cell, RangeCell):
+        return False
+    if cell.closed:
+        return bool(cell.low == cell.high)
+    low, high, step = cell.low, cell.high, _STEPS.get(kind)
+    return step is not None and bool(high - low == step)  # type: ignore[operator]

@@ -30,11 +30,10 @@ from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Sensitivity, codec
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number
 from sfumato.publish.marginals import blocks as block_algebra
-from sfumato.publish.marginals.attributes import Attribute, Attributes
+from sfumato.publish.marginals.attributes import BARE, Attribute, Attributes, PublicTableFacts
 from sfumato.publish.marginals.blocks import AttributeSet, Block, scaled_residual, sum_marginal_to
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import MeasuredBlock, MeasuredMarginal
-from sfumato.publish.marginals.faces import BARE, PublicTableFacts
 from sfumato.publish.marginals.half_widths import gaussian_half_width
 from sfumato.publish.marginals.planning import NoisePlan
 from sfumato.quick_dataclass import dataclass

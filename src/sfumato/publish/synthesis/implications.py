@@ -31,10 +31,14 @@ from sfumato.policy import Table, Type
 from sfumato.publish.cells import answering
 from sfumato.publish.graph.models import GraphicalModel, Potential
 from sfumato.publish.graph.trees import predicted_cells
-from sfumato.publish.marginals.attributes import Attributes, coded_attribute
+from sfumato.publish.marginals.attributes import (
+    Attributes,
+    PublicTableFacts,
+    coded_attribute,
+    holds_one_value,
+    infer_dependency,
+)
 from sfumato.publish.marginals.blocks import AttributeSet
-from sfumato.publish.marginals.faces import PublicTableFacts
-from sfumato.publish.marginals.implied import holds_one_value, infer_dependency
 from sfumato.publish.synthesis.released import ImpliedColumn
 
 Mask = NDArray[np.bool_]

@@ -13,10 +13,9 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, exact
-from sfumato.publish.marginals.attributes import Attribute, Attributes
+from sfumato.publish.marginals.attributes import BARE, Attribute, Attributes, PublicTableFacts
 from sfumato.publish.marginals.blocks import AttributeSet, checked_attribute_set
 from sfumato.publish.marginals.estimating import MeasuredMarginal
-from sfumato.publish.marginals.faces import BARE, PublicTableFacts
 from sfumato.publish.marginals.measuring import decode_integers, encode_integers
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.payers import NOT_BOUGHT, PurchaseTerms

@@ -22,16 +22,18 @@ from sfumato.plan.bounding import BoundedPlan, bound_distinct_values
 from sfumato.plan.descriptions import expression_sql
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings.dense_readings import Ranks, ValueCounts, ValueStepCounts
-from sfumato.plan.readings.total_readings import Integers
-from sfumato.plan.readings.value_readings import (
+from sfumato.plan.readings.dense_readings import (
     DistinctCounts,
     DistinctValueReading,
     MatchedValueReading,
+    Ranks,
+    ValueCounts,
     ValueFrequencies,
+    ValueStepCounts,
     ValueTable,
     possible_value_count,
 )
+from sfumato.plan.readings.total_readings import Integers
 from sfumato.plan.sharing import ReadingPart
 from sfumato.plan.values.expressions import Expression
 from sfumato.policy import Value

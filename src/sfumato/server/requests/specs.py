@@ -25,9 +25,8 @@ from sfumato.curator import Curator
 from sfumato.curator.release_kinds import ROWS, TERMS, ReleaseKind, SizeBounds, spec_fields
 from sfumato.curator.tables import TableView
 from sfumato.errors import InvalidParameter, InvalidRequest
-from sfumato.plan.sql.aggregations import Aggregation
+from sfumato.plan.sql.aggregations import Aggregation, Histogram
 from sfumato.plan.sql.building import RowSelection
-from sfumato.plan.sql.histograms import Histogram
 
 Amount = int | float | Annotated[str, Meta(max_length=400)]
 """A number; exact if written as a string."""
