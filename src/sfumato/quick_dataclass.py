@@ -258,8 +258,9 @@ def _parameter(field: dataclasses.Field[Any]) -> str:
 
 
 def _assignments(fields: tuple[dataclasses.Field[Any], ...], frozen: bool) -> Iterator[str]:
-    """Write the body of ``__init__``. The fields of a frozen instance are set at once: each call of
-    ``object.__setattr__`` would take as long as three of them.
+    """Return the lines of ``__init__``. The fields of a frozen instance are set at once.
+
+    One by one, past the refusal to set them, each would take as long as three.
     """
     assigned = []
     for field in fields:
