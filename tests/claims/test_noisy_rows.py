@@ -27,8 +27,7 @@ from sfumato.release.noisy_rows.noisy_columns import (
     evaluate_on,
     object_array,
 )
-from sfumato.release.noisy_rows.row_selection import dense_sort_ranks
-from sfumato.release.noisy_rows.row_totals import Presence, aggregate_groups, group_codes_and_rows
+from sfumato.release.noisy_rows.row_totals import Presence, aggregate_groups, dense_sort_ranks, group_codes_and_rows
 from sfumato.release.noisy_rows.window_functions import evaluate_window
 from sfumato.release.parts.scales import NoisyScale
 

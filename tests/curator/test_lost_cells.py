@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from sfumato.cli import main
+from sfumato.curator.cell_proposals import suggest_cell_rules
 from sfumato.curator.checking import check
-from sfumato.curator.lost_cells import suggest_cell_rules
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Domain
 from sfumato.policy.cell_rules import CellRules, parse_rules

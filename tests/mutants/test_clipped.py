@@ -82,7 +82,7 @@ WORST_CASE_MUTANTS = (
     Mutant(
         "a worst case is computed against bounds, not against what is possible",
         Kind.RANGES,
-        "plan.worst_cases:_worst_case_of_value",
+        "plan.clipping:_worst_case_of_value",
         "least, largest = (Fraction(end) for end in ends)",
         "least, largest = (low, high)",
         (f"{_WORST}::test_no_world_moves_a_number_beyond_its_worst_case",),
@@ -148,7 +148,7 @@ WORST_CASE_MUTANTS = (
     Mutant(
         "counts of the whole table narrow the mean of a group",
         Kind.RANGES,
-        "plan.worst_cases:_worst_case",
+        "plan.clipping:_worst_case",
         "is_part = bool(plan.keys) or measure.where is not None",
         "is_part = False",
         (f"{_WORST}::test_counts_narrow_no_mean_of_a_part",),
@@ -156,7 +156,7 @@ WORST_CASE_MUTANTS = (
     Mutant(
         "rows beyond a limit of groups are no rows beyond a limit",
         Kind.LIMITS,
-        "plan.worst_cases:_worst_case",
+        "plan.clipping:_worst_case",
         "within = min(limits.rows, limits.rows_per_group, *((limits.groups,) if plan.keys else ()))",
         "within = min(limits.rows, limits.rows_per_group)",
         (f"{_WORST}::test_no_unit_is_beyond_a_limit_that_no_unit_can_reach",),
@@ -164,7 +164,7 @@ WORST_CASE_MUTANTS = (
     Mutant(
         "rows that a public table repeats count once in a worst case",
         Kind.LIMITS,
-        "plan.worst_cases:_worst_case",
+        "plan.clipping:_worst_case",
         "rows = (scan.possible_rows or 1) * max_rows_per_private_row(plan.source)",
         "rows = (scan.possible_rows or 1)",
         (f"{_WORST}::test_a_row_that_a_public_table_doubles_counts_twice_in_the_worst_case",),
@@ -172,7 +172,7 @@ WORST_CASE_MUTANTS = (
     Mutant(
         "a worst case forgets the units beyond the limit",
         Kind.RANGES,
-        "plan.worst_cases:WorstCase.proven_shift",
+        "plan.clipping:WorstCase.proven_shift",
         "return self.cell.multiplied_by(counts.clamped).plus(self.unit.multiplied_by(counts.units))",
         "return self.cell.multiplied_by(counts.clamped)",
         (f"{_WORST}::test_no_world_moves_a_number_beyond_its_worst_case",),

@@ -119,7 +119,7 @@ MUTANTS = (
     Mutant(
         "units of as many rows have one number",
         Kind.LIMITS,
-        "engine.lowering.unit_numbers:number_heavy_units",
+        "engine.lowering.sample_ranks:number_heavy_units",
         "Rank((), ())",
         "Reference('n', 'r')",
         _NUMBERS,

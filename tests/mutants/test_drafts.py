@@ -208,7 +208,7 @@ MUTANTS = (
     Mutant(
         "check names one of two readings as if it were certain",
         Kind.NAN,
-        "curator.lost_cells:suggest_cell_rules",
+        "curator.cell_proposals:suggest_cell_rules",
         "(proposal.reading, *proposal.rivals)",
         "(proposal.reading,)",
         ("curator/test_lost_cells.py::test_the_rule_that_reads_most_lost_cells_is_named",),

@@ -37,7 +37,7 @@ MUTANTS = (
     Mutant(
         "the accepted default is more than what is left",
         Kind.CONSENT,
-        "curator.proposals.offered_deltas:with_offered_delta",
+        "curator.proposals.question_advice:with_offered_delta",
         "request.accept_delta(question.default_delta)",
         "request.accept_delta(question.assumed_delta)",
         (f"{_DELTA}::test_accepting_the_default_is_refused_where_nothing_is_offered",),

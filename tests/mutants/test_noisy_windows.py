@@ -94,7 +94,7 @@ MUTANTS = (
     Mutant(
         "united ranks of noisy numbers have a range again",
         Kind.RANGES,
-        "release.noisy_rows.row_selection:stack_columns",
+        "release.noisy_rows.row_totals:stack_columns",
         "confidence_statements(*columns), nulls_sure, is_noisy_rank",
         "confidence_statements(*columns), nulls_sure",
         (f"{_RANKS}::test_ranks_of_noisy_numbers_are_points_with_a_note",),

@@ -180,7 +180,7 @@ MUTANTS = (
     Mutant(
         "a stored answer gives every request a delta",
         Kind.DELTA,
-        "curator.proposals.offered_deltas:with_offered_delta",
+        "curator.proposals.question_advice:with_offered_delta",
         "offered if release is None or not is_stored(release, question.plan_key, context) else assumed",
         "assumed",
         (_DELTA,),

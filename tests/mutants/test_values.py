@@ -175,7 +175,7 @@ MUTANTS = (
     Mutant(
         "a table of groups and values of any size is read after the charge",
         Kind.CHARGE_ORDER,
-        "curator.proposals.question_refusals:require_few_cells",
+        "curator.proposals.question_advice:require_few_cells",
         "if groups * cells_per_group > MAX_NUMBERS:",
         "if False:",
         (f"{_ASKED}::test_large_tables_of_groups_and_values_are_refused_before_the_charge",),

@@ -16,8 +16,8 @@ import pytest
 import sfumato as sf
 from sfumato.curator.proposals.clipped_counts import ClippedProposal
 from sfumato.errors import InvalidPolicy
+from sfumato.plan.clipping import CutCounts, Shift, WorstCase, worst_cases
 from sfumato.plan.limits import Strategy
-from sfumato.plan.worst_cases import CutCounts, Shift, WorstCase, worst_cases
 from sfumato.policy import toml_files
 from sfumato.policy.toml_files import to_toml
 from sfumato.release.requests import PriceRequest

@@ -18,11 +18,10 @@ from dataclasses import field
 from fractions import Fraction
 from pathlib import Path
 
-from sfumato.curator.cell_proposals import USUAL_NULLS
+from sfumato.curator.cell_proposals import USUAL_NULLS, SuggestedCellRules, suggest_cell_rules
 from sfumato.curator.context import Context
 from sfumato.curator.described_tables import ExampleQuestion
 from sfumato.curator.describing import PolicyWithoutData, domain_words, example_questions, open_without_data
-from sfumato.curator.lost_cells import SuggestedCellRules, suggest_cell_rules
 from sfumato.curator.policy_account import PathOrText, read_policy, require_permitted_delta_of_file
 from sfumato.curator.previews.advising import Advice
 from sfumato.curator.proposals.questions import Question

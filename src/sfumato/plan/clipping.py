@@ -10,18 +10,57 @@ a unit changes the numbers of clamped and of other cells by at most T together, 
 
 Both sums are the coordinates of one mean (``measures.Mean``), so that the share, the number and the total are computed
 from two noisy sums and one price.
+
+Bound what limits and bounds can have moved a number by, against the outer limits that the policy declares.
+
+*Setting.* One unit has at most P rows (``possible_rows``), and the cells of a column with bounds [a, b] lie in [p, q]
+(``possible``). Both are enforced before anything else reads a row: further rows are left out, other cells are missing.
+So what follows needs no trust in the data. Let c(x) be a cell x moved to the bounds. Under every strategy of
+``bounding`` a row counts with a weight 0 ≤ w ≤ 1, which is 1 for the rows of a unit within all limits: a row is sampled
+or not, or a unit's rows in a group are scaled toward 0 by one factor; a contribution that is rounded toward 0 is one of
+a smaller weight. The number *without limits and bounds* is the same one with w = 1 and c(x) = x.
+
+*Theorem (sums and counts).* Let units within all limits have K cells beyond the bounds, and let B units be beyond a
+limit. Without limits and bounds a sum is larger by at most K·(q − b) + B·P·max(q, q − b) and smaller by at most
+K·(a − p) + B·P·max(−p, a − p), where each maximum is at least 0. A count is larger by at most B·P, and never smaller.
+*Proof.* A row moves the sum by x − w·c(x), linear in w: x − c(x), in [p − a, q − b], at w = 1 and x, in [p, q],
+at w = 0. Rows of units within have w = 1, and only cells beyond the bounds have x ≠ c(x). A unit beyond a limit has at
+most P rows. A count is the sum of x = 1. ∎
+
+*Theorem (means).* Let there be N cells. Without limits and bounds a mean is larger by at most
+(K·(q − b) + B·P·(q − a))/N, never by more than q − a, and by at most q − b where no unit can be beyond a limit; it is
+smaller by at most (K·(a − p) + B·P·(b − p))/N. *Proof.* Let m = Σw·c(x)/Σw, which lies in [a, b]. As Σw·(c(x) − m) = 0,
+the mean without limits is m + Σ(x − m − w·(c(x) − m))/N. The term of a row is linear in w: x − c(x) at w = 1, x − m at
+w = 0, both at most q − a and at least p − b; it is x − c(x) for the rows of units within. ∎ (Rounding a scaled
+contribution moves m by less than 2^-20 of the width of the bounds, and is not counted.)
+
+Counts are of the whole table. Every count of a group is at most that, so the theorem on sums bounds each group's number
+as well. The *share* of a group's cells that are beyond the bounds is not bounded by that of all cells: counts narrow no
+mean of a group, or of the rows of a FILTER.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from fractions import Fraction
 from typing import Any
 
-from sfumato.plan.aggregates.measures import Mean, Measure, Sum, not_null_predicate
+from sfumato.plan.aggregates.measures import AggregateRequest, Count, Mean, Measure, Sum, not_null_predicate
 from sfumato.plan.aggregates.unit_measures import UnitDistinct, UnitGreatest, UnitMeasure, UnitRowCount, UnitSum
 from sfumato.plan.bounding import proven_rows_per_unit
-from sfumato.plan.caveats import ClampedEnds, beyond_bound_phrase, can_limits_drop_rows, clipping_columns
+from sfumato.plan.caveats import (
+    NOT_COVERED,
+    ClampedEnds,
+    RowLimits,
+    beyond_bound_phrase,
+    can_bounds_change_rows,
+    can_limits_drop_rows,
+    caveat_phrases_by_result,
+    clipping_columns,
+    limit_phrases,
+)
 from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.nodes import (
@@ -29,10 +68,12 @@ from sfumato.plan.nodes import (
     Filter,
     LimitRowsPerUnit,
     PerUnit,
+    PublicJoin,
     Query,
     Relation,
     Scan,
     Union,
+    max_rows_per_private_row,
     relations,
     unused_source_number,
 )
@@ -40,7 +81,8 @@ from sfumato.plan.noisy_rows import Finish, Output
 from sfumato.plan.values.expressions import Column, Expression, Field, Result
 from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Domain, Type
-from sfumato.policy.domains import WIDE_PREFIX, widen_bounds
+from sfumato.policy.domains import WIDE_PREFIX, describe_range, widen_bounds
+from sfumato.privacy.numbers import format_exact, format_number
 from sfumato.quick_dataclass import dataclass
 
 
@@ -226,3 +268,193 @@ def _with_scan_column(relation: Any, column: Column) -> Any:
         return replace(relation, members=members)
     inputs = {field.name for field in fields(relation)} & {"input", "left", "right", "other"}
     return replace(relation, **{name: _with_scan_column(getattr(relation, name), column) for name in inputs})
+
+
+@dataclass(frozen=True)
+class Shift:
+    """The number without limits and bounds is at most ``more`` above the released one, and ``less`` below it."""
+
+    more: Fraction
+    less: Fraction
+
+    def multiplied_by(self, factor: Fraction | int) -> Shift:
+        return Shift(self.more * factor, self.less * factor)
+
+    def plus(self, other: Shift) -> Shift:
+        return Shift(self.more + other.more, self.less + other.less)
+
+    def capped_by(self, other: Shift) -> Shift:
+        return Shift(min(self.more, other.more), min(self.less, other.less))
+
+    def __str__(self) -> str:
+        sides = [f"{_format_rounded_up(self.more)} more"] if self.more or not self.less else []
+        return " or ".join([*sides, *([f"{_format_rounded_up(self.less)} less"] if self.less else [])])
+
+
+NO_SHIFT = Shift(Fraction(0), Fraction(0))
+
+
+@dataclass(frozen=True)
+class CutCounts:
+    """Upper ends of what was counted beyond limits and bounds, and the lower end of the number of cells."""
+
+    units: Fraction = Fraction(0)
+    """Units beyond a limit."""
+    clamped: Fraction = Fraction(0)
+    """Cells beyond a bound."""
+    share: Fraction = Fraction(1)
+    """Their share of all cells."""
+    cells: Fraction = Fraction(0)
+    """All cells, at least."""
+
+
+@dataclass(frozen=True)
+class WorstCase:
+    """What one clamped cell, and one unit beyond a limit, can have moved a number by."""
+
+    cell: Shift
+    """Of one cell beyond a bound; for a mean, times the share of such cells."""
+    unit: Shift
+    """Of all rows of one unit beyond a limit; for a mean, divided by the number of cells."""
+    is_mean: bool
+    limits_rows: bool
+    """Whether a unit can be beyond a limit."""
+    rows: int
+    """The most rows of one unit."""
+    value: str = ""
+    """The bounded column, where one is clamped."""
+    bounds: str = ""
+    possible: tuple[str, str] = ("", "")
+    is_part: bool = False
+    """Whether it is computed from a part of the counted rows: a group, or the rows of a FILTER."""
+
+    @property
+    def whole_mean(self) -> Shift:
+        """The bound of a mean, however many cells and units are beyond."""
+        return self.unit.multiplied_by(Fraction(1, self.rows)) if self.limits_rows else self.cell
+
+    def proven_shift(self, counts: CutCounts) -> Shift:
+        """Return the bound that the counts prove: for a mean never more than what holds without any."""
+        if not self.is_mean:
+            return self.cell.multiplied_by(counts.clamped).plus(self.unit.multiplied_by(counts.units))
+        if self.is_part:
+            return self.whole_mean
+        clamped = self.cell.multiplied_by(counts.share)
+        if not self.limits_rows:
+            return clamped.capped_by(self.whole_mean)
+        if counts.cells <= 0:
+            return self.whole_mean
+        return clamped.plus(self.unit.multiplied_by(counts.units / counts.cells)).capped_by(self.whole_mean)
+
+    def describe(self, unit: str) -> str:
+        """Describe the worst case that holds whatever was cut."""
+        if self.is_mean and self.limits_rows:
+            return f"at most {self.whole_mean}, however many rows and values are cut"
+        if self.is_mean:
+            ends = [(self.cell.more, "more", self.possible[1]), (self.cell.less, "less", self.possible[0])]
+            sides = [
+                f"{_format_rounded_up(size)} {word}, if every {self.value} were {end}"
+                for size, word, end in ends
+                if size
+            ]
+            return f"at most {', or '.join(sides)}" if sides else "at most 0 more"
+        sides = [f"{self.cell} for each {self.value} beyond {self.bounds}"] if self.value else []
+        sides += [f"{self.unit} for each {unit} beyond the limit"] if self.limits_rows else []
+        return f"at most {', and '.join(sides)}"
+
+    def describe_counted(self, counts: CutCounts, unit: str, confidence: str) -> str:
+        """Describe the worst case that bought counts prove."""
+        if self.is_mean and self.is_part:
+            return self.describe(unit)
+        ends = " or ".join(dict.fromkeys(self.possible))
+        causes = [f"every {self.value} beyond {self.bounds} were {ends}"] if self.value else []
+        causes += [f"every {unit} beyond the limit had {self.rows:,} such rows"] if self.limits_rows else []
+        return (
+            f"at most {self.proven_shift(counts)}, if {' and '.join(causes)} (from the bought counts, with "
+            f"{confidence} confidence each)"
+        )
+
+
+def worst_cases(query: Query, row_limits: RowLimits) -> dict[str, WorstCase]:
+    """Return the worst case of each column that is one sum, mean or count, and is moved by limits and bounds alone
+    whose outer limits are declared.
+    """
+    if (
+        query.outer
+        or query.combined is not None
+        or query.finish.sets
+        or not _reads_one_private_table(query.plan.source)
+    ):
+        return {}
+    phrases = caveat_phrases_by_result(query, row_limits)
+    found: dict[str, WorstCase] = {}
+    for output in query.finish.outputs:
+        reference = output.expression.reference if isinstance(output.expression, Column) else None
+        if not isinstance(reference, Result) or not phrases[reference.index]:
+            continue
+        measure = query.plan.measures[reference.index]
+        if phrases[reference.index] <= limit_phrases(query.plan, measure, row_limits):
+            worst_case = _worst_case(query.plan, measure, row_limits)
+            found |= {} if worst_case is None else {output.name: worst_case}
+    return found
+
+
+def with_worst_cases(lines: Mapping[str, str], worst_cases: Mapping[str, str]) -> dict[str, str]:
+    """Add the worst case to the line of each column that has one."""
+    ending = f"; {NOT_COVERED}"
+    return {
+        name: f"{line.removesuffix(ending)}; {worst_cases[name]}{ending}" if name in worst_cases else line
+        for name, line in lines.items()
+    }
+
+
+def _reads_one_private_table(relation: Relation) -> bool:
+    """Return whether rows are those of one table, filtered and joined with public tables."""
+    return all(isinstance(node, (Scan, Filter, PublicJoin)) for node in relations(relation))
+
+
+def _worst_case(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimits) -> WorstCase | None:
+    if type(measure) not in (Count, Sum, Mean) or can_bounds_change_rows(plan, measure):
+        return None
+    limits = row_limits.limits
+    (scan,) = (node for node in relations(plan.source) if isinstance(node, Scan))
+    rows = (scan.possible_rows or 1) * max_rows_per_private_row(plan.source)
+    within = min(limits.rows, limits.rows_per_group, *((limits.groups,) if plan.keys else ()))
+    cuts_rows = can_limits_drop_rows(plan, limits) and (scan.possible_rows is None or rows > within)
+    if cuts_rows and scan.possible_rows is None:
+        return None
+    if measure.value is None:
+        unit = Shift(Fraction(rows), Fraction(0)) if cuts_rows else NO_SHIFT
+        return WorstCase(NO_SHIFT, unit, is_mean=False, limits_rows=cuts_rows, rows=rows) if cuts_rows else None
+    worst_case = _worst_case_of_value(measure, row_limits, cuts_rows, rows)
+    is_part = bool(plan.keys) or measure.where is not None
+    return None if worst_case is None else replace(worst_case, is_part=is_part)
+
+
+def _worst_case_of_value(
+    measure: AggregateRequest, row_limits: RowLimits, cuts_rows: bool, rows: int
+) -> WorstCase | None:
+    """Return the worst case of a sum or a mean of one column."""
+    value = measure.value
+    if not isinstance(value, Column) or not isinstance(value.reference, Field) or value.domain.bounds is None:
+        return None
+    ends = row_limits.possible.get((value.reference.table, value.reference.name))
+    if ends is None:
+        return None
+    low, high = (Fraction(end) for end in value.domain.bounds)  # type: ignore[arg-type]
+    least, largest = (Fraction(end) for end in ends)  # type: ignore[arg-type]
+    cell, is_mean = Shift(largest - high, low - least), isinstance(measure, Mean)
+    if is_mean:
+        row = Shift(largest - low, high - least)
+    else:
+        row = Shift(max(largest, largest - high, Fraction(0)), max(-least, low - least, Fraction(0)))
+    words = str(value.reference), describe_range(value.domain.bounds), (format_exact(least), format_exact(largest))
+    return WorstCase(cell, row.multiplied_by(rows) if cuts_rows else NO_SHIFT, is_mean, cuts_rows, rows, *words)
+
+
+def _format_rounded_up(value: Fraction) -> str:
+    """Format a bound with four digits, rounded up."""
+    if value.denominator == 1 and value < 10**9:
+        return f"{int(value):,}"
+    unit = Fraction(10) ** (math.floor(math.log10(value)) - 3)
+    return format_number(float(math.ceil(value / unit) * unit))

@@ -14,7 +14,7 @@ type, bounds and values apply, and none can fail:
   letters are turned, and it is replaced. A cell that is already a target of ``map`` stays.
 - ``possible`` is the outer range of a bounded column: a cell that is not provably inside it is missing. It is not
   clamped: a number that cannot be one says nothing, and bounds would clamp it once more. What ``bounds`` then moves
-  lies inside, which is what a worst case is computed from (``plan.worst_cases``).
+  lies inside, which is what a worst case is computed from (``plan.clipping``).
 
 What fits no rule of its column is missing, or the column's ``other``.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.release.answers.sampling_errors import parse_sampled_fraction
+from sfumato.release.answers.answer_columns import parse_sampled_fraction
 
 ROWS = (0, 1, 3, 3, 2, 0, 1, 3)
 """How many rows each of eight units has in a group; three at most count."""

@@ -29,7 +29,7 @@ from sfumato.release.noisy_rows.noisy_columns import (
     object_array,
     statements_over_rows,
 )
-from sfumato.release.noisy_rows.row_selection import dense_sort_ranks, select_rows, stack_columns, take_rows
+from sfumato.release.noisy_rows.row_totals import dense_sort_ranks, select_rows, stack_columns, take_rows
 from sfumato.release.parts.scales import NoisyScale
 
 NAN = math.nan

@@ -20,9 +20,15 @@ from sfumato.curator.proposals.workloads import WorkloadProposal
 from sfumato.errors import Unsupported
 from sfumato.plan.aggregates.measures import DistinctUnits
 from sfumato.plan.caveats import caveat_by_column
-from sfumato.plan.clipping import ClippingQuestion, clipping_questions
+from sfumato.plan.clipping import (
+    ClippingQuestion,
+    CutCounts,
+    WorstCase,
+    clipping_questions,
+    with_worst_cases,
+    worst_cases,
+)
 from sfumato.plan.values.expressions import Field
-from sfumato.plan.worst_cases import CutCounts, WorstCase, with_worst_cases, worst_cases
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, format_percent
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer

@@ -1,6 +1,10 @@
 """Advice on a question: which change helps most, before it is paid for and beside an answer that is mostly noise.
 
 Before, it follows from the price and the policy; afterwards from released numbers too. Both are free.
+
+What a question is refused for, from its text and the policy alone.
+
+What ``delta="default"`` accepts: the δ that is offered now, or the one behind a stored answer, which is free.
 """
 
 from __future__ import annotations
@@ -13,20 +17,27 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from sfumato.caching import defer_text
+from sfumato.curator.context import Context
 from sfumato.curator.previews.advising import Tip, find_tips
-from sfumato.curator.previews.explaining import discovery_warning, offered_delta_notes
+from sfumato.curator.previews.explaining import discovery_warning, keys_sql, offered_delta_notes
 from sfumato.curator.previews.forecasts import Forecast, Width, forecast_rank_errors
 from sfumato.errors import InvalidParameter, SfumatoError, Unsupported
+from sfumato.plan.aggregates.value_measures import TimeQuantile
+from sfumato.plan.descriptions import expression_sql
 from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.nodes import Query
+from sfumato.plan.values.expressions import Expression
+from sfumato.privacy.numbers import ACCEPT_DEFAULT
 from sfumato.release.answers.answer import Answer, possible_ranges
-from sfumato.release.measured import notes_by_column
+from sfumato.release.measured import MAX_NUMBERS, notes_by_column
 from sfumato.release.pricing import PricedRelease
-from sfumato.release.requests import PriceRequest
+from sfumato.release.proposal import ReleaseCall, is_stored
+from sfumato.release.requests import PriceRequest, RequestedSeries
 from sfumato.untrusted import escape_unprintable
 
 if TYPE_CHECKING:
     from sfumato.policy import Table
+
 
 _MAX_ADVISED_ROWS = 10_000
 """The most rows of an answer that are looked through for noise."""
@@ -193,3 +204,73 @@ def error_or_refusal_text(question: Any, epsilon: str) -> str:
         return "; ".join(question.error(epsilon=epsilon).parts()) or "exact"
     except SfumatoError as refusal:
         return refusal.rule
+
+
+def require_few_cells(groups: int, cells_per_group: int) -> None:
+    """Refuse a table of groups and values that is too large to hold."""
+    if groups * cells_per_group > MAX_NUMBERS:
+        rule = f"values can be selected from at most {MAX_NUMBERS:,} pairs of a group and a value"
+        count = f"this question has {groups:,} groups of {cells_per_group:,} values"
+        fix = "group by fewer columns, or ask for a coarser value"
+        raise Unsupported("too-many-cells", f"{rule}; {count}", fix=fix)
+
+
+def require_no_subtotals(query: Query, discovered_keys: tuple[int, ...]) -> None:
+    """Refuse subtotals over discovered groups: they would exclude the groups that are not shown."""
+    if query.finish.sets:
+        raise Unsupported(
+            "unknown-subtotals",
+            "subtotals need all groups to be known in advance, but the groups of "
+            f"{keys_sql(query, discovered_keys)} are found in the data",
+            fix="ask for the totals in a separate question, or declare the values in the policy",
+        )
+
+
+def require_declared_groups(query: Query, discovered_keys: tuple[int, ...]) -> None:
+    """Refuse to answer from a synopsis where groups must be discovered."""
+    if discovered_keys:
+        keys = keys_sql(query, discovered_keys)
+        rule = f"the groups of {keys} must be found in the data, and a synopsis cannot do that"
+        raise Unsupported("no-synopsis", rule, fix="declare the values in the policy, or give a price to discover them")
+
+
+def refuse_range_of_time_quantiles(query: Query, requested_range: str | None) -> None:
+    """Refuse to buy intervals around quantiles of dates, which are shown without: half the price would buy nothing."""
+    dates = next((measure for measure in query.plan.measures if isinstance(measure, TimeQuantile)), None)
+    if requested_range is not None and dates is not None:
+        rule = "left out: a quantile of dates or times is shown without an interval"
+        fix = f"leave it out, or ask for the quantile of {expression_sql(dates.value)}, which has one"
+        raise InvalidParameter("range", requested_range, rule, fix=fix)
+
+
+def too_many_numbers_refusal() -> Unsupported:
+    rule = f"an answer can have at most {MAX_NUMBERS:,} noisy numbers"
+    return Unsupported("too-many-numbers", rule, fix="ask for fewer columns or coarser groups")
+
+
+def unlisted_values_refusal(value: Expression) -> Unsupported:
+    rule = f"the most frequent value is selected among declared values, and {expression_sql(value)} has none"
+    fix = "declare its values in the policy; or group by it, count, and ORDER BY the count with a LIMIT"
+    return Unsupported("unlisted-values", rule, fix=fix)
+
+
+def slow_groups_refusal(seconds: float) -> Unsupported:
+    return Unsupported(
+        "slow-groups",
+        f"listing the groups took more than {seconds:g} seconds, or more than the allowed memory",
+        fix="group by fewer columns or coarser values, or ask the owner for more time",
+    )
+
+
+def with_offered_delta(question: Any, context: Context, request: PriceRequest, call: ReleaseCall) -> PriceRequest:
+    """Return the request with the δ that a question offers; once none is left, only a stored answer is still offered
+    one, which is not spent.
+    """
+    offered = request.accept_delta(question.default_delta)
+    if request.delta != ACCEPT_DEFAULT or question.default_delta or not question.discovered_keys:
+        return offered
+    assumed = request.accept_delta(question.assumed_delta)
+    if RequestedSeries(context, question.text, question.plan_key, call).find_stored() is not None:
+        return assumed
+    release = None if call.fresh else question.release_strategy(question.price_release(assumed))
+    return offered if release is None or not is_stored(release, question.plan_key, context) else assumed

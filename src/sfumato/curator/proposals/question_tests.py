@@ -1,17 +1,31 @@
-"""Tests of the answer to a question: what is attached to it, so that ``Answer.test`` knows the noise of its totals."""
+"""Tests of the answer to a question: what is attached to it, so that ``Answer.test`` knows the noise of its totals.
+
+What an answer to a question shows of a release, beside its receipt: it follows from what was drawn alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from sfumato.curator.previews.explaining import discovery_notes
 from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.nodes import Query
 from sfumato.policy import Table
+from sfumato.privacy.numbers import Number
 from sfumato.release.answers.receipts import Receipt
-from sfumato.release.measured import NoisyMeasurements
+from sfumato.release.measured import (
+    NoisyMeasurements,
+    group_estimator,
+    notes_by_column,
+    rank_errors,
+    selection_notes,
+)
+from sfumato.release.noisy_rows.finishing import FinishedRows, finish
+from sfumato.release.noisy_rows.key_functions import answer_rows, with_key_functions
 
 if TYPE_CHECKING:
+    from sfumato.curator.context import Context
     from sfumato.inference.hypothesis_tests import HypothesisTest
 
 
@@ -46,3 +60,55 @@ def answer_tester(
         return run_test(test, numbers, parse_options(options), receipt)
 
     return run
+
+
+_MAX_KEPT_ROWS = 1000
+
+
+class AnsweredQuestion(Protocol):
+    """What is read of a question that is answered."""
+
+    @property
+    def query(self) -> Query: ...
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
+    def caveats(self, strategies: str) -> dict[str, str]: ...
+
+
+class FinishedParts(NamedTuple):
+    """The finished rows of an answer with the notes on them."""
+
+    finished: FinishedRows
+    noise_words: tuple[str, ...]
+    warnings: tuple[str, ...]
+    annotations: tuple[dict[str, float], dict[str, str], dict[str, str]]
+    """Rank errors, notes on selected values and caveats, by column."""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it is small enough to be kept beside its question."""
+        return len(self.finished.sure) <= _MAX_KEPT_ROWS
+
+
+def shown_parts(
+    question: AnsweredQuestion,
+    context: Context,
+    max_groups: Callable[[], int],
+    measured: NoisyMeasurements,
+    confidence: Number,
+    joint: bool,
+) -> FinishedParts:
+    """Finish the rows of a release; ``max_groups`` is asked only if groups were found in the data."""
+    rows = answer_rows(question.query.finish.sets, measured.keys.groups, len(question.query.plan.keys))
+    estimates = group_estimator(measured, confidence, rows)
+    query, rows = with_key_functions(question.query, rows, context.engine.values)
+    finished = finish(query, rows, estimates, joint=joint)
+    ranks = notes_by_column(question.query, rank_errors(measured, confidence))
+    noise_words = tuple(dict.fromkeys(scale.words() for scale in measured.scales))
+    warnings = question.warnings
+    if measured.selection is not None:
+        noise_words, shown_groups = (measured.selection.words(), *noise_words), len(measured.keys.groups)
+        warnings += discovery_notes(measured.selection, shown_groups, max_groups(), question.query)
+    selected = notes_by_column(question.query, selection_notes(measured, confidence))
+    caveats = question.caveats(measured.purchase.strategy)
+    return FinishedParts(finished, noise_words, warnings, (ranks, selected, caveats))

@@ -41,7 +41,7 @@ from sfumato.curator.previews.forecasts import (
     quality_of_selected_columns,
 )
 from sfumato.curator.previews.previewing import preview_release
-from sfumato.curator.proposals import question_refusals as refusals
+from sfumato.curator.proposals import question_advice as refusals
 from sfumato.curator.proposals.bought_synopses import (
     FreeAnswer,
     SynopsisQuestion,
@@ -49,7 +49,6 @@ from sfumato.curator.proposals.bought_synopses import (
     require_free_answer,
     require_no_price,
 )
-from sfumato.curator.proposals.offered_deltas import with_offered_delta
 from sfumato.curator.proposals.question_advice import (
     BestTips,
     discovery_warnings,
@@ -58,8 +57,9 @@ from sfumato.curator.proposals.question_advice import (
     tips_from_bought_counts,
     with_answer_advice,
     with_forecast_advice,
+    with_offered_delta,
 )
-from sfumato.curator.proposals.question_tests import answer_tester
+from sfumato.curator.proposals.question_tests import FinishedParts, answer_tester, shown_parts
 from sfumato.curator.proposals.sampled_questions import (
     key_with_sample,
     refuse_conflicting_sample,
@@ -67,7 +67,6 @@ from sfumato.curator.proposals.sampled_questions import (
     text_with_sample,
     validated_sampling_rate,
 )
-from sfumato.curator.proposals.shown_parts import FinishedParts, shown_parts
 from sfumato.errors import EngineFailed, InvalidParameter, shorten
 from sfumato.notebook_html import paragraphs, preformatted, table
 from sfumato.plan.aggregates.measures import ReadingKind
@@ -96,8 +95,7 @@ from sfumato.policy import Table, Type, Value
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number, exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer, build_answer
-from sfumato.release.answers.answer_columns import AnswerColumn, Columns
-from sfumato.release.answers.sampling_errors import parse_sampled_fraction
+from sfumato.release.answers.answer_columns import AnswerColumn, Columns, parse_sampled_fraction
 from sfumato.release.discovered_groups import DiscoveredGroupsRelease, max_keys_in_answer
 from sfumato.release.measured import (
     MAX_NUMBERS,

@@ -35,8 +35,8 @@ from sfumato.engine.lowering.relational import (
     integer_constant,
 )
 from sfumato.engine.lowering.row_lowering import RowLowering
+from sfumato.engine.lowering.sample_ranks import number_heavy_units
 from sfumato.engine.lowering.unit_lowering import to_wide_integer
-from sfumato.engine.lowering.unit_numbers import number_heavy_units
 from sfumato.errors import Unsupported
 from sfumato.plan import keys as group_keys
 from sfumato.plan.keys import ValueCombinations, conditions_met_by_rows, undeclared_key_indices

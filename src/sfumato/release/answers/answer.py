@@ -34,7 +34,7 @@ from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, format_percent
 from sfumato.quick_dataclass import dataclass
-from sfumato.release.answers import sampling_errors
+from sfumato.release.answers import answer_columns
 from sfumato.release.answers.answer_columns import (
     are_typed_or_null,
     basis_columns,
@@ -124,7 +124,7 @@ class Answer:
     chosen: Mapping[str, str] = field(default_factory=dict, metadata=codec.MAPPING)
     """For a column of selected values, a note on how good the selection is."""
     sampling: Mapping[str, tuple[float | None, ...]] | None = field(default=None, metadata=codec.MAPPING)
-    """Where the rows are a sample, the approximate sampling error of each number (``sampling_errors``)."""
+    """Where the rows are a sample, the approximate sampling error of each number (``answer_columns``)."""
     above: str = ""
     """Numbers are marked as too noisy where their interval extends further than this fraction of them; empty marks
     none."""
@@ -344,7 +344,7 @@ class Answer:
         unit.
         """
         values = {name: self.column(name) for name in self.intervals}
-        widths = sampling_errors.sampling_half_widths(
+        widths = answer_columns.sampling_half_widths(
             query, values, self.intervals, max_rows_per_unit=rows, sampled_share=share, confidence=confidence
         )
         return self.changed(sampling=widths)
@@ -538,7 +538,7 @@ class Answer:
         selection_notes = (
             f"{escape_unprintable(name)}: {escape_unprintable(note)}" for name, note in self.chosen.items()
         )
-        sampling_notes = [sampling_errors.CAVEAT] if self.sampling else []
+        sampling_notes = [answer_columns.CAVEAT] if self.sampling else []
         has_marks = self.above and any(any(self._too_noisy_flags(name)) for name in self.intervals)
         mark_notes = [too_noisy_mark_note(Fraction(self.above))] if has_marks else []
         return [

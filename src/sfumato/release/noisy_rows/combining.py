@@ -34,8 +34,16 @@ from sfumato.release.noisy_rows.noisy_columns import (
     statements_over_rows,
     with_statements,
 )
-from sfumato.release.noisy_rows.row_selection import NO_ROW, dense_sort_ranks, refine_codes, stack_columns, take_rows
-from sfumato.release.noisy_rows.row_totals import Places, Presence, group_codes_and_rows
+from sfumato.release.noisy_rows.row_totals import (
+    NO_ROW,
+    Places,
+    Presence,
+    dense_sort_ranks,
+    group_codes_and_rows,
+    refine_codes,
+    stack_columns,
+    take_rows,
+)
 
 SourceRows = Callable[[int], FinishedRows]
 """The finished rows of one query, with intervals of which so many hold at once."""

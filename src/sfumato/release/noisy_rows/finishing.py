@@ -48,13 +48,14 @@ from sfumato.release.noisy_rows.noisy_columns import (
     evaluate_on,
     object_array,
 )
-from sfumato.release.noisy_rows.row_selection import dense_sort_ranks, take_rows
 from sfumato.release.noisy_rows.row_totals import (
     Places,
     Presence,
     aggregate_groups,
     correlation_or_slope,
+    dense_sort_ranks,
     group_codes_and_rows,
+    take_rows,
 )
 from sfumato.release.noisy_rows.window_functions import evaluate_window
 

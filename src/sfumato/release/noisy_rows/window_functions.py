@@ -31,15 +31,19 @@ from sfumato.release.noisy_rows.noisy_columns import (
     statements_over_rows,
     with_statements,
 )
-from sfumato.release.noisy_rows.row_selection import NO_ROW, dense_sort_ranks, refine_codes, select_rows, take_rows
 from sfumato.release.noisy_rows.row_totals import (
+    NO_ROW,
     Places,
     Presence,
     aggregate_groups,
+    dense_sort_ranks,
     group_codes_and_rows,
     group_minimum,
     negated,
+    refine_codes,
+    select_rows,
     sum_by_group,
+    take_rows,
 )
 
 RANKS = ("RANK", "DENSE_RANK", "ROW_NUMBER")
