@@ -11,10 +11,11 @@ import pytest
 
 import sfumato as sf
 from refusals import assert_refused
-from sfumato.mechanisms import bits, gaussian, key_thresholds, noise_sums
+from sfumato.mechanisms import bits, gaussian, grids, key_thresholds, noise_sums
 from sfumato.mechanisms.grids import CHUNK, add_noise_on_grid
 from sfumato.mechanisms.laplace import MagnitudeConstants
 from sfumato.mechanisms.races import EXPONENTIAL, GUMBEL, LAPLACE, _UnrankedCandidate
+from sfumato.privacy.losses import ResponseLoss
 
 F = Fraction
 MP = mpmath.MPContext()
@@ -270,3 +271,64 @@ def test_a_guide_table_is_the_law_s_quantiles(kind: str, size: Fraction) -> None
 def test_a_law_of_one_outcome_has_no_table() -> None:
     assert gaussian.build_guide_table("laplace", F(1, 100)) is None
     assert gaussian.build_guide_table("gaussian", F(1, 100)) is None
+
+
+def test_words_near_a_cut_are_decided_exactly_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = sf.KeyThreshold(1, "0.01")
+    cuts = key_thresholds._keep_probability_cuts(F(1), F(1, 100))
+    asked: list[int] = []
+
+    def never_below(word: int, width: int, _: object) -> bool:
+        assert width == 64
+        asked.append(word)
+        return False
+
+    monkeypatch.setattr(bits, "is_uniform_below", never_below)
+    for count in (1, 2, len(cuts) - 1):
+        cut = cuts[count]
+        words = [cut - 2, cut - 1, cut, cut + 1, cut + 2, 2**63, 2**64 - 1]
+        counts = [count] * 5 + [0, len(cuts)]
+        monkeypatch.setattr(bits, "random_uint64", lambda size, words=words: np.array(words[:size], np.uint64))
+        asked.clear()
+        assert rule.choose(counts).tolist() == [True, False, False, False, False, False, True]
+        assert asked == [cut - 1, cut, cut + 1]
+    words = [cuts[-1], cuts[-1]]
+    asked.clear()
+    assert rule.choose([len(cuts), len(cuts) + 5]).tolist() == [True, True]
+    assert not asked  # what is sure needs no bits
+
+
+def test_counts_are_decided_chunk_by_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def even(_: object, counts: np.ndarray) -> np.ndarray:
+        sizes.append(counts.size)
+        return counts % 2 == 0
+
+    monkeypatch.setattr(grids, "CHUNK", 4)
+    monkeypatch.setattr(sf.KeyThreshold, "_select_keys_by_optimal_rule", even)
+    counts = np.arange(11)[::-1]
+    assert sf.KeyThreshold(1, "0.01").choose(counts).tolist() == [n % 2 == 0 and n > 0 for n in counts.tolist()]
+    assert sizes == [4, 4, 3]
+    for epsilon, delta in ((1, 0), (0, "1e-6")):
+        assert_refused(lambda e=epsilon, d=delta: sf.KeyThreshold.gaussian(e, d, 2), "above 0")  # type: ignore[misc]
+
+
+def test_a_leak_is_rounded_up_at_the_fortieth_digit() -> None:
+    high = mpmath.MPContext()
+    high.dps = 60
+    for scale, threshold, groups in ((F(3), 20, 4), (F(7, 2), 40, 3)):
+        b = high.mpf(scale.numerator) / scale.denominator
+        passing = {w: high.exp(-(threshold - w) / b) / (1 + high.exp(-1 / b)) for w in range(1, groups + 1)}
+        splits = {3: [(3,), (2, 1), (1, 1, 1)], 4: [(4,), (3, 1), (2, 2), (2, 1, 1), (1, 1, 1, 1)]}[groups]
+        worst = max(1 - high.fprod(1 - passing[w] for w in split) for split in splits)
+        for weighted, truth in ((True, worst), (False, 1 - (1 - passing[1]) ** groups)):
+            leak = key_thresholds.leak_probability(threshold, scale, groups, weighted)
+            apart = high.mpf(leak.numerator) / leak.denominator - truth
+            assert high.mpf("0.9e-40") < apart < high.mpf("1.1e-40")
+
+
+def test_a_response_s_losses_lie_on_its_lattice() -> None:
+    assert ResponseLoss(F(1, 3)).spacing_and_offset == (F(2, 3), F(1, 3))  # ±1/3 alone
+    assert ResponseLoss(F(1, 3), 3).spacing_and_offset == (F(1, 3), F(0))
+    assert ResponseLoss(F(0)).spacing_and_offset is None
