@@ -17,7 +17,7 @@ contribution. T = min(m, g·c) rows in all. Every contribution is a whole number
   are equal and either may be kept. Limits that the others imply are not applied (g ≥ m: m rows lie in at most g
   groups), and a unit within all limits keeps its rows.
 - *match*: of distinct values alone. A unit keeps at most m pairs of a group and a value, those that no unit before it
-  keeps: Δ₁ = Δ₂ = Δ∞ = m. What it keeps depends on other units; the proof is in ``readings.value_readings``.
+  keeps: Δ₁ = Δ₂ = Δ∞ = m. What it keeps depends on other units; the proof is in ``readings.dense_readings``.
 
 Proof for reweight, clip and sample: what a unit contributes is a function of its own rows (and the key) alone, so
 neighbours differ by one such vector, whose norms are bounded by construction (theory of bounded contributions:

@@ -159,7 +159,7 @@ class Table:
         )
 
     def _check_cells(self, place: str) -> None:
-        """Check codings, conditions and implications; conditions are parsed later (``plan.declared_cells``)."""
+        """Check codings, conditions and implications; conditions are parsed later (``plan.sql.fragments``)."""
         for name in self.codings:
             if name not in self.columns:
                 rule = "codings can only be set for a declared column"

@@ -427,7 +427,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         without such a synopsis it is refused.
 
         ``sample_of`` states that the units are a sample, by its share or by the size of the population: counts and
-        means then show approximate sampling errors beside the noise (``sampling_errors``).
+        means then show approximate sampling errors beside the noise (``answer_columns``).
 
         ``sample="10 %"`` reads a fresh secret sample of the units: each is in it with this probability. The same price
         then buys less noise on the sample, numbers are scaled to all units, and ± covers the sampling, too.
