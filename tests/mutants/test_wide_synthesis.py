@@ -133,6 +133,14 @@ MUTANTS = (
         ("publish/synthesis/test_tree_memory.py::test_no_pair_is_measured_that_the_model_cannot_hold",),
     ),
     Mutant(
+        "MST chooses among pairs that its reading does not count, and fails after the charge",
+        Kind.CHARGE_ORDER,
+        "publish.synthesis.methods:_fitting_pairs",
+        "places in setting.reading.distinct_sets",
+        "places",
+        ("publish/synthesis/test_tree_memory.py::test_a_pair_that_fits_only_the_bought_cells_is_left_out",),
+    ),
+    Mutant(
         "a price is tried before the charge as if cells were free",
         Kind.CHARGE_ORDER,
         "curator.proposals.synthesis:SynthesisProposal._first_round_amounts",

@@ -164,8 +164,10 @@ def _fitting_pairs(
     """Return the pairs with which the model has at most as many cells as memory allows, beside those of its columns.
 
     A pair that closes no cycle adds its own cells. Which pairs fit follows from public sizes and released choices.
+    Bought cells may be fewer than planned, but the reading was planned before: it counts no pair that fits them alone.
     """
     setting, sizes = course.setting, course.setting.sizes
+    candidates = [places for places in candidates if places in setting.reading.distinct_sets]
     fixed_sets = [places for places, _ in setting.zeros]
     if fixed_sets:
         return candidates_within_cells(candidates, course.model, [*fixed_sets, *edges], setting.max_cells)
