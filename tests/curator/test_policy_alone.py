@@ -8,7 +8,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.curator.describing import open_without_data
-from sfumato.engine.public_tables import without_data
+from sfumato.engine.public_tables import policy_over_empty_tables
 
 QUESTIONS = (
     "SELECT COUNT(*) AS n FROM flights",
@@ -27,7 +27,7 @@ def test_errors_are_those_of_the_curator(tmp_path: Path, price: dict[str, object
 
 def test_no_row_is_in_it(tmp_path: Path) -> None:
     policy = sf.policy.read(sf.example(tmp_path / "flights"))
-    empty = without_data(policy)
+    empty = policy_over_empty_tables(policy)
     assert list(empty.tables) == ["flights"]  # the other declares no columns: they are known from its rows alone
     assert empty.tables["flights"].source.table.num_rows == 0
     with open_without_data(policy) as alone:

@@ -31,7 +31,7 @@ from sfumato.engine.lowering.relational import (
     Wide,
     apply,
 )
-from sfumato.engine.lowering.unit_lowering import wide
+from sfumato.engine.lowering.unit_lowering import to_wide_integer
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator
 from sfumato.plan import bounding
@@ -158,12 +158,12 @@ def test_no_unit_moves_rounded_totals_further_than_is_claimed(rows: bool, measur
 def _away_in_the_engine(total: Scalar, unit: int) -> Scalar:
     """The broken twin of ``_rounded_quotient``: division rounds toward 0, so halves are rounded away from it."""
     half = Constant(unit // 2, Wide.INTEGER)
-    negative = apply(ScalarFunction.GREATER, Constant(0, Wide.INTEGER), wide(total))
+    negative = apply(ScalarFunction.GREATER, Constant(0, Wide.INTEGER), to_wide_integer(total))
     moved = apply(
         ScalarFunction.CASE,
         negative,
-        apply(ScalarFunction.SUBTRACT, wide(total), half),
-        apply(ScalarFunction.ADD, wide(total), half),
+        apply(ScalarFunction.SUBTRACT, to_wide_integer(total), half),
+        apply(ScalarFunction.ADD, to_wide_integer(total), half),
     )
     return apply(ScalarFunction.DIVIDE_WIDE, moved, Constant(unit, Wide.INTEGER))
 
