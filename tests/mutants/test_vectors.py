@@ -22,6 +22,14 @@ MUTANTS = (
         ("vectors/test_curve_vectors.py::test_vectors[privacy.threshold_losses.LaplaceThresholdLoss.group]",),
     ),
     Mutant(
+        "rounding errors near order 1 take from ρ",
+        Kind.ROUNDING,
+        "privacy.losses:PairLoss.renyi",
+        "0 < z < largest and z * largest <= 1",
+        "False",
+        ("privacy/test_shape.py::test_no_rounding_near_order_one_takes_from_rho",),
+    ),
+    Mutant(
         "equal outcomes of a large loss are counted against each other",
         Kind.FACTOR_TWO,
         "privacy.losses:PairLoss.renyi",

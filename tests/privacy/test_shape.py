@@ -361,6 +361,37 @@ def test_the_least_rho_is_the_largest_ratio_of_all_orders(loss: Loss, atoms: Any
     assert truth <= mp(rho) <= truth * (1 + MP.mpf(gap)), MP.nstr(mp(rho) / truth - 1)
 
 
+def masses(*weights: int | Fraction) -> tuple[Fraction, ...]:
+    return tuple(F(weight) / sum(map(F, weights)) for weight in weights)
+
+
+def tilted(size: Fraction) -> tuple[tuple[Fraction, ...], tuple[Fraction, ...]]:
+    """Return a pair with losses of about this size, which no symmetry of the outcomes rounds alike."""
+    return masses(1 + size, 7, 5 * (1 - size / 3)), masses(1, 7, 5)
+
+
+@pytest.mark.parametrize(
+    ("p", "q"),
+    [
+        (masses(1, 10**6), masses(1, 1)),
+        (masses(3, 10**12, 10**12), masses(1, 1, 1)),
+        (masses(10**6, 1), masses(3, 10**6)),
+        (masses(10**40, 1), masses(1, 1)),
+        *(tilted(F(1, 10**digits)) for digits in (1, 3, 5, 6, 7, 8, 9)),
+    ],
+)
+def test_no_rounding_near_order_one_takes_from_rho(p: tuple[Fraction, ...], q: tuple[Fraction, ...]) -> None:
+    """Where D_α/α is largest as α falls to 1, ρ is at least the mean loss, which is computed in 40 digits."""
+    atoms = [(mp(a), mp(b)) for a, b in zip(p, q, strict=True)]
+    mean = MP.fsum(a * MP.log(a / b) for a, b in atoms)
+    assert mean <= mp(shape.least_rho(PairLoss(p, q)))
+    for s in (1e-7, 2.0**-20, 0.01):
+        order = 1 + s
+        exact_s = MP.mpf(order) - 1
+        truth = MP.log1p(MP.fsum(a * MP.expm1(exact_s * MP.log(a / b)) for a, b in atoms)) / exact_s
+        assert abs(PairLoss(p, q).renyi(order) / truth - 1) <= 2e-8
+
+
 def test_rho_is_known_exactly_where_there_is_a_formula() -> None:
     assert shape.least_rho(GaussianLoss(F(1, 3))) == F(1, 6)
     assert shape.least_rho(DiscreteGaussianLoss(F(5, 2), 3)) == F(9, 5)

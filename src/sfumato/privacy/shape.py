@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from sfumato.privacy.guarantee import Neighbours
 from sfumato.privacy.inversion import Moments, delta_range_of, epsilon_range_of
-from sfumato.privacy.losses import ConcentratedLoss, Loss, LossPair, sum_with_counts_rounded_up
+from sfumato.privacy.losses import ConcentratedLoss, Loss, LossPair, PairLoss, sum_with_counts_rounded_up
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, DiscreteGaussianVectorLoss, GaussianLoss
 from sfumato.privacy.numbers import (
     INSIDE_UNIT,
@@ -290,7 +290,10 @@ def least_rho(loss: Loss) -> Fraction:
         best = max(best, psi[middle] / (middle * (middle + 1)))
         for left, right in ((a, middle), (middle, b)):
             heapq.heappush(intervals, (-_chord_maximum(left, right, psi[left], psi[right]), left, right))
-    return Fraction(max(-intervals[0][0], max_divergence / (1 + grid[-1])) * (1 + 2.0**-40))
+    rounding = 2.0**-40
+    if isinstance(loss, PairLoss):  # whose values near order 1 have rounding errors of their own
+        rounding += 2.0**-46 / max(grid[0], min(1.0, max_divergence))
+    return Fraction(max(-intervals[0][0], max_divergence / (1 + grid[-1])) * (1 + rounding))
 
 
 def _chord_maximum(a: float, b: float, at_a: float, at_b: float) -> float:
