@@ -1,15 +1,13 @@
-"""Vectors of curves, their compositions, trade-offs, tails and ρ, of key thresholds and of vectors of whole numbers."""
+"""Vectors of curves, their compositions, trade-offs, tails and ρ, and of key thresholds."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
 import sfumato as sf
 from privacy.test_vectors import shifts, truth as worst_shift
-from sfumato.privacy.noise_losses import DiscreteGaussianVectorLoss, maximal_shifts
 from sfumato.privacy.threshold_losses import (
     GaussianThresholdLoss,
     LaplaceThresholdLoss,
@@ -45,7 +43,6 @@ from vectors.laws import (
     real,
     renyi,
     response,
-    up,
     upper,
     upper_fraction,
 )
@@ -60,7 +57,6 @@ REGISTRY = Registry(
                 "privacy/curve.py",
                 "privacy/shape.py",
                 "privacy/threshold_losses.py",
-                "privacy/noise_losses.py",
             ),
             words=LOSS_WORDS,
             parameters=LOSS_PARAMETERS,
@@ -413,81 +409,6 @@ def _curve_of_gaussian_threshold() -> Iterator[Vector]:
         curve = lambda s=sigma, k=keys, e=epsilon, d=delta, n=neighbours: sf.Curve.gaussian_threshold(s, k, e, d, n)  # noqa: E731
         yield exact((F(epsilon), F(delta)), lambda c=curve: (c().max_divergence, c().failure))
         yield enclosing(half + (1 - half) * noise, 1e-9, lambda c=curve: c().delta_range("0.5"))
-
-
-_CHANGE = sf.Sensitivity(3, 2, 3)  # squares at most 5
-
-
-@REGISTRY.formula("privacy.noise_losses.DiscreteGaussianVectorLoss.renyi")
-@REGISTRY.formula("privacy.noise_losses.DiscreteGaussianVectorLoss.rho")
-def _divergence_of_vectors() -> Iterator[Vector]:
-    """The largest of all shifts: each coordinate's own, by sums."""
-    for sigma, order in (("2", 2), ("6", 3), ("1.5", 5)):
-        law = gaussian_law(F(sigma))
-        worst = max(MP.fsum(renyi(moved(law, size), order) for size in shift) for shift in shifts(_CHANGE))
-        loss = DiscreteGaussianVectorLoss(F(sigma) ** 2, 3, 2, 3, 5)
-        yield upper(worst * (1 - MP.mpf(10) ** -15), 1e-9, loss.renyi, float(order))
-
-
-@REGISTRY.formula("privacy.noise_losses.DiscreteGaussianVectorLoss.delta_and_error")
-@REGISTRY.formula("privacy.noise_losses.DiscreteGaussianVectorLoss.slack")
-def _delta_of_vectors() -> Iterator[Vector]:
-    """Above the worst shift's, by no more than 2/σ² of the variance costs."""
-    for sigma, epsilon in (("5.7", "0.5"), ("9.45", "0"), ("9.45", "1")):
-        worst = max(worst_shift(sigma, shift, epsilon) for shift in shifts(_CHANGE))
-        loss = DiscreteGaussianVectorLoss(F(sigma) ** 2, 3, 2, 3, 5)
-        less = gaussian_delta(MP.sqrt(5 / (real(sigma) ** 2 - 2)), epsilon)
-        yield between(
-            max(up(MP.mpf(worst)), up(less)),
-            up(less * (1 + MP.mpf("1e-10"))),
-            lambda s=loss, e=epsilon: sum(s.delta_and_error(float(e)) or ()),
-        )
-
-
-@REGISTRY.formula("privacy.noise_losses.DiscreteGaussianVectorLoss.continuous_mu_squared")
-def _mu_squared() -> Iterator[Vector]:
-    for sigma_squared, squares, wanted in ((F(34), 8, F(1, 4)), (F(52), 5, F(1, 10)), (F(102), 3, F(3, 100))):
-        yield exact(
-            wanted, lambda v=sigma_squared, n=squares: DiscreteGaussianVectorLoss(v, 9, 9, 99, n).continuous_mu_squared
-        )
-
-
-@REGISTRY.formula("privacy.noise_losses.DiscreteGaussianVectorLoss.group")
-def _group_of_vectors() -> Iterator[Vector]:
-    """k vectors of the set are added up, all of them."""
-    few = [shift for shift in itertools.product(range(-1, 2), repeat=3) if sum(map(abs, shift)) <= 2]
-    loss = DiscreteGaussianVectorLoss(F(9), 3, 1, 2, 2)
-    for k in (1, 2, 3):
-        sums = {tuple(map(sum, zip(*picked, strict=True))) for picked in itertools.product(few, repeat=k)}
-        wanted = (
-            max(sum(map(abs, s)) for s in sums),
-            max(sum(x * x for x in s) for s in sums),
-            max(max(map(abs, s)) for s in sums),
-        )
-        yield exact(wanted, lambda k=k: ((g := loss.group(k)).total, g.squares, g.per_group))
-
-
-@REGISTRY.formula("privacy.noise_losses.maximal_shifts")
-def _largest_shifts() -> Iterator[Vector]:
-    for bounds in ((3, 2, 3, 5), (2, 3, 4, 10), (4, 1, 3, 3), (2, 3, 4, 12), (2, 3, 4, 8), (3, 4, 9, 20)):
-        every = _whole_shifts(*bounds)
-        grown = {s for s in every if not any(_covers(other, s) for other in every if other != s)}
-        squares = sorted((sum(x * x for x in s) for s in grown), reverse=True)
-        yield exact(squares, lambda b=bounds: [sum(x * x for x in s) for s in maximal_shifts.__wrapped__(*b)])
-
-
-def _whole_shifts(groups: int, per_group: int, total: int, squares: int) -> set[tuple[int, ...]]:
-    """List every falling vector of whole numbers within the bounds."""
-    falling = (
-        shift
-        for length in range(1, groups + 1)
-        for shift in itertools.combinations_with_replacement(range(per_group, 0, -1), length)
-    )
-    return {shift for shift in falling if sum(shift) <= total and sum(x * x for x in shift) <= squares}
-
-
-def _covers(large: tuple[int, ...], small: tuple[int, ...]) -> bool:
-    return len(large) >= len(small) and all(a >= b for a, b in zip(large, small, strict=False))
 
 
 test_vectors, test_every_formula_has_vectors = REGISTRY.tests()
