@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.attacks import ExactAnswers, NoisyAnswers, UncountedAnswers, average, averaging_by_times, differencing
+from sfumato.attacks import ExactAnswers, NoisyAnswers, UncountedAnswers, average, averaging, averaging_by_times
 from sfumato.attacks.ceilings import guess_ceiling, max_correct
 from sfumato.attacks.differencing import round_to_bits
 
@@ -23,7 +23,7 @@ def test_asking_again_helps_where_nobody_adds_up_and_not_at_a_curator() -> None:
     secret = np.random.default_rng(2).integers(0, 2, (2, 300))
     right = round_to_bits(average(UncountedAnswers(secret, 1), 0, 200)) == secret[0]
     assert right.mean() > 0.99
-    found = differencing(times=4, towns=300)
+    found = averaging(times=4, towns=300)
     assert found["exact"].success == 1
     assert found.holds
     assert found["private, ε = 1, 4 times"].ceiling == guess_ceiling(sf.Guarantee(1))
@@ -53,10 +53,10 @@ def test_the_sweep_has_a_course_for_each_way_of_counting() -> None:
 
 def test_bad_input_is_refused() -> None:
     with pytest.raises(sf.InvalidParameter, match="times"):
-        differencing(times=1)
+        averaging(times=1)
     with pytest.raises(sf.InvalidParameter, match="times"):
         average(ExactAnswers([1]), 0, 0)
     with pytest.raises(sf.InvalidParameter, match="target"):
         average(ExactAnswers([1]), 1, 1)
     with pytest.raises(sf.InvalidParameter, match="epsilon"):
-        differencing(times=2, towns=2, epsilon=0)
+        averaging(times=2, towns=2, epsilon=0)

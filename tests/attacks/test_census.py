@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.attacks import guess_ceiling, max_correct, reconstruction
+from sfumato.attacks import census, guess_ceiling, max_correct
 from sfumato.attacks.reconstruction import (
     SHAPE,
     Census,
@@ -40,7 +40,7 @@ def test_exact_tables_tell_most_ancestries_and_private_ones_few() -> None:
     """Of 20 blocks with 8 people each exact tables tell about 88 % of ancestries, and blind guesses 25 %: below 65 %
     lies more than 7 standard deviations off. The ceiling on private tables is passed once in 10⁶ runs at most.
     """
-    found = reconstruction(blocks=20, people=8)
+    found = census(blocks=20, people=8)
     assert found["exact"].success > 0.65
     assert found.holds
     assert found["private"].ceiling == guess_ceiling(sf.Guarantee(1), "1/4", 4)
@@ -54,7 +54,7 @@ def test_tables_without_noise_that_promise_some_are_caught() -> None:
 
 
 def test_add_remove_neighbours_have_the_ceiling_of_two_units() -> None:
-    found = reconstruction(blocks=2, people=4, neighbours="add-remove")
+    found = census(blocks=2, people=4, neighbours="add-remove")
     assert found["private"].ceiling == guess_ceiling(sf.Guarantee(2), "1/4", 4)
 
 
@@ -67,8 +67,8 @@ def test_tables_that_are_withheld_wholly_leave_coins() -> None:
 
 def test_bad_input_is_refused() -> None:
     with pytest.raises(sf.InvalidParameter, match="blocks"):
-        reconstruction(blocks=0)
+        census(blocks=0)
     with pytest.raises(sf.InvalidParameter, match="people"):
-        reconstruction(people=0)
+        census(people=0)
     with pytest.raises(sf.InvalidParameter, match="epsilon"):
-        reconstruction(blocks=1, people=1, epsilon=0)
+        census(blocks=1, people=1, epsilon=0)

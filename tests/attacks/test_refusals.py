@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.attacks import ExactAnswers, SuppressedAnswers, differencing, information_recovery, read_refusal
+from sfumato.attacks import ExactAnswers, SuppressedAnswers, information_recovery, read_refusal, refusals
 from sfumato.attacks.ceilings import guess_ceiling
 
 
@@ -26,7 +26,7 @@ def test_withholding_tells_the_bit_for_every_table(least: int) -> None:
 
 def test_a_curator_refuses_by_the_question_alone() -> None:
     """The guess from refusals is one constant, so of 300 fair coins it is right by chance; 6 standard deviations."""
-    found = differencing(towns=300)
+    found = refusals(towns=300)
     assert found["below 5 withheld"].success == 1
     assert found["below 5 withheld"].ceiling is None
     told = found["private, ε = 1: refused"]
@@ -56,6 +56,6 @@ def test_bad_input_is_refused() -> None:
     with pytest.raises(sf.InvalidParameter, match="target"):
         read_refusal(answers, 9, 1)
     with pytest.raises(sf.InvalidParameter, match="towns"):
-        differencing(towns=0)
+        refusals(towns=0)
     with pytest.raises(sf.InvalidParameter, match="most"):
         information_recovery(most=4)
