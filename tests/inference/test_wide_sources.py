@@ -15,7 +15,9 @@ import pytest
 import sfumato as sf
 from inference.test_logistic import moved_by_worlds
 from inference.test_moments import read_worlds
+from sfumato.curator.kinds.regressions import RegressionSpec
 from sfumato.curator.proposals.moment_proposals import select_rows
+from sfumato.curator.tables import selected_rows
 from sfumato.errors import InvalidParameter, SfumatoError, Unsupported
 from sfumato.inference.row_expressions import rounded_coefficients
 from sfumato.plan.readings.total_readings import GroupTotals
@@ -160,6 +162,16 @@ def test_a_select_and_a_view_are_the_same_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
+def test_rows_that_another_curator_selected_are_refused(tmp_path: Path) -> None:
+    """Their declared bounds and limits are another policy's: noise would be scaled for other rows than are read."""
+    (tmp_path / "other").mkdir()
+    with visits_curator(tmp_path)[0] as made, visits_curator(tmp_path / "other", most=1)[0] as other:
+        own = RegressionSpec(selected_rows(made.table("visits").where("y > 0")), "y ~ x")
+        assert made.propose(own).moments.rows_per_unit == 2
+        with pytest.raises(InvalidParameter, match="rows that this curator selected"):
+            made.propose(RegressionSpec(selected_rows(other.table("visits")), "y ~ x"))
+
+
 def test_survival_of_units_with_several_rows_is_one_row_of_each(tmp_path: Path) -> None:
     made, count = visits_curator(tmp_path)
     last = "SELECT who, MAX(y) AS y, MAX(x) > 0 AS far FROM visits GROUP BY who"

@@ -336,6 +336,14 @@ MUTANTS = (
         "answer.receipt",
         (f"{_CLUSTERED}::test_another_confidence_of_a_bought_answer_is_free",),
     ),
+    Mutant(
+        "rows that another policy bounds are modelled",
+        Kind.SENSITIVITY,
+        "curator.proposals.moment_proposals:select_rows",
+        "table.catalog is not catalog",
+        "False",
+        ("inference/test_wide_sources.py::test_rows_that_another_curator_selected_are_refused",),
+    ),
 )
 
 test_the_tests_of_regressions_notice = suite(MUTANTS)

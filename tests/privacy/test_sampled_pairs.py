@@ -318,10 +318,10 @@ def test_a_supporting_line_is_below_the_profile_and_near_it(error: float) -> Non
 def test_a_profile_is_read_from_its_reverse_below_one() -> None:
     known = Known(convex, 1e-6)
     for alpha in (0.2, 0.7, 0.999, 1.0, 1.2, 2.0):
-        sure = subsampled_losses._profile_at_any_alpha(Known(convex), alpha)  # type: ignore[arg-type]
+        sure = subsampled_losses._privacy_profile(Known(convex), alpha)  # type: ignore[arg-type]
         # below 1 a few sums are rounded, each by a part of 1
         assert 0.9 * 2.0**-51 * (alpha < 1) <= F(sure[1]) - F(sure[0]) <= 1.1 * 2.0**-51 * (alpha < 1)
-        low, high = subsampled_losses._profile_at_any_alpha(known, alpha)  # type: ignore[arg-type]
+        low, high = subsampled_losses._privacy_profile(known, alpha)  # type: ignore[arg-type]
         slack = min(1.0, alpha) * 1e-6
         assert low == pytest.approx(convex(alpha) - slack, abs=1e-15 * 3)
         assert high == pytest.approx(convex(alpha) + slack, abs=1e-15 * 3)

@@ -79,11 +79,6 @@ class TableView(RowMethods["TableQuestion", "TableView"]):
     _rows: RowSelection
 
     @property
-    def selection(self) -> RowSelection:
-        """The rows as a spec holds them: ``RegressionSpec(view.selection, "hours ~ age")``."""
-        return self._rows
-
-    @property
     def columns(self) -> ViewColumns:
         """The columns that can be named at this step, with types and ranges."""
         return ViewColumns(self._rows.columns)
@@ -265,3 +260,8 @@ def _build_question(context: Context, statement: QuestionBuilder) -> TableQuesti
 def _indent_steps(steps: tuple[str, ...]) -> str:
     first, *rest = steps
     return "\n".join([first, *(f"  {step}" for step in rest)])
+
+
+def selected_rows(view: TableView) -> RowSelection:
+    """Return the rows as a spec holds them. No attribute of a view does: they lead to the engine."""
+    return view._rows  # noqa: SLF001 - its own module

@@ -57,7 +57,7 @@ def _tab(log: list[Any]) -> Any:
 
 def buy(unstored: list[int], purchase: Any) -> tuple[Any, Workload, list[Any]]:
     made, finished = Workload(unstored, purchase), []  # type: ignore[var-annotated]
-    batch: Any = SimpleNamespace(restricted_to=lambda indices: ("batch", tuple(indices)))
+    batch: Any = SimpleNamespace(priced_subset=lambda indices: ("batch", tuple(indices)))
     requested: Any = SimpleNamespace(
         call=SimpleNamespace(fresh=False), finish=lambda _, released: finished.append(released)
     )

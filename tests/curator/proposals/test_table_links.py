@@ -144,11 +144,8 @@ def test_named_columns_are_those_of_the_tables(option: str, chosen: Any, columns
 def test_the_previous_row_is_seen_in_as_many_columns_as_fit(
     values: tuple[int, ...], room: int, columns: str, left: int
 ) -> None:
-    declared = {
-        name: {"values": [f"v{index}" for index in range(count)]} for name, count in zip("oabc", values, strict=True)
-    }
-    child = table("visits", **declared)
-    found, room_left = table_links._previous_columns_and_room(child, ("a", "o", "b", "c"), "o", room)
+    cells = {name: count + 1 for name, count in zip("oabc", values, strict=True)}
+    found, room_left = table_links._previous_columns_and_room(cells, ("a", "o", "b", "c"), "o", room)
     assert ("".join(found), room_left) == (columns, left)
 
 
@@ -163,7 +160,7 @@ def links(town: int, max_cells: int, order: str | None = None, given: list[str] 
             LinkedPair(visits, tests, "person", "person", Via("visits", "of", "visit")),
         )
     )
-    return table_links.build_links(linked, LinkOptions(None, given, order, max_cells))
+    return table_links.build_links(linked, LinkOptions(None, given, order, max_cells=max_cells))
 
 
 def test_a_link_says_how_rows_meet_and_what_children_are_drawn_given() -> None:

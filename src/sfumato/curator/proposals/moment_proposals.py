@@ -204,6 +204,13 @@ class AssumedPrice:
 def select_rows(catalog: Catalog, table: str | RowSelection, where: str | None) -> RowSelection:
     """Select the rows of a private table, of a SELECT, or of a selection, that meet a condition."""
     if isinstance(table, RowSelection):
+        if table.catalog is not catalog:  # other declared bounds would scale the noise
+            raise InvalidParameter(
+                "table",
+                f"rows of {table.table.name}",
+                "rows that this curator selected",
+                fix="select them with its own table(…)",
+            )
         rows = table
     else:
         is_select = isinstance(table, str) and is_select_text(table)

@@ -23,7 +23,7 @@ from msgspec import Meta, Struct
 
 from sfumato.curator import Curator
 from sfumato.curator.release_kinds import ROWS, TERMS, ReleaseKind, SizeBounds, spec_fields
-from sfumato.curator.tables import TableView
+from sfumato.curator.tables import TableView, selected_rows
 from sfumato.errors import InvalidParameter, InvalidRequest
 from sfumato.plan.sql.aggregations import Aggregation, Histogram
 from sfumato.plan.sql.building import RowSelection
@@ -337,7 +337,7 @@ def rows_of_view(curator: Curator, spec: ViewSpec) -> RowSelection:
             place="the body, spec.table.steps",
             fix='leave out "agg", "group_by" and the steps after them',
         )
-    return view.selection
+    return selected_rows(view)
 
 
 def _apply_step(curator: Curator, view: Any, step: StepSpec, depth: int) -> Any:
