@@ -16,8 +16,8 @@ transaction                  lines read and appended in one store transaction
 guarded                      a store with its anchors: nothing is written to a ledger that lost lines
 accounts.account             the account of one population
 accounts.asking              who pays when equal queries run at once
-accounts.holds               amounts held for a series of releases
-accounts.spending_limits     amounts reserved elsewhere before an account is charged; amended budgets
+accounts.reservations        amounts held for a series of releases, or reserved elsewhere before an account is
+                             charged; amended budgets
 accounts.period_accounts     an account for each period
 accounts.joined_sources      the data an account protects
 proofs.anchors, .verifying   lines that must still exist; the rules that every line obeys

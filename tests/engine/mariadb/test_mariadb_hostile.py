@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -311,6 +311,9 @@ class _StuckPool(SessionPool):
 
     def fetch(self, *_: Any) -> list[tuple[Any, ...]]:
         return []
+
+    def run_in_savepoint(self, _: Any, action: Callable[[], Any]) -> Any:
+        return action()
 
     def cancel(self, _: Any) -> None:
         self.cancelling.set()
