@@ -112,6 +112,32 @@ def test_clicks_write_a_question_that_can_be_seen(browser: Chromium, served: Run
         assert not there.refused()
 
 
+@pytest.mark.parametrize("scripts", [WITH, LONG_WITHOUT])
+def test_a_regression_is_bought_from_its_form(browser: Chromium, served: RunningServer, scripts: bool) -> None:
+    from playwright.sync_api import expect
+
+    before, epsilon = served.spent(), "0.11" if scripts else "0.12"
+    with visit(browser, served, java_script_enabled=scripts) as there:
+        page = there.page
+        there.start_session("olga")
+        there.open("/p/flights/kinds/regress")
+        page.locator("input[name=table]").fill("flights")
+        page.locator("input[name=formula]").fill("delay ~ distance + weather")
+        page.locator("input[name=epsilon]").fill(epsilon)
+        page.locator("input[name=delta]").fill("1e-7")
+        page.get_by_role("button", name="Explain, free").click()
+        expect(page.get_by_role("alert")).to_contain_text("weather")
+        page.locator("input[name=formula]").fill("delay ~ distance")
+        page.get_by_role("button", name="Explain, free").click()
+        assert served.spent() == before
+        page.get_by_role("button", name="Spend").click()
+        page.wait_for_url("**/answers/*")
+        expect(page.get_by_role("row", name="distance")).to_contain_text("±")
+        assert page.locator("figure img").evaluate("image => image.complete && image.naturalWidth > 0")
+        assert not there.refused()
+    assert served.spent() == before + 1
+
+
 @pytest.mark.parametrize("scripts", [WITH, WITHOUT])
 def test_a_double_click_pays_once(browser: Chromium, served: RunningServer, scripts: bool) -> None:
     from playwright.sync_api import expect
