@@ -73,9 +73,9 @@ MUTANTS = (
         "the number is drawn again to be shown",
         Kind.REUSE,
         f"{_SCALARS}:ScalarQuestion._run_steps",
-        "results = [*map(steps.with_opening_line, (*measured, main))]",
+        "results = [*map(steps.with_opening_line, (*measured, outer))]",
         "measured = [steps.run(release, 'again') for release in self._value_releases(prepared)]; "
-        "results = [*map(steps.with_opening_line, (*measured, main))]",
+        "results = [*map(steps.with_opening_line, (*measured, outer))]",
         (_SHOWN, _SPENT),
     ),
     Mutant(

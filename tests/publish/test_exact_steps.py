@@ -295,6 +295,7 @@ def linked_pair(previous: tuple[str, ...]) -> tuple[Any, list[str]]:
         parent_conditioning_columns={"p": "up"},
         conditioning_columns=("n", "up", *(["prev_x"] if previous else [])),
         previous_columns=previous,
+        ends=False,
         previous_name=lambda name: f"prev_{name}",
         band_labels=["0", "1-2", "3"],
     )

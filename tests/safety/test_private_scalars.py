@@ -85,7 +85,7 @@ def _losses(question: ScalarQuestion, prepared: PricedSteps, worlds: list[DuckDB
     pairs = list(itertools.product((0,) if relation == "add-remove" else numbers, numbers))
 
     def largest(steps: PricedSteps) -> Fraction:
-        (first,), (second,) = steps.values[0].totals_mechanisms, steps.main.totals_mechanisms
+        (first,), (second,) = steps.values[0].totals_mechanisms, steps.outer.totals_mechanisms
         return max(
             Fraction(abs(outcome * per_row - firsts[b]) - abs(outcome * per_row - firsts[a])) / first.scale
             + Fraction(abs(seconds[outcome][a] - seconds[outcome][b])) / second.scale
@@ -109,10 +109,10 @@ def test_no_outcome_of_both_steps_is_more_than_the_price_likelier_next_door(
     assert charged is not None
     assert largest <= charged <= 1
     assert largest > Fraction(99, 100)
-    free = PricedSteps((), prepared.main)
+    free = PricedSteps((), prepared.outer)
     assert free.curve.max_divergence is not None
     assert largest > free.curve.max_divergence, "the twin whose first number costs nothing promises too much"
-    whole = question.main.price_release_at(PRICE, PriceRequest(epsilon=1))
+    whole = question.outer.price_release_at(PRICE, PriceRequest(epsilon=1))
     broken = PricedSteps(prepared.values, whole)
     assert losses(broken) > charged, "so does one whose second step has it all"
 
@@ -127,7 +127,7 @@ def test_the_shares_add_up_to_the_price(price: Price) -> None:
     assert len(prepared.values) == 2
     amount: Any = (lambda paid: paid.epsilon) if price.rho is None else (lambda paid: paid.rho)
     assert [amount(step.price) for step in prepared.values] == [amount(price) * VALUE_SHARE / 2] * 2
-    assert amount(prepared.main.price) == amount(price) * (1 - VALUE_SHARE)
+    assert amount(prepared.outer.price) == amount(price) * (1 - VALUE_SHARE)
     assert amount(prepared.price) == amount(price)
     assert price.is_satisfied_by(prepared.curve)
 
@@ -147,7 +147,7 @@ def test_the_noise_and_the_groups_are_the_same_whatever_the_number_is(text: str,
     prepared = question.price_release_at(PRICE, PriceRequest(epsilon=1))
     (domain,) = question._value_domains
     assert domain.range == (0, 3)
-    measure = question.main.shared_parts.parts[0].measures[0]
+    measure = question.outer.shared_parts.parts[0].measures[0]
     if spread:
         low, high = measure.clamp_range  # type: ignore[attr-defined]
         assert high - low == spread
@@ -158,13 +158,13 @@ def test_the_noise_and_the_groups_are_the_same_whatever_the_number_is(text: str,
         assert "ReleasedValue" not in repr(release.readings)
         with question._context.engine.check(*release.readings):
             pass
-    assert known == [(question.groups, prepared.main.curve.max_divergence, prepared.main.compared_half_widths)] * 4
+    assert known == [(question.groups, prepared.outer.curve.max_divergence, prepared.outer.compared_half_widths)] * 4
 
 
 def test_what_has_no_number_yet_is_never_read() -> None:
     question = _asked("add-remove")
     prepared = question.price_release_at(PRICE, PriceRequest(epsilon=1))
-    pending = question.main.release_strategy(prepared.main)
+    pending = question.outer.release_strategy(prepared.outer)
     with pytest.raises(KeyError):
         question._context.engine.check(*pending.readings)
     assert with_released_values(prepared.values, (1,)) is prepared.values
