@@ -348,7 +348,8 @@ def test_weights_of_negative_values_are_rounded_toward_zero() -> None:
 
 def test_a_missing_clamp_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Except by clipping, which cuts a unit's vector to its norm whatever it holds."""
-    monkeypatch.setattr(scan, "_clamp_sql", lambda sql, *_: sql)
+    for clamp in ("_clamp_sql", "_clamp_integer_sql"):
+        monkeypatch.setattr(scan, clamp, lambda sql, *_: sql)
     tables = _tables(units=True)
     reached = {
         strategy: _worst(tables, SUM, strategy, honest, "add-remove", None).l1

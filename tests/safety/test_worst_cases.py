@@ -196,7 +196,7 @@ def test_a_number_says_its_worst_case_beside_its_limits(tmp_path: Path) -> None:
         assert said.caveats("")["m"] == (
             "only 1 row per patient counts in full; cost beyond 1…2 counts as 1 or 2; cost beyond -2…4 is read as "
             "missing; rows of one patient beyond the first 2 are left out; rows without who are left out; at most 3 "
-            "more or 4 less, whatever is cut; ± does not include this"
+            "more or 4 less, however many rows and values are cut; ± does not include this"
         )
 
 
