@@ -32,6 +32,7 @@ REGISTRY = Registry(
         "privacy.inversion.Inversion.lower_delta": "delta_range_of has vectors, of which it is the lower end",
         "privacy.inversion.Inversion._interpolated_delta": "both ends of delta_range_of come from it",
         "privacy.inversion.Inversion.smoothed_delta": "both ends of delta_range_of, which has vectors, come from it",
+        "privacy.amounts.format_guarantee": "it writes amounts, and rounds none",
         "privacy.inversion._LossStack.log_decay": "it weighs what each family bounds, which tests compare with moments",
         "privacy.inversion._LossStack.log_moment": "it is the sum that Moments.log_moment has vectors for",
         "privacy.inversion._LossStack.log_bound": "it is the sum that Moments.log_bound has vectors for",

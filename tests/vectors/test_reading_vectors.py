@@ -40,7 +40,6 @@ REGISTRY = Registry(
                 "privacy/reading.py",
                 "privacy/precedents.py",
                 "privacy/odometer.py",
-                "privacy/numbers.py",
                 "privacy/budget.py",
             ),
             words=LOSS_WORDS,
@@ -52,7 +51,6 @@ REGISTRY = Registry(
         "privacy.budget.Budget.charge": "it adds a cost, which has vectors",
         "privacy.budget._search_largest_pure": "it is Budget.largest_pure, which has vectors",
         "privacy.reading._log_odds_bound.bound": "the whole search over it has vectors",
-        "privacy.reading._minimum_by_ternary_search": "it is the search of _log_odds_bound, which has vectors",
     },
 )
 
@@ -231,24 +229,6 @@ def _adaptive_line() -> Iterator[Vector]:
     yield exact((math.inf, 1.0), lambda: ((o := sf.odometer([revealed], "1e-6")).adaptive, o.exceptions))
     both = [(sf.Curve.approximate(1, "0.6"), 2)]
     yield exact((math.inf, 1.0), lambda: ((o := sf.odometer(both, "1e-6")).adaptive, o.exceptions))
-
-
-@REGISTRY.formula("privacy.numbers.units_rounded_up")
-def _charge_units() -> Iterator[Vector]:
-    for amount, units in ((F(1, 3), (10**30 + 2) // 3), (F(1, 10**31), 1), (F(2), 2 * 10**30), (F(0), 0)):
-        yield exact(units, numbers.units_rounded_up, amount)
-
-
-@REGISTRY.formula("privacy.numbers.units_rounded_down")
-def _allowance_units() -> Iterator[Vector]:
-    for amount, units in ((F(1, 3), (10**30 - 1) // 3), (F(9, 10**31), 0), (F(2), 2 * 10**30)):
-        yield exact(units, numbers.units_rounded_down, amount)
-
-
-@REGISTRY.formula("privacy.numbers.least_integer_where")
-def _least_whole() -> Iterator[Vector]:
-    for start, least in ((0, 0), (0, 1), (1, 2), (3, 7), (5, 5), (2, 10**9 + 7), (0, 2**60 + 1)):
-        yield exact(least, lambda s=start, n=least: numbers.least_integer_where(lambda number: number >= n, s))
 
 
 @REGISTRY.formula("privacy.budget.Budget.share")

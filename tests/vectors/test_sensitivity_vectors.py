@@ -103,6 +103,34 @@ def _weighted(size: int, limits: ContributionLimits) -> tuple[Any, ...]:
     return _norms(bounding._add_remove_sensitivity(Strategy.REWEIGHT, size, limits, GROUPS))
 
 
+@formula("plan.bounding._sensitivity_after_rounding")
+def _sensitivity_after_rounding() -> Iterator[Vector]:
+    """By hand, in units: ⌈p/u⌉; ⌈t/u⌉ and one for each further total; (⌊√s⌋ + 1 + u(⌊√k⌋ + 1))² in squares of units, or
+    the product of the first two where that is less.
+    """
+    for (groups, per_group, total, squares), unit, touched, rounded in (
+        ((100, 1000, 2000, 10**6), 10, 100, (100, 100, 299, 12344)),  # 111.1² = 12343.21
+        ((100, 1000, 2000, 10**6 - 1), 10, 99, (100, 100, 298, 12100)),  # (999 + 1 + 10 · 10)² = 1100²
+        ((400, 50, 900, 40_000), 7, 300, (400, 8, 428, 2183)),  # (327 / 7)² = 2182.2…
+        ((2, 7, 10, 58), 4, 2, (2, 2, 4, 8)),
+    ):
+        before = Sensitivity(groups, per_group, total, squares)
+        yield exact(rounded, lambda s=before, u=unit, k=touched: _fields(bounding._sensitivity_after_rounding(s, u, k)))
+
+
+def _fields(sensitivity: Sensitivity) -> tuple[int, int, Fraction, Fraction]:
+    return sensitivity.groups, sensitivity.per_group, sensitivity.total, sensitivity.squares
+
+
+@formula("plan.bounding._bits_reserved_for_squares")
+def _bits_reserved_for_squares() -> Iterator[Vector]:
+    """Four bits, and the least j with 4^j > n: the squares of n coordinates are added up."""
+    for count in (1, 2, 3, 4, 15, 16, 1000):
+        least = next(j for j in range(64) if 4**j > count)
+        yield exact(4 + least, bounding._bits_reserved_for_squares, Strategy.CLIP_L2, count)
+    yield exact(0, bounding._bits_reserved_for_squares, Strategy.CLIP_L1, 1000)
+
+
 @formula("plan.bounding.max_squared_norm")
 def _longest() -> Iterator[Vector]:
     for per_group, total in ((1, 3), (2, 3), (2, 5), (3, 4), (5, 5), (7, 3)):
