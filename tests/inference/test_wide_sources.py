@@ -161,7 +161,6 @@ def test_a_select_and_a_view_are_the_same_rows(tmp_path: Path) -> None:
         assert "GROUP BY who" in answer.receipt.question
 
 
-@pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
 def test_rows_that_another_curator_selected_are_refused(tmp_path: Path) -> None:
     """Their declared bounds and limits are another policy's: noise would be scaled for other rows than are read."""
     (tmp_path / "other").mkdir()
@@ -172,6 +171,7 @@ def test_rows_that_another_curator_selected_are_refused(tmp_path: Path) -> None:
             made.propose(RegressionSpec(selected_rows(other.table("visits")), "y ~ x"))
 
 
+@pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
 def test_survival_of_units_with_several_rows_is_one_row_of_each(tmp_path: Path) -> None:
     made, count = visits_curator(tmp_path)
     last = "SELECT who, MAX(y) AS y, MAX(x) > 0 AS far FROM visits GROUP BY who"
