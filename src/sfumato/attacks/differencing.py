@@ -1,8 +1,9 @@
 """Attacks with a handful of questions: subtracting two totals, repeating one, and learning from a refusal.
 
-The difference is that person's value. Rounding hides it in one pair of totals but not in many pairs over different
-groups, since rounding errors average out. Suppressing small totals does not help, since both totals are large; nor does
-it in a published table, where a suppressed cell is its row total minus the other cells.
+*Differencing.* Two totals over groups that differ by one person differ by that person's value. Rounding hides it in one
+pair of totals but not in many pairs over different groups, since rounding errors average out. Suppressing small totals
+does not help, since both totals are large; nor does it in a published table, where a suppressed cell is its row total
+minus the other cells.
 
 Overlap control, which refuses a question that nearly repeats an earlier group, is evaded by spreading the difference
 over many questions, or over the totals of a published table. No two of these groups differ by one person only. But

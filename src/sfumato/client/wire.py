@@ -4,8 +4,6 @@ A call whose reply was lost is retried only if doing it twice does no more than 
 id, under which the server makes a release once, or the server recognises what it did before. Any other call is retried
 only while it was not sent, or the server was too busy for it. A proxy whose server is gone has lost the call, too: of
 several servers behind it another one answers next.
-
-dates.
 """
 
 from __future__ import annotations

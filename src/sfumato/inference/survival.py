@@ -1,6 +1,6 @@
 """Released survival curves: noisy cells of periods, and what follows from them. All of it is post-processing.
 
-A picture of survival curves as clinicians know it: steps with bands, and the numbers at risk below the axis.
+Their picture is the one that clinicians know: steps with bands, and the numbers at risk below the axis.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Entries are passed to the ledger, which returns lines and stored answers; texts are checked on the way.
 
-An index of published answers, kept by each process: what their lines show without their bodies.
+*Published answers.* Each process keeps an index of what their lines show, without bodies. All answers whose plans start
+alike are listed, whatever was written later. A process reads each of their lines once; a later call reads only lines
+after the last one seen, by the store's index of plans.
 
-All answers on one shelf (plans that start alike) are listed, whatever was written later. A process reads each of their
-lines once; a later call reads only lines after the last one seen, by the store's index of plans.
-
-The history of an account as its reader sees it, in this process or over HTTP: a table of lines and its columns.
+*History.* The lines of an account as a table, in this process or over HTTP.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ rest.
 Many draws of one σ beyond the guide tables are made in blocks of S = 2ᵏ integers (``GaussianBlockSampler``), which
 refuses one proposal in a hundred instead of one in four.
 
-GuideTable tables: many exact draws of one small law from two random bytes each.
+*Guide tables:* many exact draws of one small law from two random bytes each.
 
 The law's distribution function F cuts (0, 1) at the points F(x). A 16-bit word names one of 65,536 cells; a cell
 without a cut belongs to one x, and the table says which. For a cell with a cut, 48 more bits make a 64-bit word,

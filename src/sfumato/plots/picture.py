@@ -1,6 +1,6 @@
 """A chart as SVG text: elements with every text escaped, estimated text widths, and the finished file.
 
-Every colour of a picture, and the dashes that tell lines apart without colour.
+It has every colour of a picture, and the dashes that tell lines apart without colour.
 """
 
 from __future__ import annotations

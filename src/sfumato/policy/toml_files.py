@@ -1,9 +1,8 @@
 """Policy files: TOML is parsed to a ``Policy``, every error with its path, and written so that it parses back.
 
-Import of SmartNoise metadata files, so that their owner need not declare the tables again.
-
-The files are simple YAML: nested mappings by indentation, with scalar values. Any other part of YAML (anchors, tags,
-sequences) is refused with its line number.
+SmartNoise metadata files are imported, so that their owner need not declare the tables again. They are simple YAML:
+nested mappings by indentation, with scalar values. Any other part of YAML (anchors, tags, sequences) is refused with
+its line number.
 """
 
 from __future__ import annotations

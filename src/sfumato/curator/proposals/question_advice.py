@@ -2,9 +2,9 @@
 
 Before, it follows from the price and the policy; afterwards from released numbers too. Both are free.
 
-What a question is refused for, from its text and the policy alone.
+Also here: the refusals that follow from a question's text and the policy alone.
 
-What ``delta="default"`` accepts: the δ that is offered now, or the one behind a stored answer, which is free.
+And the δ that ``delta="default"`` takes: the one that is offered now, or that of a stored answer, which is free.
 """
 
 from __future__ import annotations

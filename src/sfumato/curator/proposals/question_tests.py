@@ -1,6 +1,6 @@
 """Tests of the answer to a question: what is attached to it, so that ``Answer.test`` knows the noise of its totals.
 
-What an answer to a question shows of a release, beside its receipt: it follows from what was drawn alone.
+Also here: what an answer shows of its release beside the receipt. It follows from the drawn numbers alone.
 """
 
 from __future__ import annotations

@@ -5,11 +5,11 @@ grow. What is unspent is released after an explicit ``stop``: every step was a c
 curve, and where to stop was decided from what had been released. Whatever does not meet that (a mechanism with hidden
 state, a time limit, a block left by an error that may depend on data, a process that died) releases nothing.
 
-Whoever sets one stores it elsewhere, for example for all that one token of a server may ever spend. The order makes it
-sound: the amount is reserved, durably; then the account is charged; then the reservation is settled as spent or
-released. A process that ends in between leaves an unsettled reservation, which counts as spent.
+*Spending limits.* They are stored outside the ledger, for example for all that one token of a server may ever spend.
+The order makes it sound: the amount is reserved, durably; then the account is charged; then the reservation is settled
+as spent or released. A process that ends in between leaves an unsettled reservation, which counts as spent.
 
-A budget may change while it is in use: what was spent stays spent, in the currencies it was counted in.
+*Amendments.* A budget may change while it is in use: what was spent stays spent, in the currencies it was counted in.
 """
 
 from __future__ import annotations

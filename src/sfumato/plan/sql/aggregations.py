@@ -1,7 +1,4 @@
-"""The aggregates of the Python query builder.
-
-Histograms: the equal bins of a column's declared range, as a group key.
-"""
+"""The aggregates of the Python query builder, and histograms: equal bins of a declared range, as a group key."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
 """The dialect of questions: DuckDB's, with the name of each function as the analyst typed it.
 
 The parser has one class for all spellings of a function (``StrToTime`` for strptime, ``DateBin`` for time_bucket), so
-a refusal would otherwise name a function that nobody wrote.
-
-Why parts of an expression are refused, and what to write instead.
-
-A refusal names a function as it was typed, says what was asked for, and proposes what works when it is typed.
+a refusal would otherwise name a function that nobody wrote. Refusals of parts of an expression name the function as it
+was typed, and propose what works when it is typed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Trees of parts of a statement: parsing, name resolution, and composition.
 
-Lower the conditions that a policy declares impossible for the rows of a table.
+Also here: conditions that a policy declares impossible for the rows of a table.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A relation under construction, and the names that a query may use for its columns.
 
-Lower UNNEST: a row for each item of a list column.
+UNNEST is one of them: a row for each item of a list column.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Parse a text into one SELECT, within limits on its size and depth.
 
-Dates as PostgreSQL's clients write them: TO_DATE and TO_TIMESTAMP of a literal with PostgreSQL's own format.
-
-Superset writes the ends of every time range so. Only a literal is read: a column's texts are parsed by STRPTIME.
+TO_DATE and TO_TIMESTAMP of a literal are read in PostgreSQL's own format, since Superset writes the ends of every time
+range in this way. Only a literal is read: a column's texts are parsed by STRPTIME.
 """
 
 from __future__ import annotations

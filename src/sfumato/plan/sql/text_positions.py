@@ -1,6 +1,6 @@
 """Refusals of statements with the position in the text, and the nearest name that works.
 
-What to type instead of NTILE, PERCENT_RANK and CUME_DIST over rows of several people: quantiles of the same rows.
+Also here: quantiles of the same rows, to type instead of NTILE, PERCENT_RANK and CUME_DIST over several people.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A condition may be true, false or NULL in a cell, or several of these; CASE and COALESCE unite all branches that may be
 taken.
 
-Evaluate text functions on cells: a cell has one text, NULL, or an unknown text.
+*Text functions:* a cell has one text, NULL, or an unknown text.
 
 The semantics are those of every engine (``plan.functions.textual``): characters are code points, upper case maps one
 character to one, and results of concatenation or replacement are truncated to the longest text.

@@ -3,7 +3,7 @@
 Which rows are present may itself depend on noisy values. So the interval of an aggregate covers every set of rows that
 values within the intervals could have selected: rows that are surely present count in every case, others in some.
 
-Rows of noisy columns: taken, put below one another, chosen by a public condition, and ranked.
+Also here: noisy rows are taken, put below one another, chosen by a public condition, and ranked.
 """
 
 from __future__ import annotations

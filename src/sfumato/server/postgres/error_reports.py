@@ -2,10 +2,8 @@
 
 An unexpected exception is one fixed text: its own could depend on private rows.
 
-What clients needed and did not get: statements refused with 0A000, counted by user and rule.
-
-Nothing that is not known is guessed, so this list is what to add next. It is kept in memory, and begins anew with the
-server's process.
+Statements refused with 0A000 are counted by user and rule: nothing unknown is guessed, so this list is what to add
+next. It is kept in memory, and begins anew with the server's process.
 """
 
 from __future__ import annotations

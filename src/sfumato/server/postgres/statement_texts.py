@@ -1,7 +1,7 @@
 """A client's text as statements: split at its semicolons, with the parameters of each.
 
-PostgreSQL infers such a type from its context. Here the context is what stands beside the parameter: a cast, LIMIT, or
-a column of the policy that it is compared with. Everything else is text.
+PostgreSQL infers the type of a parameter that has none from its context. Here the context is what stands beside the
+parameter: a cast, LIMIT, or a column of the policy that it is compared with. Everything else is text.
 """
 
 from __future__ import annotations

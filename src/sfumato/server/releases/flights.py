@@ -2,7 +2,7 @@
 
 Equal requests of one user share a single flight. A flight continues when nobody waits for it any more.
 
-Find the answer that a release would be given for free; nothing is charged on the way.
+Also here: the search for the stored answer that a release would be given for free. It charges nothing.
 """
 
 from __future__ import annotations
