@@ -16,7 +16,7 @@ from mutation.command import drawn, equivalent_mutants, report
 from mutation.records import Killers, Records, site_node
 from mutation.replacing import LiveFunctions, Overlay, install_builtins
 from mutation.rules import Site, function_sites, mutated_module, sites
-from mutation.sources import Function, block_indexes, blocks, functions, module_tree
+from mutation.sources import NO_CLAIM, Function, block_indexes, blocks, functions, module_tree, noted_names
 
 
 def offered(body: str, rule: str) -> set[str]:
@@ -134,6 +134,13 @@ def test_every_equivalent_mutant_exists_and_has_a_proof() -> None:
     existing = {str(site.mutant) for module in {_module(name) for name in proofs} for site in sites(module)}
     assert not proofs.keys() - existing, "these were changed: look again whether what they became is equivalent"
     assert all(len(proof) > 20 for proof in proofs.values())
+
+
+def test_functions_without_a_claim_exist() -> None:
+    names = noted_names(NO_CLAIM)
+    modules = {name.partition(":")[0] for name in names}
+    existing = {f"{module}:{name}" for module in modules for name, _ in functions(module_tree(f"sfumato.{module}"))}
+    assert not names.keys() - existing, "these were renamed or moved: their mutants are drawn again"
 
 
 def _module(mutant: str) -> str:

@@ -364,8 +364,8 @@ def _parse_floats(numbers: Any, name: str) -> tuple[float, ...]:
     return tuple(codec.parse_float(number, name) for number in numbers)
 
 
-def _evenly_spaced_indices(count: int, most: int) -> Sequence[int]:
+def _evenly_spaced_indices(count: int, limit: int) -> Sequence[int]:
     """Return at most so many indices, evenly spaced, with the first and the last."""
-    if count <= most:
+    if count <= limit:
         return range(count)
-    return [round(index * (count - 1) / (most - 1)) for index in range(most)]
+    return [round(index * (count - 1) / (limit - 1)) for index in range(limit)]
