@@ -310,7 +310,7 @@ def test_dummies_go_into_a_folder_and_not_into_a_file(shop: Path, tmp_path: Path
 
 def test_a_table_whose_rows_are_units_has_no_ids_to_lack(shop: Path) -> None:
     told = run("check", shop).stdout
-    assert "people: 40 rows, each of them a unit" in told
+    assert "people: 40 rows, each row is one unit" in told
     assert "no id" not in told
 
 

@@ -166,7 +166,7 @@ class RemoteQuestion(RemoteProposal, SuggestsNames):
     def _test(self, price: Mapping[str, Any], test: str, **options: Any) -> Any:
         """Test the stored answer at the server; it is never charged."""
         if set(self.spec) != {"sql"}:
-            rule = "of a question in SQL without parameters or limits: a server tests only those"
+            rule = "the answer to a question in SQL without parameters or limits: a server can test only those"
             raise InvalidParameter("answer", self.text, rule, fix="ask it in SQL, or use curator.test(…)")
         address, terms = self._policy_connection, {name: term for name, term in price.items() if name in _TESTED_TERMS}
         spec = encode_spec(test=test, question=self.spec["sql"], **options)
@@ -203,7 +203,7 @@ class RemoteQuestion(RemoteProposal, SuggestsNames):
     def clipped(self) -> Any:
         """Propose to count what limits and bounds cut from the answer. Free."""
         if not set(self.spec) <= {"sql", "limit"}:
-            rule = "a question in SQL without parameters, which a server accepts only for single questions"
+            rule = "a question in SQL without parameters: a server accepts those only in a question asked alone"
             raise InvalidParameter("question", self.text, rule, fix="write the values in the SQL")
         limits: dict[str, Any] = {}
         for given in self.spec.get("limit", ()):
@@ -227,7 +227,7 @@ def question_sql(question: Any, name: str) -> str:
         return question
     spec = question.spec if isinstance(question, RemoteQuestion) else {}
     if set(spec) != {"sql"}:
-        rule = "SQL without parameters or limits, which a server accepts only for single questions"
+        rule = "SQL without parameters or limits: a server accepts those only in a question asked alone"
         raise InvalidParameter(f"questions {name}", question, rule, fix="write the values in the SQL, or ask it alone")
     return str(spec["sql"])
 

@@ -368,7 +368,9 @@ def _decode_value(reply: Mapping[str, Any]) -> Any:
         answer = kind.answer_class()
         if tag == codec.kind_by_registered_class().get(answer, "").partition("/")[0]:
             return answer.from_json(json.dumps(reply))
-    raise ServerUnavailable("the reply has a kind that this version does not know", place=reply["kind"][:100])
+    raise ServerUnavailable(
+        "the reply contains a kind of object that this version of Sfumato does not know", place=reply["kind"][:100]
+    )
 
 
 _MAX_JSON_INTEGER = 1 << 53

@@ -64,7 +64,7 @@ class RequestView:
     one_person: str = ""
     """What the release can reveal about one person, in words."""
     stored: str = ""
-    """Whether an equal or finer answer was bought before."""
+    """Whether an answer at least as accurate was bought before."""
     publishes: tuple[int, ...] = ()
     """The lines of answers that are to be published."""
     charges: tuple[int, ...] = ()

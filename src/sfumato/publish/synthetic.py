@@ -510,7 +510,7 @@ class Synthetic:
     def _repr_html_(self) -> str:
         first_rows = self._table.slice(0, 5)
         rows = [["" if cell is None else str(cell) for cell in row.values()] for row in first_rows.to_pylist()]
-        sample_html = paragraph("Sampled rows, which belong to nobody:") + table(first_rows.column_names, rows)
+        sample_html = paragraph("Sampled rows, none of them a real person's:") + table(first_rows.column_names, rows)
         return preformatted(repr(self)) + sample_html + collapsed("receipt", preformatted(str(self.receipt)))
 
 

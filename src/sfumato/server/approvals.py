@@ -134,7 +134,7 @@ class ApprovalService:
         view = self._served.curator_for(caller, name)
         rules, dry = _require_rules(view), self._dry_charge(view, release)
         if dry is None:
-            rule = "this costs nothing, or an equal or finer answer is stored: it needs no approval"
+            rule = "this costs nothing, or an answer at least as accurate is stored: it needs no approval"
             raise Unsupported("already-bought", rule, fix="ask for the answer without a request: it is free")
         if _reason_for_approval(rules, release, dry) is None:
             rule = "this release needs no approval"
@@ -282,8 +282,8 @@ class ApprovalService:
         view = curator.as_analyst(record.analyst) if record.analyst else curator
         release = RequestedRelease(subject.release_kind, json.loads(subject.spec), json.loads(subject.price))
         if self._dry_charge(view, release) is None:
-            return "an equal or finer answer was bought before: releasing this is free"
-        return "no equal or finer answer was bought before"
+            return "an answer at least as accurate was bought before: releasing this is free"
+        return "no answer at least as accurate was bought before"
 
     def _explanation_words(self, view: Curator, release: RequestedRelease, dry: DryCharge) -> str:
         proposal = self._propose(view, release.kind, release.spec)

@@ -230,7 +230,7 @@ class Gateway:
         if act == "columns":
             return proposal.columns
         if not hasattr(proposal, act):
-            rule = "a listing has no error and no price to plot"
+            rule = "a list of tables or columns has no error and no price to plot"
             raise Unsupported("no-picture", rule, fix="use explain instead")
         extra_cost = proposal_cost_in_questions(proposal, act, price, self.settings.free_per_second)
         self._rate_limit.withdraw_extra(caller.user, extra_cost, request_cost_in_questions(act, spec))

@@ -80,13 +80,13 @@ class RequestCalls:
             return self.desk.grant_share(caller, name, share)
 
     def publish(self, caller: Caller, name: str, lines: Sequence[int], purpose: str) -> RequestView:
-        """Mark own answers for publication."""
+        """Mark your own answers for publication."""
         with self.logged_as(caller, _ROUTE, *_ASKING):
             self.count(caller.user, 1 + len(lines))
             return self.desk.publish(caller, name, lines, purpose)
 
     def withdraw(self, caller: Caller, name: str, number: int, reason: str = "") -> RequestView:
-        """Withdraw an own request."""
+        """Withdraw your own request."""
         with self.logged_as(caller, _ROUTE, *_ASKING):
             self.require_visible(caller, name)
             return self.desk.withdraw(caller, name, number, reason)

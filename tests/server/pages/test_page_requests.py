@@ -314,7 +314,7 @@ def test_what_was_not_bought_is_shown_on_the_page_that_waits_for_it(people: dict
 
 def test_the_page_says_how_what_it_does_not_sell_is_bought(served: RunningServer, people: dict[str, SignedIn]) -> None:
     page = html.unescape(people["ana"].get("/p/flights/ask").text)
-    assert "This page asks one question at a time. These releases have a form of their own" in page
+    assert "This page asks one question at a time. These other releases have their own forms" in page
     assert all(f"{POLICY}/kinds/{name}" in page for name in page_kinds())
     assert f"sfumato login {served.url}" in page
     ((url, policy),) = re.findall(r"^curator = sf\.connect\('(.*)', '(.*)'\)$", page, re.MULTILINE)

@@ -90,7 +90,7 @@ def _print_clamped_and_dropped(checked: CheckedTable, *, periods: bool) -> None:
     dropped_reason = "have no id, or are in no period with an account" if periods else "have no id"
     click.echo(f"{name}: the fingerprint of its rows is {checked.content}")
     if checked.table.every_row and not costs.without_id:
-        click.echo(f"{name}: {costs.rows:,} rows, each of them a unit")
+        click.echo(f"{name}: {costs.rows:,} rows, each row is one unit")
     else:
         row_counts = f"{costs.rows:,} rows of {costs.units:,} units"
         click.echo(f"{name}: {row_counts}; {costs.without_id:.2%} of rows {dropped_reason} and are dropped")

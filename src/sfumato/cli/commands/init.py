@@ -97,7 +97,7 @@ _COPIES_NOTE = "Copies hold the same private rows as their originals; only you c
 @click.option(
     "--people",
     metavar="NUMBER",
-    help="The approximate number of units, to judge whether δ is small enough; do not count them in the data.",
+    help="Roughly how many units there are, to judge whether δ is small enough; do not count them in the data.",
 )
 @click.option("--allow-large-delta", is_flag=True, help="Accept a --delta of 1/1000 or more.")
 @click.option(

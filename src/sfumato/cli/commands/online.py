@@ -108,7 +108,7 @@ def command(
 ) -> None:
     """Open a session that answers any number of questions about the --columns of one TABLE of POLICY, for one price.
 
-    Questions end with ";" and are read from the terminal or from standard input. Every number says what it is based
+    Questions end with ";" and are read from the terminal or from standard input. Every number shows what it is based
     on; type \\? for the meaning.
 
     \b

@@ -122,8 +122,8 @@ _price_options = options.combine_decorators(
         "--delta",
         metavar="NUMBER|default",
         default="0",
-        help="With --epsilon: the δ of the price, which allows Gaussian noise; default accepts the δ that the question "
-        "offers to find groups.",
+        help="With --epsilon: the δ of the price, which allows Gaussian noise; default accepts the δ that is "
+        "proposed for finding groups.",
     ),
     click.option(
         "--rho",

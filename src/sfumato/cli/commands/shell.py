@@ -37,8 +37,8 @@ _WELCOME = "End a question with ; to see its price and expected error before it 
     "--delta",
     metavar="NUMBER|default",
     default="0",
-    help="With --epsilon: the δ of the price, which allows Gaussian noise; default accepts the δ that a question "
-    "offers to find groups.",
+    help="With --epsilon: the δ of the price, which allows Gaussian noise; default accepts the δ that is "
+    "proposed for finding groups.",
 )
 @click.option(
     "--yes", is_flag=True, help="Spend without asking for confirmation; a script can spend only with this flag."

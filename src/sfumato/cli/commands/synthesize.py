@@ -57,7 +57,7 @@ _model_options = options.combine_decorators(
         help='Use one row per unit: the first in the order of this column; with "COLUMN DESC", the last.',
     ),
     click.option(
-        "--memory", metavar="SIZE", default="1 GiB", show_default=True, help="The most memory that the model may take."
+        "--memory", metavar="SIZE", default="1 GiB", show_default=True, help="The maximum memory of the model."
     ),
 )
 _price_options = options.combine_decorators(
@@ -101,7 +101,7 @@ _file_options = options.combine_decorators(
 @options.as_json
 @options.whole_receipt
 def command(policy: Path, analyst: str | None, ledger: Path | str | None, **values: Any) -> None:
-    """Fit a private model of one TABLE of POLICY and draw a synthetic table from it.
+    """Fit a private model to one TABLE of POLICY and draw a synthetic table from it.
 
     \b
     Examples:

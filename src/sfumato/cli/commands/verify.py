@@ -16,7 +16,7 @@ from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 @click.option(
     "--key",
     metavar="FILE",
-    help="The owner's public key, got from the owner and not from the bundle: a .pub file, or the line in it.",
+    help="The owner's public key, obtained from the owner and not from the bundle: a .pub file, or the line in it.",
 )
 @click.option(
     "--earlier",

@@ -279,7 +279,8 @@ def unusable_names_note(columns: Collection[str]) -> str:
     """Return a note on columns whose names cannot be used in questions, and what a name must be like."""
     return (
         f"left out, because SQL cannot name them: {_name_list(columns)}. A name has at most {MAX_NAME_LENGTH} visible "
-        "characters, does not begin with sf_, and differs from other names in more than capitals: rename them first"
+        "characters, does not begin with sf_, and differs from other names in more than upper and lower case: rename "
+        "them first"
     )
 
 

@@ -352,7 +352,7 @@ def rules_question(table: str, column: str, default: str, proposal: str | None) 
         f"{column}: how its cells are written ({SKIP}: as the type says)",
         default,
         "Dates: format %d.%m.%Y, with %d %m %Y for day, month and year, %y for two digits of a year, %b %B for month "
-        "names, %H %M %S %p for times. Numbers: decimal , thousands . currency €. Truths: true Y false N. Texts with "
+        "names, %H %M %S %p for times. Numbers: decimal , thousands . currency €. Booleans: true Y false N. Texts with "
         "listed values: trim, case lower, map F:female,M:male. Every column: nulls NA,?. A cell that fits no rule is "
         "missing. It costs nothing; the rules are public.",
         f"--column {_column_flag(column, 'date format %d.%m.%Y')}, or "

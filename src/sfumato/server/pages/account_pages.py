@@ -210,14 +210,14 @@ def promise_sentences(face: PublicFace, standing: Standing | PeriodStandings) ->
     if isinstance(standing, PeriodStandings):
         bound = f"each {standing.per} has an account of its own; {standing.promise}"
     else:
-        delta_clause = f", except with a chance of δ = {format_exact(face.budget.delta)}" if face.budget.delta else ""
+        delta_clause = f", except with probability δ = {format_exact(face.budget.delta)}" if face.budget.delta else ""
         bound = (
             "all answers together stay within ε = "
             f"{format_exact(face.budget.epsilon)}{delta_clause}, however much is asked"
         )
     return (
         f"Protected: {face.unit}. Every answer would have come out almost the same if {face.unit} {change}.",
-        f"“Almost” is measured by ε: {bound}. The smaller it is, the less anybody can learn about one of them.",
+        f"“Almost” is measured by ε: {bound}. The smaller ε is, the less anybody can learn about any one of them.",
         "Facts about everybody together are not protected: they are what answers are for.",
     )
 

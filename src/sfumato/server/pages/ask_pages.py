@@ -318,7 +318,7 @@ def _example_sql(gateway: Gateway, caller: Caller, policy: str, position: str) -
     questions = [each.sql for table in gateway.tables(caller, policy).values() for each in table.questions]
     if not position.isdecimal() or not position.isascii() or int(position) >= len(questions):
         raise InvalidRequest(
-            "this example question does not exist any more", place="the form", fix="reload the page, and choose another"
+            "this example question no longer exists", place="the form", fix="reload the page, and choose another"
         )
     return questions[int(position)]
 

@@ -64,8 +64,10 @@ def _error_fields(error: Exception, sql: str, offset: int) -> dict[str, str]:
         rule = f"a parameter is not a valid value of type {error.type_name}"
         return _fields_by_letter("22P02", rule, "", "Pass a value of this type.")
     if isinstance(error, CellOutOfRange):
-        rule = "a number of the answer does not fit into the binary form of its type"
-        return _fields_by_letter("22003", rule, "The answer is stored.", "Ask again, free, for results as text.")
+        rule = "a number in the answer does not fit the binary format of its type"
+        return _fields_by_letter(
+            "22003", rule, "The answer is stored.", "Ask again with results as text: this is free."
+        )
     if isinstance(error, protocol.ProtocolViolation):
         return _fields_by_letter(
             "08P01", str(error), "", "Check that the client speaks PostgreSQL's protocol, version 3."

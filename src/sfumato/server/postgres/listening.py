@@ -112,7 +112,7 @@ class Connection:
             self._turns_before, self._awaits_message = self._turns_begun_if_idle(), False
         kind, length = _FRAME_HEAD.unpack(await self._read(_FRAME_HEAD.size))
         if not 4 <= length <= protocol.MAX_MESSAGE_BYTES:
-            raise protocol.ProtocolViolation(f"a message has 4 to {protocol.MAX_MESSAGE_BYTES:,} bytes")
+            raise protocol.ProtocolViolation(f"a message must have 4 to {protocol.MAX_MESSAGE_BYTES:,} bytes")
         return kind, await self._read(length - 4)
 
     async def _read(self, count: int) -> bytes:
@@ -173,7 +173,7 @@ class Connection:
 
 def checked_startup_length(length: int) -> int:
     if not 8 <= length <= protocol.MAX_STARTUP_BYTES:
-        raise protocol.ProtocolViolation(f"a start-up message has 8 to {protocol.MAX_STARTUP_BYTES:,} bytes")
+        raise protocol.ProtocolViolation(f"a start-up message must have 8 to {protocol.MAX_STARTUP_BYTES:,} bytes")
     return length
 
 
@@ -250,7 +250,7 @@ class PostgresServer:
         try:
             _configure_socket(accepted)
             if sum(each.user is None for each in self._open.values()) > MAX_SIGNING_IN:
-                raise _too_many_refusal("connections that have not signed in")
+                raise _too_many_refusal("connections that have not signed in yet")
             async with asyncio.timeout(SIGN_IN_SECONDS):
                 startup = await self._open_connection(accepted, state)
                 if startup is None:
@@ -458,7 +458,7 @@ class PostgresServer:
 
 
 def _too_many_refusal(what: str) -> Refusal:
-    return Refusal("53300", f"too many {what} already", hint="Close some, use a pool, or try again in ten seconds.")
+    return Refusal("53300", f"there are too many {what}", hint="Close some, use a pool, or try again in ten seconds.")
 
 
 def _configure_socket(accepted: socket.socket) -> None:

@@ -145,12 +145,12 @@ class _MessageReader:
         """Read a text up to its NUL."""
         end = self._body.find(b"\0", self._offset)
         if end < 0:
-            raise ProtocolViolation("a text in a message does not end")
+            raise ProtocolViolation("a string in a message has no end")
         raw, self._offset = self._body[self._offset : end], end + 1
         try:
             return raw.decode()
         except UnicodeDecodeError:
-            raise ProtocolViolation("a text in a message is not UTF-8") from None
+            raise ProtocolViolation("a string in a message is not valid UTF-8") from None
 
     def read_bytes(self, count: int) -> bytes:
         if count < 0 or count > len(self._body) - self._offset:
@@ -193,7 +193,7 @@ def decode_startup(body: bytes) -> EncryptionRequest | CancelRequest | Startup:
         process = fields.read_int32()
         least, most = _CANCEL_KEY_BYTES
         if not least <= fields.remaining <= most:
-            raise ProtocolViolation("a cancel key has 4 to 256 bytes")
+            raise ProtocolViolation("a cancel key must have 4 to 256 bytes")
         return CancelRequest(process, fields.read_bytes(fields.remaining))
     if code >> 16 != PROTOCOL_MAJOR:
         raise ProtocolViolation("only version 3 of the protocol is supported")
@@ -253,7 +253,7 @@ def _decode_bind(fields: _MessageReader) -> Bind:
     parameters = tuple(_decode_parameter(fields) for _ in range(fields.read_count()))
     result_formats = tuple(fields.read_int16() for _ in range(fields.read_count()))
     if any(each not in (0, 1) for each in (*formats, *result_formats)):
-        raise ProtocolViolation("a format is 0 for text or 1 for binary")
+        raise ProtocolViolation("a format code must be 0 for text or 1 for binary")
     return Bind(portal, statement, formats, parameters, result_formats)
 
 
@@ -265,7 +265,7 @@ def _decode_parameter(fields: _MessageReader) -> bytes | None:
 def _read_statement_or_portal_kind(fields: _MessageReader) -> str:
     kind = fields.read_bytes(1)
     if kind not in (b"S", b"P"):
-        raise ProtocolViolation("Describe and Close name a statement or a portal")
+        raise ProtocolViolation("Describe and Close must name a statement or a portal")
     return kind.decode()
 
 

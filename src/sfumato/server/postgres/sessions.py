@@ -321,7 +321,7 @@ class Session:
                 (self._prepared if message.kind == "S" else self._portals).pop(message.name, None)
                 await self._outbox.send(protocol.CLOSE_COMPLETE)
             case _:
-                raise protocol.ProtocolViolation("a message that may not be sent now")
+                raise protocol.ProtocolViolation("a message that is not allowed at this point")
 
     async def _parse(self, message: protocol.Parse) -> None:
         classified = await classify_text(message.sql)
@@ -600,7 +600,7 @@ class Session:
         if statement.action in ("commit", "rollback"):
             return await self._end_transaction(statement)
         if self._transaction == _IDLE:
-            raise Refusal("25P01", "savepoints exist in transactions only", hint="Send BEGIN first.")
+            raise Refusal("25P01", "savepoints can only be used in transaction blocks", hint="Send BEGIN first.")
         if statement.action == "savepoint":
             self._savepoints += 1
         elif not self._savepoints:

@@ -429,7 +429,7 @@ def _build_copy_format(options: Mapping[str, str]) -> CopyFormat:
     defaults = CopyFormat("csv", ",", "") if name == "csv" else CopyFormat()
     delimiter, quote = options.get("delimiter", defaults.delimiter), options.get("quote", defaults.quote)
     if len(delimiter) != 1 or len(quote) != 1 or delimiter in "\r\n\\" or quote in "\r\n":
-        raise Refusal("22023", "DELIMITER and QUOTE of COPY are one character each", hint="Write DELIMITER ','.")
+        raise Refusal("22023", "DELIMITER and QUOTE of COPY must be one character each", hint="Write DELIMITER ','.")
     header = options.get("header", "off") in ("on", "true")
     null = options.get("null", defaults.null)
     if "\r" in null or "\n" in null:

@@ -109,8 +109,9 @@ class BoughtModel:
         return {name: self.model.sample(min(self.model.default_rows, max_rows), seed=self.line)}
 
     def _comment(self, name: str) -> str:
-        drawn = f"synthetic rows of {self.originals[name]}, of a model bought on line {self.line} for {self.guarantee}"
-        return f"{drawn}: reading them is free, and they belong to nobody"
+        model = f"the model bought on line {self.line} for {self.guarantee}"
+        drawn = f"synthetic rows of {self.originals[name]}, drawn from {model}"
+        return f"{drawn}: no row is a real person's, and reading them is free"
 
 
 def _unused_table_name(table: str, line: int, policy_tables: Sequence[str]) -> str:
@@ -249,15 +250,15 @@ class PublishedTables:
             return answer_result(answer, columns, ranges=True, charged=False)
         answer_rows: RowsAnswer = self._run_over_rows(sql, samples, lambda rows: rows.run(sql, parameters))
         lines = ", ".join(str(purchase.line) for purchase in self._purchases_in(sql))
-        note = f"computed over synthetic rows of line {lines}, which belong to nobody: no ranges are known"
+        note = f"computed over synthetic rows of line {lines}, not over real ones: no ± is known"
         return Result(_result_columns(answer_rows.columns), answer_rows.rows, (note,))
 
     def explain(self, sql: str, parameters: Sequence[Any]) -> list[str]:
         """Say what answers a statement."""
         lines = ", ".join(str(purchase.line) for purchase in self._purchases_in(sql))
         if self._is_answered_by_model(sql, tuple(_sample_of_same_type(value) for value in parameters)):
-            return [f"free: answered from the model that was bought on line {lines}, with ranges"]
-        return [f"free: computed over synthetic rows of line {lines}, without ranges"]
+            return [f"free: answered from the model bought on line {lines}, with ± ranges"]
+        return [f"free: computed over synthetic rows of line {lines}, without ± ranges"]
 
     def interrupt(self) -> None:
         """End the statement over rows that runs, from another thread."""
@@ -291,7 +292,7 @@ class PublishedTables:
         if len(self._purchases_in(sql)) > 1:
             return Unsupported(
                 "join",
-                "synthetic tables that were bought separately cannot be joined, because they have no model in common",
+                "synthetic tables that were bought separately cannot be joined: no model covers both",
                 fix="ask for the rows of each table, and join them yourself",
             )
         try:

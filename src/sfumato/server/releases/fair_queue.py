@@ -114,7 +114,7 @@ class FairQueue:
             user_queue = self._users.setdefault(work.user, _UserQueue())
             if len(user_queue.queue) >= self._capacity - self._waiting:
                 raise TooManyRequests(
-                    "the queue of releases is full, or this user's part of the queue is", 1 + self._waiting // 4
+                    "the queue of releases, or this user's part of it, is full", 1 + self._waiting // 4
                 )
             user_queue.queue.append(work)
             self._waiting += 1

@@ -287,7 +287,7 @@ def find_stored(proposal: Any, price: Mapping[str, Any], request_id: str) -> Fli
 def require_stored(stored_result: FlightResult | None) -> Any:
     """Return a stored answer; refuse where there is none."""
     if stored_result is None:
-        rule = "no answer to this is stored that is at least as accurate"
+        rule = "no stored answer is at least as accurate as this price buys"
         raise Unsupported("not-stored", rule, fix="release the answer instead, which is charged")
     return stored_result.answer
 

@@ -355,8 +355,7 @@ def _questions_in_seconds(what: str, seconds: float, per_second: float) -> int:
     if seconds > MAX_PREVIEW_SECONDS:
         raise Unsupported(
             "long-rehearsal",
-            f"a server allows {what} of at most {MAX_PREVIEW_SECONDS:g} s, and this one would take "
-            f"about {seconds:.3g} s",
+            f"a server runs {what} for at most {MAX_PREVIEW_SECONDS:g} s, and this would take about {seconds:.3g} s",
             fix="use fewer groups, rows (rows=1000) or columns, or smaller column sets; or, as the owner, run it "
             "without the server",
         )

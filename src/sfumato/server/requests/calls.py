@@ -111,7 +111,7 @@ MAX_LISTED = 1000
 CURSOR = (
     Parameter("after", "query", "List items after this number.", {"type": "integer", "minimum": 0, "maximum": 10**15}),
     Parameter(
-        "limit", "query", "The maximal number of items.", {"type": "integer", "minimum": 1, "maximum": MAX_LISTED}
+        "limit", "query", "The maximum number of items.", {"type": "integer", "minimum": 1, "maximum": MAX_LISTED}
     ),
 )
 """Parameters of operations that list page by page."""

@@ -191,7 +191,7 @@ OPERATIONS = (
         "amend",
         "POST",
         f"{_POLICY}/amend",
-        "Amend the account to the budget in the policy file.",
+        "Apply the budget in the policy file to the account.",
         amend,
         _OWNER,
         Amendment,

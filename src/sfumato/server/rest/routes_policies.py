@@ -184,7 +184,7 @@ _IDEMPOTENCY = Parameter("Idempotency-Key", "header", _KEY_WORDS, _VISIBLE, requ
 _SENT_KEY = Parameter("key", "query", "The Idempotency-Key under which it was sent.", _VISIBLE, required=True)
 _FORM = Parameter("form", "query", "The encoding of the answer, instead of Accept.", {"enum": list(calls.NAMES)})
 _LINE_FORM = Parameter("form", "query", "A summary of each line, or the complete line.", {"enum": list(_LINE_FORMS)})
-_ANALYST = Parameter("analyst", "query", "An analyst of the policy; analysts can name themselves alone.")
+_ANALYST = Parameter("analyst", "query", "An analyst of the policy; analysts can name only themselves.")
 _ASKING = (OWNER, ANALYST)
 _POLICY = "/v1/policies/{policy}"
 OPERATIONS = (

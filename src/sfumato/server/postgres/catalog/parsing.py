@@ -202,7 +202,7 @@ def _refuse_long_series(tree: exp.Expr) -> None:
         if not all(end is None or _is_bounded_end(end) for end in ends):
             raise catalog_refusal(
                 "series",
-                f"generate_series goes up to {MAX_SERIES:,} or to the length of an array here",
+                f"generate_series is limited to {MAX_SERIES:,} values, or the length of an array",
                 f"write generate_series(1, {MAX_SERIES})",
             )
 

@@ -101,11 +101,11 @@ TYPE_NAMES = {
 }
 """The PostgreSQL type in which each type of a policy is shown."""
 _SERVICE_COMMENTS = {
-    "budget": "what this account allows, has spent and has left; reading it is free",
+    "budget": "what the budget of this account is, and what is spent and left of it; reading it is free",
     "columns": "the columns that can be asked about, from the policy; reading it is free",
     "history": "the questions you have bought; reading it is free",
     "receipts": "what protects your last answers, and what each has cost; reading it is free",
-    "refusals": "what you sent and is not supported, counted since the server was started; reading it is free",
+    "refusals": "what you sent that is not supported, counted since the server started; reading it is free",
 }
 
 
@@ -167,6 +167,7 @@ def _refuse_counting_matches(table: str, columns: tuple[str, ...]) -> int:
     """Refuse to count rows of a public table: a catalog has none."""
     raise Unsupported(
         "catalog-rows",
-        f"the rows of {table} by {', '.join(columns)} are not known here: the catalog describes tables without rows",
+        f"the rows of {table} by {', '.join(columns)} cannot be counted here: the catalog describes tables "
+        "without their rows",
         fix="ask a question about the table instead, such as SELECT COUNT(*) FROM …",
     )

@@ -293,7 +293,7 @@ def replace_quantifiers(tree: exp.Expr) -> None:
             continue
         searches = isinstance(comparison, exp.EQ) == isinstance(operand, exp.Any)
         if not searches:
-            raise catalog_refusal("operator", "only = ANY (…) and <> ALL (…) are known here", "write = ANY (…)")
+            raise catalog_refusal("operator", "only = ANY (…) and <> ALL (…) are supported here", "write = ANY (…)")
         search = _function_call("list_contains", _as_array(array), comparison.this)
         comparison.replace(search if isinstance(comparison, exp.EQ) else exp.Not(this=search))
 
@@ -490,7 +490,7 @@ def _rewrite_format(function: exp.Anonymous) -> exp.Expr:
     """Write ``format('%I.%I', a, b)`` as a concatenation."""
     template, *values = function.expressions
     if not isinstance(template, exp.Literal):
-        raise catalog_refusal("function", "format needs a literal as its template", "write format('%I.%I', a, b)")
+        raise catalog_refusal("function", "the template of format must be a literal", "write format('%I.%I', a, b)")
     pieces = template.name.split("%")
     parts: list[exp.Expr] = [exp.Literal.string(pieces[0])]
     for piece, value in zip(pieces[1:], values, strict=False):
@@ -503,7 +503,9 @@ def _rewrite_format(function: exp.Anonymous) -> exp.Expr:
         parts.append(exp.Literal.string(piece[1:]))
     if len(parts) != 2 * len(pieces) - 1 or len(values) != len(pieces) - 1:
         raise catalog_refusal(
-            "function", "format knows %I, %s and %L here, one for each value", "write format('%I.%I', a, b)"
+            "function",
+            "format supports only %I, %s and %L here, with one value for each",
+            "write format('%I.%I', a, b)",
         )
     return _concatenate(parts)
 
