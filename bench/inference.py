@@ -107,21 +107,30 @@ def pums(file: Path) -> Iterator[Case]:
         "sex": _values(0, 1),
         "married": _values(0, 1),
         "employed": _values(0, 1),
+        "disability": _values(0, 1),
     }
     yield Case("pums", rows, columns, "income ~ age + educ + sex + married + employed")
+    six = "income ~ age + sex + married + employed + disability + C(educ)"
+    yield Case("pums, 6 and 16 levels", rows, columns, six)
 
 
 def nist(file: Path) -> Iterator[Case]:
     rows = pd.read_csv(file, na_values="N").dropna(subset=["PINCP_DECILE", "EDU"])
-    rows = rows.astype({"PINCP_DECILE": int, "EDU": int})
+    rows = rows.astype({"PINCP_DECILE": int, "EDU": int, "MSP": int})
     columns = {
         "PINCP_DECILE": _whole(0, 9),
         "AGEP": _whole(0, 99),
         "EDU": _whole(1, 12),
         "SEX": _values(1, 2),
         "DVET": _whole(0, 7),
+        "HISP": _values(0, 1, 2, 3, 4),
+        "MSP": _values(*range(1, 7)),
+        "INDP_CAT": _values(*range(19)),
     }
     yield Case("nist", rows, columns, "PINCP_DECILE ~ AGEP + EDU + SEX")
+    employed = rows.dropna(subset=["INDP_CAT"]).astype({"INDP_CAT": int}).reset_index(drop=True)
+    six = "PINCP_DECILE ~ AGEP + EDU + SEX + C(MSP) + C(HISP) + C(INDP_CAT)"
+    yield Case("nist, 6 and 19 levels", employed, columns, six)
 
 
 def opened(case: Case, folder: str) -> sf.Curator:
@@ -264,19 +273,23 @@ def _fit(design: Design, estimates: MomentEstimates, case: Case) -> LinearFit:
 
 
 def flights(folder: Path) -> Iterator[Case]:
-    """At most 12 flights of every plane: delays of one plane correlate."""
+    """Flights that are units, and at most 12 flights of every plane: delays of one plane correlate."""
     rows = pd.read_parquet(folder / "flights.parquet").dropna(subset=["tailnum", "arr_delay", "dep_delay", "air_time"])
-    rows = rows.sample(frac=1, random_state=1).groupby("tailnum").head(12).sort_values("tailnum")
-    rows = rows.assign(who=rows["tailnum"].astype("category").cat.codes).reset_index(drop=True)
     rows = rows.assign(arr_delay=rows["arr_delay"].clip(-60, 240).astype(int), distance=rows["distance"].clip(0, 3000))
+    rows = rows.assign(late=(rows["arr_delay"] > 15).astype(int)).sample(frac=1, random_state=1)
+    planes = rows.groupby("tailnum").head(12).sort_values("tailnum")
+    planes = planes.assign(who=planes["tailnum"].astype("category").cat.codes).reset_index(drop=True)
     columns = {
+        "late": _values(0, 1),
         "arr_delay": _whole(-60, 240),
         "distance": _whole(0, 3000),
         "hour": _whole(0, 24),
         "month": _whole(1, 12),
         "origin": _values("EWR", "JFK", "LGA"),
     }
-    yield Case("flights, 12 per plane", rows, columns, "arr_delay ~ distance + hour + month + origin", 12)
+    formula = "arr_delay ~ distance + hour + month + origin"
+    yield Case("flights", rows[:40_000].reset_index(drop=True), columns, formula)
+    yield Case("flights, 12 per plane", planes, columns, formula, 12)
 
 
 def correlated(cases: Iterator[Case]) -> Iterator[Case]:
@@ -288,6 +301,14 @@ def correlated(cases: Iterator[Case]) -> Iterator[Case]:
             change = np.random.default_rng(2).normal(0, 3, len(rows)).round()
             rows = rows.assign(hours_per_week=(rows["hours_per_week"] + change).clip(0, 98).astype(int))
             yield Case("adult, 3 alike rows", rows.reset_index(drop=True), case.columns, case.formula, 3)
+
+
+def alike_rows(frame: pd.DataFrame, event: str) -> pd.DataFrame:
+    """Return three rows of a third of the people, whose event differs from their own in one row of ten."""
+    people = frame[: len(frame) // 3].reset_index(drop=True)
+    rows = people.loc[people.index.repeat(3)].assign(who=np.repeat(np.arange(len(people)), 3))
+    changed = np.random.default_rng(2).random(len(rows)) < 0.1
+    return rows.assign(**{event: rows[event] ^ changed}).astype({event: int}).reset_index(drop=True)
 
 
 @dataclass(frozen=True)
@@ -377,8 +398,16 @@ def logistic_cases(options: argparse.Namespace) -> Iterator[Case]:
     for case in () if options.adult is None else correlated(adult(options.adult)):
         yield Case("adult income, 3 alike rows", case.frame, case.columns, four, 3)
     for case in () if options.pums is None else pums(options.pums):
-        yield Case("pums employed", case.frame, case.columns, "employed ~ age + educ + sex + married")
+        if case.name == "pums":
+            formula = "employed ~ age + educ + sex + married"
+            yield Case("pums employed", case.frame, case.columns, formula)
+            yield Case("pums employed, 3 alike rows", alike_rows(case.frame, "employed"), case.columns, formula, 3)
+    for case in () if options.flights is None else flights(options.flights):
+        name = case.name.replace("flights", "flights late")
+        yield Case(name, case.frame, case.columns, case.formula.replace("arr_delay", "late"), case.rows_per_unit)
     for case in () if options.nist is None else nist(options.nist):
+        if case.name != "nist":
+            continue
         rows = case.frame.dropna(subset=["DPHY"])
         rows = rows.assign(difficulty=(rows["DPHY"] == 1).astype(int)).reset_index(drop=True)
         columns = {**case.columns, "difficulty": _values(0, 1)}
@@ -582,7 +611,8 @@ def parse_options() -> argparse.Namespace:
 
 
 def linear_cases(options: argparse.Namespace) -> Iterator[Case]:
-    for source, path in ((adult, options.adult), (pums, options.pums), (nist, options.nist)):
+    sources = ((adult, options.adult), (pums, options.pums), (nist, options.nist), (flights, options.flights))
+    for source, path in sources:
         yield from () if path is None else source(path)
 
 
