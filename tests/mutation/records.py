@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mutation.rules import Site
-from mutation.sources import PACKAGE, ROOT, block_indexes, functions, module_path, module_tree
+from mutation.sources import ROOT, block_indexes, functions, module_path, module_tree
 
 KILLED = frozenset({"killed", "hung"})
 """Outcomes that the suite notices: a test fails, or it runs into a limit of time that it is far from otherwise."""
@@ -118,23 +118,23 @@ class Records:
         return {line["mutant"] for line in self.results() if line["outcome"] in KILLED or not killed_only}
 
     def results(self) -> list[dict[str, Any]]:
-        """List the results that still stand: a kill while its module is the same, anything else while all is."""
+        """List the results that still stand: a kill while its module is the same, a survivor while the files of the
+        tests that ran it are the same, too.
+        """
         lines = (line for path in sorted(self.folder.glob("results.*")) for line in _lines(path))
-        return [line for line in lines if line["sources"] == self.fingerprint(line["mutant"], line["outcome"])]
+        return [line for line in lines if line["sources"] == fingerprint(line["mutant"], line.get("files", ()))]
 
-    def fingerprint(self, mutant: str, outcome: str) -> str:
-        """Return a hash of what decides an outcome."""
-        if outcome in KILLED:
-            return _hash((module_path(f"sfumato.{mutant.partition(':')[0]}"),))
-        return _hash((PACKAGE, ROOT / "tests"))
+
+def fingerprint(mutant: str, files: Sequence[str]) -> str:
+    """Return a hash of what decides an outcome: the mutated module, and these files."""
+    return _hash((module_path(f"sfumato.{mutant.partition(':')[0]}"), *(ROOT / file for file in files)))
 
 
 @cache
 def _hash(paths: tuple[Path, ...]) -> str:
-    files = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("*.py")))]
     digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.read_bytes())
+    for path in paths:
+        digest.update(path.read_bytes() if path.exists() else b"gone")
     return digest.hexdigest()[:16]
 
 

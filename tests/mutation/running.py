@@ -33,7 +33,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase, settings
 
-from mutation.records import Killers, Records, function_name
+from mutation.records import KILLED, Killers, Records, fingerprint, function_name
 from mutation.replacing import LiveFunctions, NotReplaceable, Overlay, install_builtins
 from mutation.rules import Site, sites
 
@@ -51,8 +51,10 @@ class Result:
     tests: int = 0
     seconds: float = 0.0
     """Of CPU, in all children."""
+    files: tuple[str, ...] = ()
+    """The files of the tests that did not kill it; none for what was killed."""
     sources: str = ""
-    """A hash of what decided it: the mutated module for what was killed, everything for the rest."""
+    """A hash of what decided it: the mutated module and ``files``."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,8 @@ class Runner:
                 outcome = "undecided" if self._spent - begin >= cap else "hung" if hung == _MOST_HUNG else ""
         if not outcome:
             outcome = "undecided" if hung else "survived" if reached else "unreached"
-        return Result(name, outcome, killer, len(tests), round(self._spent - begin, 2))
+        files = () if outcome in KILLED else sorted({test.partition("::")[0] for test in tests})
+        return Result(name, outcome, killer, len(tests), round(self._spent - begin, 2), tuple(files))
 
     def _covering(self, site: Site) -> list[str]:
         ranked = self._request_records.covering(site, self._first_readable_examples, self._killers)
@@ -277,7 +280,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
             for name in wanted:
                 if name in by_name:
                     result = runner.judge(by_name[name], options.cap)
-                    decided = records.fingerprint(name, result.outcome)
+                    decided = fingerprint(name, result.files)
                     results.write(json.dumps(asdict(replace(result, sources=decided)), ensure_ascii=False) + "\n")
                     results.flush()
                     _empty(Path(folder))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mutation.command import drawn, equivalent_mutants, report
-from mutation.records import Killers, Records, site_node
+from mutation.records import Killers, Records, _hash, fingerprint, site_node
 from mutation.replacing import LiveFunctions, Overlay, install_builtins
 from mutation.rules import Site, function_sites, mutated_module, sites
 from mutation.sources import NO_CLAIM, Function, block_indexes, blocks, functions, module_tree, noted_names
@@ -195,10 +195,9 @@ def test_the_tests_of_a_block_are_its_recorded_ones_and_their_other_examples(tmp
 
 def test_what_was_not_decided_is_not_killed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = [f"{TURNED}{index}" for index in range(4)]
-    records = Records(tmp_path, tests=False)
     outcomes = ("killed", "undecided", "hung", "unreached")
     lines = [
-        {"mutant": name, "outcome": outcome, "seconds": 2, "sources": records.fingerprint(name, outcome)}
+        {"mutant": name, "outcome": outcome, "seconds": 2, "sources": fingerprint(name, ())}
         for name, outcome in zip(names, outcomes, strict=True)
     ]
     (tmp_path / "results.0.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -206,3 +205,25 @@ def test_what_was_not_decided_is_not_killed(tmp_path: Path, capsys: pytest.Captu
     printed = capsys.readouterr().out
     assert "4 of 4 mutants run, 2.00 CPU seconds each" in printed
     assert "66.7% of the reached killed, 33.3% by a test that fails" in printed
+
+
+def test_a_survivor_stands_while_its_module_and_its_tests_are_the_same(tmp_path: Path) -> None:
+    ran, other = (tmp_path / name for name in ("test_ran.py", "test_other.py"))
+    for path in (ran, other):
+        path.write_text("")
+    results = tmp_path / "results"
+    results.mkdir()
+
+    def survivor(*files: Path) -> dict[str, object]:
+        names = [str(file) for file in files]
+        return {"mutant": TURNED, "outcome": "survived", "files": names, "sources": fingerprint(TURNED, names)}
+
+    lines = [survivor(ran), survivor(ran, other), {**survivor(), "sources": "of another module"}]
+    (results / "results.0.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert Records(results).results() == lines[:2]
+    other.write_text("assert True")
+    _hash.cache_clear()
+    assert Records(results).results() == lines[:1]
+    ran.unlink()
+    _hash.cache_clear()
+    assert not Records(results).results()
