@@ -208,7 +208,7 @@ def test_private_figures_are_not_shown() -> None:
         ({"counts": [1.5]}, "counts"),
         ({"counts": [2**60]}, "counts"),
         ({"per_bidder": 0}, "per_bidder"),
-        ({"count_share": 1}, "counting"),
+        ({"count_share": 1}, "count_share"),
         ({"mechanism": sf.NoisyMax}, "mechanism"),
     ],
 )

@@ -150,7 +150,7 @@ class NoisyAnswers:
         price = exact(epsilon, "epsilon", POSITIVE)
         self._questions_left = exact_integer(questions, "questions", at_least=1)
         columns = 1 if towns else self._values[0].size
-        self.noise = Laplace(self._questions_left * columns * exact_integer(max_value, "most", at_least=1) / price)
+        self.noise = Laplace(self._questions_left * columns * exact_integer(max_value, "max_value", at_least=1) / price)
         self.promise: Guarantee | None = Guarantee(price)
         self.kind = f"private, ε = {format_exact(price)}"
 
@@ -361,7 +361,7 @@ def group_sums(groups: Groups, values: Values) -> Sums:
 
 
 def checked_values(values: Any, max_value: int | None = None) -> Values:
-    """Validate one integer per person, or a row of them, each between 0 and ``most``."""
+    """Validate one integer per person, or a row of them, each between 0 and ``max_value``."""
     try:
         numbers = np.asarray(values)
     except ValueError:
@@ -380,7 +380,7 @@ def checked_values(values: Any, max_value: int | None = None) -> Values:
             fix=fix,
         )
     integers = numbers.astype(np.int64)
-    upper_bound = 1 << 31 if max_value is None else exact_integer(max_value, "most", at_least=1)
+    upper_bound = 1 << 31 if max_value is None else exact_integer(max_value, "max_value", at_least=1)
     if int(integers.min()) < 0 or int(integers.max()) > upper_bound:
         raise InvalidParameter(
             "values", ValueWords(f"{integers.min()} to {integers.max()}"), f"integers from 0 to {upper_bound:,}"

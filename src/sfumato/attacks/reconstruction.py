@@ -97,7 +97,7 @@ def _solve_linear_system(matrix: Reals, target: Reals) -> Reals:
 
 
 def least_deviations(matrix: Reals, answers: Reals, upper_bound: float = 1.0, cost: float = 0.0) -> Reals:
-    """Find values between 0 and ``most`` that minimise Σ|matrix·x − answers| + cost·Σx.
+    """Find values between 0 and ``upper_bound`` that minimise Σ|matrix·x − answers| + cost·Σx.
 
     With residuals p − q and slack s below the upper bounds u: min Σp + Σq + cost·Σx subject to Ax + p − q = a,
     x + s = u, all nonnegative. Each iteration solves (AᵀHA + D)dx = g with positive diagonal H and D.

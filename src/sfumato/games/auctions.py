@@ -164,7 +164,7 @@ def digital_goods(
     """Propose to sell at one of the ``prices``, which are public.
 
     ``counts`` holds the multiplicity of each bid, where equal bids are listed once. A bidder makes at most
-    ``per_bidder`` of the bids, and ε covers all of them. A share ``counting`` of ε may be reserved to publish the
+    ``per_bidder`` of the bids, and ε covers all of them. A share ``count_share`` of ε may be reserved to publish the
     number of buyers. The exponential mechanism gives bidders the least incentive to misreport, permute-and-flip loses
     the least revenue.
 
@@ -180,7 +180,7 @@ def digital_goods(
     """
     total = exact(epsilon, "epsilon", POSITIVE)
     warn_if_weak(Price(total))
-    max_bids, share = exact_integer(per_bidder, "per_bidder", at_least=1), exact(count_share, "counting", BELOW_ONE)
+    max_bids, share = exact_integer(per_bidder, "per_bidder", at_least=1), exact(count_share, "count_share", BELOW_ONE)
     if mechanism not in (Exponential, PermuteAndFlip):
         raise InvalidParameter("mechanism", mechanism, "Exponential or PermuteAndFlip")
     sorted_prices, unit = parse_prices_and_denominator(prices)

@@ -233,9 +233,9 @@ class Crowd:
 
     def settle(self, max_moves: int | None = None) -> Integers:
         """Find an exact equilibrium by best-response dynamics: players arrive one by one, then the player who gains
-        most moves, until nobody gains. Refused if it has not converged after ``most_moves`` (100 per player).
+        most moves, until nobody gains. Refused if it has not converged after ``max_moves`` (100 per player).
         """
-        limit = 100 * self.players if max_moves is None else exact_integer(max_moves, "most_moves", at_least=1)
+        limit = 100 * self.players if max_moves is None else exact_integer(max_moves, "max_moves", at_least=1)
         counts = self._sequential_best_responses()
         for _ in range(limit):
             type_index, source, target = self._best_move(counts)

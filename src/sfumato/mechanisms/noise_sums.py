@@ -208,7 +208,7 @@ def _discrete_chernoff_widths(decoder: Floats, scale: float, miss: float) -> Flo
 
 def continuous_widths(decoder: Floats, miss_bound: float) -> Floats:
     """Return, for each row, a w that |Σ aⱼXⱼ|, with continuous Laplace variables of scale 1, exceeds with at most the
-    part of ``most`` that is not left to smoothing; infinity where the series does not decide.
+    part of ``miss_bound`` that is not left to smoothing; infinity where the series does not decide.
     """
     miss = miss_bound * (1 - _SLACK)
     if miss_bound < _SMALLEST_MISS or decoder.size > _MOST:

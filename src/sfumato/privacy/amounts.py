@@ -118,7 +118,9 @@ def format_amount(amount: Amount) -> str:
 
 
 def parse_amount(text: str) -> Amount:
-    """Parse what ``write`` wrote; any other text is refused, also a fraction that is whole or not in lowest terms."""
+    """Parse what ``format_amount`` wrote; any other text is refused, also a fraction that is whole or not in lowest
+    terms.
+    """
     if "/" not in text:
         return int(text)
     if _WRITTEN.fullmatch(text):

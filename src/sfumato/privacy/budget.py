@@ -305,7 +305,7 @@ class Budget:
 
     def share(self, part: Number) -> Budget:
         """Return this account with every allowance scaled by ``part``: an allotment, no guarantee of its own."""
-        fraction = exact(part, "share", PROBABILITY)
+        fraction = exact(part, "part", PROBABILITY)
         pure, renyi, failure = self.allowances.pure, self.allowances.renyi, self.allowances.failure
         scaled = Cost(
             None if pure is None else pure * fraction,

@@ -416,7 +416,7 @@ class Curve:
         It is the pair's loss, not the mechanism's. A dominating pair bounds δ(ε), which is what composes; it does not
         bound how often the loss of a dominated pair passes a value: the pair of ``bounded_range(1)`` passes 0.5 with
         probability 0.35, some exponential mechanisms do with 0.62. What holds for every mechanism with this curve is
-        P(L > t) ≤ δ(ε)/(1 − e^{ε−t}) for any ε < t; ``reading`` uses the best.
+        P(L > t) ≤ δ(ε)/(1 − e^{ε−t}) for any ε < t; ``sf.reading`` uses the best.
         """
         directions = self._composed_directions
         worse_direction = max(directions, key=lambda parts: (shape.failure(parts), shape.renyi(parts, 1.0)))

@@ -53,7 +53,7 @@ class Propensity:
 
 
 def evenly_spaced(count: int, limit: int) -> NDArray[np.int64]:
-    """Return at most ``most`` evenly spaced indices below ``count``.
+    """Return at most ``limit`` evenly spaced indices below ``count``.
 
     >>> evenly_spaced(10, 4).tolist()
     [0, 2, 5, 7]

@@ -216,7 +216,7 @@ def count_interval(
 
 
 def frequency_limits(successes: int, trials: int, miss: float) -> tuple[float, float]:
-    """Return limits of the mean of ``asked`` independent Bernoulli variables with ``found`` successes, each failing
+    """Return limits of the mean of ``trials`` independent Bernoulli variables with so many ``successes``, each failing
     with probability at most ``miss``.
     """
     if not trials:

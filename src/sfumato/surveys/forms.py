@@ -511,7 +511,7 @@ def form(path: str | os.PathLike[str]) -> Form:
 
 
 def parse_form(content: bytes, place: str = "the file") -> Form:
-    """Parse a form from the bytes of its file; accept only the bytes that ``written`` returns for it."""
+    """Parse a form from the bytes of its file; accept only the bytes that ``form_bytes`` returns for it."""
     with refuse_malformed(lambda: damaged_file_error(place, f"{MANIFEST} does not hold a survey form")):
         return _read(content, place)
 

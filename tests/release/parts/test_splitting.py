@@ -109,5 +109,5 @@ def test_a_weight_is_a_positive_number(weight: Any) -> None:
 
 @pytest.mark.parametrize("effects", [{}, {0: -1.0}, {0: float("nan")}, {0: float("inf")}])
 def test_effects_are_finite(effects: Any) -> None:
-    with pytest.raises(InvalidParameter, match="effects"):
+    with pytest.raises(InvalidParameter, match="effect_by_total"):
         WantedResult(effects)

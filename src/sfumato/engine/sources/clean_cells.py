@@ -259,17 +259,15 @@ def find_column(columns: Sequence[tuple[str, T]], column: str, policy_path: str,
 
     ``otherwise`` is the advice where no column has a similar name.
     """
-    matches = [stored for stored_name_metadata, stored in columns if stored_name_metadata == column]
-    matches = matches or [
-        stored for stored_name_metadata, stored in columns if fold_name(stored_name_metadata) == fold_name(column)
-    ]
+    matches = [stored for stored_name, stored in columns if stored_name == column]
+    matches = matches or [stored for stored_name, stored in columns if fold_name(stored_name) == fold_name(column)]
     if len(matches) == 1:
         return matches[0]
     if matches:
         raise InvalidPolicy(
             f"the source has several columns named {column}", place=policy_path, fix="rename all but one of them"
         )
-    close_names = get_close_matches(column, [stored_name_metadata for stored_name_metadata, _ in columns], 1)
+    close_names = get_close_matches(column, [stored_name for stored_name, _ in columns], 1)
     fix = f"did you mean {close_names[0]}?" if close_names else otherwise
     raise InvalidPolicy(f"the source has no column {column}", place=policy_path, fix=fix)
 

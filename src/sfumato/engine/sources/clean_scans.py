@@ -125,7 +125,7 @@ class CellExpressions(Protocol):
         ...
 
     def clean_list(self, column: StoredColumn, max_items: int, item: CleanItem) -> str:
-        """Write the list of the first ``most`` items of a list, each cleaned; NULL or empty if it has no item."""
+        """Write the list of the first ``max_items`` items of a list, each cleaned; NULL or empty if it has no item."""
         ...
 
     def key(self, column: StoredColumn) -> str:
@@ -203,9 +203,9 @@ class CleanScans:
         columns: dict[str, Scalar] = {}
         for name in (*declared.columns, *declared.lists) if only is None else only:
             if name.startswith(WIDE_PREFIX):
-                stored_name_metadata = name.removeprefix(WIDE_PREFIX)
-                wide_domain = widen_bounds(declared.columns[stored_name_metadata])
-                columns[name] = build.clean(rows, build.declared_cell(table, stored_name_metadata, wide_domain))
+                column_name = name.removeprefix(WIDE_PREFIX)
+                wide_domain = widen_bounds(declared.columns[column_name])
+                columns[name] = build.clean(rows, build.declared_cell(table, column_name, wide_domain))
             elif name in declared.columns:
                 columns[name] = build.clean(rows, build.declared_cell(table, name, declared.columns[name]))
             else:

@@ -235,7 +235,7 @@ class CellCounts:
 
     def __post_init__(self) -> None:
         if self.columns not in self.reading.distinct_sets:
-            raise InvalidParameter("places", self.columns, "one of the sets of columns that the reading counts")
+            raise InvalidParameter("columns", self.columns, "one of the sets of columns that the reading counts")
 
     @property
     def bounded(self) -> BoundedPlan:

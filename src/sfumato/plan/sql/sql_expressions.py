@@ -39,7 +39,7 @@ def lower_expression(node: Node, resolve: Resolve) -> Expression:
 
 
 def lower_with(node: Node, lower_own: OwnLowering) -> Expression:
-    """Lower an expression; ``own`` is asked first and lowers the nodes it knows, such as columns."""
+    """Lower an expression; ``lower_own`` is called first and lowers the nodes it knows, such as columns."""
     _check_present(node)
     if _depth(node) > DEEPEST:
         raise with_position(

@@ -79,9 +79,9 @@ def checked_attribute_set(places: object, attributes: Attributes) -> AttributeSe
     if not isinstance(places, (tuple, list)) or any(
         type(place) is not int or place not in valid_places for place in places
     ):
-        raise InvalidParameter("set", places, f"indices of attributes from 0 to {len(attributes) - 1}")
+        raise InvalidParameter("places", places, f"indices of attributes from 0 to {len(attributes) - 1}")
     if any(first >= second for first, second in itertools.pairwise(places)):
-        raise InvalidParameter("set", places, "indices of attributes in increasing order")
+        raise InvalidParameter("places", places, "indices of attributes in increasing order")
     return tuple(places)
 
 
@@ -120,13 +120,14 @@ def block_sensitivity(
     *,
     fixed_total: bool = False,
 ) -> Sensitivity:
-    """Bound what one unit changes of g·M_B·m_B, if its weights add up to at most ``most`` in steps of the marginal.
+    """Bound what one unit changes of g·M_B·m_B, if its weights add up to at most ``max_weight`` in steps of the
+    marginal.
 
     ``fixed_total`` says that replacing a unit leaves the number of rows as it is: each is one row, and no condition
     leaves any out. Nothing then moves the total.
     """
     relation = Neighbours.of(neighbours)
-    size = math.floor(exact(max_weight, "most", NONNEGATIVE)) * exact_integer(grid, "grid", at_least=1)
+    size = math.floor(exact(max_weight, "max_weight", NONNEGATIVE)) * exact_integer(grid, "grid", at_least=1)
     if not block:
         change = 0 if fixed_total and relation is Neighbours.REPLACE else size
         return Sensitivity(1, change, neighbours=relation)

@@ -58,7 +58,9 @@ class WantedResult:
         object.__setattr__(self, "effect_by_total", dict(effect_by_total))
         object.__setattr__(self, "weight", exact(weight, "weight", POSITIVE))
         if not self.effect_by_total or not all(0 <= effect < math.inf for effect in self.effect_by_total.values()):
-            raise InvalidParameter("effects", self.effect_by_total, "finite numbers of at least 0, one for each total")
+            raise InvalidParameter(
+                "effect_by_total", self.effect_by_total, "finite numbers of at least 0, one for each total"
+            )
 
 
 def split_for_least_error(sizes: Sequence[float], results: Sequence[WantedResult], order: int) -> tuple[Fraction, ...]:

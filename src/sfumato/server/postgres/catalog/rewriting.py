@@ -202,8 +202,8 @@ def _function_subquery(table: exp.Expr) -> exp.Expr:
 
 def _stored_function_table(relation: CatalogRelation, alias: exp.Expr) -> exp.Table:
     named = exp.TableAlias(this=exp.to_identifier(alias.name or relation.name, quoted=True))
-    stored_name_metadata = exp.to_identifier(relation.stored_table_name, quoted=True)
-    return exp.Table(this=stored_name_metadata, db=exp.to_identifier(SCHEMA, quoted=True), alias=named)
+    stored_table = exp.to_identifier(relation.stored_table_name, quoted=True)
+    return exp.Table(this=stored_table, db=exp.to_identifier(SCHEMA, quoted=True), alias=named)
 
 
 def _function_columns(function: exp.Expr, columns: list[str]) -> list[exp.Expr]:
