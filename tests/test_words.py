@@ -247,7 +247,7 @@ def test_what_gaussian_noise_ends_is_said_before_and_after(tmp_path: Path) -> No
     curator = sf.open(sf.example(tmp_path / "flights"))
     question = curator.sql(COUNTS)
     price = {"epsilon": 1, "delta": "1e-7", "mechanism": "gaussian"}
-    ends = "A Gaussian answer closes the plain ε total (ε = 3 is left in it)"
+    ends = "A Gaussian answer closes the plain ε total, in which ε = 3 is left"
     assert ends in str(question.explain(**price))
     assert ends in str(question.error(**price))
     assert ends in str(curator.standing())

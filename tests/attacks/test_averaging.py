@@ -48,7 +48,7 @@ def test_the_sweep_has_a_course_for_each_way_of_counting() -> None:
     swept = averaging_by_times(most=8, towns=500)
     assert swept.at == (1, 2, 4, 8)
     assert swept["ceiling"] == (guess_ceiling(sf.Guarantee(1)),) * 4
-    assert swept["nobody adds up"][-1] > 0.75  # 87 % expected: 12 % of 500 are 8 standard deviations
+    assert swept["no accounting"][-1] > 0.75  # 87 % expected: 12 % of 500 are 8 standard deviations
 
 
 def test_bad_input_is_refused() -> None:

@@ -58,7 +58,7 @@ def test_groups_in_which_all_are_alike_are_told_completely() -> None:
     alike = homogeneous(linkage_people())
     others = [each for each in linkage_people() if each not in alike]
     people = (*alike, *(each for each in others if each.coarse == others[0].coarse))
-    found = linkage(1, people)["3-anonymous, groups alike"]
+    found = linkage(1, people)["3-anonymous, uniform groups"]
     assert len(people) == 21
     assert (found.right, found.trials) == (18, 18)
 

@@ -101,7 +101,7 @@ def test_a_miss_is_a_probability(miss: float) -> None:
 
 def test_curves_are_drawn_under_theory() -> None:
     picture = plot_roc([("a test", responses(1, 100))], ONE, "Title", ["A sentence."])
-    assert all(each in picture.svg for each in ("a test", "most by theory", "guessing", "Title", "A sentence."))
+    assert all(each in picture.svg for each in ("a test", "ceiling by theory", "guessing", "Title", "A sentence."))
     assert power_ceiling(ONE, 1 / (1 + math.e)) == pytest.approx(math.e / (1 + math.e))
 
 

@@ -59,7 +59,7 @@ def test_what_is_not_withheld_is_told_exactly_at_the_limit_too() -> None:
 
 def test_an_interval_is_what_the_totals_leave() -> None:
     """The rectangle has one degree of freedom: Bob's cell is 0 or 1, so that each of the other three is known but for
-    one person. With the second table of ages in twos both are known.
+    one person. With the second table of ages in pairs both are known.
     """
     tables = linked_tables(2, 4, 8)
     secret = np.zeros(len(tables[0].rows), np.int64)

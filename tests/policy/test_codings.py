@@ -175,7 +175,7 @@ def test_values_apart_have_cells_before_the_bins() -> None:
     assert made.spikes == (0, 40, 90)
     places = {0: 0, 40: 1, 90: 2, 1: 3, 17: 3, 18: 4, 65: 4, 66: None, None: None}
     assert {value: made.cell_index(value) for value in places} == places
-    assert describe_cells(made) == ["2 bins with the edges 0, 18, 65", "3 values apart: 0, 40, 90"]
+    assert describe_cells(made) == ["2 bins with the edges 0, 18, 65", "3 values counted separately: 0, 40, 90"]
     real = parse_coding(Domain("real", bounds=(0, 1)), 2, None, [0.1])
     assert [real.cell_index(each) for each in (0.1, 0.10000000000000002, 0.5)] == [0, 1, 2]
 

@@ -148,10 +148,11 @@ def _isolating_weights(groups: Groups, target: int) -> NDArray[np.float64]:
 
 DIFFERENCING = "differencing"
 _WORDS = (
-    "Bob is one of the people of each town, and whether he smokes is secret. How many smoke in all, less how many "
-    "smoke of all but Bob, is his answer.",
-    "Spread: random groups of which no two differ by fewer than 5 people, put together so that all but Bob cancel.",
-    "From a table: Bob is alone in a cell, which is withheld; the totals of streets and of ages are published.",
+    "Bob is one of the people of each town, and whether he smokes is secret. The number of all smokers minus the "
+    "number of smokers except Bob is his answer.",
+    "Spread: random groups, no two of which differ by fewer than 5 people, combined so that everybody but Bob cancels "
+    "out.",
+    "From a table: Bob is alone in a cell, which is withheld; the totals by street and by age are published.",
 )
 _STREETS, _BANDS, _CELL = 3, 3, 20
 _EXTRA_QUESTIONS = 10
@@ -295,7 +296,7 @@ def _direct_finding(answerer: SuppressedAnswers, secret: Values) -> Finding:
 
 AVERAGING = "averaging"
 _AVERAGING_WORDS = (
-    "The same question about one person of each town is asked again and again, and the answers are averaged.",
+    "The same question about one person in each town is asked again and again, and the answers are averaged.",
 )
 
 
@@ -339,7 +340,7 @@ def averaging_by_times(most: int = 256, towns: int = 2000, epsilon: Number = 1) 
         budgeted.append(_success_share(NoisyAnswers(secret, epsilon, times, towns=True), secret, times))
     ceiling = guess_ceiling(Guarantee(epsilon))
     courses = (
-        SuccessCurve("nobody adds up", tuple(uncounted)),
+        SuccessCurve("no accounting", tuple(uncounted)),
         SuccessCurve("from one budget", tuple(budgeted)),
         SuccessCurve(CEILING, (ceiling,) * len(repetitions)),
     )

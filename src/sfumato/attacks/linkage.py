@@ -105,7 +105,10 @@ def linkage(
         diagnoses = [person.diagnosis for person in homogeneous_people]
         findings.append(
             _linkage_finding(
-                f"{k}-anonymous, groups alike", homogeneous_people, diagnoses, _most_common_diagnosis_share(all_people)
+                f"{k}-anonymous, uniform groups",
+                homogeneous_people,
+                diagnoses,
+                _most_common_diagnosis_share(all_people),
             )
         )
     findings.append(_private_finding(all_people, price, Neighbours.of(neighbours)))

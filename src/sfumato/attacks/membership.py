@@ -236,10 +236,10 @@ def plot_roc(
         corner = float((1 - theory.delta) / Fraction(1 + math.exp(min(700.0, float(theory.epsilon)))))
         alarm_rates = tuple(sorted([corner, *(step / 50 for step in range(51))]))
         lines.append(
-            PlottedLine("most by theory", alarm_rates, tuple(power_ceiling(theory, rate) for rate in alarm_rates))
+            PlottedLine("ceiling by theory", alarm_rates, tuple(power_ceiling(theory, rate) for rate in alarm_rates))
         )
     lines.append(PlottedLine("guessing", (0.0, 1.0), (0.0, 1.0)))
-    axes = LineAxes("found where it is true", "false alarms", y_range=(0.0, 1.0))
+    axes = LineAxes("found when present", "false alarms", y_range=(0.0, 1.0))
     return framed_picture(line_chart(lines, axes, 360.0), title, list(footnotes))
 
 
@@ -552,7 +552,7 @@ def publish_tables(
         drawn_candidates = draw_candidates(candidates, columns, neighbours)
         rows_by_kind = {
             "without names": drawn_candidates.table,
-            "rows drawn anew": resample_rows(drawn_candidates.table),
+            "resampled rows": resample_rows(drawn_candidates.table),
         }
         rows_by_kind[f"private, ε = {format_exact(price)}"] = release_synthetic_rows(
             drawn_candidates.table, price, method, candidates, neighbours
@@ -583,10 +583,10 @@ def membership_of_rows(
         scores, is_guessed = (np.concatenate(arrays) for arrays in zip(*traced_runs, strict=True))
         tests.append((kind, Scores(scores[inside], scores[~inside])))
         results.append(_row_finding(_MEMBERSHIP, kind, int((is_guessed == inside).sum()), len(inside), promise))
-    others = ", others in place of the rest" if relation is Neighbours.REPLACE else ""
+    others = ", with others in place of the rest" if relation is Neighbours.REPLACE else ""
     words = (
         f"Of {candidates} candidates about half are in each table of {columns} columns{others}, and all are guessed.",
-        "Rows without names reveal everybody, and copied rows reveal the people they are copied from.",
+        "Rows without names reveal everybody, and resampled rows reveal the people they are copied from.",
     )
     return TracingResult(Findings(_MEMBERSHIP, tuple(results), words), tuple(tests), promise)
 

@@ -68,7 +68,7 @@ def undeclared_words(undeclared: Sequence[str]) -> tuple[str, ...]:
     return (f"Not tried, because they declare neither two values nor a range, or hold lists: {', '.join(undeclared)}.",)
 
 
-_TITLE = "What an attacker could find out about one of those who are protected"
+_TITLE = "What an attacker could find out about one of the protected"
 
 
 def policy_page(
@@ -130,8 +130,8 @@ def _overview_section(promise: Guarantee, neighbours: Neighbours) -> str:
             f"for again, and when the budget is spent nothing more is answered. {_describe_promise(worst)}"
         )
         + paragraph(
-            "This is the worst that can happen to one of them. An analyst who spends the budget on statistics of all "
-            "has less of it for each."
+            "This is the worst that can happen to one of them. An analyst who spends the budget on statistics about "
+            "everybody has less of it left for any one."
         )
     )
 
@@ -170,7 +170,7 @@ def _attempts_section(attempts: Sequence[Attempt], findings: Findings, notes: Se
         for attempt in attempts
     ]
     header = ("asked about", "what was guessed", "spent", "exact answers", "answers of this policy", "at most")
-    yield paragraph("Right guesses of 100, where blind ones are 50:")
+    yield paragraph("Right guesses of 100, where blind ones score 50:")
     yield table(header, rows, [False, False, False, True, True, True])
     if any(attempt.price.startswith("ρ") for attempt in attempts):
         yield paragraph(

@@ -376,7 +376,7 @@ def information_recovery(people: int = 48, most: int = 1024, epsilon: Number = 1
     )
     words = (
         f"Random groups of {people_count:,} people; the budget is ε = {format_exact(price)} for all questions.",
-        "The error of an answer is drawn up to the number of people.",
+        "The error of an answer is shown only up to the number of people.",
     )
     return Sweep(RECOVERY, "questions", tuple(map(float, numbers)), curves, float(people_count), "n", words)
 

@@ -58,8 +58,8 @@ def suppression(
     results.append(_suppression_finding(name, combine_totals(private_counts, groups, 0), secret, len(groups), ceiling))
     words = (
         "Bob is alone in a cell of a table by street and age; whether he smokes is secret. Cells below 5 are withheld, "
-        "and with each of them three others that are the corners of a rectangle.",
-        "2 tables: another has ages in twos. 3 tables: one more has streets in twos.",
+        "and with each of them three others, so that the four form a rectangle.",
+        "2 tables: the second has ages in pairs. 3 tables: the third has streets in pairs.",
     )
     return Findings(NAME, tuple(results), words)
 

@@ -233,7 +233,7 @@ class KeyThreshold:
     def words(self) -> str:
         promise = f"ε {format_number(float(self.epsilon), 6)}, δ {format_number(float(self.delta), 6)}"
         if self._uses_optimal_rule:
-            return f"keys of at least {self.threshold} units, and of fewer by chance, {promise}"
+            return f"keys of at least {self.threshold} units, and smaller ones with some probability, {promise}"
         return f"keys of at least {self.threshold} noisy units, {promise}"
 
     def __repr__(self) -> str:

@@ -144,7 +144,7 @@ class AboveThreshold:
 
     def words(self) -> str:
         total = format_number(float(self.epsilon + (self.values_epsilon or 0)), 6)
-        return f"above a noisy threshold of {self.threshold}, at most {self.positives} times, ε {total} in all"
+        return f"above a noisy threshold of {self.threshold}, at most {self.positives} times, ε {total} in total"
 
     def __repr__(self) -> str:
         return (

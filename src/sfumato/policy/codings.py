@@ -94,7 +94,10 @@ def describe_cells(coding: Coding | None) -> list[str]:
         phrases.append(f"{count:,} {'bin' if count == 1 else 'bins'} with the edges {edge_list}")
     if coding.spikes:
         spike_list = ", ".join(map(_format_value, coding.spikes[:5])) + (", …" if len(coding.spikes) > 5 else "")
-        phrases.append(f"{len(coding.spikes):,} {'value' if len(coding.spikes) == 1 else 'values'} apart: {spike_list}")
+        phrases.append(
+            f"{len(coding.spikes):,} {'value' if len(coding.spikes) == 1 else 'values'} counted separately: "
+            f"{spike_list}"
+        )
     counts = [(max(level.parts) + 1, level.name or "part") for level in coding.levels]
     return [*phrases, *(f"joined to {count:,} {name}{'s' if count > 1 else ''}" for count, name in counts)]
 

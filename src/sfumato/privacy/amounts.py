@@ -200,4 +200,4 @@ def gaussian_warning(left: Mapping[str, Fraction]) -> str:
     if "pure" not in left or not left.get("renyi"):
         return ""
     remaining = format_rounded_down(left["pure"])
-    return f"A Gaussian answer closes {PURE_TOTAL} (ε = {remaining} is left in it): {AFTER_GAUSSIAN}."
+    return f"A Gaussian answer closes {PURE_TOTAL}, in which ε = {remaining} is left: {AFTER_GAUSSIAN}."

@@ -21,7 +21,7 @@ from sfumato.quick_dataclass import dataclass
 
 _COLUMNS = ("releases", "tight", "adaptive", "except with")
 TIGHT = "parameters fixed in advance"
-ADAPTIVE = "holds at all times at once, parameters chosen along the way"
+ADAPTIVE = "holds at every step at once, with parameters chosen along the way"
 
 Real = NDArray[np.floating[Any]]
 

@@ -143,7 +143,7 @@ def _draw_tradeoff(epsilons: Sequence[float], deltas: Sequence[float], width: fl
 
     bound = PlottedLine("this release", rates, tuple(map(least, rates)))
     guessing = PlottedLine("guessing", (0.0, 1.0), (1.0, 0.0))
-    name = "Least false-negative rate of a test for one unit"
+    name = "Lowest possible false-negative rate of a test for one unit"
     return line_chart([bound, guessing], LineAxes(name, "false-positive rate", y_range=(0.0, 1.0)), 280, width)
 
 
@@ -204,8 +204,8 @@ def draw_precedents(
     parts += _draw_guarantee_lines(guarantee_lines, scale, _KEY + 12, foot)
     parts.append(label((scale.start + scale.end) / 2, foot + X_AXIS_HEIGHT + 8, "ε", anchor="middle", fill=QUIET))
     notes = [
-        "a smaller ε promises more, for the same unit; a promise in ρ is drawn at its ε",
-        f"{unstated} deployments of the registry state no ε and are not drawn",
+        "for the same unit, a smaller ε is a stronger promise; a promise in ρ is converted to ε",
+        f"{unstated} deployments in the registry state no ε and are not shown",
     ]
     terms = ["source: OpenDP deployments registry (MIT licence)"]
     return framed_picture(Drawing(tuple(parts), INNER_WIDTH, foot + X_AXIS_HEIGHT + 12), "ε in context", terms, notes)

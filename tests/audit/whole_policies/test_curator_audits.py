@@ -76,21 +76,21 @@ def test_every_planted_fault_is_caught(stage: AuditStage, long: bool) -> None:
     found = [each for plant in (plants if long else plants[:4]) for each in plant()]
     assert [each.name for each in found] == [name for name in planted if name in {each.name for each in found}]
     assert [each.name for each in found if not each.caught] == []
-    sampled = {"half the noise", "one noise for several numbers", "one noise for all groups"}
+    sampled = {"half the noise", "the same noise for several numbers", "the same noise for all groups"}
     if not stage.policy.unit.every_row:  # else COUNT(*) is public, and no template has two measures of one scale
-        sampled |= {"one noise for equal measures"}
+        sampled |= {"the same noise for equal measures"}
     if not long:
         assert {each.name for each in found} == sampled
         return
     wanted = sampled | {
-        "groups shown because rows have them",
+        "groups shown because they have rows",
         "keys shown without a threshold",
-        "ranges that are twice as wide",
+        "bounds that are twice as wide",
         "a refusal that depends on rows",
         "a message that counts rows",
         "a charge that depends on rows",
     }
-    limits = set() if stage.policy.unit.every_row else {"limits that let one more pass"}
+    limits = set() if stage.policy.unit.every_row else {"limits that are one too high"}
     assert {each.name for each in found} == wanted | limits
 
 
@@ -448,11 +448,11 @@ def test_an_audit_tells_the_seed_of_what_it_drew() -> None:
 @pytest.mark.parametrize(
     ("remaining", "words"),
     [
-        (0.0, "the time is over before any of 69 questions is tested: allow more minutes"),
+        (0.0, "the time runs out before any of the 69 questions is tested: allow more minutes"),
         (
             20.0,
             "there is time for about 8 of 69 questions and 5 of 9 planted faults; all of them take about 4 minutes, "
-            "by the slowest of the first questions",
+            "judging by the slowest of the first questions",
         ),
         (155.0, "there is time for about all 69 questions and 9 planted faults"),
     ],

@@ -106,8 +106,8 @@ ROOM = Room(
         ),
         Exhibit(
             "A value between the points of the grid",
-            wrong="The noise is drawn on a grid, exactly, and added to a value that does not lie on it. What is left "
-            "over between two points is the value's own.",
+            wrong="The noise is drawn on a grid, exactly, and added to a value that does not lie on it. The remainder "
+            "between two grid points is the value's own.",
             mended="The value is rounded to the grid first, and the sensitivity counts the grid's steps.",
             seen="The last bit that the answer uses.",
             source="Haney, Desfontaines, Hartman, Shrestha & Hay 2022, Precision-based attacks and interval refining: "
@@ -149,7 +149,7 @@ ROOM = Room(
             wrong="One cell holds NaN. Clamping leaves it as it is, adding spreads it, and noise does not hide it: "
             "the answer is NaN where this person is in the table.",
             mended="A cell that is not a number counts as missing.",
-            seen="An answer that is no number.",
+            seen="An answer that is not a number.",
             source="seen in several libraries: a row with NaN makes the answer NaN",
             inputs=((1.0, 1.0), (1.0, 1.0, math.nan)),
             worlds="two people, and a third whose cell is NaN",
@@ -159,9 +159,9 @@ ROOM = Room(
         Exhibit(
             "Weights that overflow",
             wrong="The exponential mechanism computes e^(εs/2) and divides by the sum. At a score of 1420 the weight "
-            "is infinite, and infinity by infinity is NaN: it fails, and the failure tells the score.",
-            mended="The largest score is taken off all of them first, which changes no chance.",
-            seen="It fails, or it does not.",
+            "is infinite, and infinity divided by infinity is NaN: it fails, and the failure tells the score.",
+            mended="The largest score is subtracted from all of them first, which changes no probability.",
+            seen="Whether it fails.",
             source="diffprivlib issue 107 (a quantile whose weights underflowed to NaN)",
             inputs=((1419, 0), (1420, 0)),
             worlds="a largest score of 1419, and of 1420",

@@ -93,9 +93,9 @@ ROOM = Room(
     (
         Exhibit(
             "Charged when it went well",
-            wrong="The charge is made after the answer, and an answer that fails is not charged: here, one below "
-            "zero. The analyst asks until it goes well, and the failures were answers too.",
-            mended="The charge is made before anything is read, whatever comes of it.",
+            wrong="The charge is made after the answer, and an answer that fails (here, one below zero) is not "
+            "charged. The analyst asks until it succeeds, but the failures were answers too.",
+            mended="The charge is made before anything is read, whatever the outcome.",
             seen="How many times it failed.",
             source="seen in several libraries: charged after success only, or an early return that skips the charge",
             inputs=(0, 1),
@@ -106,9 +106,9 @@ ROOM = Room(
         ),
         Exhibit(
             "Fresh noise for the same question",
-            wrong="A question that was paid for may be asked again for nothing, and each time the noise is new. The "
+            wrong="A question that was paid for may be asked again for free, and each time the noise is new. The "
             "mean of sixteen answers has a quarter of the noise.",
-            mended="The stored answer is given again.",
+            mended="The stored answer is returned again.",
             seen="The sum of sixteen answers.",
             source="Asghar & Kaafar 2020, Averaging attacks on bounded noise-based disclosure control algorithms "
             "(averaging)",
@@ -122,7 +122,7 @@ ROOM = Room(
             wrong="The noise is part of a lazy plan: it is drawn when a result is looked at, and again when it is "
             "saved. Two answers were given, one was paid for.",
             mended="The noise is drawn once, and what was drawn is kept.",
-            seen="The lesser of the answer on the screen and the answer in the file.",
+            seen="The smaller of the answer on the screen and the answer in the file.",
             source="seen in libraries on Spark, whose plans are lazy: each action draws the noise again",
             inputs=(0, 1),
             worlds=_ABSENT_PRESENT,
@@ -134,7 +134,7 @@ ROOM = Room(
             wrong="What was spent is kept in memory. Each restart begins with the whole budget: four of them in a "
             "week.",
             mended="Each charge is on disk before the data are read. Four answers share the budget.",
-            seen="The least of four answers.",
+            seen="The smallest of four answers.",
             source="dpcreator issue 100 (a budget that does not survive a restart)",
             inputs=(0, 1),
             worlds=_ABSENT_PRESENT,
@@ -144,8 +144,8 @@ ROOM = Room(
         Exhibit(
             "A budget for each analyst, and a promise to the people",
             wrong="Three analysts have an ε of 1 each, and people were told that ε is 1. Analysts talk to each other.",
-            mended="What people are told is the cap over all analysts, who share it.",
-            seen="The least of three answers.",
+            mended="The ε that people are told is the limit for all analysts together.",
+            seen="The smallest of three answers.",
             source="Rogers, Roth, Ullman & Vadhan 2016, Privacy odometers and filters (what one account has to cover)",
             inputs=(0, 1),
             worlds=_ABSENT_PRESENT,
@@ -156,8 +156,8 @@ ROOM = Room(
             "Parallel composition over groups that overlap",
             wrong="Counts by diagnosis are charged once, as groups of different people are. But one person has three "
             "diagnoses.",
-            mended="The price is that of the most groups one person is in.",
-            seen="The least of the three counts.",
+            mended="The price is multiplied by the most groups that one person is in.",
+            seen="The smallest of the three counts.",
             source="McSherry 2009, Privacy integrated queries (parallel composition asks for disjoint parts)",
             inputs=(0, 1),
             worlds="three diagnoses without and with a person who has all of them",
@@ -166,7 +166,7 @@ ROOM = Room(
         ),
         Exhibit(
             "Parallel composition under replacement",
-            wrong="Two groups of different people are charged the larger price of both. A person who is replaced "
+            wrong="Two groups of different people are charged the larger of their prices. A person who is replaced "
             "leaves one group and enters the other: both answers move.",
             mended="Under replacement the price is the sum of the two largest.",
             seen="The first count is small, and the second large.",
@@ -182,7 +182,7 @@ ROOM = Room(
             wrong="Half of the people are sampled, which makes a release cheaper. The reduced price was reduced once "
             "more.",
             mended="The price is reduced once: ln(1 + (e^ε₀ − 1)/2).",
-            seen="One count, told apart as if ε were 1.49.",
+            seen="One count, as easy to tell apart as if ε were 1.49.",
             source="Balle, Barthe & Gaboardi 2018, Privacy amplification by subsampling",
             inputs=(0, 1),
             worlds=_ABSENT_PRESENT + ", before half of the people are sampled",
@@ -197,8 +197,8 @@ ROOM = Room(
             "One sample for many releases",
             wrong="A tenth of the people was sampled once, and five releases about them were each charged the reduced "
             "price. Whoever is in the sample is in all five.",
-            mended="Each release samples anew.",
-            seen="The least of five answers.",
+            mended="Each release draws its own sample.",
+            seen="The smallest of five answers.",
             source="Balle, Barthe & Gaboardi 2018, Privacy amplification by subsampling (each release draws its own "
             "sample)",
             inputs=(0, 1),
@@ -211,7 +211,7 @@ ROOM = Room(
         Exhibit(
             "δ times three for three people",
             wrong="A household of three is promised (3ε, 3δ). The ε of a group grows like that, the δ does not: it "
-            "grows by 1 + e^ε + e^2ε.",
+            "grows by the factor 1 + e^ε + e^2ε.",
             mended="One person's δ is the household's, divided by 1 + e^ε + e^2ε.",
             seen="A marker that is shown with probability 0.63, and the claim allows 0.03.",
             source="Dwork & Roth 2014, The algorithmic foundations of differential privacy (Theorem 2.2 is for δ = 0)",
@@ -236,7 +236,7 @@ ROOM = Room(
         ),
         Exhibit(
             "Any ε is taken",
-            wrong="A request with ε = 10³⁰⁸ is accepted, and the noise it gives rounds to nothing. Infinite and "
+            wrong="A request with ε = 10³⁰⁸ is accepted, and its noise rounds to zero. Infinite and "
             "negative ε, and δ = 2, were accepted too.",
             mended="A price above what is left is refused, before anything is read. Here all that is left is spent.",
             seen="The exact count.",

@@ -63,7 +63,7 @@ ROOM = Room(
             wrong="The truth is told with probability e^ε/(e^ε + 1), which is right for two answers. With four, each "
             "other answer is three times as rare.",
             mended="The truth is told with probability e^ε/(e^ε + 3).",
-            seen="One report, told apart as if ε were 1 + ln 3.",
+            seen="One report, as easy to tell apart as if ε were 1 + ln 3.",
             source="Wang, Blocki, Li & Jha 2017, Locally differentially private protocols for frequency estimation",
             inputs=(0, 1),
             worlds="the first of four answers, and the second",
@@ -74,7 +74,7 @@ ROOM = Room(
         Exhibit(
             "The whole ε for every bit",
             wrong="A report has one bit for each possible answer, and each bit is flipped as if it were the only one. "
-            "Another answer changes two bits.",
+            "A different answer changes two bits.",
             mended="Each bit has half of ε.",
             seen="The bits of both answers together.",
             source="Erlingsson, Pihur & Korolova 2014, RAPPOR (Theorem 1 has the two)",
@@ -86,8 +86,8 @@ ROOM = Room(
         ),
         Exhibit(
             "Fresh coins every day",
-            wrong="A phone reports the same fact each day with new coins, and the ε that was announced is that of a "
-            "day. After five days the mean of the reports is close to the truth.",
+            wrong="A phone reports the same fact each day with new coins, and the ε that was announced is for one day. "
+            "After five days the mean of the reports is close to the truth.",
             mended="The first randomised answer is remembered and sent again.",
             seen="On how many of five days the report was yes.",
             source="Tang, Korolova, Bai, Wang & Wang 2017, Privacy loss in Apple's implementation of differential "
@@ -101,7 +101,7 @@ ROOM = Room(
         Exhibit(
             "Who took part",
             wrong="Every report protects its answer, and the claim was that it hides whether somebody took part. The "
-            "number of reports shows that.",
+            "number of reports reveals that.",
             mended="Each of ten invited people sends a report; the coins of those who do not take part are fair.",
             seen="The number of reports.",
             source="Kasiviswanathan, Lee, Nissim, Raskhodnikova & Smith 2011, What can we learn privately? (local "

@@ -86,15 +86,15 @@ def _histogram_with_edge(noise: Noise, values: Sequence[int], runs: int, last: i
 
 ROOM = Room(
     "Groups that give away",
-    "That a group is shown is an answer too. So is the order it stands in.",
+    "Which groups are shown is an answer too, and so is their order.",
     (
         Exhibit(
             "Keys without noise",
-            wrong="Counts of all groups are noisy, and the list of groups is exact. A group that one person alone is "
-            "in shows that they are there: a rare diagnosis, a search that nobody else typed.",
+            wrong="Counts of all groups are noisy, and the list of groups is exact. A group with a single person "
+            "reveals that they are in the data: a rare diagnosis, a search that nobody else typed.",
             mended="A group is shown where its noisy count reaches a threshold that one person passes with "
             "probability δ.",
-            seen="The group is there, or it is not.",
+            seen="Whether the group is shown.",
             source="Korolova, Kenthapadi, Mishra & Ntoulas 2009, Releasing search queries and clicks privately",
             inputs=(0, 1),
             worlds="a key that nobody holds, and one person",
@@ -104,9 +104,9 @@ ROOM = Room(
         ),
         Exhibit(
             "Empty cells left empty",
-            wrong="Only cells with a row get noise, so as not to fill the table with noise. A cell that shows exactly "
-            "0 is empty, and one that does not has somebody in it.",
-            mended="Every cell that could be there gets noise.",
+            wrong="Only cells with a row get noise, so that the table stays sparse. A cell that shows exactly 0 is "
+            "empty, and any other has somebody in it.",
+            mended="Every possible cell gets noise.",
             seen="Exactly 0 every time, or not.",
             source="Balcer & Vadhan 2018, Differential privacy on finite computers (histograms over large domains)",
             inputs=(0, 1),
@@ -160,7 +160,7 @@ ROOM = Room(
             wrong="Groups of fewer than five are hidden, as in official statistics, and noise is added to the others. "
             "Whether a group is hidden depends on its exact count.",
             mended="A noisy count that is small is hidden: that depends on the noisy count alone.",
-            seen="The group is hidden, or it is not.",
+            seen="Whether the group is hidden.",
             source="Desfontaines, Voss, Gipson & Mandayam 2022, Differentially private partition selection (why "
             "thresholds are noisy)",
             inputs=(4, 5),
@@ -173,7 +173,7 @@ ROOM = Room(
             wrong="The counts are noisy, and the rows of the answer are sorted by the exact ones, or left as the "
             "engine found them.",
             mended="Rows are sorted by what was released.",
-            seen="Which row stands first.",
+            seen="Which row comes first.",
             source="Kifer, Messing, Roth, Thakurta & Zhang 2020, Guidelines for implementing and auditing "
             "differentially private systems (what leaks beside the number)",
             inputs=((5, 5), (5, 6)),

@@ -66,14 +66,14 @@ def _price_from_question(noise: Noise, count: int, runs: int) -> Outputs:
 
 
 ROOM = Room(
-    "What is told beside the number",
-    "The answer is noisy. The error, the price or the time around it was not.",
+    "What leaks beside the number",
+    "The answer is noisy. Its error message, price or running time was not.",
     (
         Exhibit(
             "An error that prints a cell",
-            wrong="CAST(diagnosis AS INTEGER) fails on a cell that is no number, and the message quotes it: 'cannot "
+            wrong="CAST(diagnosis AS INTEGER) fails on a cell that is not a number, and the message quotes it: 'cannot "
             "convert flu'.",
-            mended="What cannot be converted is missing. No error depends on a row.",
+            mended="A cell that cannot be converted counts as missing. No error depends on a row.",
             seen="The message.",
             source="seen in several systems: an error that prints a cell (CAST(diagnosis AS INTEGER))",
             inputs=(("1", "1"), ("1", "1", "flu")),
@@ -85,8 +85,8 @@ ROOM = Room(
             "Division by zero when somebody is there",
             wrong="SUM(1/x) stops with an error where any x is 0. Whether it stops is an exact answer to 'is anybody "
             "at 0?'.",
-            mended="A quotient by zero is missing.",
-            seen="An error, or none.",
+            mended="A quotient by zero counts as missing.",
+            seen="Whether there is an error.",
             source="Haeberlen, Pierce & Narayan 2011, Differential privacy under fire (state and errors as channels)",
             inputs=((1, 2), (1, 0)),
             worlds="two people, of whom one is replaced by somebody with x = 0",
@@ -96,8 +96,8 @@ ROOM = Room(
         ),
         Exhibit(
             "The time that noise takes",
-            wrong="The noise is drawn by a loop whose length is the noise. Whoever measures the time knows the size "
-            "of the noise, and takes it off the answer.",
+            wrong="The noise is drawn by a loop whose length is the noise. Whoever measures the time knows the size of "
+            "the noise, and subtracts it from the answer.",
             mended="The time does not depend on what is drawn.",
             seen="The answer minus the steps.",
             source="Jin, McMurtry, Rubinstein & Ohrimenko 2022, Are we there yet? Timing and floating-point attacks on "

@@ -133,7 +133,7 @@ ROOM = Room(
             wrong="Half the noise is enough where one person moves all counts the same way. Here some rise and some "
             "fall.",
             mended="The noise of a question is 2c/ε₂.",
-            seen="The place of the first answer above.",
+            seen="The position of the first answer above.",
             source="Lyu, Su & Li 2017, Understanding the sparse vector technique (half the noise is for monotone "
             "questions)",
             inputs=((*(-1,) * 6, 0), (*(0,) * 6, -1)),
@@ -148,7 +148,7 @@ ROOM = Room(
             wrong="The questions are noisy and the threshold is not, so every question below it costs as much as one "
             "above.",
             mended="The threshold gets noise once, which pays for all questions below together.",
-            seen="The place of the first answer above.",
+            seen="The position of the first answer above.",
             source="Dwork & Roth 2014, The algorithmic foundations of differential privacy (Section 3.6: why it is "
             "noisy)",
             inputs=((-1,) * 12, (0,) * 12),

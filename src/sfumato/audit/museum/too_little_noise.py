@@ -120,7 +120,7 @@ ROOM = Room(
         ),
         Exhibit(
             "Success with probability ε",
-            wrong="Geometric noise falls by the factor 1 − ε from one number to the next. The law asks for e^−ε, "
+            wrong="Geometric noise falls by the factor 1 − ε from one number to the next. The law requires e^−ε, "
             "which is larger: the noise is too narrow.",
             mended="The factor is e^−ε.",
             seen="At ε = 1/2 every ratio is 2, and the claim allows e^½ = 1.65.",
@@ -149,7 +149,7 @@ ROOM = Room(
         Exhibit(
             "Drawn again until it looks right",
             wrong="A negative count looks silly, so the noise is drawn again until the answer is not negative. How "
-            "often that happens depends on the count, and what is left is scaled up by it.",
+            "often that happens depends on the count, and the remaining probabilities are scaled up by it.",
             mended="The noise is drawn once. A negative answer is shown as 0, which costs nothing.",
             seen="The answer 0 is 3.35 times likelier when nobody is there, and the claim allows e = 2.72.",
             source="Holohan, Antonatos, Braghin & Mac Aonghusa 2018, The bounded Laplace mechanism in differential "
@@ -164,7 +164,7 @@ ROOM = Room(
             "Noise cut off at three scales",
             wrong="Large noise annoyed users, so it is limited to ±3. An answer of 4 then proves that the count was "
             "not 0.",
-            mended="The tails stay. (Cut noise exists, and its price has a δ.)",
+            mended="The tails are kept. (Truncated noise exists, and its price has a δ.)",
             seen="The answer 4 never comes from a count of 0.",
             source="Geng, Ding, Guo & Kumar 2020, Tight analysis of privacy and utility tradeoff in approximate "
             "differential privacy",
@@ -177,7 +177,7 @@ ROOM = Room(
         Exhibit(
             "A little uniform noise",
             wrong="Every cell of a published table is moved by a whole number from −3 to 3, each as likely. At the "
-            "edge the truth shows, and the average of several questions finds it.",
+            "edge the true value shows, and the average of several questions finds it.",
             mended="Laplace noise has no edge.",
             seen="The answer −3 proves a count of 0.",
             source="Asghar & Kaafar 2020, Averaging attacks on bounded noise-based disclosure control algorithms",
@@ -189,7 +189,7 @@ ROOM = Room(
         Exhibit(
             "Noise from one random byte",
             wrong="The noise is computed from a uniform number with eight random bits. It takes few values, and the "
-            "largest of them is an edge, as in the exhibits before.",
+            "largest of them is an edge, as in the exhibits above.",
             mended="The noise is drawn from as many random bits as its law needs.",
             seen="An answer beyond the largest noise proves that the count was higher.",
             source="Garfinkel & Leclerc 2020, Randomness concerns when deploying differential privacy",
@@ -201,8 +201,8 @@ ROOM = Room(
         ),
         Exhibit(
             "Seeded noise",
-            wrong="The generator starts from a seed that stands in a configuration file. Whoever reads it takes the "
-            "noise off.",
+            wrong="The generator starts from a seed that stands in a configuration file. Whoever reads it can subtract "
+            "the noise.",
             mended="The noise comes from the operating system's secure generator, and nobody knows its state.",
             seen="The same count gives the same answer every time, another count gives another.",
             source="Garfinkel & Leclerc 2020, Randomness concerns when deploying differential privacy",
@@ -227,9 +227,9 @@ ROOM = Room(
         Exhibit(
             "Two sums share one noise",
             wrong="A sum and a count are released together, and one draw is added to both. Each number alone looks "
-            "fine: only together they tell.",
+            "fine: only together do they reveal the sum.",
             mended="Each number has a draw of its own, twice as wide.",
-            seen="The difference of the two columns is exact, while no column alone says anything.",
+            seen="The difference of the two columns is exact, while no column alone reveals anything.",
             source="Kifer, Messing, Roth, Thakurta & Zhang 2020, Guidelines for implementing and auditing "
             "differentially private systems",
             inputs=((3, 7), (4, 7)),
@@ -252,7 +252,7 @@ ROOM = Room(
         ),
         Exhibit(
             "The classical Gaussian at a large ε",
-            wrong="The textbook's deviation √(2 ln(1.25/δ))/ε is proved for ε < 1 alone. It was used at ε = 6, where "
+            wrong="The textbook's deviation √(2 ln(1.25/δ))/ε is proved only for ε < 1. It was used at ε = 6, where "
             "it is too small. (δ = 1/2 is chosen so that few samples show it: the formula fails at every δ once ε is "
             "large.)",
             mended="The deviation is the least at which the exact formula gives δ at ε.",
@@ -271,7 +271,7 @@ ROOM = Room(
             "if they had been averaged over a batch of eight. A published learner claimed ε = 0.21, and an audit "
             "proved 2.79.",
             mended="The noise is scaled to what one example changes in the number that is released.",
-            seen="The sum of gradients with and without one example, far apart beside the noise.",
+            seen="The sum of gradients with and without one example, far apart compared with the noise.",
             source="Tramèr, Terzis, Steinke, Song, Jagielski & Carlini 2022, Debugging differential privacy",
             inputs=(0, 1),
             worlds="a sum of gradients without and with one example of length 1",
@@ -284,7 +284,7 @@ ROOM = Room(
             wrong="Running counts are kept in a binary tree over eight days. A person is in a leaf and in every node "
             "above it, four in all, and the noise is made for one.",
             mended="The noise of every node is four times as wide.",
-            seen="The least of the four nodes on the way from the leaf to the root.",
+            seen="The smallest of the four nodes on the path from the leaf to the root.",
             source="Chan, Shi & Song 2011, Private and continual release of statistics (the right tree)",
             inputs=(0, 1),
             worlds="the four nodes above one day, without and with a person",
@@ -296,7 +296,7 @@ ROOM = Room(
             wrong="A person is in four cells. Their change has length √4 = 2 by Pythagoras, which is what Gaussian "
             "noise needs; it was used for Laplace noise, which needs the sum of all changes, 4.",
             mended="Laplace noise is scaled to the sum of the changes.",
-            seen="The least of the four cells.",
+            seen="The smallest of the four cells.",
             source="Dwork & Roth 2014, The algorithmic foundations of differential privacy (Definitions 3.1 and 3.8)",
             inputs=(0, 1),
             worlds="four cells, without and with a person who is in all of them",

@@ -57,13 +57,13 @@ _SPLIT_WORLDS = "twenty scores of 0; and one of 1, the others −1"
 
 ROOM = Room(
     "Choices",
-    "A choice tells which candidate scores best, and nothing else. Its noise is made for that.",
+    "A selection reveals which candidate scores best, and nothing else. Its noise is made for that.",
     (
         Exhibit(
             "The largest noisy score, told",
-            wrong="Report noisy max tells which candidate has the largest noisy score. Its score was told too, which "
-            "is a function of all of them: the noise was for the name alone.",
-            mended="The name is told. A score is a question of its own.",
+            wrong="Report noisy max tells which candidate has the largest noisy score. Its score was released too, "
+            "which is a function of all of them: the noise was for the name alone.",
+            mended="Only the name is released. A score is a question of its own.",
             seen="Ten noisy scores that are all small.",
             source="Ding, Wang, Wang, Zhang & Kifer 2018, Detecting violations of differential privacy (noisy max "
             "with values)",
@@ -90,9 +90,9 @@ ROOM = Room(
         Exhibit(
             "The exponential mechanism at twice the rate",
             wrong="A candidate is chosen in proportion to e^(εs/Δ). The two in e^(εs/2Δ) was forgotten: it pays for "
-            "the sum that the weights are divided by, which moves as well.",
+            "the sum that the weights are divided by, which changes as well.",
             mended="Weights are e^(εs/2Δ).",
-            seen="One candidate, more often by e^1.7.",
+            seen="One candidate, e^1.7 times as often.",
             source="McSherry & Talwar 2007, Mechanism design via differential privacy (Theorem 6 has the two)",
             inputs=(_EQUAL_SCORES, _SPLIT_SCORES),
             worlds=_SPLIT_WORLDS,
@@ -114,8 +114,9 @@ ROOM = Room(
         ),
         Exhibit(
             "Scores scaled by the largest of them",
-            wrong="Counts are divided by the largest count to lie between 0 and 1, and said to move by 1/100, as "
-            "there are a hundred people. The divisor is private too: here one person moves a quotient from 0 to 1.",
+            wrong="Counts are divided by the largest count to lie between 0 and 1, and claimed to change by 1/100, as "
+            "there are a hundred people. The divisor is private too: here one person moves a quotient from 0 to "
+            "1.",
             mended="Counts are divided by a public number.",
             seen="The candidate nobody voted for wins half of the time, or never.",
             source="McSherry & Talwar 2007, Mechanism design via differential privacy (Δ is the most over all tables)",

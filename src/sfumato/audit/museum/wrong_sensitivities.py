@@ -118,13 +118,13 @@ _ROWS_WITHOUT_ID = 20
 
 ROOM = Room(
     "What one person can change",
-    "Noise is scaled to the most that one person can change. These claim less than a person can do.",
+    "Noise is scaled to the most that one person can change. These claim less than one person can change.",
     (
         Exhibit(
             "One row too many",
-            wrong="A person may count with three rows. The code stops after the limit is passed, not when it is "
+            wrong="Three rows of a person may count. The code stops after the limit is passed, not when it is "
             "reached, and keeps a fourth.",
-            mended="Rows are kept while fewer than three are.",
+            mended="A row is kept only if fewer than three are kept already.",
             seen="A person who has more rows than the limit moves the count by four.",
             source="Wilson, Zhang, Lam, Desfontaines, Simmons-Marengo & Gipson 2020, Differentially private SQL with "
             "bounded user contribution (what a limit has to bound)",
@@ -160,10 +160,9 @@ ROOM = Room(
         ),
         Exhibit(
             "A join that multiplies",
-            wrong="Each person has one row. A join with another table meets three rows of it, and the count after the "
-            "join is still said to change by 1.",
-            mended="The bound is computed where the count stands: the most matches of one row times the rows of a "
-            "person.",
+            wrong="Each person has one row. A join with another table matches three of its rows, and the count after "
+            "the join is still said to change by 1.",
+            mended="The bound is computed after the join: the most matches of one row times the rows of a person.",
             seen="One person moves the count by 3.",
             source="Johnson, Near & Song 2018, Towards practical differential privacy for SQL queries (joins)",
             inputs=(0, 1),
@@ -176,7 +175,7 @@ ROOM = Room(
             wrong="A person counts once in each group, and in at most two groups, says the claim. Only the first "
             "limit was enforced: this person is in four.",
             mended="Two of the person's groups are kept, picked at random.",
-            seen="The least of the four groups.",
+            seen="The smallest of the four groups.",
             source="Wilson, Zhang, Lam, Desfontaines, Simmons-Marengo & Gipson 2020, Differentially private SQL with "
             "bounded user contribution",
             inputs=((0, 0, 0, 0), (1, 1, 1, 1)),
@@ -214,7 +213,7 @@ ROOM = Room(
             "Two aggregates at the price of one",
             wrong="AVG releases a sum and a count, and each gets the noise of the whole ε. Together they cost 2ε.",
             mended="The two share ε.",
-            seen="The lesser of both, which is large only where both are.",
+            seen="The smaller of the two, which is large only if both are.",
             source="smartnoise issue 202 (AVG is charged once)",
             inputs=(_FOUR_PEOPLE, (*_FOUR_PEOPLE, 1)),
             worlds="four people, and a fifth of value 1",
@@ -224,8 +223,8 @@ ROOM = Room(
         Exhibit(
             "Different values counted as people",
             wrong="COUNT(DISTINCT value) is given sensitivity 1, which is right for counting people. One person may "
-            "bring five values that nobody else has.",
-            mended="One value of each person counts, and then the different ones are counted.",
+            "have five values that nobody else has.",
+            mended="One value per person is kept, and the distinct ones are counted.",
             seen="One person moves the count by 5.",
             source="Wilson, Zhang, Lam, Desfontaines, Simmons-Marengo & Gipson 2020, Differentially private SQL with "
             "bounded user contribution",
@@ -249,9 +248,9 @@ ROOM = Room(
         ),
         Exhibit(
             "No bounds, no noise",
-            wrong="A column has no declared bounds, so its sensitivity is computed as nothing, and noise of that "
-            "scale is nothing too. The exact sum comes out, with no word of warning.",
-            mended="Bounds that are missing are a refusal; here they are declared.",
+            wrong="A column has no declared bounds, so its sensitivity is computed as zero, and noise of that scale is "
+            "zero too. The exact sum comes out, without a warning.",
+            mended="Missing bounds are refused; here they are declared.",
             seen="The same answer in every run.",
             source="smartnoise issue 317 (no bounds meant no noise)",
             inputs=((1, 2, 3), (1, 2, 3, 4)),
@@ -278,7 +277,7 @@ ROOM = Room(
             wrong="The exact median is shown where the table is stable: where two replaced values would not change "
             "it. Whether the table is stable is decided exactly, and the refusal gives away who is in it.",
             mended="The distance to an unstable table gets noise before it is compared, and δ pays for the rest.",
-            seen="A refusal, or none.",
+            seen="Whether there is a refusal.",
             source="Dwork & Lei 2009, Differential privacy and robust statistics (propose, test, release)",
             inputs=((4, 4, 4, 4, 4), (4, 4, 4, 4, 9)),
             worlds="five equal values, and one of them replaced",
@@ -290,7 +289,7 @@ ROOM = Room(
         Exhibit(
             "A function of one row that was not",
             wrong="Missing cells are filled with the cell before. One person who comes first decides the rows of all "
-            "who did not answer, and the sum is said to move by 1.",
+            "who did not answer, and the sum is claimed to change by 1.",
             mended="What fills a missing cell is a constant, so that each row depends on its own person alone.",
             seen="One person moves the sum by six.",
             source="opendp issue 2944 (a function said to work row by row did not)",
@@ -314,8 +313,8 @@ ROOM = Room(
         ),
         Exhibit(
             "Rows without a name",
-            wrong="The limit of one row for each id groups rows by id. Rows whose id is missing are each a person of "
-            "their own: twenty rows of one person without an id all count.",
+            wrong="The limit of one row for each id groups rows by id. Each row whose id is missing counts as a person "
+            "of its own: twenty rows of one person without an id all count.",
             mended="Rows without an id belong to nobody, and are left out.",
             seen="One person moves the count by 20.",
             source="PipelineDP: missing ids were counted as a thousand units",

@@ -154,7 +154,7 @@ def _describe_coverage(questions: int, faults: int, question_seconds: float, rem
     first questions took; faults come next, and get at most half of the time.
     """
     if remaining <= 0:
-        return f"the time is over before any of {questions} questions is tested: allow more minutes"
+        return f"the time runs out before any of the {questions} questions is tested: allow more minutes"
     seconds = max(question_seconds, 0.001)
     planted = min(faults, max(1, int(remaining / 2 / seconds)))
     asked = min(questions, _TIMED_QUERIES + int(max(0.0, remaining - planted * seconds) / seconds))
@@ -163,7 +163,8 @@ def _describe_coverage(questions: int, faults: int, question_seconds: float, rem
     needed = math.ceil(seconds * (questions + 2 * faults) / 60) + 1
     covered = f"about {asked} of {questions} questions and {planted} of {faults} planted faults"
     return (
-        f"there is time for {covered}; all of them take about {needed} minutes, by the slowest of the first questions"
+        f"there is time for {covered}; all of them take about {needed} minutes, judging by the slowest of the first "
+        "questions"
     )
 
 

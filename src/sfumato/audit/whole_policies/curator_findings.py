@@ -268,7 +268,7 @@ def _summary_section(audit: CuratorAudit) -> str:
 
 def _doubts_section(audit: CuratorAudit) -> Iterator[str]:
     if audit.holds:
-        yield paragraph("No test speaks against the privacy promise.")
+        yield paragraph("No test found evidence against the privacy promise.")
     else:
         yield bullet_list(audit.doubts)
     yield paragraph(
@@ -289,11 +289,11 @@ def _faults_section(audit: CuratorAudit) -> str:
 
 def _results_section(audit: CuratorAudit) -> str:
     introduction = paragraph(
-        "Outcome: everything visible of a question except its noise is the same whoever is in the table. Exact "
+        "Outcome: everything visible about a question except its noise is the same whoever is in the table. Exact "
         "change: the largest change by one unit as a share of the claimed sensitivity; above 1 the claim is broken, "
         "and 1 means that it is tight. Noise drawn and bought: the lower bound on ε that samples prove, which has to "
-        "stay below the price, and in brackets the least true ε that they would have refuted. A sound curator passes "
-        f"all tests with {format_percent(audit.confidence)} confidence."
+        "stay below the price, and in brackets the smallest true ε that they would have refuted. A sound curator "
+        f"passes all tests with {format_percent(audit.confidence)} confidence."
     )
     random_queries = paragraph(f"{audit.seed_summary}.") if audit.seed_summary else ""
     return introduction + random_queries + html_table(COLUMNS, [result_row(result) for result in audit.tried])

@@ -46,9 +46,9 @@ from sfumato.release.measurement import Measurement
 
 _NOISE_DRAWS = 10_000
 _KEY_SAMPLES = 200
-_HALF_NOISE, _ONE_NOISE = "half the noise", "one noise for several numbers"
-_ALL_GROUPS, _EQUAL_MEASURES = "one noise for all groups", "one noise for equal measures"
-_BARE_GROUPS, _BARE_KEYS = "groups shown because rows have them", "keys shown without a threshold"
+_HALF_NOISE, _ONE_NOISE = "half the noise", "the same noise for several numbers"
+_ALL_GROUPS, _EQUAL_MEASURES = "the same noise for all groups", "the same noise for equal measures"
+_BARE_GROUPS, _BARE_KEYS = "groups shown because they have rows", "keys shown without a threshold"
 
 
 @dataclass(frozen=True)
@@ -191,8 +191,8 @@ def _widen_domain(domain: Domain) -> Domain:
 
 
 _MISREAD_FAULTS: Mapping[str, Callable[[Policy], Policy]] = {
-    "limits that let one more pass": _loosen_limits,
-    "ranges that are twice as wide": _widen_ranges,
+    "limits that are one too high": _loosen_limits,
+    "bounds that are twice as wide": _widen_ranges,
 }
 
 

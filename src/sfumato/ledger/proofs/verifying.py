@@ -59,7 +59,9 @@ class Verification:
     def __str__(self) -> str:
         if self.holds:
             return f"{self.lines:,} lines, all as they were written{self._resumed_words}"
-        return f"line {self.bad} is bad: {self.why}" if self.bad is not None else f"the ledger is damaged: {self.why}"
+        return (
+            f"line {self.bad} is damaged: {self.why}" if self.bad is not None else f"the ledger is damaged: {self.why}"
+        )
 
     @property
     def _resumed_words(self) -> str:
