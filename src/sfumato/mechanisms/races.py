@@ -105,12 +105,9 @@ def winners(
         keys[part], errors[part] = _keys_with_errors(
             kind, words[part], gaps[part], base, rate, None if multiplicities is None else multiplicities[part]
         )
-    if count < gaps.size:
-        # A candidate whose key is surely above the count-th upper bound cannot be among the first.
-        cutoff = np.partition(keys + errors, count - 1)[count - 1]
-        finalists = np.flatnonzero(keys - errors <= cutoff)
-    else:
-        finalists = np.arange(gaps.size)
+    # A candidate whose key is surely above the count-th upper bound cannot be among the first.
+    cutoff = np.partition(keys + errors, count - 1)[count - 1]
+    finalists = np.flatnonzero(keys - errors <= cutoff)
     order = finalists[np.argsort(keys[finalists], kind="stable")]
     low, high = keys[order] - errors[order], keys[order] + errors[order]
     if np.all(np.maximum.accumulate(high)[:-1] < low[1:]):
