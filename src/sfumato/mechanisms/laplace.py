@@ -204,7 +204,9 @@ class LaplaceBatch:
 
 
 def _magnitudes_and_undecided(v: NDArray[np.uint64], constants: MagnitudeConstants) -> tuple[Floats, NDArray[np.intp]]:
-    """Return ⌊lift − scale·ln v⌋ and the indices where floating point cannot decide it."""
+    """Return ⌊lift − scale·ln v⌋ and the indices where floating point cannot decide it: what rounding carries below 0,
+    which no magnitude is, lies within the margin.
+    """
     x = np.maximum(v, np.uint64(1)).astype(np.float64)
     np.log(x, out=x)
     x *= -constants.scale
@@ -218,7 +220,6 @@ def _magnitudes_and_undecided(v: NDArray[np.uint64], constants: MagnitudeConstan
 
 
 def _with_signs_from_words(magnitudes: Floats, words: NDArray[np.uint64]) -> Integers:
-    np.maximum(magnitudes, 0.0, out=magnitudes)
     noise = magnitudes.astype(np.int64)
     sign = -(words & np.uint64(1)).astype(np.int64)  # 0 or −1: two's complement negation without a branch
     noise ^= sign
@@ -234,7 +235,7 @@ def _draw_high_and_low_parts(scale: Fraction, count: int) -> Integers:
     high, undecided = _magnitudes_and_undecided(words >> np.uint64(1), _cached_magnitude_constants(high_scale, False))
     for index in undecided:
         high[index] = exact_magnitude(int(words[index] >> np.uint64(1)), high_scale, two_sided=False)
-    noise = (np.maximum(high, 0.0).astype(np.int64) << k) + _draw_low_parts(scale, k, count)
+    noise = (high.astype(np.int64) << k) + _draw_low_parts(scale, k, count)
     sign = -(words & np.uint64(1)).astype(np.int64)
     for index in np.flatnonzero((noise == 0) & (sign != 0)):
         noise[index] = -draw_one(scale)  # minus zero: a fresh draw, which the sign below negates again
