@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     )
     from sfumato.curator.curators import protect as protect
     from sfumato.data import example as example
+    from sfumato.inference.published_moments import regress as regress
     from sfumato.ledger import (
         Account as Account,
         Anchor as Anchor,
@@ -252,6 +253,7 @@ __all__ = [
     "quantiles",
     "r_squared",
     "reading",
+    "regress",
     "reports",
     "slope",
     "stddev",
@@ -268,6 +270,7 @@ _LATER = {
     "sfumato.curator": ("Curator", "Explanation", "Forecast", "Listing", "Question", "Standing", "TableView", "open"),
     "sfumato.curator.curators": ("protect",),
     "sfumato.data": ("example",),
+    "sfumato.inference.published_moments": ("regress",),
     "sfumato.ledger": ("Account", "Anchor", "Charged", "Entry", "Ledger", "Line", "StoredAnswer", "Tab"),
     "sfumato.mechanisms": (
         "AboveThreshold", "Exponential", "FrequentValues", "Gaussian", "KeyThreshold", "Laplace", "NoisyMax",

@@ -9,6 +9,7 @@ _LINEAR = "inference/test_linear.py"
 _COMPONENTS = "inference/test_components.py"
 _ROBUST = "inference/test_robust.py"
 _CLUSTERED = "inference/test_clustered.py"
+_PUBLISHED = "inference/test_published_moments.py"
 _CLUSTER_MOVED = f"{_CLUSTERED}::test_no_unit_moves_the_meat_further_than_is_charged"
 _FACADE = "curator/proposals/test_regressions.py"
 _MOVED = f"{_MOMENTS}::test_no_unit_moves_the_moments_further_than_is_charged"
@@ -343,6 +344,62 @@ MUTANTS = (
         "table.catalog is not catalog",
         "False",
         ("inference/test_wide_sources.py::test_rows_that_another_curator_selected_are_refused",),
+    ),
+    Mutant(
+        "the noise that moments of published cells share is left out",
+        Kind.RANGES,
+        "inference.published_moments:product_totals",
+        "weighted @ weighted.T",
+        "np.diag(np.diag(weighted @ weighted.T))",
+        (f"{_PUBLISHED}::test_the_noise_of_products_is_that_of_every_measured_number",),
+    ),
+    Mutant(
+        "weights of published cells outside a block have no noise",
+        Kind.RANGES,
+        "inference.published_moments:product_totals",
+        "np.multiply.outer(np.array(shares), np.array(shares))",
+        "np.ones((len(shares), len(shares)))",
+        (f"{_PUBLISHED}::test_the_noise_of_products_is_that_of_every_measured_number",),
+    ),
+    Mutant(
+        "rows with a missing value count in published moments of the others",
+        Kind.NAN,
+        "inference.published_moments:PublishedColumns.moments",
+        "if together else {}",
+        "if not together else {}",
+        (f"{_PUBLISHED}::test_intervals_hold_the_regression_of_complete_rows",),
+    ),
+    Mutant(
+        "pairs of columns that may be missing are regressed",
+        Kind.NAN,
+        "inference.published_moments:PublishedColumns.moments",
+        "if not together:",
+        "if False:",
+        (f"{_PUBLISHED}::test_what_has_no_known_law_or_no_single_values_is_refused",),
+    ),
+    Mutant(
+        "a published range of several values is taken for its lower edge",
+        Kind.RANGES,
+        "inference.published_moments:_single_value",
+        "isinstance(cell, RangeCell) and holds_one_value(cell, attribute.type)",
+        "isinstance(cell, RangeCell)",
+        (f"{_PUBLISHED}::test_what_has_no_known_law_or_no_single_values_is_refused",),
+    ),
+    Mutant(
+        "cells that earlier noise chose are regressed as planned ones",
+        Kind.RANGES,
+        "inference.published_moments:PublishedColumns.of",
+        "if synopsis.earlier:",
+        "if False:",
+        (f"{_PUBLISHED}::test_what_has_no_known_law_or_no_single_values_is_refused",),
+    ),
+    Mutant(
+        "published rows of one unit are taken to be independent",
+        Kind.LIMITS,
+        "inference.published_moments:PublishedColumns.has_one_row_per_unit",
+        "plan.rows == 1 and plan.unit_value == 1",
+        "plan.rows == 1",
+        (f"{_PUBLISHED}::test_rows_of_one_unit_have_no_sampling_error",),
     ),
 )
 

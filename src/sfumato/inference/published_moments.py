@@ -1,0 +1,187 @@
+"""A regression from marginals that were published: free, with the law of the noise on sums of their cells.
+
+A moment is the sum over rows of a product of coordinates, each of which one column decides. Where every cell holds one
+value it is ⟨q, m⟩: m the marginal of its columns, and q = ⊗ f_j a product of one factor for each, 0 for missing values.
+It is estimated by Σ_B⟨q_B, r̂_B⟩ over blocks with independent noise of variance v_B in their entries
+(``publish.marginals.blocks``). So estimates are unbiased, and two moments have the covariance Σ_B v_B⟨q_B, q′_B⟩ = Σ_B
+v_B·Π_j⟨f_j, f′_j⟩_B, with the inner product of what B picks of column j. The plan was fixed before any noise was drawn,
+so this law is known, and the intervals of ``linear`` hold as for moments that were measured themselves.
+
+All moments must be of the same rows: those where no column of the formula is missing. A marginal of two columns counts
+rows where a third one is missing, so the columns are published all together, or the policy declares that they are never
+missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import starmap
+
+import numpy as np
+
+from sfumato.errors import InvalidParameter, Unsupported, ValueWords
+from sfumato.inference.design import MAX_SCALE, Category, Design, Moment, ScaledColumn, regression_design
+from sfumato.inference.formula import parse_formula
+from sfumato.inference.linear import Floats, LinearFit
+from sfumato.inference.moments import MomentEstimates
+from sfumato.inference.regression_answers import RegressionAnswer, regression_answer
+from sfumato.policy import Value
+from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact, format_exact
+from sfumato.publish.marginals.attributes import Attribute, Cell, ListedCell, RangeCell, holds_one_value
+from sfumato.publish.marginals.blocks import weight_by_noise_deviation
+from sfumato.publish.marginals.estimating import BlockEstimates
+from sfumato.publish.synopsis import Synopsis
+from sfumato.quick_dataclass import dataclass
+
+Factors = Mapping[int, Floats]
+"""The factors of a product of weights, by the index of an attribute: a number for each of its cells."""
+
+
+def regress(formula: str, synopsis: Synopsis, *, confidence: Number = DEFAULT_CONFIDENCE) -> RegressionAnswer:
+    """Regress published columns on each other: free, with intervals for the noise of the published counts.
+
+    Every value of the columns must be a cell of its own, and the columns were published together, or in pairs if the
+    policy declares that they are never missing.
+    """
+    published = PublishedColumns.of(synopsis)
+    parsed = parse_formula(formula)
+    domains = dict(zip(synopsis.columns, synopsis.face.domains, strict=True))
+    design = regression_design(parsed, domains, MAX_SCALE)
+    fit = LinearFit(design, published.moments(design), published.has_one_row_per_unit)
+    level = format_exact(exact(confidence, "confidence", CONFIDENCE))
+    question = f"REGRESS {parsed.text} FROM what was published of {synopsis.table}"
+    return regression_answer(fit, replace(synopsis.receipt, question=question, free=True, confidence=level), ())
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedColumns:
+    """The columns of one release with Gaussian noise."""
+
+    synopsis: Synopsis
+
+    @classmethod
+    def of(cls, synopsis: Synopsis) -> PublishedColumns:
+        """Refuse what has no plan that was fixed beforehand, or noise whose sums are not normal."""
+        if not isinstance(synopsis, Synopsis):
+            given = ValueWords(f"an object of type {type(synopsis).__name__}")
+            raise InvalidParameter("synopsis", given, "a Synopsis", fix="load one with sf.synopsis(path)")
+        if synopsis.earlier:
+            rule = (
+                "one release: where noise of an earlier one may have decided what was measured, sums have no known law"
+            )
+            raise InvalidParameter("synopsis", "several releases", rule, fix="regress one of its .releases")
+        if synopsis.plan.marginals:
+            rule = "published with Gaussian noise, whose sums are normal"
+            raise InvalidParameter("synopsis", "Laplace noise", rule, fix="publish it with a δ, or at a price in ρ")
+        return cls(synopsis)
+
+    @property
+    def has_one_row_per_unit(self) -> bool:
+        """Whether a unit has one whole row at most: several have a larger sum of weights, or fractions of a row."""
+        plan = self.synopsis.plan
+        return plan.rows == 1 and plan.unit_value == 1
+
+    def moments(self, design: Design) -> MomentEstimates:
+        """Estimate the moments of a design, with the covariance of their noise."""
+        places = self.synopsis.attribute_indices(design.names)
+        estimates = self.synopsis.estimates
+        together = estimates.covers(places)
+        if not together:
+            self._require_no_missing(design.names)
+        present = {place: self._present(place) for place in places} if together else {}
+        factors = [{**present, **self._factors(design, moment)} for moment in design.gram_entries_by_moment]
+        uncovered = next((each for each in factors if not estimates.covers(tuple(sorted(each)))), None)
+        if uncovered is not None:
+            names = " and ".join(self.synopsis.columns[place] for place in sorted(uncovered))
+            rule = f"a formula whose products were published: {names} were not published together"
+            fix = f'publish them together, or ask the curator: curator.regress(…, "{self.synopsis.table}")'
+            raise Unsupported("not-published-together", rule, fix=fix)
+        return MomentEstimates(*product_totals(estimates, factors))
+
+    def _present(self, place: int) -> Floats:
+        """Return 1 for every cell but that of missing values."""
+        return (np.arange(self.synopsis.attributes[place].size) < self.synopsis.attributes[place].size - 1).astype(
+            float
+        )
+
+    def _require_no_missing(self, names: Sequence[str]) -> None:
+        for name in names:
+            (place,) = self.synopsis.attribute_indices([name])
+            if self.synopsis.face.estimates.possible_cells((place,))[-1]:
+                rule = f"rows with a missing value can be left out only if {', '.join(names)} were published together"
+                fix = f'publish them together, or declare in the policy: impossible = ["{name} IS NULL"]'
+                raise Unsupported("not-published-together", rule, fix=fix)
+
+    def _factors(self, design: Design, moment: Moment) -> dict[int, Floats]:
+        """Return the factor of each column of a moment."""
+        factors: dict[int, Floats] = {}
+        columns = [design.columns[index] for index in moment.columns]
+        parts = [(name, self._numbers(design, name)) for column in columns for name in column.factors]
+        parts += list(starmap(self._indicator, ((design.categories[c], v) for c, v in moment.levels)))
+        for name, weights in parts:
+            (place,) = self.synopsis.attribute_indices([name])
+            factors[place] = factors.get(place, 1.0) * weights
+        return factors
+
+    def _numbers(self, design: Design, name: str) -> Floats:
+        """Return the scaled number of each cell, 0 for missing values."""
+        column = next(each for each in design.columns if each.factors == (name,))
+        return np.array([_scaled_value(value, column) for value in self._values(name)] + [0.0])
+
+    def _indicator(self, category: Category, level: int) -> tuple[str, Floats]:
+        """Return the column of a category, and which cell holds one of its values."""
+        values = self._values(category.column)
+        return category.column, np.array([*(value == category.values[level] for value in values), False], float)
+
+    def _values(self, name: str) -> list[Value]:
+        """Return the value of each cell but that of missing values."""
+        (place,) = self.synopsis.attribute_indices([name])
+        attribute = self.synopsis.attributes[place]
+        return [_single_value(cell, attribute) for cell in attribute.cells[:-1]]
+
+
+def _single_value(cell: Cell, attribute: Attribute) -> Value:
+    if isinstance(cell, ListedCell):
+        return cell.value
+    if isinstance(cell, RangeCell) and holds_one_value(cell, attribute.type):
+        return cell.low
+    rule = f"columns published value by value: a cell of {attribute.name} holds several values"
+    raise Unsupported("cells-of-several-values", rule, fix="ask the curator to regress the table itself")
+
+
+def _scaled_value(value: Value, column: ScaledColumn) -> float:
+    return float((exact(value, column.factors[0]) - column.middle) / column.slope)  # type: ignore[arg-type]
+
+
+def product_totals(estimates: BlockEstimates, products: Sequence[Factors]) -> tuple[Floats, Floats]:
+    """Estimate the totals of cells weighted by products of factors; return them with a matrix F where FFᵀ is the
+    covariance of their noise: the theorem above.
+    """
+    totals, covariance = np.zeros(len(products)), np.zeros((len(products), len(products)))
+    for block, part in estimates.parts.items():
+        members = [index for index, each in enumerate(products) if all(place in each for place, _ in block)]
+        if not members:
+            continue
+        inside = {place for place, _ in block}
+        shares = [_share_outside(estimates, products[index], inside) for index in members]
+        products_of_members = np.multiply.outer(np.array(shares), np.array(shares)) * estimates.variances[block]
+        sums = [part] * len(members)
+        for place, level in block:
+            difference = estimates.attributes[place].hierarchy.differences[level - 1]
+            coefficients = [difference.coefficients(products[index][place], 0) for index in members]
+            sums = [np.tensordot(each, total, (0, 0)) for each, total in zip(coefficients, sums, strict=True)]
+            weighted = np.array(
+                [weight_by_noise_deviation(each, ((place, level),), estimates.attributes) for each in coefficients]
+            )
+            products_of_members *= weighted @ weighted.T
+        totals[members] += np.array(shares) * np.array(sums)
+        covariance[np.ix_(members, members)] += products_of_members
+    variances, directions = np.linalg.eigh(covariance)
+    return totals, directions * np.sqrt(np.maximum(variances, 0.0))
+
+
+def _share_outside(estimates: BlockEstimates, product: Factors, inside: set[int]) -> float:
+    """Return the product of the means of the factors of attributes outside a block, each by the shares of its cells."""
+    outside = (place for place in product if place not in inside)
+    return float(np.prod([float(product[place] @ estimates.attributes[place].hierarchy.shares) for place in outside]))
