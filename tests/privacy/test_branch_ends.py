@@ -17,7 +17,7 @@ from refusals import assert_refused
 from sfumato.privacy import amounts, calibration, curve, shape, theorems
 from sfumato.privacy.budget import Budget, Cost, _search_largest_pure
 from sfumato.privacy.calibration import _BracketingSearch, least_parameter_by_shortfall
-from sfumato.privacy.losses import ResponseLoss
+from sfumato.privacy.losses import PairLoss, ResponseLoss
 from sfumato.privacy.noise_losses import GaussianLoss, LaplaceLoss
 from sfumato.privacy.shape import PrivacyLoss
 
@@ -151,7 +151,7 @@ def test_max_divergence_is_unbounded_where_some_direction_is() -> None:
     assert sf.Curve.gaussian(1).max_divergence is None
     lopsided = sf.Curve.pair(["0.9", "0.1"], ["0.5", "0.5"])
     forward, backward = MP.log(MP.mpf(18) / 10), MP.log(5)
-    assert float(lopsided.max_divergence) == pytest.approx(float(max(forward, backward)), rel=1e-12)  # type: ignore[arg-type]
+    assert float(lopsided.max_divergence) == pytest.approx(float(max(forward, backward)), rel=1e-12, abs=0)  # type: ignore[arg-type]
 
 
 # ── calibration ────────────────────────────────────────────────────────────────────────────────
@@ -289,6 +289,49 @@ def test_rho_is_at_least_the_largest_loss_beside_the_last_order(monkeypatch: pyt
     bound = max(F(8) / (1 + F(last)), F(0))
     assert bound <= rho <= bound * (1 + F(1, 2**39))
     monkeypatch.undo()
+
+
+class Plain:
+    """A pair's loss that says nothing of how it is computed, and counts how often it is asked."""
+
+    def __init__(self, loss: Any) -> None:
+        self.loss, self.pure, self.orders = loss, loss.pure, list[float]()
+
+    def renyi(self, order: float) -> float:
+        self.orders.append(order)
+        return self.loss.renyi(order)
+
+
+def test_rho_of_a_pair_is_raised_by_what_its_values_near_order_one_may_lose() -> None:
+    for p, q in (((1, 3), (2, 2)), ((10**6, 1), (1, 1)), ((10**9 + 1, 10**9 - 1), (1, 1))):
+        loss = PairLoss(*(tuple(F(mass, sum(masses)) for mass in masses) for masses in (p, q)))
+        plain = Plain(loss)
+        ratio = shape.least_rho(loss) / shape.least_rho(plain)  # type: ignore[arg-type]
+        margin = F(1, 2**40) + F(1, 2**46) / F(max(1e-7, min(1.0, float(loss.pure or 0))))
+        assert abs(ratio - (1 + margin) / (1 + F(1, 2**40))) <= F(1, 2**51)
+
+
+def test_the_search_for_rho_looks_no_further_than_a_part_in_a_billion() -> None:
+    for loss, most in ((ResponseLoss(F(1)), 250), (ResponseLoss(F(5), 40), 250), (LaplaceLoss(F(1, 10)), 250)):
+        plain = Plain(loss)
+        rho = shape.least_rho(plain)  # type: ignore[arg-type]
+        best = max(loss.renyi(order) / order for order in plain.orders)
+        assert best <= rho
+        assert len(plain.orders) <= most
+        assert len(set(plain.orders[1:])) == len(plain.orders) - 1
+        assert min(plain.orders[1:]) == 1 + 1e-7
+
+
+def test_a_range_of_delta_adds_the_failure_outwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = ((ResponseLoss(F(9), 2, F(1, 3)), 1), (GaussianLoss(F(1)), 2))
+    monkeypatch.setattr(shape, "_inverted_delta_range", lambda *_: (0.25, 0.5))
+    low, high = shape.delta_range(parts, F(1))
+    third = 1 / 3  # below its fraction
+    assert F(third) < F(1, 3)
+    assert low == math.nextafter(0.25 + third, 0)
+    assert high == math.nextafter(0.5 + math.nextafter(third, 1), 1)
+    monkeypatch.setattr(shape, "_inverted_delta_range", lambda *_: (0.9, 0.95))
+    assert shape.delta_range(parts, F(1)) == (1.0, 1.0)
 
 
 def test_no_chord_is_higher_than_the_line_and_none_is_missed() -> None:

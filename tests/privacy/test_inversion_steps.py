@@ -73,7 +73,7 @@ def test_moments_are_computed_in_blocks_that_fit(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(LaplaceLoss, "log_moment", counted)
     monkeypatch.setattr(inversion, "_CHUNK", 4)
-    assert stack.log_moment(z).tolist() == pytest.approx(whole.tolist(), rel=1e-15)
+    assert stack.log_moment(z).tolist() == pytest.approx(whole.tolist(), rel=1e-15, abs=0)
     assert sizes == [2, 1, 1, 1, 1, 1]  # ⌈7·3/4⌉ blocks
 
 
@@ -123,7 +123,7 @@ def test_nodes_that_cheap_bounds_rule_out_are_counted(smoothing: float, monkeypa
             kept, dropped = inversion._possible_nodes(moments, NODES, smoothing, SIZES, floor)
             expected, sum_of_others = expected_nodes(factors, SIZES.tolist(), floor, few, 1 + 2.0**-10)
             assert kept.tolist() == expected
-            assert dropped == pytest.approx(sum_of_others, rel=1e-9)
+            assert dropped == pytest.approx(sum_of_others, rel=1e-9, abs=0)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
@@ -142,7 +142,7 @@ def test_nodes_that_matter_have_their_moments_and_the_others_are_counted(
     for floor in (1e-4, 1e-2):
         kept, ratios, dropped = inversion._significant_nodes(moments, NODES, smoothing, SIZES, floor)
         assert kept.tolist() == np.flatnonzero(terms >= floor).tolist()
-        assert ratios == pytest.approx(ratio[kept], rel=1e-12)
+        assert ratios == pytest.approx(ratio[kept], rel=1e-12, abs=0)
         others = np.setdiff1d(np.arange(NODES.size), kept)
         assert terms[others].sum() <= dropped <= others.size * floor
     # of all that is ruled out by one factor after another, each is counted where it goes: the first two steps drop some
@@ -192,12 +192,12 @@ def test_the_sum_ends_where_the_rest_is_surely_small(monkeypatch: pytest.MonkeyP
 def test_smoothing_ends_the_sum_where_it_was_asked_to() -> None:
     for t, allowed in ((3.0, 1e-9), (40.0, 1e-12), (0.5, 1e-3)):
         mu, error = inversion._smoothing_mu_and_error(t, allowed)
-        assert error == pytest.approx(allowed, rel=1e-12)
-        assert math.exp(-(mu**2) * t**2 / 2) / (math.pi * t) == pytest.approx(error, rel=1e-12)
+        assert error == pytest.approx(allowed, rel=1e-12, abs=0)
+        assert math.exp(-(mu**2) * t**2 / 2) / (math.pi * t) == pytest.approx(error, rel=1e-12, abs=0)
     for allowed in (0.2, 5.0, 1 / (6 * math.e)):  # no wider than this, however much is allowed
         mu, error = inversion._smoothing_mu_and_error(3.0, allowed)
-        assert mu == pytest.approx(math.sqrt(2) / 3, rel=1e-15)
-        assert error == pytest.approx(math.exp(-1) / (3 * math.pi), rel=1e-15)
+        assert mu == pytest.approx(math.sqrt(2) / 3, rel=1e-15, abs=0)
+        assert error == pytest.approx(math.exp(-1) / (3 * math.pi), rel=1e-15, abs=0)
 
 
 def test_the_second_smoothing_makes_every_term_smaller_beside_the_largest() -> None:
@@ -207,7 +207,7 @@ def test_the_second_smoothing_makes_every_term_smaller_beside_the_largest() -> N
     assert wide.smoothing_mu == 1.5 * line.smoothing_mu > 0
     extra = (MP.mpf(wide.smoothing_mu) ** 2 - MP.mpf(line.smoothing_mu) ** 2) / 2
     c = MP.mpf(line.c)
-    assert wide.log_peak == pytest.approx(float(line.log_peak + extra * c * (c + 1)), rel=1e-14)
+    assert wide.log_peak == pytest.approx(float(line.log_peak + extra * c * (c + 1)), rel=1e-14, abs=0)
     for index in range(0, line.heights.size, max(1, line.heights.size // 9)):
         z = MP.mpc(line.c, line.heights[index])
         term = MP.mpc(line.terms[index]) * MP.exp(extra * (z * (z + 1) - c * (c + 1)))
@@ -271,7 +271,7 @@ def test_a_whole_sum_is_what_its_steps_say(
     assert seen.arguments["_alias_slope_and_log"][-1][1:] == (c, line.period, epsilon, line.smoothing_mu)
     spacing = float(moments.spacing_and_offset[0]) if moments.spacing_and_offset else 0.0
     first_goal, *other_goals = (goal for *_, goal in seen.arguments["_period_without_aliases"])
-    assert first_goal == pytest.approx(log_delta + math.log(1e-11), rel=1e-14)
+    assert first_goal == pytest.approx(log_delta + math.log(1e-11), rel=1e-14, abs=0)
     nodes, sizes, floor = seen.arguments["_significant_nodes"][0][1], *seen.arguments["_significant_nodes"][0][3:]
     step, mu, error = 2 * math.pi / line.period, line.smoothing_mu, 0.0
     if spacing:
@@ -283,32 +283,34 @@ def test_a_whole_sum_is_what_its_steps_say(
     else:
         assert line.spacing == line.offset == 0.0
         ((_, at, plain_step, from_peak, allowed),) = seen.arguments["_last_node_and_truncation_error"]
-        assert (at, from_peak, allowed) == (c, peak, pytest.approx(1e-11 * relative, rel=1e-12))
+        assert (at, from_peak, allowed) == (c, peak, pytest.approx(1e-11 * relative, rel=1e-12, abs=0))
         last, error = inversion._last_node_and_truncation_error(moments, c, plain_step, peak, allowed)
         if bag is SMOOTHED:
-            assert other_goals == [pytest.approx(log_delta + math.log(1e-7), rel=1e-14)]
+            assert other_goals == [pytest.approx(log_delta + math.log(1e-7), rel=1e-14, abs=0)]
             assert nodes.size == 2**13 + 1
             ((height, allowed),) = seen.arguments["_smoothing_mu_and_error"]
-            assert (height, allowed) == (pytest.approx(step * 2**13), pytest.approx(1e-7 * relative, rel=1e-12))
+            assert (height, allowed) == (pytest.approx(step * 2**13), pytest.approx(1e-7 * relative, rel=1e-12, abs=0))
             smoothing, error = inversion._smoothing_mu_and_error(height, allowed)
             assert mu == smoothing
         else:
             assert (nodes.size, plain_step) == (last + 1, step)
     assert (mu > 0) is (line.second_smoothing is not None) is (bag is SMOOTHED)
-    assert nodes == pytest.approx(c + 1j * step * np.arange(nodes.size), rel=1e-15)
+    assert nodes == pytest.approx(c + 1j * step * np.arange(nodes.size), rel=1e-15, abs=0)
     weights = [kernel(MP.mpc(z), line.spacing) * step / MP.pi / (1 if k else 2) for k, z in enumerate(nodes[:600])]
-    assert sizes[:600] == pytest.approx([float(abs(weight)) for weight in weights], rel=1e-12)
-    assert floor * nodes.size == pytest.approx(1e-10 * relative if mu else 2.0**-64 * sizes[0], rel=1e-12)
-    assert line.log_peak == pytest.approx(peak + mu**2 / 2 * c * (c + 1), rel=1e-15)
+    assert sizes[:600] == pytest.approx([float(abs(weight)) for weight in weights], rel=1e-12, abs=0)
+    assert floor * nodes.size == pytest.approx(1e-10 * relative if mu else 2.0**-64 * sizes[0], rel=1e-12, abs=0)
+    assert line.log_peak == pytest.approx(peak + mu**2 / 2 * c * (c + 1), rel=1e-15, abs=0)
     kept, ratios, dropped = inversion._significant_nodes(moments, nodes, mu, sizes, floor)
     assert line.truncation_error == error + dropped
     assert line.heights.tolist() == nodes[kept].imag.tolist()
     near = [k for k, node in enumerate(kept.tolist()) if node < 600]
-    assert line.terms[near] == pytest.approx([r * complex(weights[kept[k]]) for k, r in zip(near, ratios)], rel=1e-11)  # noqa: B905 - more ratios
+    assert line.terms[near] == pytest.approx(
+        [r * complex(weights[kept[k]]) for k, r in zip(near, ratios, strict=False)], rel=1e-11, abs=0
+    )
     size = np.abs(nodes)
     rounding = moments.rounding_error(size) + 2.0**-47 * (1.5 * mu) ** 2 * size * (size + 1)
-    assert line.constant_and_growing_error[0] == pytest.approx(float((sizes * rounding).sum()), rel=1e-12)
-    assert line.constant_and_growing_error[1] == pytest.approx(2.0**-47 * float((sizes * size).sum()), rel=1e-12)
+    assert line.constant_and_growing_error[0] == pytest.approx(float((sizes * rounding).sum()), rel=1e-12, abs=0)
+    assert line.constant_and_growing_error[1] == pytest.approx(2.0**-47 * float((sizes * size).sum()), rel=1e-12, abs=0)
     assert line.alias_slope_and_log == inversion._alias_slope_and_log(moments, c, line.period, epsilon, mu)
 
 

@@ -309,7 +309,8 @@ def _gaussian_tail_bound(sigma: Fraction, t: int) -> float:
     s = float(sigma)
     if t - 0.5 > s or s > 2000:
         return min(1.0, math.erfc((t - 0.5) / (s * math.sqrt(2))) / 2 * (1 + 1e-9))
-    x = np.arange(min(t, 0) - math.ceil(12 * s) - 1, math.ceil(12 * s) + 2)
+    reach = math.ceil(12 * s) + 1
+    x = np.arange(-reach, reach + 1)
     weights = np.exp(-((x / s) ** 2) / 2)
     return min(1.0, float(weights[x >= t].sum() / weights.sum()) * (1 + 1e-9))
 
@@ -319,9 +320,8 @@ def _gaussian_threshold(sigma: Fraction, delta: Fraction, groups: int) -> int:
     """Return the least τ beyond σ for which any of g keys of one unit passes with probability at most δ."""
 
     def fits(threshold: int) -> bool:
-        return -math.expm1(groups * math.log1p(-_gaussian_tail_bound(sigma, threshold - 1))) <= float(delta) * (
-            1 - 1e-12
-        )
+        # the bound is a billionth above the probability: more than these logarithms and δ's float lose to rounding
+        return -math.expm1(groups * math.log1p(-_gaussian_tail_bound(sigma, threshold - 1))) <= float(delta)
 
     return least_integer_where(fits, math.ceil(sigma) + 2)
 

@@ -1,0 +1,141 @@
+"""Key thresholds, widths of sums and quantiles at the ends of what they take, beside 50 digits."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+import sfumato as sf
+from refusals import assert_refused
+from sfumato.mechanisms import key_thresholds, laplace, noise_sums
+from sfumato.mechanisms.quantiles import LegacyQuantiles
+
+F = Fraction
+MP = mpmath.MPContext()
+MP.dps = 50
+
+
+# ── key thresholds ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_group_of_exactly_a_million_units_may_be_needed() -> None:
+    needed = 2 * math.log(10**6)
+    at = needed / 1e6
+    exactly = next(e for e in (at, math.nextafter(at, 0), math.nextafter(at, 1)) if needed / e == 1e6)
+    assert sf.KeyThreshold(exactly, "1e-6").epsilon == F(repr(exactly))
+    fewer = exactly
+    while needed / fewer == 1e6:
+        fewer = math.nextafter(fewer, 0)
+    assert_refused(lambda: sf.KeyThreshold(fewer, "1e-6"), "a group of a million units")
+
+
+@pytest.mark.parametrize("sigma", [F(1, 2), F(9, 2), F(5), F(31, 7), F(2500), F(10**5, 3)])
+def test_a_gaussian_threshold_is_the_least_whose_bound_fits(sigma: Fraction) -> None:
+    """1 − (1 − erfc((τ − 3/2)/σ√2)/2)^g ≤ δ, and no nearer to the centre than σ + 2, where that is no bound."""
+    s = MP.mpf(sigma.numerator) / sigma.denominator
+
+    def leak(threshold: int, groups: int) -> Any:
+        return 1 - (1 - MP.erfc((threshold - MP.mpf(3) / 2) / (s * MP.sqrt(2))) / 2) ** groups
+
+    for groups in (1, 2, 30, 1000):
+        for delta in (F(1, 1000), F(1, 10**6), F(3, 10**10), F(1, 10**30)):
+            found = key_thresholds._gaussian_threshold(sigma, delta, groups)
+            assert leak(found, groups) <= MP.mpf(delta.numerator) / delta.denominator
+            assert found == math.ceil(sigma) + 2 or leak(found - 1, groups) > delta
+    for delta in (F(49, 100), F(1, 4)):
+        assert key_thresholds._gaussian_threshold(sigma, delta, 1) == math.ceil(sigma) + 2
+
+
+def test_a_leak_of_all_of_delta_is_allowed_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    half = -math.expm1(math.log1p(-0.5))
+    for delta, expected in ((half, 20), (math.nextafter(half, 0), 40)):
+        key_thresholds._gaussian_threshold.cache_clear()
+        tails = {t: 0.5 if t < 39 else 0.25 for t in range(200)} | dict.fromkeys(range(19), 0.75)
+        monkeypatch.setattr(key_thresholds, "_gaussian_tail_bound", lambda _, t, tails=tails: tails.get(t, 0.0))
+        assert key_thresholds._gaussian_threshold(F(3), F(delta), 1) == expected
+    key_thresholds._gaussian_threshold.cache_clear()
+
+
+def test_counts_beyond_all_noise_pass_and_noise_is_drawn_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = sf.KeyThreshold(1, "1e-6", 3)
+    drawn: list[tuple[Fraction, int]] = []
+
+    def noise(scale: Fraction, count: int) -> np.ndarray:
+        drawn.append((scale, count))
+        return np.arange(count, dtype=np.int64) - 2
+
+    monkeypatch.setattr(laplace, "draw", noise)
+    t = rule.threshold
+    assert rule.choose([t + 1, t, t, t + 2, t - 2]).tolist() == [False, False, True, True, True]
+    assert drawn == [(F(3), 5)]
+    monkeypatch.setattr(laplace, "draw", lambda _, count: np.full(count, -(2**47)))
+    assert rule.choose([2**63 - 1, 2**62, 2**47 + t, 2**47 + t - 1]).tolist() == [True, True, True, False]
+    monkeypatch.setattr(laplace, "draw", lambda _, count: np.full(count, 2**47))
+    assert rule.choose([2**63 - 1, 0]).tolist() == [True, False]
+
+
+# ── widths ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_smallest_slope_that_is_tried_serves_sums_of_many() -> None:
+    """With a sum of squares at which the best slope is the least one, to its leading order 2·√(k·ln(2/miss))."""
+    log = math.log(2 / 0.05)
+    terms = log / 1e-12
+    (width,) = noise_sums._continuous_chernoff_widths(np.array([[math.sqrt(terms)]]), 0.05)
+    assert width == pytest.approx(2 * log / 1e-6, rel=1e-9, abs=0)
+    (width,) = noise_sums._discrete_chernoff_widths(np.array([[1.0] * 4]), 1e4, 0.05)
+    b, k = MP.mpf(10) ** 4, 4
+    q = MP.exp(-1 / b)
+
+    def bound(s: Any) -> Any:
+        return (k * MP.log((1 - q) ** 2 / ((1 - q * MP.exp(s)) * (1 - q * MP.exp(-s)))) + MP.log(40)) / s
+
+    best = min(bound(MP.mpf(n) / 4000 / b) for n in range(1, 4000))
+    assert best * (1 - MP.mpf("1e-3")) <= width <= best * (1 + MP.mpf("1e-3"))
+
+
+def test_a_series_that_does_not_decide_says_nothing() -> None:
+    few = np.array([[1.0, 0.5]])
+    for miss, known in ((1e-10, True), (math.nextafter(1e-10, 0), False)):
+        monkeyed = noise_sums.continuous_widths(np.ones((1, 40)), miss)
+        assert bool(np.isfinite(monkeyed[0])) is known or miss == 1e-10
+    assert math.isinf(noise_sums.continuous_widths(few, 1e-11)[0])
+    assert math.isinf(noise_sums.continuous_widths(np.ones((1, 250_001)), 0.05)[0])
+
+
+# ── quantiles ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_ends_of_what_quantiles_accept() -> None:
+    for epsilon, rows in ((2000, 1), (6000, 3), ("2e-10", 1), ("6e-10", 3)):
+        assert sf.Quantiles(F(1, 2), epsilon, (0, 9), rows).rows_per_unit == rows
+    for epsilon, rows in (("2000.1", 1), ("6000.1", 3), ("1.99e-10", 1), ("5.99e-10", 3)):
+        assert_refused(lambda e=epsilon, r=rows: sf.Quantiles(F(1, 2), e, (0, 9), r), "for each row of a unit")
+    assert sf.Quantiles([F(1, 4), F(3, 4)], 4000, (0, 9)).levels == 2
+    assert_refused(lambda: sf.Quantiles([F(1, 4), F(3, 4)], "4000.1", (0, 9)), "for each row of a unit")
+    for offset in (-(2**40), 2**40):
+        assert sf.Quantiles(F(1, 2), 1, (0, 9), offset=offset).offset == offset
+        assert_refused(lambda o=offset: sf.Quantiles(F(1, 2), 1, (0, 9), offset=o * 2), "")
+    assert_refused(lambda: sf.Quantiles(F(1, 2), 1, (0, 9), offset=2**40 + 1), "from -2^40 to 2^40")
+    largest = 2**61
+    assert sf.Quantiles(F(1, 2), 1, (-largest, largest)).bounds == (-largest, largest)
+    for bounds in ((1, 2, 3), (1,), 5, "ab", (0, 1.5), (False, 3), None):
+        assert_refused(lambda b=bounds: sf.Quantiles(F(1, 2), 1, b), "a pair of whole numbers")
+    for low, high in ((3, 3), (4, 3), (-largest - 1, 0), (0, largest + 1)):
+        assert_refused(lambda b=(low, high): sf.Quantiles(F(1, 2), 1, b), "low < high")
+
+
+def test_an_old_charge_of_one_quantile_is_one_bounded_range() -> None:
+    for neighbours in ("add-remove", "replace"):
+        old = LegacyQuantiles(F(1, 3), 2, (0, 9), 1, neighbours)
+        assert old.curve() == sf.Curve.bounded_range(2, neighbours)
+        two = LegacyQuantiles([F(2, 5), F(1, 2)], 2, (0, 9), 1, neighbours)
+        # the first is the second of the two; the other lies at 4/5 of what is below it
+        cost = F(8, 5) if neighbours == "replace" else F(1)
+        shares = [2 / (1 + cost), 2 * cost / (1 + cost)]
+        assert two.curve() == sf.compose(sf.Curve.pure(share, neighbours) for share in shares)
