@@ -59,7 +59,7 @@ from sfumato.error_facts import (
     suggest_value,
     to_json_value,
 )
-from sfumato.number_formats import format_amount, format_requested, format_rounded_down, parse_exact
+from sfumato.number_formats import format_amount, format_requested, format_rounded_down, parse_optional_exact
 
 MIN_USEFUL_EPSILON = Fraction(1, 10**9)
 """An ε below which the noise of a count exceeds a billion, and much other noise is too wide to be drawn."""
@@ -694,7 +694,7 @@ def _parse_fact(kind: type[SfumatoError], name: str, value: Any) -> Any:
         return value
     try:
         if isinstance(value, dict):
-            return {key: parse_exact(text) for key, text in value.items()}
-        return parse_exact(value)
+            return {key: parse_optional_exact(text) for key, text in value.items()}
+        return parse_optional_exact(value)
     except ValueError:
         raise _invalid_json(value) from None

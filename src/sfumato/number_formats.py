@@ -27,7 +27,7 @@ def exact_text(value: Fraction) -> str:
         return str(value)
 
 
-def parse_exact(text: Any) -> Fraction | None:
+def parse_optional_exact(text: Any) -> Fraction | None:
     """Parse an exact number; raise ``ValueError`` for anything else."""
     if text is None:
         return None

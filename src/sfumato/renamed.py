@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 
-class PreviewedByOldName:
+class RehearseAlias:
     """A proposal whose ``preview`` is also found as ``rehearse``, with a warning."""
 
     def rehearse(self, *price: Any, **terms: Any) -> Any:

@@ -68,10 +68,10 @@ def _bounded(bounded: BoundedPlan) -> Claims:
     limits = bounded.limits
     claims: Claims = {"limits": (limits.rows, limits.groups, limits.rows_per_group), "finds": bounded.discovers_groups}
     claims["keys"] = tuple(_domain(each.domain) for each in bounded.plan.keys)
-    if not all(hasattr(each, "row_range_in_steps") for each in bounded.plan.measures):
+    if not all(hasattr(each, "row_value_range_in_steps") for each in bounded.plan.measures):
         return claims
     for place, each in enumerate(bounded.measures):
-        claims[f"{place} steps"] = (each.step, each.low, each.high, each.bits, each.size, *each.typical_contributions)
+        claims[f"{place} steps"] = (each.step, each.low, each.high, each.bits, each.size, *each.expected_contributions)
         claims[f"{place} sensitivity"] = (*_norms(each.sensitivity), *_norms(each.add_remove_sensitivity))
     return claims
 
@@ -166,7 +166,7 @@ def release_claims(question: Question, prepared: PricedRelease, name: str, *, jo
         rehearsal = kind.result_at_extreme_totals()
     shown = question.build_answer(StoredResult(measured, 1, _TIME, "", free=False), "0.95", joint)
     return {
-        "good enough": tuple(f"{what} {float(number):.12g}" for what, number in kind.required_accuracy.items()),
+        "good enough": tuple(f"{what} {float(number):.12g}" for what, number in kind.accuracy_to_match.items()),
         "rehearsal": tuple(rehearsal.columns),
         "read by": tuple(_written(each) for each in measured.results),
         **_answered(shown),

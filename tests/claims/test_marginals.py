@@ -35,8 +35,8 @@ from sfumato.publish.marginals.estimating import (
     make_consistent,
 )
 from sfumato.publish.marginals.group_totals import (
+    AmountBounds,
     BoundedTotals,
-    CellWeights,
     LaplaceShare,
     SynopsisEstimates,
     bound_totals,
@@ -106,7 +106,7 @@ def test_chains(name: str) -> None:
             "largest": each.max_entry_change,
             "total": each.max_l1_change,
             "squares": each.max_squared_change,
-            "opposed": each.max_negative_product,
+            "opposed": each.max_negated_row_product,
             "steps": each.difference_factors,
             "noise": each.noise_deviations,
             "even": each.is_even,
@@ -469,14 +469,14 @@ def test_bounds(kind: str, adaptive: bool) -> None:
             weights = weighed(FLAT, axes)
             chosen = (np.indices(weights.shape).sum(0) % 2 == 0).astype(float)
             cases = {
-                "plain": CellWeights(weights, weights),
-                "signed": CellWeights(weights - 2, weights - 2),
-                "cut": CellWeights(weights, weights + chosen),
-                "chosen": CellWeights(chosen, chosen),
-                "first": CellWeights(*[(weights == weights.max()).astype(float)] * 2),
-                "loosened": CellWeights(weights - 1, weights).with_optional_cells(chosen > 0),
-                "masked": CellWeights(weights - 1, weights + 1).masked(chosen > 0),
-                "none": CellWeights(weights * 0, weights * 0),
+                "plain": AmountBounds(weights, weights),
+                "signed": AmountBounds(weights - 2, weights - 2),
+                "cut": AmountBounds(weights, weights + chosen),
+                "chosen": AmountBounds(chosen, chosen),
+                "first": AmountBounds(*[(weights == weights.max()).astype(float)] * 2),
+                "loosened": AmountBounds(weights - 1, weights).with_optional_cells(chosen > 0),
+                "masked": AmountBounds(weights - 1, weights + 1).masked(chosen > 0),
+                "none": AmountBounds(weights * 0, weights * 0),
             }
             for label in ("cut", "chosen") if dear else LABELS[kind]:
                 each = cases[label]
@@ -545,7 +545,7 @@ def test_published_numbers() -> None:
         plan = make(MarginalWorkload(SETS), own)
         values = tuple(encode_integers(np.arange(int(np.prod(shape))) - 3) for shape in measured_shapes(plan))
         made = PublishedMarginals(plan, values)
-        found |= claims_of(f"{kind} promise", str(made.guaranteed_price), words=True)
+        found |= claims_of(f"{kind} promise", str(made.price_or_plan_cost), words=True)
         for each in (*made.gaussian_blocks, *made.laplace_marginals):
             found |= claims_of(f"{kind} {getattr(each, 'block', getattr(each, 'places', ()))}", each)
         found |= claims_of(f"{kind} less", outcome(lambda: PublishedMarginals(plan, values[1:])))

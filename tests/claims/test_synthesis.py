@@ -30,7 +30,7 @@ from sfumato.publish.synthesis.budget import (
     SynthesisBudget,
     _drawable_noise_size,
     _root_rounded_up,
-    amount_in_currency,
+    price_in_currency,
     round_amount_down,
 )
 from sfumato.publish.synthesis.forecasting import (
@@ -69,10 +69,10 @@ def test_prices_are_split_exactly() -> None:
         found |= claims_of(f"{label} funds", [funds.spent, funds.remaining, funds.used_share])
         found |= claims_of(f"{label} all", funds.charge(funds.remaining).remaining)
         found |= claims_of(f"{label} more", outcome(lambda: funds.charge(funds.remaining + Fraction(1, 10**30))))
-        found |= claims_of(f"{label} amounts", RoundAmounts.of_round(Fraction(5, 7)).with_half_noise(own))
+        found |= claims_of(f"{label} amounts", RoundAmounts.of_round(Fraction(5, 7)).with_halved_noise(own))
         found |= claims_of(f"{label} whole", RoundAmounts.of_round(Fraction(5, 7)).total)
     for price in (Price("0.5"), Price(1, "1e-9"), Price(rho="0.2")):
-        found |= claims_of(f"currency {price}", amount_in_currency(price))
+        found |= claims_of(f"currency {price}", price_in_currency(price))
     for amount in (Fraction(2, 3), Fraction(1, 10**9), Fraction(2, 3 * 10**9), Fraction(2, 3 * 10**12)):
         found |= {f"rounded {amount}": str(round_amount_down(amount)), f"root {amount}": str(_root_rounded_up(amount))}
     for size in (Fraction(10**12), Fraction(10**12) + 1, Fraction(1, 10**9), Fraction(5)):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.curator.checking import check, typical_advice
+from sfumato.curator.checking import advise_on_example_questions, check
 
 POLICY = """[unit]
 name = "person"
@@ -81,6 +81,6 @@ def test_advice_is_the_same_whatever_the_rows_hold(tmp_path: Path) -> None:
     ]
     assert told == [told[0]] * 4
     (tmp_path / "t.csv").unlink()
-    assert typical_advice(sf.policy.read(tmp_path / "policy.toml")) == told[0]
+    assert advise_on_example_questions(sf.policy.read(tmp_path / "policy.toml")) == told[0]
     assert any("max_rows 4 causes 75 % of this error" in str(each) for each in told[0])
     assert any("SUM(LEAST(x, 50)) gives" in str(each) for each in told[0])

@@ -22,7 +22,7 @@ from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.keys import ValueCombinations
 from sfumato.plan.limits import ContributionLimits, Strategy
-from sfumato.plan.nodes import BoundContributions, GroupKey, Scan, relations
+from sfumato.plan.nodes import BoundContributions, GroupValues, Scan, relations
 from sfumato.plan.readings.total_readings import DiscoveredGroups, DiscoveredTotals, E, GroupTotals, PlanReading
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.policy import Policy
@@ -52,7 +52,7 @@ class Integers:
         }
         return Catalog(tables, lambda *_: 1)
 
-    def values(self, world: ValueCombinations) -> Sequence[GroupKey]:  # noqa: ARG002 - no expressions
+    def values(self, world: ValueCombinations) -> Sequence[GroupValues]:  # noqa: ARG002 - no expressions
         raise _unsupported()
 
     def check(self, *readings: PlanReading[Any]) -> OpenReading:
@@ -93,7 +93,7 @@ class Integers:
             holders, lambda places: [names[place] for place in places], key, declared, totals[:, :-1]
         )
 
-    def _totals(self, bounded: BoundedPlan, groups: Sequence[GroupKey]) -> Whole:
+    def _totals(self, bounded: BoundedPlan, groups: Sequence[GroupValues]) -> Whole:
         place = {group: index for index, group in enumerate(groups)}
         keys = [self._column(each)[0].tolist() for each in bounded.plan.keys]
         size = len(next(iter(self._rows[bounded.plan.table].values())))

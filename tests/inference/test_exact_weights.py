@@ -71,7 +71,7 @@ def test_weights_of_a_scan_are_the_least_with_which_the_curvature_is_free(mean: 
         """C²N/a² in units in which r is in [0, 1], and w in steps of which 4·64 are 1."""
         return Fraction(17**2 * (4 * 64) ** 2 * norm, a**2 * mean**2)
 
-    a, c = weights.gradient_weight, weights.count_weight
+    a, c = weights.gradient_weight, weights.row_count_weight
     assert k(a) < 11
     assert a == 1 or k(a - 1) >= 11
     assert 64 * c**2 <= (a * mean) ** 2 * norm < 64 * (c + 1) ** 2
@@ -99,7 +99,7 @@ def test_weights_of_the_gradient_and_the_count_are_at_their_bounds_for_any_steps
         for scale in range(1, 9):
             for blocks in range(2, 9):
                 weights = scan(mean, scale, blocks)
-                norm, a, c = (blocks - 1) * scale**2, weights.gradient_weight, weights.count_weight
+                norm, a, c = (blocks - 1) * scale**2, weights.gradient_weight, weights.row_count_weight
                 free = 17**2 * 256**2 * norm
                 assert 11 * ((a - 1) * mean) ** 2 <= free < 11 * (a * mean) ** 2
                 assert 64 * c**2 <= (a * mean) ** 2 * norm < 64 * (c + 1) ** 2
@@ -121,4 +121,4 @@ def test_no_row_moves_a_scan_further_than_its_squares(mean: int, gradient_weight
         w = min(64, (2 * product + unit) // (2 * unit))  # rounded to the nearest step
         gradient = 3 * (weights.gradient_weight * (mean - mu) * 10) ** 2
         moved.append(gradient + 9 * (17 * w * 100) ** 2)
-    assert weights.row_squares == weights.count_weight**2 + max(moved)
+    assert weights.row_squares == weights.row_count_weight**2 + max(moved)

@@ -175,7 +175,7 @@ def test_a_row_that_is_sure_and_wrong_is_charged_for_all_of_its_gradient(tmp_pat
     for scale, most in ((16, 1.0), (logistic.design.scale, 1.01)):
         scaled = replace(weights, logistic=replace(logistic, design=replace(logistic.design, scale=scale)))
         gradient = scaled.gradient_weight * scaled.mean_steps
-        wrong = scaled.count_weight**2 + gradient**2 * scaled.max_row_norm
+        wrong = scaled.row_count_weight**2 + gradient**2 * scaled.max_row_norm
         assert wrong <= scaled.row_squares <= most * wrong
 
 

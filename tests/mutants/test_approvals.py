@@ -136,7 +136,7 @@ MUTANTS = (
     Mutant(
         "a median is a count",
         Kind.CONSENT,
-        "plan.readings.dense_readings:ValueCounts.read_measures",
+        "plan.readings.dense_readings:ValueCounts.measures_to_read",
         "ReadMeasure.RANK",
         "ReadMeasure.COUNT",
         (f"{_DESK}::test_a_share_of_counts_covers_counts_only",),
@@ -464,7 +464,7 @@ MUTANTS = (
     Mutant(
         "of a day and a number of days the day counts",
         Kind.CONSENT,
-        "server.approvals:_share_expiry_in_micros",
+        "server.approvals:_share_expiry_micros",
         "if (share.days is None) is (share.until is None):",
         "if share.days is None and share.until is None:",
         (f"{_DESK}::test_a_share_is_good_until_the_end_of_its_last_day",),

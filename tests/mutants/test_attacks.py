@@ -197,7 +197,7 @@ MUTANTS = (
     Mutant(
         "columns of two tables are written alike",
         Kind.AUDIT,
-        "attacks.policy_attacks:_quoted_column_name",
+        "attacks.policy_attacks:_quoted_table_or_column",
         "quoting.quoted(name) for name in (table.name, column)",
         "name for name in (table.name, column)",
         (f"{POLICY}::test_columns_of_two_tables_are_told_apart_and_a_name_takes_all_that_have_it",),

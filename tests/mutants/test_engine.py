@@ -180,7 +180,8 @@ MUTANTS = (
         "a unit's norm lets signs cancel",
         Kind.SENSITIVITY,
         "engine.lowering.clip_scaling:ClipScaling.norm_column",
-        "narrow(sum_of_group(self._absolute_sum())) if self._fits_64_bits else sum_of_group(self._absolute_sum())",
+        "convert_to_integer(sum_of_group(self._absolute_sum())) "
+        "if self._fits_64_bits else sum_of_group(self._absolute_sum())",
         "apply(ScalarFunction.ABS, sum_of_group(_sum_of([Reference(name) for name in self.coordinates])))",
         _reached(_SUMS, "CLIP_L1"),
     ),

@@ -109,7 +109,7 @@ MUTANTS = (
     Mutant(
         "counts of values are not sorted by their count",
         Kind.KEYS,
-        "curator.frame_methods:RowMethods.value_counts",
+        "curator.frame_methods:RowMethodAliases.value_counts",
         "{COUNT_COLUMN} DESC",
         "{COUNT_COLUMN} ASC",
         (f"{_FRAMES}::test_a_habit_is_the_builders_own_step",),

@@ -50,7 +50,7 @@ MUTANTS = (
         "the number of rows is measured and not charged",
         Kind.SENSITIVITY,
         "inference.logistic_scans:ScanWeights.row_squares",
-        "self.count_weight ** 2 + largest",
+        "self.row_count_weight ** 2 + largest",
         "largest",
         (_MOVED,),
     ),

@@ -21,7 +21,7 @@ MUTANTS = (
         Kind.CHARGE_ORDER,
         "curator.proposals.mwem:_MwemSeries._run_round",
         "self._release_step(ChooseStep(scores, self.steps.selection), 'a choice')",
-        "ChooseStep(scores, self.steps.selection).draw(lambda r: self.on_tab.engine.read(r, 1))",
+        "ChooseStep(scores, self.steps.selection).draw(lambda r: self.tab_series.engine.read(r, 1))",
         _CHARGE,
     ),
     Mutant(
@@ -44,8 +44,8 @@ MUTANTS = (
         "an interrupt of multiplicative weights gives nothing back",
         Kind.CHARGE_ORDER,
         "curator.proposals.mwem:_MwemSeries.run",
-        "self.on_tab.tab.stop()",
-        "self.on_tab.tab.forfeit()",
+        "self.tab_series.tab.stop()",
+        "self.tab_series.tab.forfeit()",
         ("publish/test_mwem.py::test_an_interrupt_between_steps_gives_the_model_so_far",),
     ),
     Mutant(

@@ -167,7 +167,7 @@ MUTANTS = (
     Mutant(
         "a score is shown with the salt of its line",
         Kind.CONSENT,
-        "curator.proposals.scores:ScoreProposal._to_score",
+        "curator.proposals.scores:ScoreProposal._score_with_receipt",
         "return replace(candidate_score, purchase=candidate_score.purchase.without_salt, receipt=score_receipt)",
         "return replace(candidate_score, receipt=score_receipt)",
         (f"{_EXPORTED}::test_what_is_exported_holds_no_secret[score]",),

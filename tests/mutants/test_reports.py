@@ -111,7 +111,7 @@ MUTANTS = (
     Mutant(
         "the signature of a bundle is not looked at",
         Kind.AUDIT,
-        "reports.bundles:_verify_signature",
+        "reports.bundles:_parse_signed_manifest",
         "if not key.verifies(bytes.fromhex(signature.signature), signed_text(text)):",
         "if not key:",
         (f"{_BUNDLES}::test_every_byte_of_every_member_counts_in_a_whole_zip",),

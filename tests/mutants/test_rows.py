@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant(
         "conditions are not looked at where they cut cells",
         Kind.KEYS,
-        "publish.sampling:offending_rows",
+        "publish.sampling:possibly_impossible_rows",
         "condition.truths.true",
         "condition.surely",
         _TYPED,

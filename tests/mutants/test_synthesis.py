@@ -73,10 +73,10 @@ MUTANTS = (
     Mutant(
         "a choice of what to measure next is free",
         Kind.CHARGE_ORDER,
-        "curator.proposals.synthesis_series:SynthesisSeries.run",
+        "curator.proposals.synthesis_series:SynthesisStepRunner.run",
         "run_steps(steps, self._release_step)",
         "run_steps(steps, lambda s: self._release_step(s) if isinstance(s, MeasureStep) else s.draw(lambda r:"
-        " self.on_tab.engine.read(r, 1)))",
+        " self.tab_series.engine.read(r, 1)))",
         _LEDGER,
     ),
     Mutant(
@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "a promise in ε and δ is kept by continuous Gaussian noise alone",
         Kind.CHARGE_ORDER,
-        "publish.synthesis.budget:amount_in_currency",
+        "publish.synthesis.budget:price_in_currency",
         "meets(Curve.concentrated(1 / size), guarantee)",
         "meets(Curve.gaussian(size / 2, 1), guarantee)",
         ("publish/synthesis/test_budget.py::test_a_promise_in_epsilon_and_delta_is_kept_by_all_of_rho",),
@@ -106,7 +106,7 @@ MUTANTS = (
     Mutant(
         "an interrupt of a synthesis gives nothing back",
         Kind.CHARGE_ORDER,
-        "curator.proposals.synthesis_series:SynthesisSeries.run",
+        "curator.proposals.synthesis_series:SynthesisStepRunner.run",
         "except KeyboardInterrupt:\n        self.tab.stop()",
         "except KeyboardInterrupt:\n        self._end_at_time_limit()",
         ("curator/proposals/test_synthesis.py::test_an_interrupt_between_steps_gives_the_rest_back",),
@@ -114,7 +114,7 @@ MUTANTS = (
     Mutant(
         "a clock gives back",
         Kind.CHARGE_ORDER,
-        "curator.proposals.synthesis_series:SynthesisSeries.run",
+        "curator.proposals.synthesis_series:SynthesisStepRunner.run",
         "except _TimeLimitReached:\n        self._end_at_time_limit()",
         "except _TimeLimitReached:\n        self.tab.stop()",
         ("curator/proposals/test_synthesis.py::test_when_the_time_is_up_the_model_so_far_is_given_and_nothing_back",),
@@ -122,7 +122,7 @@ MUTANTS = (
     Mutant(
         "a step that the clock refuses gives back",
         Kind.CHARGE_ORDER,
-        "curator.proposals.synthesis_series:SynthesisSeries.run",
+        "curator.proposals.synthesis_series:SynthesisStepRunner.run",
         "raise\n        self._end_at_time_limit()",
         "raise\n        self.tab.stop()",
         ("curator/proposals/test_synthesis.py::test_a_step_that_the_clock_refuses_leaves_the_model_so_far",),
@@ -266,9 +266,9 @@ MUTANTS = (
     Mutant(
         "rows of a synthesis are read before its first charge",
         Kind.CHARGE_ORDER,
-        "curator.proposals.synthesis_series:SynthesisSeries.__post_init__",
-        "self.tab = self.on_tab.tab",
-        "self.tab = self.on_tab.tab\n    self.on_tab.engine.read(self.synthesis.setting.reading, 1)",
+        "curator.proposals.synthesis_series:SynthesisStepRunner.__post_init__",
+        "self.tab = self.tab_series.tab",
+        "self.tab = self.tab_series.tab\n    self.tab_series.engine.read(self.synthesis.setting.reading, 1)",
         ("curator/proposals/test_synthesis.py::test_each_step_is_charged_before_it_reads_and_rows_are_read_once",),
     ),
     Mutant(

@@ -124,8 +124,8 @@ MUTANTS = (
         "a stored answer is as good however wide",
         Kind.REUSE,
         "curator.proposals.workloads:WorkloadProposal._buy_unstored",
-        "BatchQuestion(question.text, identity, strategy.required_accuracy)",
-        "BatchQuestion(question.text, identity, dict.fromkeys(strategy.required_accuracy, 0))",
+        "BatchQuestion(question.text, identity, strategy.accuracy_to_match)",
+        "BatchQuestion(question.text, identity, dict.fromkeys(strategy.accuracy_to_match, 0))",
         (f"{_CURATOR}::test_what_was_bought_is_not_bought_again",),
     ),
     Mutant(

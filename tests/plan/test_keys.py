@@ -16,7 +16,7 @@ from sfumato.plan import costs, keys as plan_keys
 from sfumato.plan.aggregates.unit_measures import UnitRowCount
 from sfumato.plan.keys import conditions_met_by_rows, possible_group_keys, undeclared_key_indices
 from sfumato.plan.limits import ContributionLimits
-from sfumato.plan.nodes import Filter, GroupKey, LimitRowsPerUnit, PerUnit, Scan, SemiJoin, UnitJoin
+from sfumato.plan.nodes import Filter, GroupValues, LimitRowsPerUnit, PerUnit, Scan, SemiJoin, UnitJoin
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values import calendar
 from sfumato.plan.values.expressions import Column, Field
@@ -34,7 +34,7 @@ def engine() -> DuckDB:
     return DuckDB(sf.Policy(sf.PrivacyUnit("patient"), sf.Budget(1), {"visits": table}))
 
 
-def keys(engine: DuckDB, expressions: str) -> tuple[GroupKey, ...]:
+def keys(engine: DuckDB, expressions: str) -> tuple[GroupValues, ...]:
     query = parse(f"SELECT COUNT(*) AS n FROM visits GROUP BY {expressions}", CATALOG)
     return possible_group_keys(query.plan.keys, engine.values)
 

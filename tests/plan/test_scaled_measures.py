@@ -264,7 +264,7 @@ def test_members_of_a_scaled_measure() -> None:
     sums, count, mean = bounded.members
     assert (sums.size, sums.step, sums.low, sums.high) == (110, 1, 0, 110)
     assert (count.size, count.step, count.rounding) == (1, 1, 0)
-    assert mean.typical_contributions == (55, 55)
+    assert mean.expected_contributions == (55, 55)
     assert [scaled.row_contribution_bounds for scaled in bounded.measures] == [(0, 110), (0, 1), None]
     assert [scaled.signed for scaled in bounded.measures] == [False] * 3
 
@@ -335,10 +335,16 @@ def test_limits_beyond_the_largest_are_refused(asked: tuple[int | None, ...]) ->
 
 def test_limits_may_be_raised_to_what_the_tree_proves() -> None:
     joined = plan(f"SELECT COUNT(*) FROM ({ONE_EACH}) AS t JOIN hospitals ON age = beds")
-    assert (joined.limits, joined.largest_limits) == (ContributionLimits(1, 1, 1), ContributionLimits(10, 10, 10))
-    assert plan("SELECT COUNT(*) FROM visits").largest_limits == plan("SELECT COUNT(*) FROM visits").limits
+    assert (joined.limits, joined.max_requestable_limits) == (
+        ContributionLimits(1, 1, 1),
+        ContributionLimits(10, 10, 10),
+    )
+    assert plan("SELECT COUNT(*) FROM visits").max_requestable_limits == plan("SELECT COUNT(*) FROM visits").limits
     twice = plan("SELECT COUNT(*) FROM visits v JOIN visits w ON v.patient_id = w.patient_id")
-    assert (twice.limits, twice.largest_limits) == (ContributionLimits(10, 4, 3), ContributionLimits(100, 100, 100))
+    assert (twice.limits, twice.max_requestable_limits) == (
+        ContributionLimits(10, 4, 3),
+        ContributionLimits(100, 100, 100),
+    )
 
 
 @pytest.mark.parametrize("bits", [0, 3, -2])

@@ -12,7 +12,7 @@ import pytest
 from publish.tables import planned, published
 from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell
 from sfumato.publish.marginals.blocks import AttributeSet
-from sfumato.publish.marginals.group_totals import CellWeights, _summed_half_width, bound_totals
+from sfumato.publish.marginals.group_totals import AmountBounds, _summed_half_width, bound_totals
 from sfumato.publish.synopsis import Synopsis
 
 SIZES = (3, 3, 4, 2)
@@ -56,7 +56,7 @@ Widths = tuple[list[float], list[float]]
 
 def widths_of(synopsis: Synopsis, query: np.ndarray, axes: AttributeSet) -> Widths:
     """Half-widths of the bounds from below and from above: the same for every draw of a plan."""
-    found = bound_totals(synopsis._synopsis_estimates, CellWeights(query, query), axes, ())
+    found = bound_totals(synopsis._synopsis_estimates, AmountBounds(query, query), axes, ())
     sides = (found.lower_bounds_with_errors, found.upper_bounds_with_errors)
     below, above = (
         [float(_summed_half_width(noises, BETA, found.bound_count, 1).item()) for _, noises in each] for each in sides
@@ -66,7 +66,10 @@ def widths_of(synopsis: Synopsis, query: np.ndarray, axes: AttributeSet) -> Widt
 
 def misses(synopsis: Synopsis, query: np.ndarray, axes: AttributeSet, widths: Widths | None = None) -> bool:
     """Whether the range of a query does not hold the truth."""
-    found, exact = bound_totals(synopsis._synopsis_estimates, CellWeights(query, query), axes, ()), truth(query, axes)
+    found, exact = (
+        bound_totals(synopsis._synopsis_estimates, AmountBounds(query, query), axes, ()),
+        truth(query, axes),
+    )
     if widths is None:
         low, high = (float(each.item()) for each in found.ends(BETA, 1))
     else:
@@ -109,7 +112,7 @@ def test_bounds_that_are_taken_for_known_miss() -> None:
     plan, exact, missed = planned(PAIRS, attributes=ATTRIBUTES), truth(query, axes), 0
     for _ in range(draws):
         found = bound_totals(
-            published(plan, TABLE, noisy=True)._synopsis_estimates, CellWeights(query, query), axes, ()
+            published(plan, TABLE, noisy=True)._synopsis_estimates, AmountBounds(query, query), axes, ()
         )
         high = min(value.item() for value, _ in found.upper_bounds_with_errors)
         missed += high < exact

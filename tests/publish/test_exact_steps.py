@@ -24,7 +24,7 @@ from sfumato.publish.marginals.attributes import (
     _checked_labels,
     with_branching_levels,
 )
-from sfumato.publish.marginals.group_totals import CellWeights, _clip_and_scale, fit_max_entropy
+from sfumato.publish.marginals.group_totals import AmountBounds, _clip_and_scale, fit_max_entropy
 from sfumato.publish.online import SessionBatch, first_hypothesis, with_integer_weights
 from sfumato.publish.synopsis import _free_receipt
 from sfumato.publish.synthesis import state
@@ -159,11 +159,11 @@ def test_the_first_hypothesis_is_the_fit_with_a_thousandth_of_uniform(monkeypatc
 def test_weights_become_whole_by_the_least_power_of_ten(monkeypatch: pytest.MonkeyPatch) -> None:
     @dataclass(frozen=True)
     class Totals:
-        weights: tuple[CellWeights, ...]
+        weights: tuple[AmountBounds, ...]
 
     def totals(*weights: float) -> Any:
         low = np.array(weights)
-        return Totals((CellWeights(low, low),))
+        return Totals((AmountBounds(low, low),))
 
     for weights, scale in (((1, -3), 1), ((0.5, 2), 10), ((0.25, 1), 100), ((0.001, 4), 1000)):
         scaled = with_integer_weights([totals(1, 1), totals(*weights)])

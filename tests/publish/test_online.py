@@ -34,7 +34,7 @@ from sfumato.privacy import Neighbours
 from sfumato.publish.cells import answering
 from sfumato.publish.cells.answering import GroupedTotals
 from sfumato.publish.marginals.blocks import sum_marginal_to
-from sfumato.publish.marginals.group_totals import CellWeights
+from sfumato.publish.marginals.group_totals import AmountBounds
 from sfumato.publish.marginals.measuring import has_fixed_total
 from sfumato.publish.online import (
     FALSE_ALARM,
@@ -288,8 +288,8 @@ def test_rows_that_count_twice_are_compared_with_twice_the_steps() -> None:
     )  # +1 in one group, −3 in another
 
 
-def _times(weights: CellWeights, factor: float) -> CellWeights:
-    return CellWeights(weights.low * factor, weights.high * factor)
+def _times(weights: AmountBounds, factor: float) -> AmountBounds:
+    return AmountBounds(weights.low * factor, weights.high * factor)
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
@@ -307,7 +307,7 @@ def test_one_unit_moves_weighed_totals_no_further_than_the_theorem_says(relation
         for shared, parts in itertools.product((0, 1), (1, 2)):  # a mean has two parts
             each = draw.integers(low, 8, (2, *shape)).astype(float)
             each[1] *= shared  # one group alone, or two that share rows
-            weights = tuple(CellWeights(one, one) for one in each)
+            weights = tuple(AmountBounds(one, one) for one in each)
             asked = IntegerWeightedMeasure(
                 (replace(only, weights=weights), replace(only, weights=weights[::-1]))[:parts], 1
             )

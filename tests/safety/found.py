@@ -9,10 +9,10 @@ import numpy as np
 from sfumato.curator.proposals.questions import Question
 from sfumato.engine.protocols import Engine
 from sfumato.plan.bounding import BoundedPlan
-from sfumato.plan.nodes import GroupKey
+from sfumato.plan.nodes import GroupValues
 from sfumato.plan.readings.total_readings import DiscoveredGroups, DiscoveredTotals
 
-Rows = dict[GroupKey, list[tuple[int, ...]]]
+Rows = dict[GroupValues, list[tuple[int, ...]]]
 """For each key, its totals for each of the declared values of the others; who holds it comes last, once."""
 
 

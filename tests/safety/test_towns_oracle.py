@@ -86,7 +86,9 @@ def test_nothing_is_lost_where_no_limit_is_reached(seed: int, monkeypatch: pytes
         asked = question(engine, engine._policy, text)
         bounded = next(
             each
-            for each in candidate_bounded_plans(asked.query.plan, asked.query.plan.largest_limits, len(asked.groups))
+            for each in candidate_bounded_plans(
+                asked.query.plan, asked.query.plan.max_requestable_limits, len(asked.groups)
+            )
             if each.strategy in (Strategy.SAMPLE, Strategy.WHOLE)
         )
         totals = tuples(engine.read(GroupTotals(bounded, tuple(asked.groups)), 11))

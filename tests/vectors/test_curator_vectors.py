@@ -284,7 +284,7 @@ def _running_widths() -> Iterator[Vector]:
     """A whole number is shown rounded, by up to a half; all periods together share the chance."""
     noise = SimpleNamespace(widths=lambda sure, k: np.array([k / (1 - Fraction(sure)), 1.0], float))
     for joint, whole, wanted in ((False, True, [20.5, 1.5]), (True, True, [80.5, 1.5]), (True, False, [80.0, 1.0])):
-        own = SimpleNamespace(_groups_by_series_and_period=range(4), _rounding_error=0.5 if whole else 0.0)
+        own = SimpleNamespace(_groups_in_series_order=range(4), _rounding_error=0.5 if whole else 0.0)
         yield exact(wanted, RunningTotalsProposal._half_widths, own, SimpleNamespace(noise=noise), "0.95", joint)
 
 

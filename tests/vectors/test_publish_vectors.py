@@ -24,8 +24,8 @@ from sfumato.publish.marginals.estimating import MeasuredMarginal, least_squares
 from sfumato.publish.marginals.group_totals import (
     AdaptiveGaussianError,
     AdaptiveLaplaceError,
+    AmountBounds,
     BoundedTotals,
-    CellWeights,
     LaplaceShare,
     PlannedGaussianError,
     SynopsisEstimates,
@@ -445,17 +445,18 @@ def _bounded_totals() -> Iterator[Vector]:
         uppers = [1] * (sets + 1)
         sharing = len(conjunctions) + len(uppers)
         places = tuple(each.places for each in measured)
-        ask = lambda known: _shares_of(group_totals.bound_totals(known, CellWeights(query, query), (0, 1, 2), ()))  # noqa: B023, E731
+        ask = lambda known: _shares_of(group_totals.bound_totals(known, AmountBounds(query, query), (0, 1, 2), ()))  # noqa: B023, E731
         yield exact([sharing, 1.0, conjunctions + uppers], ask, SynopsisEstimates(estimates, places))
         # measured adaptively, every bound that there might have been has its share: two for each of 7 sets, and 6 pairs
         adaptive = SynopsisEstimates(estimates, places, dict.fromkeys(estimates.parts, 1.0))
         yield exact([20, 1 - 0.9, conjunctions + uppers], ask, adaptive)
-    inside = lambda known: _shares_of(group_totals.bound_totals(known, CellWeights(query[0], query[0]), (0, 1), ()))  # noqa: E731
+    inside = lambda known: _shares_of(group_totals.bound_totals(known, AmountBounds(query[0], query[0]), (0, 1), ()))  # noqa: E731
     estimates = least_squares(attributes((2, 2, 2)), (), pairs)
     places = tuple(each.places for each in pairs)
     yield exact([1, 1.0, 1, 1], inside, SynopsisEstimates(estimates, places))
     yield exact([1, 0.9, 1, 1], inside, SynopsisEstimates(estimates, places, dict.fromkeys(estimates.parts, 1.0)))
-    cut = lambda known: _shares_of(group_totals.bound_totals(known, CellWeights(query[0] * 0, query[0]), (0, 1), ()))  # noqa: E731
+    bounds = AmountBounds(query[0] * 0, query[0])
+    cut = lambda known: _shares_of(group_totals.bound_totals(known, bounds, (0, 1), ()))  # noqa: E731
     yield exact([2, 1.0, 1, 1], cut, SynopsisEstimates(estimates, places))
 
 
@@ -489,7 +490,7 @@ def _conjunctions() -> Iterator[Vector]:
         wanted = below[0] + below[1] - below[2] - sum(widths)
 
         def lower_end(known: SynopsisEstimates, query: np.ndarray) -> float:
-            found = group_totals.bound_totals(known, CellWeights(query, query), (0, 1, 2), ())
+            found = group_totals.bound_totals(known, AmountBounds(query, query), (0, 1, 2), ())
             ((value, noises),) = found.lower_bounds_with_errors
             return float((value - group_totals._summed_half_width(noises, 0.05, found.bound_count, 1)).item())
 

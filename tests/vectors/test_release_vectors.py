@@ -325,12 +325,12 @@ def _possible_covariances() -> Iterator[Vector]:
         yield exact((min(found), max(found)), lambda measure=measure: measure.possible_range)
 
 
-@formula("plan.aggregates.value_measures.Quantile._selected_range")
+@formula("plan.aggregates.value_measures.Quantile._possible_result_range")
 def _selected_ranges() -> Iterator[Vector]:
     """Whole steps from −1 to 4 of 3 are −3 to 12; values from −2 to 10 lie within, from −5 to 20 beyond."""
     for bounds, wanted in (((-2, 10), (-2, 10)), ((-5, 20), (-3, 12)), ((-5, 10), (-3, 10))):
         quantile = Quantile(Column(Field(0, "t", "x"), Domain("integer", bounds=bounds)), Fraction(1, 2))
-        yield exact(wanted, quantile._selected_range, SimpleNamespace(step=Fraction(3), low=-1, high=4))
+        yield exact(wanted, quantile._possible_result_range, SimpleNamespace(step=Fraction(3), low=-1, high=4))
 
 
 @formula("release.answers.answer._clip_at_zero")

@@ -114,11 +114,11 @@ class StudySize:
     """The size of a study: its people, and the number of distinct appearances besides smoking."""
 
     people: int
-    appearances: int
+    look_count: int
 
     def __post_init__(self) -> None:
         exact_integer(self.people, "people", at_least=2)
-        exact_integer(self.appearances, "looks", at_least=1)
+        exact_integer(self.look_count, "looks", at_least=1)
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def draw_tables(study: StudySize, runs: int, neighbours: Neighbours = Neighbours
     run_count = exact_integer(runs, "runs", at_least=1)
     people = _draw_smoking_looks_and_cancer(study, run_count * study.people)
     run = np.repeat(np.arange(run_count), study.people)
-    inside = np.zeros((run_count, 2, study.appearances, 2), np.int64)
+    inside = np.zeros((run_count, 2, study.look_count, 2), np.int64)
     np.add.at(inside, (run, *people), 1)
     targets = np.stack([column.reshape(run_count, study.people)[:, 0] for column in people], axis=1)
     outside = inside.copy()
@@ -148,7 +148,7 @@ def draw_tables(study: StudySize, runs: int, neighbours: Neighbours = Neighbours
 
 def _draw_smoking_looks_and_cancer(study: StudySize, size: int) -> tuple[Counts, Counts, Counts]:
     """Draw people: whether they smoke, how they look, and whether they have cancer."""
-    smokes, looks = bits.random_array_below(2, size), bits.random_array_below(study.appearances, size)
+    smokes, looks = bits.random_array_below(2, size), bits.random_array_below(study.look_count, size)
     cancer = (bits.random_array_below(4, size) < np.where(smokes == 1, CANCER[1], CANCER[0])).astype(np.int64)
     return smokes, looks, cancer
 

@@ -80,7 +80,7 @@ class AttackedTable:
     column: str | None
 
     def __str__(self) -> str:
-        return _quoted_column_name(self.table, self.column)
+        return _quoted_table_or_column(self.table, self.column)
 
     @property
     def path(self) -> tuple[Table, ...]:
@@ -216,7 +216,7 @@ def attacked_tables(policy: Policy, columns: Sequence[str] = ()) -> tuple[Attack
     if not columns:
         without_secrets = [(table, None) for table in private if not _secret_columns(policy, table)]
         return tuple(AttackedTable(policy, table, name) for table, name in [*pairs, *without_secrets])
-    available = ", ".join(_quoted_column_name(table, name) for table, name in pairs[:20]) or "none of this policy"
+    available = ", ".join(_quoted_table_or_column(table, name) for table, name in pairs[:20]) or "none of this policy"
     chosen: dict[tuple[str, str], AttackedTable] = {}
     for requested in columns:
         matching = [pair for pair in pairs if requested in _accepted_column_names(*pair)]
@@ -235,21 +235,21 @@ def unattackable_columns(policy: Policy) -> tuple[str, ...]:
     private = [table for table in policy.tables.values() if not table.public]
     excluded = [(table, {*_secret_columns(policy, table), *_id_columns(policy, table)}) for table in private]
     return tuple(
-        _quoted_column_name(table, name)
+        _quoted_table_or_column(table, name)
         for table, names in excluded
         for name in (*table.columns, *table.lists)
         if name not in names
     )
 
 
-def _quoted_column_name(table: Table, column: str | None) -> str:
+def _quoted_table_or_column(table: Table, column: str | None) -> str:
     """Return a column with its table as quoted SQL, unique within a policy."""
     return ".".join(quoting.quoted(name) for name in (table.name, column) if name is not None)
 
 
 def _accepted_column_names(table: Table, column: str) -> tuple[str, ...]:
     """Return the names by which a column may be requested."""
-    return column, f"{table.name}.{column}", _quoted_column_name(table, column)
+    return column, f"{table.name}.{column}", _quoted_table_or_column(table, column)
 
 
 def _secret_columns(policy: Policy, table: Table) -> list[str]:

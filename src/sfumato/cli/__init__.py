@@ -110,10 +110,10 @@ class Commands(click.Group):
                 stream.reconfigure(errors="replace")  # a terminal that cannot encode ε still prints the answer
         if os.environ.get("NO_COLOR"):  # https://no-color.org
             ctx.color = False
-        with exit_on_refusal(lambda: self._flag_names(ctx), lambda: bool(ctx.meta.get(DETAILS_KEY))):
+        with exit_on_refusal(lambda: self._option_names_of_command(ctx), lambda: bool(ctx.meta.get(DETAILS_KEY))):
             return super().invoke(ctx)
 
-    def _flag_names(self, ctx: click.Context) -> set[str]:
+    def _option_names_of_command(self, ctx: click.Context) -> set[str]:
         """Return the flags of the invoked command, without dashes."""
         invoked = self.get_command(ctx, ctx.invoked_subcommand or "")
         commands = list(invoked.commands.values()) if isinstance(invoked, click.Group) else [invoked]

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from sfumato.client.wire import Wire, decode, encode, encode_keyword_arguments
-from sfumato.curator.frame_methods import QUESTION_HINTS, AggregateMethods, RowMethods, SuggestsNames
+from sfumato.curator.frame_methods import QUESTION_HINTS, AggregateMethods, RowMethodAliases, SuggestsNames
 from sfumato.curator.release_kinds import all_kinds
 from sfumato.errors import InvalidParameter, Unsupported, WeakPrivacy, shorten
 from sfumato.ledger.approval_requests import parse_last_day
@@ -25,7 +25,7 @@ from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.aggregations import Aggregation, Histogram
 from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
-from sfumato.renamed import PreviewedByOldName
+from sfumato.renamed import RehearseAlias
 
 if TYPE_CHECKING:
     from sfumato.curator.request_views import RequestView
@@ -46,7 +46,7 @@ class PolicyConnection:
 
 
 @dataclass(frozen=True, repr=False)
-class RemoteProposal(PreviewedByOldName):
+class RemoteProposal(RehearseAlias):
     """A release that a server has parsed and not yet made."""
 
     _policy_connection: PolicyConnection = field(repr=False)
@@ -272,7 +272,7 @@ KeyArgument = Histogram | str
 
 
 @dataclass(frozen=True, repr=False)
-class RemoteTable(RowMethods["RemoteTableQuestion", "RemoteTable"]):
+class RemoteTable(RowMethodAliases["RemoteTableQuestion", "RemoteTable"]):
     """A view of a table's rows; each method returns a new view with one more step, and asks nothing."""
 
     _policy_connection: PolicyConnection = field(repr=False, compare=False)

@@ -259,24 +259,24 @@ def compare_with_sources(policy: Policy, *, private: bool) -> CheckReport:
     except InvalidPolicy as refusal:
         return CheckReport(policy, (), refusal, tuple(misquoted_lines(policy)) if private else ())
     times = time_typical_questions(policy) if private else ()
-    return CheckReport(policy, tables, advice=typical_advice(policy), times=times)
+    return CheckReport(policy, tables, advice=advise_on_example_questions(policy), times=times)
 
 
-def typical_advice(policy: Policy) -> tuple[Advice, ...]:
+def advise_on_example_questions(policy: Policy) -> tuple[Advice, ...]:
     """Advise on typical questions: which limit or bound causes their noise, and what a tighter one would gain.
 
     No source is opened: the questions are put to the policy alone, over empty tables.
     """
-    with open_without_data(policy) as alone:
-        private_tables = [table for table in alone.catalog.tables.values() if not table.public]
-        return tuple(advice for table in private_tables for advice in _advise_table(alone, table))
+    with open_without_data(policy) as policy_without_data:
+        private_tables = [table for table in policy_without_data.catalog.tables.values() if not table.public]
+        return tuple(advice for table in private_tables for advice in _advise_on_table(policy_without_data, table))
 
 
-def _advise_table(alone: PolicyWithoutData, table: CatalogTable) -> list[Advice]:
+def _advise_on_table(policy_without_data: PolicyWithoutData, table: CatalogTable) -> list[Advice]:
     advice = []
-    for suggestion in example_questions(alone.context.policy, table):
+    for suggestion in example_questions(policy_without_data.context.policy, table):
         try:
-            advice.append(alone.question(suggestion.sql).advise(epsilon=1, delta=suggestion.delta))
+            advice.append(policy_without_data.question(suggestion.sql).advise(epsilon=1, delta=suggestion.delta))
         except SfumatoError:  # skip suggestions that this policy does not allow
             continue
     return advice

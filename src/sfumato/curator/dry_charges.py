@@ -105,7 +105,7 @@ class _ReadingRecorder:
         policy = context.declared_policy
         tables = frozenset(name for reading in self.readings for name in read_columns(reading, policy))
         discovers = any(isinstance(reading, DiscoveredTotals) for reading in self.readings)
-        measures = frozenset(measure.value for reading in self.readings for measure in reading.read_measures)
+        measures = frozenset(measure.value for reading in self.readings for measure in reading.measures_to_read)
         return DryCharge(charged.charge, charged.epsilon, delta, tables, discovers, measures)
 
 

@@ -219,7 +219,7 @@ class NamedColumn(str):
             return getattr(ColumnSelection(self._source, [str(self)]), name)
 
 
-class RowMethods(AggregateMethods[Q], Generic[Q, V]):
+class RowMethodAliases(AggregateMethods[Q], Generic[Q, V]):
     """Steps of a view of rows under the names that other libraries give them."""
 
     if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from sfumato.curator.frame_methods import (
     AggregateMethods,
     ColumnSelection,
     NamedColumn,
-    RowMethods,
+    RowMethodAliases,
     validated_column_names,
 )
 from sfumato.curator.listings import Listing, list_columns_with_offers
@@ -68,7 +68,7 @@ class ViewColumns:
 
 
 @dataclass(frozen=True, repr=False)
-class TableView(RowMethods["TableQuestion", "TableView"]):
+class TableView(RowMethodAliases["TableQuestion", "TableView"]):
     """A view of a table's rows: each method returns a new view with one more step, and reads no data.
 
     Conditions and expressions are SQL, parsed like whole questions; a step that cannot be answered is refused at once.

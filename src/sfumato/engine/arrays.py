@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import EngineFailed
-from sfumato.plan.nodes import GroupKey
+from sfumato.plan.nodes import GroupValues
 from sfumato.plan.readings.cell_rows import CellRows, CodedRows
 from sfumato.plan.readings.dense_readings import (
     DistinctValueReading,
@@ -99,7 +99,7 @@ def _combination_index_and_first_row(columns: Sequence[Any], rows: int) -> tuple
     return row_index, first
 
 
-def key_indices(columns: Sequence[Any], kinds: Sequence[Type], keys: Sequence[GroupKey], rows: int) -> Indices:
+def key_indices(columns: Sequence[Any], kinds: Sequence[Type], keys: Sequence[GroupValues], rows: int) -> Indices:
     """Return for each row the index of its values among these keys; -1 if they are not one of them."""
     if not columns:
         return np.zeros(rows, np.intp)
@@ -109,12 +109,12 @@ def key_indices(columns: Sequence[Any], kinds: Sequence[Type], keys: Sequence[Gr
     return np.array([declared_index.get(lookup_key(key), -1) for key in row_keys], np.intp)[row_index]
 
 
-def lookup_key(key: GroupKey) -> tuple[object, ...]:
+def lookup_key(key: GroupValues) -> tuple[object, ...]:
     """Return a key for lookup: a real, declared or computed, becomes the double nearest to it."""
     return tuple(float(value) if isinstance(value, Fraction) else value for value in key)
 
 
-def keys_from_columns(columns: Sequence[Any], kinds: Sequence[Type]) -> list[GroupKey]:
+def keys_from_columns(columns: Sequence[Any], kinds: Sequence[Type]) -> list[GroupValues]:
     """Convert rows to keys: a real is the number whose shortest decimal its double shows."""
     values_by_column = [column.to_pylist() for column in columns]
     exact = (
@@ -396,7 +396,7 @@ def align_totals(rows: Rows, reading: GroupTotals) -> NDArray[np.int64]:
     return totals
 
 
-def exact_keys(rows: Rows, kinds: Sequence[Type]) -> Sequence[GroupKey]:
+def exact_keys(rows: Rows, kinds: Sequence[Type]) -> Sequence[GroupValues]:
     """Return keys as they are declared: a double becomes the number it shows."""
     if Type.REAL not in kinds:
         return rows

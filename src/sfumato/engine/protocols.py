@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import ValueCombinations
-from sfumato.plan.nodes import GroupKey
+from sfumato.plan.nodes import GroupValues
 from sfumato.plan.readings.total_readings import E, PlanReading
 from sfumato.policy import Domain, InMemory
 from sfumato.quick_dataclass import dataclass
@@ -142,7 +142,7 @@ class Engine(Reader, Protocol):
         """Return the catalog of tables and columns that queries may use."""
         ...
 
-    def values(self, world: ValueCombinations) -> Sequence[GroupKey]:
+    def values(self, world: ValueCombinations) -> Sequence[GroupValues]:
         """List the distinct results of expressions on declared values; reads no table."""
         ...
 

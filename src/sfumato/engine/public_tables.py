@@ -21,7 +21,7 @@ from sfumato.engine.spellings.duckdb import quote_identifier as quoted
 from sfumato.errors import InvalidPolicy
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import ValueCombinations
-from sfumato.plan.nodes import GroupKey
+from sfumato.plan.nodes import GroupValues
 from sfumato.policy import InMemory, Policy, Table, Type, Via
 from sfumato.quick_dataclass import dataclass
 
@@ -96,7 +96,7 @@ class CarriedTables:
         """Return the catalog of tables and columns that queries may use, private tables as declared."""
         return self._duckdb.catalog()
 
-    def values(self, world: ValueCombinations) -> Sequence[GroupKey]:
+    def values(self, world: ValueCombinations) -> Sequence[GroupValues]:
         """List the distinct results of expressions on declared values, as DuckDB computes them here."""
         return self._duckdb.values(world)
 

@@ -46,7 +46,7 @@ from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChan
 from sfumato.mechanisms import bits
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import ValueCombinations
-from sfumato.plan.nodes import GroupKey
+from sfumato.plan.nodes import GroupValues
 from sfumato.plan.readings.total_readings import E, PlanReading
 from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.quick_dataclass import dataclass
@@ -257,7 +257,7 @@ class ServerEngine(ABC):
             raise EngineClosed
         return self._carried_tables
 
-    def values(self, world: ValueCombinations) -> Sequence[GroupKey]:
+    def values(self, world: ValueCombinations) -> Sequence[GroupValues]:
         """List the distinct results of expressions on declared values, computed in this process."""
         return self._public_tables.values(world)
 

@@ -195,14 +195,14 @@ class ScanWeights:
         return math.isqrt(squared_units // (_FREE_CURVATURE * self.mean_steps**2)) + 1
 
     @cached_property
-    def count_weight(self) -> int:
+    def row_count_weight(self) -> int:
         """c: the weight of the number of rows."""
         return math.isqrt((self.gradient_weight * self.mean_steps) ** 2 * self.max_row_norm // _COUNT_SHARE)
 
     @cached_property
     def weights(self) -> tuple[int, ...]:
         """The whole weight of each sum in the measured vector."""
-        design, weights = self.logistic.design, [self.count_weight]
+        design, weights = self.logistic.design, [self.row_count_weight]
         for moment in self.logistic.moments:
             missing = design.scale ** (2 - len(moment.columns))
             is_gradient = self.logistic.residual in moment.columns
@@ -221,7 +221,7 @@ class ScanWeights:
             weight = min(CURVATURE_STEPS, (mean * (self.mean_steps - mean) + unit // 2) // unit)
             moved = (self.gradient_weight * mean) ** 2 * norm + (CURVATURE_WEIGHT * weight * norm) ** 2
             largest = max(largest, moved)
-        return self.count_weight**2 + largest
+        return self.row_count_weight**2 + largest
 
     @property
     def deviation_units(self) -> Floats:
@@ -237,7 +237,7 @@ class ScanWeights:
             gradient if residual in moment.columns else curvature_weight(entries[moment]) * curvature
             for moment in self.logistic.moments
         ]
-        return 1.0 / np.array([float(self.count_weight), *map(float, units)])
+        return 1.0 / np.array([float(self.row_count_weight), *map(float, units)])
 
 
 @codec.serialisable("logistic-scan")
@@ -274,7 +274,7 @@ class ScanRelease(GroupTotalsRelease[NoisyScan]):
         return GroupTotals(self.batch.bounded, ((),))
 
     @property
-    def required_accuracy(self) -> Mapping[str, Number]:
+    def accuracy_to_match(self) -> Mapping[str, Number]:
         return {}
 
     def draw_from(self, totals: Integers) -> NoisyScan:

@@ -79,7 +79,7 @@ class CoefficientTable(Answer):
         """What the fit says of the whole model, in words."""
         return ""
 
-    def summary_lines(self) -> list[str]:
+    def footer_lines(self) -> list[str]:
         """Return what stands below the table first: the formula, the rows, the model and the reference values."""
         words = f"; {self.model_words}" if self.model_words else ""
         lines = [f"{self.formula}; {self.rows_used:,.0f} rows without missing values{words}"]
@@ -108,7 +108,7 @@ class CoefficientTable(Answer):
     def ranked(self) -> list[str]:
         """Describe the fit and what its intervals cover, then what every answer says."""
         return [
-            *self.summary_lines(),
+            *self.footer_lines(),
             *self.note_lines(),
             *(line for line in super().ranked() if not line.startswith("sampling:")),
         ]
@@ -120,7 +120,7 @@ class CoefficientTable(Answer):
         """
         slopes = self._without_intercept()
         charts = [slopes.chart_data("coefficient")]
-        marks = [*mark_notes(charts, self.above), *wrap_notes([*self.summary_lines(), *self.note_lines()])]
+        marks = [*mark_notes(charts, self.above), *wrap_notes([*self.footer_lines(), *self.note_lines()])]
         keys = slopes._chart_keys()  # noqa: SLF001 - the same class
         return save_if_path(draw_answer(charts, keys, caption_lines(self.receipt), marks), path)
 

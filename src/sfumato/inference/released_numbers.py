@@ -14,7 +14,7 @@ from sfumato.inference.score_tests import GroupSums, PairSums
 from sfumato.inference.seeded_draws import Floats
 from sfumato.plan.aggregates.measures import Count, MeanEstimate
 from sfumato.plan.aggregates.moments import CentredRange, CorrelationEstimate, SpreadEstimate
-from sfumato.plan.nodes import GroupKey, Query
+from sfumato.plan.nodes import GroupValues, Query
 from sfumato.plan.released_values import require_no_released_values
 from sfumato.plan.values.expressions import Column, Key, Result
 from sfumato.quick_dataclass import dataclass
@@ -29,7 +29,7 @@ class ReleasedNumbers:
     """The groups of an answer without NULL, and the noisy totals of each of its columns."""
 
     key_names: tuple[str, ...]
-    groups: tuple[GroupKey, ...]
+    groups: tuple[GroupValues, ...]
     measured: NoisyMeasurements
     results: dict[str, ResultEstimator]
     """The estimator of each column that is an aggregate and nothing else;"""

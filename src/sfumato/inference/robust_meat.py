@@ -197,7 +197,7 @@ class MeatRelease(GroupTotalsRelease[NoisyMeat]):
         return GroupTotals(self.batch.bounded, ((),))
 
     @property
-    def required_accuracy(self) -> Mapping[str, Number]:
+    def accuracy_to_match(self) -> Mapping[str, Number]:
         return {}
 
     def draw_from(self, totals: Integers) -> NoisyMeat:

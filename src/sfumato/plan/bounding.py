@@ -105,9 +105,9 @@ class ScaledMember:
         return self.measure.max_row_contribution(self.low, self.high)
 
     @property
-    def typical_contributions(self) -> tuple[Fraction, ...]:
+    def expected_contributions(self) -> tuple[Fraction, ...]:
         """What a row in the middle of its range adds to each total, in the measure's own terms."""
-        return self.measure.typical_contributions(self.step, self.low, self.high)
+        return self.measure.expected_contributions(self.step, self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -139,9 +139,9 @@ class ScaledMeasure:
         return self.measure.noise_count
 
     @property
-    def typical_contributions(self) -> tuple[Fraction, ...]:
+    def expected_contributions(self) -> tuple[Fraction, ...]:
         """What a row in the middle of its range adds to each total, in the measure's own terms."""
-        return self.measure.typical_contributions(self.step, self.low, self.high)
+        return self.measure.expected_contributions(self.step, self.low, self.high)
 
     @property
     def size(self) -> int:
@@ -395,10 +395,10 @@ def _scale_measure(
     max_weight = measure_limits.rows if strategy is Strategy.REWEIGHT else measure_limits.total
     coordinates = groups * measure.noise_count
     step = measure.step_for_rows(max_weight << _bits_reserved_for_squares(strategy, coordinates))
-    low, high = measure.row_range_in_steps(step)
+    low, high = measure.row_value_range_in_steps(step)
     while max_steps is not None and high - low >= max_steps:
         step *= 2
-        low, high = measure.row_range_in_steps(step)
+        low, high = measure.row_value_range_in_steps(step)
     size = measure.max_row_contribution(low, high)
     bits = _resolution_bits(
         size * max_weight, max_bits if strategy.is_fractional else 0, rounds=measure.value is not None

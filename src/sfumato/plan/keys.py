@@ -26,7 +26,7 @@ from sfumato.plan.nodes import (
     AnySemiJoin,
     BoundContributions,
     Filter,
-    GroupKey,
+    GroupValues,
     LimitRowsPerUnit,
     PerUnit,
     PublicJoin,
@@ -89,20 +89,20 @@ class ValueCombinations:
         return math.prod(len(values) + 1 for _, _, values in self.choices)
 
 
-Evaluate = Callable[[ValueCombinations], Sequence[GroupKey]]
+Evaluate = Callable[[ValueCombinations], Sequence[GroupValues]]
 """Returns the distinct results on a world: public values only, no private row."""
 
 
 Order = Callable[[str], tuple[int, ...]]
 """A sort key for texts that are not in alphabetical order."""
 
-Part = tuple[tuple[int, ...], list[GroupKey]]
+Part = tuple[tuple[int, ...], list[GroupValues]]
 """The indices of keys that are enumerated together, and the values they can have."""
 
 
 def possible_group_keys(
     keys: tuple[Expression, ...], evaluate: Evaluate, conditions: tuple[Expression, ...] = ()
-) -> tuple[GroupKey, ...]:
+) -> tuple[GroupValues, ...]:
     """Return every group key that rows meeting the conditions can have, in a fixed order; one empty key without GROUP
     BY.
     """
@@ -176,7 +176,7 @@ def _merge_linked_parts(
     return merged
 
 
-def _keys_in_declared_order(group_keys: Iterator[GroupKey], parts: list[Part]) -> tuple[GroupKey, ...]:
+def _keys_in_declared_order(group_keys: Iterator[GroupValues], parts: list[Part]) -> tuple[GroupValues, ...]:
     """Return keys in the order in which each part lists its values, without those that a part does not list."""
     part_positions = [
         (members, {tuple(map(real_as_double, key)): position for position, key in enumerate(values)})
@@ -258,8 +258,8 @@ def _too_many_groups() -> Unsupported:
 
 
 def _assemble_key(
-    merged_parts: list[tuple[tuple[int, ...], list[GroupKey]]], combination: tuple[GroupKey, ...], width: int
-) -> GroupKey:
+    merged_parts: list[tuple[tuple[int, ...], list[GroupValues]]], combination: tuple[GroupValues, ...], width: int
+) -> GroupValues:
     key: list[Value | None] = [None] * width
     for (members, _), values in zip(merged_parts, combination, strict=True):
         for index, value in zip(members, values, strict=True):
@@ -285,7 +285,7 @@ def _part_group_keys(
     evaluate: Evaluate,
     conditions: tuple[Expression, ...],
     value_limits: LimitsByExpression,
-) -> list[GroupKey]:
+) -> list[GroupValues]:
     narrowed_keys = [key for key in (_narrowed_key(key, value_limits) for key in expressions) if key is not None]
     if len(narrowed_keys) < len(expressions):
         return []
@@ -330,7 +330,7 @@ def _narrowed_key(key: Expression, value_limits: LimitsByExpression) -> Expressi
     return replace(narrowed_key, domain=replace(narrowed_key.domain, nullable=nullable))
 
 
-def _sorted_existing_keys(key_values: Sequence[GroupKey], expressions: Sequence[Expression]) -> list[GroupKey]:
+def _sorted_existing_keys(key_values: Sequence[GroupValues], expressions: Sequence[Expression]) -> list[GroupValues]:
     """Sort keys by value, without NULL where there is no group for it."""
     orders = [_date_text_order(expression) for expression in expressions]
     if not any(expression.domain.nullable for expression in expressions) and not any(orders):
@@ -356,7 +356,7 @@ def _date_text_order(key: Expression) -> Order | None:
     return functools.partial(calendar.chronological_key, str(date_format.value))
 
 
-def _key_product(expressions: Sequence[Expression]) -> list[GroupKey]:
+def _key_product(expressions: Sequence[Expression]) -> list[GroupValues]:
     """Return every combination of the declared values of each key."""
     values_by_key = [_declared_values(expression) for expression in expressions]
     if math.prod(map(len, values_by_key)) > MAX_GROUPS:
@@ -518,7 +518,7 @@ def _hour_span(domain: Domain) -> KeySpan | None:
     return _span_if_short(first, (high - first) // dt.timedelta(hours=1) + 1)
 
 
-def group_sort_key(key: GroupKey, orders: Sequence[Order | None] = ()) -> tuple[tuple[bool, object], ...]:
+def group_sort_key(key: GroupValues, orders: Sequence[Order | None] = ()) -> tuple[tuple[bool, object], ...]:
     """Return a sort key that puts NULL last and compares numbers as numbers."""
     return tuple(
         (value is None, 0 if value is None else real_as_double(value) if order is None else order(str(value)))

@@ -587,7 +587,7 @@ class Aggregate:
         return self.source.limits
 
     @property
-    def largest_limits(self) -> ContributionLimits:
+    def max_requestable_limits(self) -> ContributionLimits:
         """The largest limits that may be requested: what the tree proves, if that exceeds the policy's."""
         proven_rows = self.source.max_rows_per_unit
         return (
@@ -683,5 +683,5 @@ def unused_source_number(relation: Relation) -> int:
     return 1 + max(node.source for node in relations(relation) if isinstance(node, Numbered))
 
 
-GroupKey = tuple[Value | None, ...]
+GroupValues = tuple[Value | None, ...]
 """One group's key: a value for each key expression; None is NULL."""

@@ -151,7 +151,7 @@ class Table:
         if self.public:
             self._check_public(place)
         else:
-            self._check_private(place)
+            self._parse_private_declarations(place)
         self._check_cells(place)
         object.__setattr__(self, "nulls", with_policy_path(place, lambda: parse_words(self.nulls, "nulls")))
         object.__setattr__(
@@ -243,7 +243,7 @@ class Table:
                 fix="store one row per item, and remove most_items",
             )
 
-    def _check_private(self, place: str) -> None:
+    def _parse_private_declarations(self, place: str) -> None:
         object.__setattr__(self, "id", _parse_id(self.id, f"{place}.id"))
         object.__setattr__(self, "period", _parse_period_column(self.period, f"{place}.period"))
         if self.id is None:

@@ -109,7 +109,7 @@ def least_parameter_by_shortfall(
     # Rounding may make ``shortfall`` rise where there is more noise: return only a parameter that was itself checked.
     return next(
         (candidate for candidate in (*_rounder_numbers_near(low, high), high) if shortfall(candidate) <= 0),
-        search.least_sufficient,
+        search.least_checked_sufficient,
     )
 
 
@@ -124,7 +124,7 @@ class _BracketingSearch:
         self._high: tuple[Fraction, float] | None = None
 
     @property
-    def least_sufficient(self) -> Fraction:
+    def least_checked_sufficient(self) -> Fraction:
         """The least parameter that was checked to be enough."""
         assert self._high is not None
         return self._high[0]

@@ -62,10 +62,10 @@ class History:
 
 def draw_spent_shares(
     spending_points: Sequence[SpendingPoint],
-    spent: Mapping[str, Fraction | None],
-    allowed: Mapping[str, Fraction | None],
+    spent_by_currency: Mapping[str, Fraction | None],
+    allowance_by_currency: Mapping[str, Fraction | None],
     now: datetime,
-    promise: str,
+    guarantee_text: str,
 ) -> Picture:
     """Draw the spent share of each currency, in per cent of its present allowance, up to now."""
     start = min([each.time for each in spending_points], default=now)
@@ -75,10 +75,14 @@ def draw_spent_shares(
         seconds_since_1970(now),
     )
     lines, is_over = [], False
-    for name, allowance in allowed.items():
+    for name, allowance in allowance_by_currency.items():
         if not allowance:
             continue
-        totals = [Fraction(0), *(each.spent.get(name, Fraction(0)) for each in spending_points), spent.get(name)]
+        totals = [
+            Fraction(0),
+            *(each.spent.get(name, Fraction(0)) for each in spending_points),
+            spent_by_currency.get(name),
+        ]
         shares = [None if each is None else 100 * float(each / allowance) for each in totals]
         is_over = is_over or any(each is None or each > 100 for each in shares)
         clipped = tuple(None if each is None else min(each, 110.0) for each in shares)
@@ -87,7 +91,7 @@ def draw_spent_shares(
     count = f"{len(spending_points):,} charges" if len(spending_points) != 1 else "1 charge"
     marked = ((seconds_since_1970(spending_points[-1].time), "last charge"),) if spending_points else ()
     axes = LineAxes("% of the budget spent", "", TimeScale, y_range=(0.0, 110.0 if is_over else 100.0), marks=marked)
-    foot = [promise, count, f"until {now.strftime('%Y-%m-%d')}"]
+    foot = [guarantee_text, count, f"until {now.strftime('%Y-%m-%d')}"]
     return framed_picture(line_chart(lines, axes, 300.0), "Budget over time", foot, notes)
 
 

@@ -74,14 +74,14 @@ class LaplaceThresholdLoss(Loss):
 
     @property
     def factors(self) -> tuple[tuple[Loss, int], ...]:
-        return self._noise_loss_and_count, (ResponseLoss(Fraction(0), 2, self.reveal), 1)
+        return self._loss_per_move_and_count, (ResponseLoss(Fraction(0), 2, self.reveal), 1)
 
     @property
-    def _noise_loss_and_count(self) -> tuple[Loss, int]:
+    def _loss_per_move_and_count(self) -> tuple[Loss, int]:
         return LaplaceLoss(self.most / self.scale, 1 / self.scale), self.moved * self.weight // self.most
 
     def renyi(self, order: float) -> float:
-        noise, count = self._noise_loss_and_count
+        noise, count = self._loss_per_move_and_count
         return count * noise.renyi(order)
 
     def group(self, k: int) -> Loss:

@@ -43,7 +43,7 @@ from sfumato.privacy.numbers import Number
 from sfumato.publish.cells.answering import GroupedTotals
 from sfumato.publish.marginals.blocks import AttributeSet, sum_marginal_to
 from sfumato.publish.marginals.chains import Floats
-from sfumato.publish.marginals.group_totals import CellWeights, SynopsisEstimates, fit_max_entropy
+from sfumato.publish.marginals.group_totals import AmountBounds, SynopsisEstimates, fit_max_entropy
 from sfumato.publish.marginals.measuring import MarginalsRelease, PublishedMarginals
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Batch
@@ -126,13 +126,13 @@ class SessionBatch(Batch):
 
 
 @dataclass(frozen=True)
-class OnlineSessionRelease:
+class SynopsisReleaseKeepingCounts:
     """The opening of a session, as the release of its synopsis; the exact counts stay in memory and are not
     recorded.
     """
 
     synopsis_release: MarginalsRelease
-    exact_counts: list[Integers] = field(default_factory=list, repr=False, compare=False)
+    secret_exact_counts: list[Integers] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def batch(self) -> SessionBatch:
@@ -149,13 +149,13 @@ class OnlineSessionRelease:
         return self.synopsis_release.readings
 
     @property
-    def required_accuracy(self) -> dict[str, Number]:
+    def accuracy_to_match(self) -> dict[str, Number]:
         return {}
 
     def draw(self, read: Read) -> PublishedMarginals:
         exact = read(self.synopsis_release.reading)
         published = self.synopsis_release.add_noise(exact)
-        self.exact_counts.append(exact[0])
+        self.secret_exact_counts.append(exact[0])
         return published
 
     def result_at_extreme_totals(self) -> PublishedMarginals:
@@ -265,13 +265,13 @@ def with_integer_weights(totals: Sequence[GroupedTotals]) -> IntegerWeightedMeas
     return None
 
 
-def _paired_weights(one: GroupedTotals, other: GroupedTotals) -> Iterable[tuple[CellWeights, CellWeights]]:
+def _paired_weights(one: GroupedTotals, other: GroupedTotals) -> Iterable[tuple[AmountBounds, AmountBounds]]:
     return zip(one.weights, other.weights, strict=True)
 
 
 def _scale_weights(quantity: GroupedTotals, scale: int) -> GroupedTotals:
     integer_weights = [np.rint(weights.low * scale) for weights in quantity.weights]
-    return replace(quantity, weights=tuple(CellWeights(weights, weights) for weights in integer_weights))
+    return replace(quantity, weights=tuple(AmountBounds(weights, weights) for weights in integer_weights))
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,7 +50,7 @@ from sfumato.publish.sampling import (
     ColumnSampler,
     SampledRows,
     evaluate_rows,
-    offending_rows,
+    possibly_impossible_rows,
     row_truths,
     value_number,
 )
@@ -192,7 +192,7 @@ class RowRules:
         for _, computed in self.computed:
             truths = row_truths(rows, computed.condition, face, everywhere)
             accepted &= (truths.true | truths.null) & computed.rows_within_cells(rows)
-        accepted[offending_rows(rows, impossible, face, everywhere)] = False
+        accepted[possibly_impossible_rows(rows, impossible, face, everywhere)] = False
         return accepted
 
     def set_fixed_values(self, rows: SampledRows, source: ByteSource | None) -> None:

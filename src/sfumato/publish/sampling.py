@@ -267,7 +267,7 @@ class ColumnSampler:
             if attribute.type is Type.TEXT
             else [_first_step_and_count(cell, attribute.type, step) for cell in attribute.cells]
         )
-        spikes = tuple(_spike_steps(attribute, step))
+        spikes = tuple(_spikes_inside_bins(attribute, step))
         first = np.array([low for low, _ in step_ranges], np.int64)
         counts = np.array([min(count, 2 * _MAX_STEP - 1) for _, count in step_ranges], np.int64)
         for spiked_cell in {spiked_cell for spiked_cell, _ in spikes}:
@@ -394,7 +394,7 @@ def _cell_texts(cell: Any) -> tuple[Any, ...]:
     return (cell.value,) if isinstance(cell, ListedCell) else (None,)
 
 
-def _spike_steps(attribute: Attribute, step: Fraction) -> list[tuple[int, int]]:
+def _spikes_inside_bins(attribute: Attribute, step: Fraction) -> list[tuple[int, int]]:
     """Return the cells that contain values with cells of their own, and the steps of these values, in increasing
     order.
     """
@@ -519,19 +519,19 @@ def remove_impossible_rows(
         return
     read_columns = sorted({place for condition in conditions for place in condition.axes})
     binned = [place for place in read_columns if place in rows.values and place not in fixed_columns]
-    offending = offending_rows(rows, conditions, face, np.arange(len(rows.codes)))
+    offending = possibly_impossible_rows(rows, conditions, face, np.arange(len(rows.codes)))
     for _ in range(_MAX_REDRAWS):
         if not offending.size:
             return
         for place in binned:
             rows.values[place][offending] = rows.columns[place].sample(rows.codes[offending, place], source)
-        offending = offending_rows(rows, conditions, face, offending)
+        offending = possibly_impossible_rows(rows, conditions, face, offending)
     for ends in product((0, 1), repeat=min(len(binned), _MAX_END_COLUMNS)):
         if not offending.size:
             return
         for place, end in zip(binned, ends, strict=False):
             rows.values[place][offending] = rows.columns[place].extremes(rows.codes[offending, place])[end]
-        offending = offending_rows(rows, conditions, face, offending)
+        offending = possibly_impossible_rows(rows, conditions, face, offending)
     if offending.size:
         _replace_rows(rows, offending, read_columns, source)
 
@@ -549,12 +549,12 @@ def _replace_rows(rows: SampledRows, offending: Places, read_columns: Sequence[i
         values[offending] = values[donors]
 
 
-def offending_rows(
-    rows: SampledRows, conditions: Sequence[CellCondition], face: QueryableTable, candidates: Places
+def possibly_impossible_rows(
+    rows: SampledRows, impossible_conditions: Sequence[CellCondition], face: QueryableTable, candidates: Places
 ) -> Places:
     """Return the rows, among these, that may meet one of the conditions."""
     meets = np.zeros(candidates.size, bool)
-    for condition in conditions:
+    for condition in impossible_conditions:
         possible = np.flatnonzero(
             condition.truths.true[tuple(rows.codes[candidates, place] for place in condition.axes)]
         )

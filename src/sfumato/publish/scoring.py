@@ -358,7 +358,7 @@ class ScoreRelease:
         return self.view.bounded.measures[0].unit_value
 
     @property
-    def required_accuracy(self) -> Mapping[str, Number]:
+    def accuracy_to_match(self) -> Mapping[str, Number]:
         """The half-widths that a stored score must match to be reused."""
         step = distance_step(self.unit_value, self.view.grid, 1 if self.view.takes_worst_set else len(self.view.sets))
         widths = {"distance": self.noise.error(DEFAULT_CONFIDENCE) * step}

@@ -125,7 +125,7 @@ class Synopsis:
     @property
     def guarantee(self) -> Price:
         """The guarantee of this release by itself: ε, (ε, δ) or ρ."""
-        return self.published.guaranteed_price
+        return self.published.price_or_plan_cost
 
     @property
     def releases(self) -> tuple[Synopsis, ...]:

@@ -232,10 +232,10 @@ class Synthetic:
         source = None if seed is None else seeded_bytes(seed)
         if not conditions and not constraints and isinstance(constraints, (str, list, tuple)):
             return RowDrawer(self._part_drawer(self._conditionals, source, NO_RULES))
-        rules = parse_rules(self._row_face, self._row_columns, conditions, constraints)
+        rules = parse_rules(self._row_condition_table, self._row_columns, conditions, constraints)
         conditioned = condition_model(self.sampling_model, rules, self.released.implied, self.released.max_cells)
         draw = self._part_drawer(conditioned.model.conditionals(), source, rules)
-        return RowDrawer(draw, rules, conditioned, self._row_face, self._conditions)
+        return RowDrawer(draw, rules, conditioned, self._row_condition_table, self._conditions)
 
     def _part_drawer(
         self, conditionals: Any, source: ByteSource | None, rules: RowRules
@@ -262,8 +262,8 @@ class Synthetic:
             sampled.set_to_cell_middles(place, deciding_cells(self.attributes, deciding)[codes[:, deciding]])
         rules.set_fixed_values(sampled, source)
         unchanged = rules.fixed_column_indices | {place for _, place in self._decided_binned_columns}
-        remove_impossible_rows(sampled, self._conditions, self._row_face, unchanged, source)
-        rules.compute_values(sampled, self._row_face)
+        remove_impossible_rows(sampled, self._conditions, self._row_condition_table, unchanged, source)
+        rules.compute_values(sampled, self._row_condition_table)
         return sampled
 
     @property
@@ -321,7 +321,7 @@ class Synthetic:
         return self.sampling_model.conditionals()
 
     @cached_property
-    def _row_face(self) -> answering.QueryableTable:
+    def _row_condition_table(self) -> answering.QueryableTable:
         """What conditions on whole rows see: implied columns too."""
         implied = tuple(column.attribute for column in self.released.implied)
         domains = (*self.released.face.domains_for(self.attributes), *BARE.domains_for(implied))
@@ -334,7 +334,7 @@ class Synthetic:
     def _row_columns(self) -> tuple[ColumnSampler, ...]:
         return tuple(
             ColumnSampler.for_attribute(*pair)
-            for pair in zip(self._row_face.attributes, self._row_face.domains, strict=True)
+            for pair in zip(self._row_condition_table.attributes, self._row_condition_table.domains, strict=True)
         )
 
     @property
@@ -349,7 +349,7 @@ class Synthetic:
         conditions = []
         for declared in self.released.face.impossible:
             try:
-                conditions.append(answering.parse_condition(self._row_face, declared))
+                conditions.append(answering.parse_condition(self._row_condition_table, declared))
             except Unsupported:
                 continue
         return tuple(conditions)

@@ -59,7 +59,7 @@ class MeasureStep(Generic[T]):
         return (self.view.reading,)
 
     @property
-    def required_accuracy(self) -> Mapping[str, Number]:
+    def accuracy_to_match(self) -> Mapping[str, Number]:
         return {}
 
     def draw(self, read: Read) -> T:
@@ -86,7 +86,7 @@ class ChooseStep:
         return (self.scores.views[0].reading,)
 
     @property
-    def required_accuracy(self) -> Mapping[str, Number]:
+    def accuracy_to_match(self) -> Mapping[str, Number]:
         return {}
 
     def draw(self, read: Read) -> ChosenCandidate:
@@ -126,7 +126,7 @@ class ChooseQuantileCellsStep:
         return (self.ranks.reading,)
 
     @property
-    def required_accuracy(self) -> Mapping[str, Number]:
+    def accuracy_to_match(self) -> Mapping[str, Number]:
         return {}
 
     def draw(self, read: Read) -> QuantileCells:

@@ -190,7 +190,7 @@ def _split_rho(offers: Sequence[BatchQuestionOffer], price: Price) -> PricedBatc
     all_additive = all(isinstance(mechanism, Additive) for mechanism in unit.batch.mechanisms)
 
     def excess(factor: Fraction) -> float:
-        return price.log_excess(
+        return price.log_excess_of(
             _compose_with_noise_scaled(unit.batch.mechanism_charges, factor)
             if all_additive
             else prepare_all(1 / factor**2).curve
@@ -277,7 +277,7 @@ class BatchRelease:
         return [*(statement.reading for statement in self.combined_readings), *others]
 
     @property
-    def required_accuracy(self) -> Mapping[str, Number]:
+    def accuracy_to_match(self) -> Mapping[str, Number]:
         """Always empty: stored answers are looked up question by question."""
         return {}
 

@@ -101,7 +101,7 @@ class ThresholdComparison:
         return Batch((Measurement(self.compared_total, self.mechanism),))
 
     @property
-    def required_accuracy(self) -> Mapping[str, Number]:
+    def accuracy_to_match(self) -> Mapping[str, Number]:
         return {}
 
     @property

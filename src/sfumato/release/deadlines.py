@@ -34,7 +34,7 @@ class Deadline:
         """Whether the clock is past the end; the waiting thread may not have woken yet."""
         return time.monotonic() >= self.end
 
-    def interrupt_until_cancelled(self) -> None:
+    def keep_interrupting_until_cancelled(self) -> None:
         """Interrupt the statement again and again until the deadline is cancelled."""
         while self._interrupt():
             time.sleep(_INTERRUPT_INTERVAL)
@@ -90,7 +90,7 @@ class DeadlineWatch:
         for deadline in list(self._pending.values()):
             if deadline.has_passed and self._pending.pop(id(deadline), None) is not None:
                 try:
-                    Thread(target=deadline.interrupt_until_cancelled, daemon=True).start()
+                    Thread(target=deadline.keep_interrupting_until_cancelled, daemon=True).start()
                 except RuntimeError:  # no thread can be started now: try again
                     self._pending[id(deadline)] = deadline
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from sfumato.mechanisms import KeyThreshold
 from sfumato.plan.keys import MAX_GROUPS, group_sort_key
-from sfumato.plan.nodes import GroupKey
+from sfumato.plan.nodes import GroupValues
 from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals, Indices, Integers, PlanReading
 from sfumato.plan.sharing import MeasuredRequest
 from sfumato.policy import Value
@@ -27,10 +27,10 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.release.measured import (
     MAX_NUMBERS,
     NoisyMeasurements,
+    accuracy_to_match,
     draw_noisy_numbers,
     noisy_measurements,
     numbers_at_extreme_totals,
-    required_accuracy,
 )
 from sfumato.release.measurement import Batch
 from sfumato.release.parts.question_parts import OtherPart
@@ -67,11 +67,11 @@ class DiscoveredGroupsRelease:
         return (self.reading, *(part.reading(()) for part in self.prepared.others))
 
     @property
-    def required_accuracy(self) -> dict[str, Number]:
+    def accuracy_to_match(self) -> dict[str, Number]:
         """The accuracy of every number, and the error of the key threshold: a stored answer must release groups as
         small.
         """
-        return {"keys": int(self._threshold.error()), **required_accuracy(self.prepared)}
+        return {"keys": int(self._threshold.error()), **accuracy_to_match(self.prepared)}
 
     def draw(self, read: Read) -> NoisyMeasurements:
         discovered, (selection,) = read(self.reading), self.prepared.group_selection
@@ -91,7 +91,7 @@ class DiscoveredGroupsRelease:
         numbers = numbers_at_extreme_totals(self.prepared)
         return self._noisy_measurements(numbers, [(None,) * len(self.batch.bounded.plan.keys)] * len(numbers))
 
-    def _noisy_measurements(self, numbers: Integers, groups: Sequence[GroupKey]) -> NoisyMeasurements:
+    def _noisy_measurements(self, numbers: Integers, groups: Sequence[GroupValues]) -> NoisyMeasurements:
         measured = noisy_measurements(self.prepared, self.requests, numbers, groups, self.version)
         return replace(measured, selection=self._threshold)
 
@@ -115,7 +115,9 @@ def max_keys_in_answer(reading: DiscoveredTotals, other_parts: Sequence[OtherPar
     return max(1, min(MAX_GROUPS // others, MAX_NUMBERS // (numbers * others), _MAX_KEY_LETTERS // letters))
 
 
-def cross_with_declared_values(keys: Sequence[GroupKey], reading: DiscoveredTotals) -> tuple[list[GroupKey], Indices]:
+def cross_with_declared_values(
+    keys: Sequence[GroupValues], reading: DiscoveredTotals
+) -> tuple[list[GroupValues], Indices]:
     """Cross every key with all declared values of the other columns, sorted by the columns in GROUP BY order (by value,
     or as declared); return the groups, and for each its position in key-by-key order.
     """

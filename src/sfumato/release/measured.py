@@ -22,7 +22,7 @@ from sfumato.plan.aggregates.measures import (
     TotalEstimate,
     Width,
 )
-from sfumato.plan.nodes import GroupKey, Query
+from sfumato.plan.nodes import GroupValues, Query
 from sfumato.plan.readings.total_readings import Integers, PlanReading
 from sfumato.plan.sharing import MeasuredRequest
 from sfumato.plan.values.expressions import Column, Result
@@ -79,7 +79,7 @@ class DeclaredGroupsRelease:
 
     prepared: PricedRelease
     requests: tuple[MeasuredRequest, ...]
-    groups: tuple[GroupKey, ...]
+    groups: tuple[GroupValues, ...]
     version: str
     """The version of the data as it is shown to readers."""
 
@@ -93,8 +93,8 @@ class DeclaredGroupsRelease:
         return tuple(part.reading(self.groups) for part, measured in parts if measured)
 
     @cached_property
-    def required_accuracy(self) -> Mapping[str, Number]:
-        return required_accuracy(self.prepared)
+    def accuracy_to_match(self) -> Mapping[str, Number]:
+        return accuracy_to_match(self.prepared)
 
     def draw(self, read: Read) -> NoisyMeasurements:
         return noisy_measurements(
@@ -113,17 +113,17 @@ class DeclaredGroupsRelease:
         )
 
 
-def required_accuracy(prepared: PricedRelease) -> dict[str, Number]:
+def accuracy_to_match(prepared: PricedRelease) -> dict[str, Number]:
     """Return the numbers by which stored answers are compared with this release: a stored one is as good if no
     half-width is larger, no selection is weaker, and no bought interval misses more often.
     """
     accuracy: dict[str, Number] = {f"m{index}": width for index, width in enumerate(prepared.compared_half_widths)}
     for index, (part, measurements) in enumerate(zip(prepared.others, prepared.measurements[1:], strict=True)):
-        accuracy |= {f"{name} {index}": number for name, number in part.required_accuracy(measurements).items()}
+        accuracy |= {f"{name} {index}": number for name, number in part.accuracy_to_match(measurements).items()}
     return accuracy
 
 
-def draw_noisy_numbers(prepared: PricedRelease, groups: tuple[GroupKey, ...], read: Read) -> Integers:
+def draw_noisy_numbers(prepared: PricedRelease, groups: tuple[GroupValues, ...], read: Read) -> Integers:
     """Draw the noisy numbers of every part, a row for each group; a part without measurements is not read."""
     parts = zip(prepared.parts, prepared.measurements, strict=True)
     part_numbers = [part.draw(measurements, read(part.reading(groups))) for part, measurements in parts if measurements]
@@ -133,14 +133,14 @@ def draw_noisy_numbers(prepared: PricedRelease, groups: tuple[GroupKey, ...], re
 def numbers_at_extreme_totals(prepared: PricedRelease) -> Integers:
     """Draw noisy numbers for three groups without data, from totals at the ends of their ranges."""
     parts = zip(prepared.parts, prepared.measurements, strict=True)
-    return np.hstack([part.draw_at_extremes(measurements) for part, measurements in parts])
+    return np.hstack([part.draw_at_extreme_totals(measurements) for part, measurements in parts])
 
 
 def noisy_measurements(
     prepared: PricedRelease,
     requests: Sequence[MeasuredRequest],
     numbers: Integers,
-    groups: Sequence[GroupKey],
+    groups: Sequence[GroupValues],
     version: str,
 ) -> NoisyMeasurements:
     """Combine the noisy numbers of these groups with everything needed to estimate results from them."""
@@ -195,7 +195,7 @@ class _ScaledColumns:
 
     scale: NoiseScale
     columns: tuple[Floats, ...]
-    first_noise: int
+    first_noise_index: int
     """The number of the first noise of its first column."""
 
 
@@ -286,7 +286,9 @@ def _linear_estimate(
     totals = [column for columns in scaled for column in columns.columns]
     estimate = estimator.estimate(totals, [0.0] * len(totals))
     groups = len(estimate.value)
-    first_noises = [columns.first_noise + index * groups for columns in scaled for index in range(len(columns.columns))]
+    first_noises = [
+        columns.first_noise_index + index * groups for columns in scaled for index in range(len(columns.columns))
+    ]
     form = _sum_of_blocks(zip(first_noises, linear_factors(estimator), strict=True), groups)
     value, centre = estimate.value, estimate.low
     if rows is not None and rows.has_sums:

@@ -70,9 +70,9 @@ class Price:
 
     def is_satisfied_by(self, curve: Curve) -> bool:
         """Return whether a release with this privacy curve certainly satisfies the price."""
-        return self.log_excess(curve) <= 0
+        return self.log_excess_of(curve) <= 0
 
-    def log_excess(self, curve: Curve) -> float:
+    def log_excess_of(self, curve: Curve) -> float:
         """Return by how much a curve exceeds the price, as a logarithm: at most 0 where it satisfies it."""
         if self.rho is not None:
             return math.inf if curve.failure else log_excess(curve.rho(), self.rho)

@@ -329,7 +329,9 @@ def _calibrate_to_price(planned: PricedRelease, family: Family) -> PricedRelease
         return at_strength(NoiseStrength(family, size_without_price=factor))
 
     return scaled_by(
-        least_parameter_by_shortfall(lambda factor: price.log_excess(scaled_by(factor).curve), str(price), _PRECISION)
+        least_parameter_by_shortfall(
+            lambda factor: price.log_excess_of(scaled_by(factor).curve), str(price), _PRECISION
+        )
     )
 
 

@@ -19,7 +19,7 @@ from sfumato.mechanisms.factorisations import Factorisation
 from sfumato.mechanisms.noise_sums import continuous_widths, gaussian_widths, laplace_widths
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.bounding import ScaledMeasure
-from sfumato.plan.nodes import GroupKey
+from sfumato.plan.nodes import GroupValues
 from sfumato.plan.readings.total_readings import GroupTotals, Integers
 from sfumato.plots.answers import draw_lines
 from sfumato.plots.picture import Picture, save_if_path
@@ -123,7 +123,7 @@ class RunningTotalsRelease(GroupTotalsRelease[NoisyRunningTotals]):
 
     batch: Batch
     noise: RunningNoise
-    groups: tuple[GroupKey, ...]
+    groups: tuple[GroupValues, ...]
     """One series after the other, each in the order of its periods."""
     types: tuple[Type, ...]
     price: Price
@@ -135,7 +135,7 @@ class RunningTotalsRelease(GroupTotalsRelease[NoisyRunningTotals]):
         return GroupTotals(self.batch.bounded, self.groups)
 
     @property
-    def required_accuracy(self) -> Mapping[str, Number]:
+    def accuracy_to_match(self) -> Mapping[str, Number]:
         """Return the worst and the root-mean-square half-width, which a stored release must not exceed."""
         widths = self.noise.widths()
         return {"worst": _format_width(widths.max()), "typical": _format_width(np.sqrt((widths**2).mean()))}

@@ -334,7 +334,7 @@ def _parse_bundle(content: bytes, path: str | os.PathLike[str]) -> Bundle:
         raise _damaged_bundle_error(
             path, "the zip has bytes, names or attributes that a bundle does not have, or a member twice"
         )
-    manifest, key = _verify_signature(path, members)
+    manifest, key = _parse_signed_manifest(path, members)
     _require_members(path, manifest, members)
     answers = tuple(_read_answers(path, members))
     chain = _parse_member(BundleChain, members[CHAIN], path, CHAIN)
@@ -358,7 +358,7 @@ def _read_file(path: str | os.PathLike[str]) -> bytes:
         ) from error
 
 
-def _verify_signature(path: str | os.PathLike[str], members: dict[str, bytes]) -> tuple[BundleManifest, PublicKey]:
+def _parse_signed_manifest(path: str | os.PathLike[str], members: dict[str, bytes]) -> tuple[BundleManifest, PublicKey]:
     """Verify the signature before anything else is parsed, so that unsigned content reaches no other parser."""
     if MANIFEST not in members or SIGNATURE not in members:
         raise _damaged_bundle_error(path, "its manifest or its signature is missing")

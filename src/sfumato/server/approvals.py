@@ -156,7 +156,7 @@ class ApprovalService:
             delta=dry.delta,
             people=self._people,
         )
-        return self._request_view(caller, name, requests.file(subject, dry.charge.analyst, max_open=MAX_OPEN))
+        return self._view_with_budget(caller, name, requests.file(subject, dry.charge.analyst, max_open=MAX_OPEN))
 
     def publish(self, caller: Caller, name: str, lines: Sequence[int], purpose: str) -> RequestView:
         """Mark own answers for publication; an owner approves them and signs a bundle."""
@@ -176,7 +176,7 @@ class ApprovalService:
             self._people,
         )
         analyst = caller.user if caller.user in view.policy.analysts else ""
-        return self._request_view(caller, name, requests.file(subject, analyst, max_open=MAX_OPEN))
+        return self._view_with_budget(caller, name, requests.file(subject, analyst, max_open=MAX_OPEN))
 
     def withdraw(self, caller: Caller, name: str, number: int, reason: str = "") -> RequestView:
         """Withdraw an own request that is filed or approved."""
@@ -221,7 +221,7 @@ class ApprovalService:
             epsilon=exact(share.epsilon, "epsilon", POSITIVE),
             policy=curator.policy_hash,
             approvals=rules.approvals,
-            expires=_share_expiry_in_micros(requests, share),
+            expires=_share_expiry_micros(requests, share),
             tables=share.tables,
             kinds=share.kinds,
             purpose=_checked_purpose(share.purpose),
@@ -229,7 +229,7 @@ class ApprovalService:
             people=self._people,
         )
         analyst = share.user if share.user in curator.policy.analysts else ""
-        return self._request_view(caller, name, requests.file(subject, analyst, approved_by=caller.user))
+        return self._view_with_budget(caller, name, requests.file(subject, analyst, approved_by=caller.user))
 
     # ── reading ────────────────────────────────────────────────────────────────────────────────
 
@@ -242,7 +242,7 @@ class ApprovalService:
 
     def show(self, caller: Caller, name: str, number: int) -> RequestView:
         """Return one request with what decides on it: what is left after it, and whether it was bought before."""
-        return self._request_view(caller, name, self._visible_request(caller, name, number))
+        return self._view_with_budget(caller, name, self._visible_request(caller, name, number))
 
     # ── internals ──────────────────────────────────────────────────────────────────────────────
 
@@ -257,9 +257,9 @@ class ApprovalService:
 
     def _record_step(self, caller: Caller, name: str, number: int, step: RequestStep) -> RequestView:
         self._visible_request(caller, name, number)
-        return self._request_view(caller, name, self._account_requests(name).record_step(number, step))
+        return self._view_with_budget(caller, name, self._account_requests(name).record_step(number, step))
 
-    def _request_view(self, caller: Caller, name: str, record: RequestRecord) -> RequestView:
+    def _view_with_budget(self, caller: Caller, name: str, record: RequestRecord) -> RequestView:
         """Return the view of a request; what needs the policy is left out while its file cannot be opened."""
         now = self._account_requests(name).now()
         try:
@@ -352,7 +352,7 @@ def _checked_days(days: int) -> int:
     return days
 
 
-def _share_expiry_in_micros(requests: AccountRequests, share: ShareTerms) -> int:
+def _share_expiry_micros(requests: AccountRequests, share: ShareTerms) -> int:
     if (share.days is None) is (share.until is None):
         given = "neither" if share.days is None else "both"
         rule = "given as days or as until, and not as both"

@@ -60,7 +60,7 @@ from sfumato.server.served_policies import (
     HistoryBatch,
     ReadLines,
     ServedPolicies,
-    history_page,
+    build_history_batch,
     lines_after,
     lines_before,
 )
@@ -356,7 +356,7 @@ class Gateway:
             self._rate_limit.withdraw_extra(caller.user, page_size // LINES_PER_QUESTION)
             own = None if caller.role in _READ_ALL_ROLES else caller.user
             lines = read(self.served.curator(name) if own is None else curator, own, page_size + 1)
-            return history_page(self._releases, name, lines, page_size, own, curator.policy.analysts)
+            return build_history_batch(self._releases, name, lines, page_size, own, curator.policy.analysts)
 
     # ── calls of owners ────────────────────────────────────────────────────────────────────────
 

@@ -121,7 +121,7 @@ class ServedPolicies:
         for _ in range(_MAX_REOPENINGS):  # an opening in progress may still read the previous file
             if self._is_current(name):
                 return self._latest_opening(name)
-            self._require_valid_file(name)
+            self._open_account_of_file(name)
             self._reopen_policy(name, lambda: not self._is_current(name))
         if not self._is_current(name):
             rule = "the policy cannot be opened: its file keeps changing"
@@ -227,7 +227,7 @@ class ServedPolicies:
     def _is_current(self, name: str) -> bool:
         return self._latest_opening(name).stamp == _file_stamp(self._paths[name])
 
-    def _require_valid_file(self, name: str) -> None:
+    def _open_account_of_file(self, name: str) -> None:
         """Refuse early what needs no rows to refuse: an invalid policy file, or one that contradicts its account."""
         open_account(self.ledger, self.read_current_policy(name))
 
@@ -359,13 +359,13 @@ def lines_before(before: int | None) -> ReadLines:
     return read
 
 
-def history_page(
+def build_history_batch(
     running: RunningReleases,
     account: str,
     lines: Iterable[Line],
     max_lines: int,
-    analyst: str | None,
-    named_analysts: Iterable[str],
+    redact_for_analyst: str | None,
+    analysts_named_in_lines: Iterable[str],
 ) -> HistoryBatch:
     """Build a history page from the first of these lines, redacted if an analyst asks.
 
@@ -374,11 +374,11 @@ def history_page(
     fetched = list(lines)
     page = fetched[:max_lines]
     next_after = page[-1].number if len(fetched) > max_lines else None
-    answered = running.lines_with_answers(account, (each.number for each in page), analyst)
-    if analyst is not None:
+    answered = running.lines_with_answers(account, (each.number for each in page), redact_for_analyst)
+    if redact_for_analyst is not None:
         return HistoryBatch(tuple(_redact_totals(each) for each in page), next_after, answered)
     request_ids = {each.number: each.request_id for each in page if each.analyst is None and each.request_id}
-    users = running.first_sender_by_request(account, request_ids.values(), besides=named_analysts)
+    users = running.first_sender_by_request(account, request_ids.values(), besides=analysts_named_in_lines)
     bought_by = {number: users[request] for number, request in request_ids.items() if request in users}
     return HistoryBatch(tuple(page), next_after, answered, bought_by)
 

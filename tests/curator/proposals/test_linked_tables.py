@@ -32,7 +32,7 @@ from publish.linked.worlds import (
 )
 from sfumato.cli import main
 from sfumato.curator.proposals.linked_tables import LinkedTablesProposal, split_price_evenly
-from sfumato.curator.proposals.synthesis_series import SynthesisSeries
+from sfumato.curator.proposals.synthesis_series import SynthesisStepRunner
 from sfumato.curator.tab_series import TabSeries
 from sfumato.errors import InvalidParameter, SfumatoError, Unanswered, Unsupported
 from sfumato.policy import Type
@@ -403,7 +403,7 @@ def test_a_time_limit_before_children_are_counted_frees_nothing(
         return release_step(series, *arguments)
 
     if reached == "between two steps":
-        monkeypatch.setattr(SynthesisSeries, "_remaining_seconds", lambda own: 0.0 if own.paid else 100.0)
+        monkeypatch.setattr(SynthesisStepRunner, "_remaining_seconds", lambda own: 0.0 if own.paid else 100.0)
     else:
         monkeypatch.setattr(TabSeries, "release_step", checked_too_slowly)
     with curator(tmp_path, clinic_policy(_far())) as clinic:

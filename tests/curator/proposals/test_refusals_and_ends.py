@@ -121,13 +121,13 @@ def test_a_series_that_is_interrupted_stops_and_gives_what_it_has(interrupted_at
 
 def test_each_step_of_a_series_has_the_time_limit_of_the_call() -> None:
     log: list[Any] = []
-    on_tab: Any = SimpleNamespace(
+    tab_series: Any = SimpleNamespace(
         raise_if_pending=lambda: log.append("pending?"),
         call=SimpleNamespace(time_limit=lambda seconds: seconds / 2),
         context=SimpleNamespace(seconds=9),
         release_step=lambda *given: given,
     )
-    series: Any = _MwemSeries(on_tab, "q", None, None, None)  # type: ignore[arg-type]
+    series: Any = _MwemSeries(tab_series, "q", None, None, None)  # type: ignore[arg-type]
     assert series._release_step("step", "a choice") == ("step", "a choice for the q", 4.5)
     assert log == ["pending?"]
 

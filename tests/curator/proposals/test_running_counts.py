@@ -149,7 +149,7 @@ def test_no_unit_moves_what_is_measured_further_than_is_charged(relation: str, t
         )
         refill(first, policy(table, columns=three, neighbours=relation))
         read = {
-            each.strategy: first.read(GroupTotals(each, proposal._groups_by_series_and_period), 7)
+            each.strategy: first.read(GroupTotals(each, proposal._groups_in_series_order), 7)
             for each in asked.bounding_options
         }
         for name, reading in readings.items():

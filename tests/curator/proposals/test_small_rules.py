@@ -17,7 +17,7 @@ from sfumato.curator.proposals import mwem, private_bounds, question_advice, sco
 from sfumato.curator.proposals.degrees import Degrees
 from sfumato.curator.proposals.session_answers import SessionAnswers
 from sfumato.curator.proposals.survival import TimePeriods
-from sfumato.curator.proposals.synthesis_series import SynthesisSeries
+from sfumato.curator.proposals.synthesis_series import SynthesisStepRunner
 from sfumato.curator.proposals.workload_answers import Answers
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.readings.dense_readings import MAX_CELLS
@@ -196,9 +196,9 @@ class Tab:
 
 @pytest.fixture
 def series(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Tab]:
-    tab, made = Tab(), object.__new__(SynthesisSeries)
+    tab, made = Tab(), object.__new__(SynthesisStepRunner)
     monkeypatch.setattr(synthesis_series, "time", SimpleNamespace(monotonic=lambda: 100.0))
-    made.on_tab, made.question, made.paid = tab, "q", []  # type: ignore[assignment]
+    made.tab_series, made.question, made.paid = tab, "q", []  # type: ignore[assignment]
     made.synthesis = SimpleNamespace(marginals=[1], rounds=[1, 2])  # type: ignore[assignment]
     made._deadline = None
     return made, tab

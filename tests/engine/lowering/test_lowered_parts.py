@@ -19,7 +19,7 @@ from sfumato.engine.lowering.relational import Apply, CleanTable, Constant, Refe
 from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import BoundedPlan, bound_by_whole_rows
 from sfumato.plan.limits import ContributionLimits
-from sfumato.plan.nodes import GroupKey, Scan, SemiJoin, UnitJoin
+from sfumato.plan.nodes import GroupValues, Scan, SemiJoin, UnitJoin
 from sfumato.plan.readings.dense_readings import DistinctValueReading, Marginals, ValueCounts, ValueTable
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
@@ -120,7 +120,7 @@ def test_whole_numbers_are_rounded_to_tens() -> None:
         assert set(map(type, found)) == {int}
 
 
-def key(name: str, domain: Domain) -> GroupKey:
+def key(name: str, domain: Domain) -> GroupValues:
     return Column(Field(0, "t", name), domain)
 
 

@@ -161,7 +161,7 @@ def test_the_server_proves_every_function(hostile: Hostile) -> None:
         ("least", lambda *xs: f"LEAST({', '.join(xs)})", "LEAST"),
         ("like", lambda x, _: f"({x} LIKE '%')", "LIKE"),
         ("sort_key", lambda x, descending, _: f"{x}{' DESC' if descending else ''}", "ORDER BY of texts"),
-        ("time_text", lambda x: f"CAST({x} AS CHAR)", "CAST of a time to text"),
+        ("timestamp_text", lambda x: f"CAST({x} AS CHAR)", "CAST of a time to text"),
         ("seconds", lambda x: f"TO_SECONDS({x})", "seconds of a time"),
     ],
 )

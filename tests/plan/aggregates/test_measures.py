@@ -83,10 +83,10 @@ def test_the_step_of_the_mean_of_one_number() -> None:
 
 
 def test_ranges_in_steps_hold_the_values() -> None:
-    assert Sum(AGE).row_range_in_steps(Fraction(1)) == (-10, 110)
-    assert Sum(AGE).row_range_in_steps(Fraction(4)) == (-3, 28)
-    assert Mean(CENTS).row_range_in_steps(Fraction(1, 100)) == (-50, 225)
-    assert Count().row_range_in_steps(Fraction(1)) == (0, 1)
+    assert Sum(AGE).row_value_range_in_steps(Fraction(1)) == (-10, 110)
+    assert Sum(AGE).row_value_range_in_steps(Fraction(4)) == (-3, 28)
+    assert Mean(CENTS).row_value_range_in_steps(Fraction(1, 100)) == (-50, 225)
+    assert Count().row_value_range_in_steps(Fraction(1)) == (0, 1)
     with pytest.raises(InvalidParameter, match="finite range"):
         measures.value_range(column(Domain("integer")))
 
@@ -100,9 +100,9 @@ def test_what_a_row_adds() -> None:
     assert [Sum(AGE).max_row_contribution(*ends) for ends in ((-5, 3), (-5, 7), (0, 0))] == [5, 7, 1]
     assert [Mean(AGE).max_row_contribution(*ends) for ends in ((-5, 3), (4, 4))] == [8, 1]
     assert Count().max_row_contribution(0, 1) == 1
-    assert Sum(AGE).typical_contributions(Fraction(2), -5, 56) == (50,)
-    assert Mean(AGE).typical_contributions(Fraction(2), -5, 56) == (61, 61)
-    assert Count().typical_contributions(Fraction(1), 0, 1) == (1,)
+    assert Sum(AGE).expected_contributions(Fraction(2), -5, 56) == (50,)
+    assert Mean(AGE).expected_contributions(Fraction(2), -5, 56) == (61, 61)
+    assert Count().expected_contributions(Fraction(1), 0, 1) == (1,)
 
 
 def test_how_far_values_are_rounded() -> None:

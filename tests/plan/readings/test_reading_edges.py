@@ -165,7 +165,7 @@ def test_what_a_plan_reads() -> None:
     def read(measure: str) -> set[ReadMeasure]:
         asked = parse(f"SELECT {measure} AS x FROM visits", CATALOG).plan
         plan = candidate_bounded_plans(asked, ContributionLimits(1, 1, 1), 1)[0]
-        return {*GroupTotals(plan, ((),)).read_measures}
+        return {*GroupTotals(plan, ((),)).measures_to_read}
 
     assert read("COUNT(*)") == {ReadMeasure.COUNT}
     assert read("SUM(age)") == {ReadMeasure.SUM}
@@ -441,7 +441,7 @@ def test_blocks_of_sets_that_a_server_adds_up(monkeypatch: pytest.MonkeyPatch) -
     reading = CellRows(two_keys(), CELLS, ((0,), (1,), (), (0, 1)))
     assert [block.sets for block in reading.blocks] == [((0,), (1,)), ((),), ((0, 1),)]
     counted = [tuple(np.zeros(block.shape(each), np.int64) for each in block.sets) for block in reading.blocks]
-    assert {each: reading.join_blocks(counted).marginal(each).shape for each in reading.sets} == {
+    assert {each: reading.marginals_by_set(counted).marginal(each).shape for each in reading.sets} == {
         (0,): (3,),
         (1,): (4,),
         (): (1,),

@@ -20,7 +20,7 @@ from sfumato.plan import keys as plan_keys
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.keys import ValueCombinations, conditions_met_by_rows, possible_group_keys
-from sfumato.plan.nodes import GroupKey
+from sfumato.plan.nodes import GroupValues
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.expressions import Column, Field
 from sfumato.plan.values.functions import call, literal
@@ -231,7 +231,7 @@ TYPES = {
 }
 
 
-def among(rows: list[dict[str, Any]], key: str, where: str) -> set[GroupKey]:
+def among(rows: list[dict[str, Any]], key: str, where: str) -> set[GroupValues]:
     """The groups that an engine of its own finds among the rows that meet the condition."""
     table = pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in TYPES.items()})
     session = _session()
@@ -250,7 +250,7 @@ def plain(value: Any) -> Any:
     return dt.datetime.combine(value, dt.time()) if midnight else value
 
 
-def answered(engine: DuckDB, key: str, where: str) -> tuple[set[GroupKey] | None, list[bool]]:
+def answered(engine: DuckDB, key: str, where: str) -> tuple[set[GroupValues] | None, list[bool]]:
     """The groups found, None where they are refused by a cap; and which keys have a group for NULL."""
     plan = parse(f"SELECT COUNT(*) AS n FROM t WHERE {where} GROUP BY {key}", CATALOG).plan
     nullable = [each.domain.nullable for each in plan.keys]
@@ -262,7 +262,7 @@ def answered(engine: DuckDB, key: str, where: str) -> tuple[set[GroupKey] | None
     return {tuple(map(plain, each)) for each in found}, nullable
 
 
-def expected(rows: list[dict[str, Any]], key: str, where: str, nullable: list[bool]) -> set[GroupKey]:
+def expected(rows: list[dict[str, Any]], key: str, where: str, nullable: list[bool]) -> set[GroupValues]:
     return {
         each
         for each in among(rows, key, where)

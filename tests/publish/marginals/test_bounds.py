@@ -12,7 +12,7 @@ import pytest
 from publish.worlds import attributes
 from sfumato.publish.marginals import group_totals
 from sfumato.publish.marginals.estimating import MeasuredMarginal, least_squares
-from sfumato.publish.marginals.group_totals import CellWeights, SynopsisEstimates, bound_totals, fit_max_entropy
+from sfumato.publish.marginals.group_totals import AmountBounds, SynopsisEstimates, bound_totals, fit_max_entropy
 
 SIZES = (2, 2, 3)
 AXES = (0, 1, 2)
@@ -27,7 +27,7 @@ def known(table: Any, sets: tuple[tuple[int, ...], ...], **more: Any) -> Synopsi
     return SynopsisEstimates(least_squares(attributes(SIZES), (), measured), sets, **more)
 
 
-def random_weights(bits: np.random.Generator) -> CellWeights:
+def random_weights(bits: np.random.Generator) -> AmountBounds:
     """Draw conditions of every kind, sums of values, and cells of which only some rows count."""
     kind = bits.integers(4)
     low = bits.integers(0, 2, SIZES).astype(float)
@@ -40,7 +40,7 @@ def random_weights(bits: np.random.Generator) -> CellWeights:
     elif kind == 3:
         low = bits.integers(0, 5, SIZES)
     low = low.astype(float)
-    return CellWeights(low, low + bits.integers(0, 3, SIZES) * (bits.random() < 0.3))
+    return AmountBounds(low, low + bits.integers(0, 3, SIZES) * (bits.random() < 0.3))
 
 
 SETS = [
@@ -82,12 +82,12 @@ def test_a_conjunction_is_bounded_from_below_and_an_alternative_by_more_than_its
     estimates = known(table, ((0, 1), (0, 2)))
     both = np.zeros(SIZES)
     both[0, 0, 0] = 1
-    found = bound_totals(estimates, CellWeights(both, both), AXES, ())
+    found = bound_totals(estimates, AmountBounds(both, both), AXES, ())
     assert [round(float(value.item()), 6) for value, _ in found.lower_bounds_with_errors] == [23 + 24 - 27]
     assert sorted(round(float(value.item()), 6) for value, _ in found.upper_bounds_with_errors) == [23, 24, 77]
     either = np.zeros(SIZES)
     either[0, 0, :] = either[0, :, 0] = 1
-    found = bound_totals(estimates, CellWeights(either, either), AXES, ())
+    found = bound_totals(estimates, AmountBounds(either, either), AXES, ())
     lowers = sorted(round(float(value.item()), 6) for value, _ in found.lower_bounds_with_errors)
     assert lowers == [23, 24]  # no row of the other kind is known to be apart
     assert min(float(value.item()) for value, _ in found.upper_bounds_with_errors) == pytest.approx(27)
@@ -97,26 +97,26 @@ def test_what_was_measured_is_its_own_bound() -> None:
     table = np.arange(12).reshape(SIZES)
     pair = table.sum(2)
     weights = np.array([[1.0, 0], [0, 2]])
-    found = bound_totals(known(table, ((0, 1), (2,))), CellWeights(weights, weights), (0, 1), ())
+    found = bound_totals(known(table, ((0, 1), (2,))), AmountBounds(weights, weights), (0, 1), ())
     assert found.value.item() == pytest.approx(pair[0, 0] + 2 * pair[1, 1])
     assert found.measured.all()
     assert (found.bound_count, found.share) == (1, 1.0)
-    cut = bound_totals(known(table, ((0, 1), (2,))), CellWeights(weights * 0, weights), (0, 1), ())
+    cut = bound_totals(known(table, ((0, 1), (2,))), AmountBounds(weights * 0, weights), (0, 1), ())
     assert cut.value.item() == pytest.approx((pair[0, 0] + 2 * pair[1, 1]) / 2)
     assert (cut.bound_count, cut.measured.any()) == (2, False)
-    keyed = bound_totals(known(table, ((0, 1), (2,))), CellWeights(weights * 0, weights), (0, 1), (0, 1))
+    keyed = bound_totals(known(table, ((0, 1), (2,))), AmountBounds(weights * 0, weights), (0, 1), (0, 1))
     assert keyed.measured.tolist() == [[False, True], [True, False]]
 
 
 def test_weights_of_cells() -> None:
-    weights = CellWeights(np.array([1.0, -2.0, 0.0]), np.array([1.0, 4.0, 3.0]))
+    weights = AmountBounds(np.array([1.0, -2.0, 0.0]), np.array([1.0, 4.0, 3.0]))
     assert weights.middle.tolist() == [1, 1, 1.5]
     assert weights.ambiguous_cells.tolist() == [False, True, True]
     mask = np.array([True, True, False])
     assert (weights.masked(mask).low.tolist(), weights.masked(mask).high.tolist()) == ([1, -2, 0], [1, 4, 0])
     optional = weights.with_optional_cells(mask)
     assert (optional.low.tolist(), optional.high.tolist()) == ([0, -2, 0], [1, 4, 3])
-    negative = CellWeights(np.array([-3.0]), np.array([-1.0])).with_optional_cells(np.array([True]))
+    negative = AmountBounds(np.array([-3.0]), np.array([-1.0])).with_optional_cells(np.array([True]))
     assert (negative.low.tolist(), negative.high.tolist()) == ([-3], [0])
 
 
@@ -145,13 +145,13 @@ def test_bounds_that_might_have_been_are_counted() -> None:
     one = np.zeros(SIZES)
     one[0, 0, 0] = 1
     estimates = known(table, ((0, 1), (0, 2)))
-    plain = bound_totals(estimates, CellWeights(one, one), AXES, ())
+    plain = bound_totals(estimates, AmountBounds(one, one), AXES, ())
     assert (plain.bound_count, plain.share) == (
         len(plain.lower_bounds_with_errors) + len(plain.upper_bounds_with_errors),
         1.0,
     )
     adaptive = known(table, ((0, 1), (0, 2)), prior_precisions=dict.fromkeys(estimates.estimates.parts, 1.0))
-    found = bound_totals(adaptive, CellWeights(one, one), AXES, ())
+    found = bound_totals(adaptive, AmountBounds(one, one), AXES, ())
     assert found.bound_count == 2 * 7 + len(
         [
             pair
@@ -160,7 +160,7 @@ def test_bounds_that_might_have_been_are_counted() -> None:
         ]
     )
     assert found.share == pytest.approx(0.1)
-    inside = bound_totals(adaptive, CellWeights(one[:, :, 0], one[:, :, 0]), (0, 1), ())
+    inside = bound_totals(adaptive, AmountBounds(one[:, :, 0], one[:, :, 0]), (0, 1), ())
     assert (inside.bound_count, inside.share) == (1, 0.9)
-    rows = bound_totals(adaptive, CellWeights(np.ones(()), np.ones(())), (), ())
+    rows = bound_totals(adaptive, AmountBounds(np.ones(()), np.ones(())), (), ())
     assert (rows.bound_count, rows.share) == (1, 1.0)

@@ -18,7 +18,7 @@ from sfumato.publish.synthesis.budget import (
     Pure,
     RoundAmounts,
     SynthesisBudget,
-    amount_in_currency,
+    price_in_currency,
     round_amount_down,
 )
 from sfumato.publish.synthesis.methods import aim, independent, mst, mwem
@@ -72,7 +72,7 @@ def test_all_steps_together_cost_what_was_claimed_and_no_more_than_the_price(
             assert step.mechanism.sensitivity >= step.scores.sensitivity
             pure = Price(**price).delta == 0 and Price(**price).rho is None
             costs.append(step.mechanism.epsilon if pure else step.mechanism.epsilon**2 / 8)
-    own = amount_in_currency(Price(**price))
+    own = price_in_currency(Price(**price))
     assert sum(costs) == course.budget.spent
     if isinstance(own, Pure):
         assert course.budget.spent == Price(**price).epsilon
@@ -93,15 +93,15 @@ def test_half_the_noise_costs_four_times_in_rho_and_twice_in_epsilon() -> None:
     one = Sensitivity(1, 1)
     for own, factor in ((Concentrated(Fraction(1)), 4), (Pure(Fraction(1)), 2)):
         amounts = RoundAmounts.of_round(Fraction(1, 1000))
-        sizes = [own.noise(each.measurement, one).error("0.95") for each in (amounts, amounts.with_half_noise(own))]
-        assert amounts.with_half_noise(own).total == factor * amounts.total
+        sizes = [own.noise(each.measurement, one).error("0.95") for each in (amounts, amounts.with_halved_noise(own))]
+        assert amounts.with_halved_noise(own).total == factor * amounts.total
         assert float(sizes[1] / sizes[0]) == pytest.approx(0.5, abs=0.05)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [("0.1", "1e-9"), (1, "1e-9"), (10, "1e-6")])
 def test_a_promise_in_epsilon_and_delta_is_kept_by_all_of_rho(epsilon: Any, delta: str) -> None:
     """By any release that is ρ-zCDP: steps are chosen adaptively, so nothing tighter may be used."""
-    own = amount_in_currency(Price(epsilon, delta))
+    own = price_in_currency(Price(epsilon, delta))
     assert isinstance(own, Concentrated)
     assert Price(epsilon, delta).is_satisfied_by(Curve.concentrated(own.rho))
     assert not Price(epsilon, delta).is_satisfied_by(Curve.concentrated(own.rho * Fraction(101, 100)))

@@ -33,7 +33,7 @@ from sfumato.audit.generated_tables import GeneratedPopulation
 from sfumato.curator import Curator, Question
 from sfumato.engine.protocols import Engine
 from sfumato.errors import SfumatoError
-from sfumato.plan.nodes import GroupKey
+from sfumato.plan.nodes import GroupValues
 from sfumato.plan.readings.total_readings import DiscoveredGroups, DiscoveredTotals
 from sfumato.privacy import Sensitivity
 from sfumato.quick_dataclass import dataclass
@@ -372,7 +372,7 @@ def _align_keys(discovered: Mapping[str, DiscoveredGroups], reading: DiscoveredT
     }
 
 
-def _totals_by_key(discovered: DiscoveredGroups, declared: int) -> Iterator[tuple[GroupKey, Any]]:
+def _totals_by_key(discovered: DiscoveredGroups, declared: int) -> Iterator[tuple[GroupValues, Any]]:
     group_index = np.arange(len(discovered.holders))
     totals = discovered.totals_for(group_index, declared).reshape(len(group_index), declared, -1)
     yield from zip(discovered.key_values(group_index), totals, strict=True)

@@ -20,7 +20,7 @@ from sfumato.cli.shell.line_input import (
     default_history_path,
     has_editor,
 )
-from sfumato.cli.shell.session import COMMANDS, DropStatement, QuitSession, ShellSession, ShellSettings
+from sfumato.cli.shell.session import COMMANDS, QuitSession, ShellSession, ShellSettings, StatementAbandoned
 from sfumato.errors import SfumatoError
 from sfumato.extras import install_command
 
@@ -131,7 +131,7 @@ def _run_session(session: ShellSession) -> None:
             _run_pieces(session, pieces)
         except QuitSession:
             return
-        except DropStatement:
+        except StatementAbandoned:
             unfinished = ""
         except KeyboardInterrupt:
             click.echo()

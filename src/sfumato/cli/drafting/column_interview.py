@@ -413,7 +413,7 @@ class ColumnInterview:
         rules = self._ask_rules(Domain(kind), self._rules_question(name, kind))
         if kind is Type.BOOLEAN:
             return _with_rules(Domain(kind), rules)
-        question = self._bounds_question(name, kind, rules)
+        question = self._prepare_bounds_question(name, kind, rules)
         return _with_rules(self._ask(question, lambda answer: parse_numeric_column(kind, answer)), rules)
 
     def _parse_values(self, name: str, answer: str) -> Domain:
@@ -471,7 +471,7 @@ class ColumnInterview:
         click.echo(rules_note(name, proposal, unread))
         return interview.rules_question(self.label, name, "", format_rules(proposal.reading.rules))
 
-    def _bounds_question(self, name: str, kind: Type, rules: CellRules) -> InterviewQuestion:
+    def _prepare_bounds_question(self, name: str, kind: Type, rules: CellRules) -> InterviewQuestion:
         """Return the question for the bounds of a column; where its owner is asked and let the rows be read, with
         figures.
         """

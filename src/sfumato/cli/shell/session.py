@@ -123,7 +123,7 @@ class QuitSession(Exception):
     """Raised to end the session."""
 
 
-class DropStatement(Exception):
+class StatementAbandoned(Exception):
     """Raised to drop an unfinished statement."""
 
 
@@ -302,7 +302,7 @@ class ShellSession:
         self._print_answer(self.curator.sql("SHOW TABLES"))
 
     def reset(self) -> None:
-        raise DropStatement
+        raise StatementAbandoned
 
     def quit(self) -> None:
         raise QuitSession

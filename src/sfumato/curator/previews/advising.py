@@ -22,7 +22,7 @@ from sfumato.plan.aggregates.spread import Variance
 from sfumato.plan.descriptions import typed_sql
 from sfumato.plan.keys import conditions_met_by_rows
 from sfumato.plan.limits import ContributionLimits
-from sfumato.plan.nodes import GroupKey, Query, Scan
+from sfumato.plan.nodes import GroupValues, Query, Scan
 from sfumato.plan.noisy_rows import Finish, Output
 from sfumato.plan.quoting import quoted
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, GroupingFlag, Key, Result, columns
@@ -171,7 +171,7 @@ def find_tips(
     reforecast: Reforecast,
     rank_columns: Collection[str],
     integer_columns: Collection[str],
-    groups: Sequence[GroupKey] = (),
+    groups: Sequence[GroupValues] = (),
     unit_id: str | None = None,
     only_columns: Collection[str] | None = None,
 ) -> tuple[Tip, ...]:
@@ -284,7 +284,7 @@ def _try_without_key(
     index: int,
     query: Query,
     limits: ContributionLimits,
-    groups: Sequence[GroupKey],
+    groups: Sequence[GroupValues],
     current: Widths,
     reforecast: Reforecast,
 ) -> _TriedChange | None:

@@ -30,7 +30,7 @@ from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import (
     AnySemiJoin,
     Filter,
-    GroupKey,
+    GroupValues,
     LimitRowsPerUnit,
     PerUnit,
     PublicJoin,
@@ -286,7 +286,7 @@ def explain_release(
     text: str,
     query: Query,
     policy: Policy,
-    groups: Sequence[GroupKey],
+    groups: Sequence[GroupValues],
     max_groups: int,
     prepared: PricedRelease,
     confidence: Number = DEFAULT_CONFIDENCE,

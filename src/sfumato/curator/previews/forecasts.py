@@ -18,7 +18,7 @@ from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.notebook_html import paragraphs, table
 from sfumato.plan.aggregates.measures import TotalEstimate
 from sfumato.plan.aggregates.spread import PairAggregate, Variance
-from sfumato.plan.nodes import GroupKey, Query
+from sfumato.plan.nodes import GroupValues, Query
 from sfumato.plan.noisy_rows import Finish, OuterSelect, Output
 from sfumato.plan.sharing import MeasuredRequest
 from sfumato.plan.values.expressions import (
@@ -196,7 +196,7 @@ def half_widths(
     query: Query,
     prepared: PricedRelease,
     results: Sequence[MeasuredRequest],
-    groups: Sequence[GroupKey],
+    groups: Sequence[GroupValues],
     max_groups: int,
     confidence: Number,
     group_size: int | None,
@@ -273,7 +273,7 @@ def _widths_at_size(
     query: Query,
     prepared: PricedRelease,
     shared_results: Sequence[MeasuredRequest],
-    groups: Sequence[GroupKey],
+    groups: Sequence[GroupValues],
     max_groups: int,
     level: Fraction,
     size: int,

@@ -34,7 +34,7 @@ from sfumato.plan.aggregates.measures import Count, Sum
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.caveats import RowLimits, caveat_by_column
 from sfumato.plan.limits import ContributionLimits, Strategy
-from sfumato.plan.nodes import GroupKey, Query
+from sfumato.plan.nodes import GroupValues, Query
 from sfumato.plan.relevant_policy import declarations_for_columns, declarations_for_rows
 from sfumato.plan.values.expressions import Column
 from sfumato.privacy import codec
@@ -297,7 +297,7 @@ class SynopsisQuestion:
     text: str
     query: Query
     limits: ContributionLimits
-    groups: Callable[[], Sequence[GroupKey]]
+    groups: Callable[[], Sequence[GroupValues]]
     """Returns the groups that the curator would show."""
     confidence: Number = DEFAULT_CONFIDENCE
     joint: bool = False

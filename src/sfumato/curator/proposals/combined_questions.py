@@ -31,7 +31,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.caveats import combined_caveat_by_column
 from sfumato.plan.limits import Strategy
-from sfumato.plan.nodes import CombinedRows, GroupKey, Query
+from sfumato.plan.nodes import CombinedRows, GroupValues, Query
 from sfumato.plan.noisy_rows import unchanged_source_columns
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact
 from sfumato.quick_dataclass import dataclass
@@ -299,7 +299,7 @@ class CombinedQuestion(Question):
             fix="ask each SELECT alone: curator.sql(…).clipped()",
         )
 
-    def _query_and_rows_by_select(self, groups: Mapping[str, Sequence[GroupKey]]) -> list[tuple[Query, AnswerRows]]:
+    def _query_and_rows_by_select(self, groups: Mapping[str, Sequence[GroupValues]]) -> list[tuple[Query, AnswerRows]]:
         """Return each SELECT with its rows, in which functions of keys are keys of their own."""
         rows = (
             answer_rows(part.query.finish.sets, groups[part.identity], len(part.query.plan.keys)) for part in self.parts

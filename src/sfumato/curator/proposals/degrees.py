@@ -17,7 +17,7 @@ from sfumato.curator.proposals.questions import Question
 from sfumato.errors import InvalidParameter, Unsupported, ValueWords
 from sfumato.mechanisms import Laplace
 from sfumato.plan.canonical import PlanKey, digest
-from sfumato.plan.nodes import GroupKey
+from sfumato.plan.nodes import GroupValues
 from sfumato.plan.quoting import quoted
 from sfumato.plan.readings.total_readings import GroupSizeHistogram, GroupTotals, Integers, MeasureTotals
 from sfumato.policy import Type
@@ -115,7 +115,7 @@ class _DegreesRelease(GroupTotalsRelease[Degrees]):
     """The release of a degree histogram: Laplace noise on its counts."""
 
     batch: Batch
-    groups: tuple[GroupKey, ...]
+    groups: tuple[GroupValues, ...]
     total: Price
     version: str
 
@@ -125,7 +125,7 @@ class _DegreesRelease(GroupTotalsRelease[Degrees]):
         return mechanism
 
     @property
-    def required_accuracy(self) -> Mapping[str, Number]:
+    def accuracy_to_match(self) -> Mapping[str, Number]:
         """The widths that a stored histogram must reach to be returned instead."""
         return {"nodes": self.noise.error(DEFAULT_CONFIDENCE)}
 
@@ -171,7 +171,7 @@ class DegreesProposal(EpsilonPricedProposal[Degrees]):
         return self._context
 
     @property
-    def nodes(self) -> tuple[GroupKey, ...]:
+    def nodes(self) -> tuple[GroupValues, ...]:
         """The declared nodes; NULL is not a node."""
         return tuple(group for group in self.question.groups if group != (None,))
 

@@ -33,13 +33,13 @@ from sfumato.release.parts.question_parts import NamedNoise
 from sfumato.release.proposal import StoredProposal
 from sfumato.release.requests import PriceRequest, Within
 from sfumato.release.running_work import Progress
-from sfumato.renamed import PreviewedByOldName
+from sfumato.renamed import RehearseAlias
 
 _POWERED = ("difference", "anova", "trend")
 
 
 @dataclass(frozen=True)
-class TestProposal(PreviewedByOldName, StoredProposal):
+class TestProposal(RehearseAlias, StoredProposal):
     """A proposal of a hypothesis test; only ``release`` spends."""
 
     __test__ = False  # a proposal, which pytest must not collect

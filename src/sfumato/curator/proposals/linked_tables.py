@@ -19,7 +19,7 @@ from sfumato.curator.context import Context
 from sfumato.curator.previews.explaining import Explanation, PlanStep
 from sfumato.curator.proposals.synthesis import SynthesisProposal, parse_memory, propose_synthesis
 from sfumato.curator.proposals.synthesis_columns import SelectedCells, SynthesisOptions
-from sfumato.curator.proposals.synthesis_series import SynthesisSeries, amount_to_hold, run_steps
+from sfumato.curator.proposals.synthesis_series import SynthesisStepRunner, amount_to_hold, run_steps
 from sfumato.curator.proposals.table_links import (
     LinkOptions,
     build_links,
@@ -40,7 +40,7 @@ from sfumato.publish.linked.state import LinkedState
 from sfumato.publish.linked.synthetic_tables import SyntheticTables
 from sfumato.publish.marginals.attributes import Attributes, ListedCell
 from sfumato.publish.marginals.blocks import AttributeSet
-from sfumato.publish.synthesis.budget import Concentrated, amount_in_currency, round_amount_down
+from sfumato.publish.synthesis.budget import Concentrated, price_in_currency, round_amount_down
 from sfumato.publish.synthesis.candidates import BYTES_PER_CELL, Outcome, Step
 from sfumato.publish.synthesis.forecasting import SynthesisForecast, draw_invented_rows, forecast
 from sfumato.publish.synthesis.implications import Mask, Zeros, require_possible_rows, zeros_from_policy
@@ -171,7 +171,7 @@ class LinkedTablesProposal(StoredProposal):
         """Forecast time and memory for so many rows in each table, by default the policy's number of units. Free."""
         price = Price(epsilon, delta, rho)
         state, count = self._start_state(price), self._invented_row_count(rows)
-        curve = amount_in_currency(price).total_curve(self._context.policy.neighbours)
+        curve = price_in_currency(price).total_curve(self._context.policy.neighbours)
         accepted = all(budget.affords(curve) for budget in self._context.budgets)
         forecasts = [
             forecast(part.setting, "aim", count, str(price), accepted=accepted) for part in state.states.values()
@@ -244,7 +244,7 @@ class LinkedTablesProposal(StoredProposal):
         context.engine.check(*(part.setting.reading for part in state.states.values())).close()
         hold = amount_to_hold(
             context.account,
-            amount_in_currency(price).total_curve(context.policy.neighbours),
+            price_in_currency(price).total_curve(context.policy.neighbours),
             len(self.columns) + len(self.parts),
         )
         with context.running_work.running():
@@ -252,8 +252,8 @@ class LinkedTablesProposal(StoredProposal):
             if isinstance(tab_or_stored, StoredAnswer):
                 return self._restore(tab_or_stored)
             with tab_or_stored as tab:
-                on_tab = TabSeries(context, "linked tables", self.identity, tab, call)
-                series = SynthesisSeries(on_tab, self.question, state)
+                tab_series = TabSeries(context, "linked tables", self.identity, tab, call)
+                series = SynthesisStepRunner(tab_series, self.question, state)
                 complete = series.run(state.steps(aim))
                 tables = self._build_tables(state, price, tab, tuple(series.paid), complete=complete)
                 request.finish(tab, tables)
@@ -324,7 +324,7 @@ def split_price_evenly(price: Price, tables: int = 2) -> tuple[Price, ...]:
     Prices with δ are split in ρ: all of the ρ that satisfies them. On planes and their flights half for the planes was
     better across the link at ε = 1 than a fifth or a third, and as good at ε = 4 (``bench/synthesis_tables.py``).
     """
-    amounts = amount_in_currency(price)
+    amounts = price_in_currency(price)
     total = amounts.rho if isinstance(amounts, Concentrated) else amounts.total
     share = round_amount_down(total / tables)
     rest = total - share * (tables - 1)

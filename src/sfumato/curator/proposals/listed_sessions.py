@@ -27,11 +27,11 @@ from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.proposal import ReleaseCall, StoredProposal
 from sfumato.release.requests import RequestedSeries, repeated_receipt
 from sfumato.release.running_work import Progress
-from sfumato.renamed import PreviewedByOldName
+from sfumato.renamed import RehearseAlias
 
 
 @dataclass(frozen=True)
-class ListedSessionProposal(PreviewedByOldName, StoredProposal):
+class ListedSessionProposal(RehearseAlias, StoredProposal):
     """A proposal of a session with all its questions; only ``release`` spends."""
 
     _context: Context = field(repr=False)

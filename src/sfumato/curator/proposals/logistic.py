@@ -59,11 +59,11 @@ from sfumato.release.prices import Price, rounded_up_to_4_digits
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt
 from sfumato.release.releasing import StoredResult
 from sfumato.release.running_work import Progress
-from sfumato.renamed import PreviewedByOldName
+from sfumato.renamed import RehearseAlias
 
 
 @dataclass(frozen=True)
-class LogisticProposal(PreviewedByOldName, StoredProposal):
+class LogisticProposal(RehearseAlias, StoredProposal):
     """A proposal of a logistic regression; only ``release`` spends."""
 
     _context: Context = field(repr=False)

@@ -79,7 +79,7 @@ from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price, rounded_up
 from sfumato.release.proposal import ReleaseCall, StoredProposal, is_stored, make_receipt, release_or_find
 from sfumato.release.releasing import StoredResult
 from sfumato.release.running_work import Progress
-from sfumato.renamed import PreviewedByOldName
+from sfumato.renamed import RehearseAlias
 
 Ways = int | Sequence[Sequence[str]]
 Weights = Sequence[Number] | Mapping[tuple[str, ...], Number] | None
@@ -93,7 +93,7 @@ _SHOWN_SETS = 6
 
 
 @dataclass(frozen=True)
-class MarginalsProposal(PreviewedByOldName, StoredProposal):
+class MarginalsProposal(RehearseAlias, StoredProposal):
     """A proposal to publish marginals: only ``release`` spends."""
 
     _context: Context = field(repr=False)
@@ -322,7 +322,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         return release_or_find(
             draw,
             draw.price,
-            self._to_synopsis,
+            self._synopsis_with_receipt,
             question=self.question,
             plan=self.plan_key,
             context=self._context,
@@ -344,7 +344,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
             lambda proposal: proposal.release(epsilon=epsilon, delta=delta, rho=rho, mechanism=mechanism),
         )
 
-    def _to_synopsis(self, result: StoredResult[PublishedMarginals]) -> Synopsis:
+    def _synopsis_with_receipt(self, result: StoredResult[PublishedMarginals]) -> Synopsis:
         published, context = result.value, self._context
         mechanism_words = (noise_words(published.plan),)
         synopsis_receipt = make_receipt(
@@ -687,7 +687,7 @@ def _tightened_limits(table: Table, query: Query, rows: int | None) -> Contribut
         return query.plan.limits
     if table.every_row:
         raise InvalidParameter("rows", rows, "left out: every row is a unit")
-    return query.plan.limits.tighten(rows, None, None, query.plan.largest_limits)
+    return query.plan.limits.tighten(rows, None, None, query.plan.max_requestable_limits)
 
 
 def _validated_objective(objective: Any) -> str:

@@ -42,7 +42,7 @@ from sfumato.release.prices import Price, rounded_up_to_4_digits
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, release_or_find
 from sfumato.release.releasing import StoredResult
 from sfumato.release.running_work import Progress
-from sfumato.renamed import PreviewedByOldName
+from sfumato.renamed import RehearseAlias
 
 DEFAULT_DELTA = Fraction(1, 10**6)
 ASSUMED_ROWS = 10_000
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class MomentsProposal(PreviewedByOldName, StoredProposal, Generic[T]):
+class MomentsProposal(RehearseAlias, StoredProposal, Generic[T]):
     """A proposal whose answer is computed from released moments; subclasses compute it."""
 
     _context: Context = field(repr=False)

@@ -61,7 +61,7 @@ from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, 
 from sfumato.release.releasing import ReleaseStrategy, StoredResult
 from sfumato.release.requests import RequestedSeries, repeated_receipt
 from sfumato.release.running_work import Progress
-from sfumato.renamed import PreviewedByOldName
+from sfumato.renamed import RehearseAlias
 
 T = TypeVar("T")
 Sets = int | Sequence[Sequence[str]]
@@ -103,7 +103,7 @@ class MwemSteps:
 
 
 @dataclass(frozen=True)
-class MwemProposal(PreviewedByOldName, StoredProposal):
+class MwemProposal(RehearseAlias, StoredProposal):
     """A proposal to fit a model; only ``release`` spends."""
 
     _context: Context = field(repr=False)
@@ -254,11 +254,11 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
             if isinstance(tab_or_stored, StoredAnswer):
                 return self._restore(tab_or_stored)
             with tab_or_stored as tab:
-                on_tab = TabSeries(context, "mwem", self.identity, tab, call)
+                tab_series = TabSeries(context, "mwem", self.identity, tab, call)
                 candidates = self._candidates(price)
                 threshold = partial(self._update_threshold, steps, len(candidates))
                 begin = self._initial_model if self.update is None else lambda n: self._initial_model(n, threshold(n))
-                model = _MwemSeries(on_tab, self.question, steps, candidates, begin).run()
+                model = _MwemSeries(tab_series, self.question, steps, candidates, begin).run()
                 fitted = self._build_fitted(model, price, steps, tab)
                 series.finish(tab, fitted)
         return fitted
@@ -390,7 +390,7 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
         The ledger rounds each charge up.
         """
         step_epsilon = Fraction(math.floor(epsilon * (1 - _ROW_COUNT_SHARE) / (2 * self.rounds) * 10**15), 10**15)
-        all_rows, sensitivity = MarginalView(self._reading(price), ()), self._round_sensitivity(price)
+        all_rows, sensitivity = MarginalView(self._reading(price), ()), self._max_candidate_sensitivity(price)
         noise = Laplace(all_rows.sensitivity.total / (epsilon - 2 * self.rounds * step_epsilon))
         rows = MeasureStep(all_rows, noise, NoisyCounts.from_integers)
         return MwemSteps(
@@ -404,7 +404,7 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
     def _steps_for_rho(self, price: Price, rho: Fraction) -> MwemSteps:
         """Split ρ: noise of deviation σ costs Δ₂²/2σ², and a selection of bounded range ε costs ε²/8."""
         step_rho = rho * (1 - _ROW_COUNT_SHARE) / (2 * self.rounds)
-        all_rows, sensitivity = MarginalView(self._reading(price), ()), self._round_sensitivity(price)
+        all_rows, sensitivity = MarginalView(self._reading(price), ()), self._max_candidate_sensitivity(price)
         noise = Gaussian(_square_root_rounded_up(all_rows.sensitivity.squares / (2 * rho * _ROW_COUNT_SHARE)))
         rows = MeasureStep(all_rows, noise, NoisyCounts.from_integers)
         choice = self._selection_mechanism(price, 1 / _square_root_rounded_up(1 / (8 * step_rho)))
@@ -421,7 +421,7 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
         scores = self._candidates(price).scores(lambda view: np.zeros(view.size, np.int64))
         return Exponential(epsilon, scores.sensitivity, neighbours=scores.neighbours, grid=1)
 
-    def _round_sensitivity(self, price: Price) -> Sensitivity:
+    def _max_candidate_sensitivity(self, price: Price) -> Sensitivity:
         views = (replace(view, cells=(0,)) if self.textbook else view for view in self._candidates(price).views)
         return max((view.sensitivity for view in views), key=lambda sensitivity: sensitivity.total)
 
@@ -430,7 +430,7 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
 class _MwemSeries:
     """Runs the steps on a tab, one after the other."""
 
-    on_tab: TabSeries
+    tab_series: TabSeries
     question: str
     steps: MwemSteps
     candidates: CandidateCounts
@@ -449,7 +449,7 @@ class _MwemSeries:
             for _ in range(self.steps.rounds):
                 model = model.updated(self._run_round(model))
         except KeyboardInterrupt:
-            self.on_tab.tab.stop()
+            self.tab_series.tab.stop()
             if model is None:
                 raise
         return model
@@ -464,10 +464,10 @@ class _MwemSeries:
         )
 
     def _release_step(self, strategy: ReleaseStrategy[T], step_name: str) -> T:
-        on_tab = self.on_tab
-        on_tab.raise_if_pending()
-        limit = on_tab.call.time_limit(on_tab.context.seconds)
-        return on_tab.release_step(strategy, f"{step_name} for the {self.question}", limit)
+        tab_series = self.tab_series
+        tab_series.raise_if_pending()
+        limit = tab_series.call.time_limit(tab_series.context.seconds)
+        return tab_series.release_step(strategy, f"{step_name} for the {self.question}", limit)
 
 
 def _amount_to_hold(context: Context, steps: MwemSteps) -> Cost:

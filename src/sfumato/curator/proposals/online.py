@@ -48,8 +48,8 @@ from sfumato.publish.online import (
     GatedCounts,
     Hypothesis,
     IntegerWeightedMeasure,
-    OnlineSessionRelease,
     SessionBatch,
+    SynopsisReleaseKeepingCounts,
     build_gate,
     close_score_bound,
     first_hypothesis,
@@ -66,7 +66,7 @@ from sfumato.release.proposal import ReleaseCall, make_receipt, release_or_find
 from sfumato.release.releasing import StoredResult
 from sfumato.release.requests import second_session_refusal
 from sfumato.release.running_work import Progress
-from sfumato.renamed import PreviewedByOldName
+from sfumato.renamed import RehearseAlias
 
 _SHARES = Fraction(1, 2), Fraction(2, 5), Fraction(1, 10)
 """The shares of ρ for the synopsis, for all gates and for all answers that may be bought."""
@@ -77,7 +77,7 @@ _SPENT_SHARES = tuple(Fraction(percentage, 100) for percentage in (100, 99, 97, 
 
 
 @dataclass(frozen=True)
-class OnlineProposal(PreviewedByOldName):
+class OnlineProposal(RehearseAlias):
     """A proposal of an online session; only ``release`` spends."""
 
     _context: Context = field(repr=False)
@@ -175,7 +175,7 @@ class OnlineProposal(PreviewedByOldName):
         synopsis = release_or_find(
             draw,
             price,
-            self._to_synopsis,
+            self._synopsis_with_receipt,
             question=self.description,
             plan=PlanKey("", ""),
             context=self._context,
@@ -184,7 +184,9 @@ class OnlineProposal(PreviewedByOldName):
         if synopsis.receipt.free:
             raise second_session_refusal()
         hypothesis = first_hypothesis(synopsis.face.estimates, textbook=self.textbook)
-        return OnlineSession(self, synopsis, GatedCounts(draw.batch, draw.exact_counts.pop()), draw.batch, hypothesis)
+        return OnlineSession(
+            self, synopsis, GatedCounts(draw.batch, draw.secret_exact_counts.pop()), draw.batch, hypothesis
+        )
 
     def preview(
         self,
@@ -208,7 +210,7 @@ class OnlineProposal(PreviewedByOldName):
 
         return preview_release(self, self._context, release)
 
-    def _to_synopsis(self, result: StoredResult[PublishedMarginals]) -> Synopsis:
+    def _synopsis_with_receipt(self, result: StoredResult[PublishedMarginals]) -> Synopsis:
         words = (f"Gaussian on blocks, then up to {count_with_noun(self.rounds, 'gate')} and as many noisy answers",)
         purchase = result.value.purchase
         synopsis_receipt = make_receipt(
@@ -216,7 +218,7 @@ class OnlineProposal(PreviewedByOldName):
         )
         return Synopsis(result.value, synopsis_receipt)
 
-    def _strategy_at(self, price: Price) -> OnlineSessionRelease:
+    def _strategy_at(self, price: Price) -> SynopsisReleaseKeepingCounts:
         """Prepare the session that spends nearly all of the price, and certainly no more."""
         if not price.allows_gaussian:
             rule = "stated with a delta, or in ρ: an online session uses Gaussian noise"
@@ -229,7 +231,7 @@ class OnlineProposal(PreviewedByOldName):
         rule = "high enough for this many rounds"
         raise InvalidParameter("price", str(price), rule, fix="pay more, or use fewer rounds")
 
-    def _prepare_strategy(self, price: Price, rho: Fraction) -> OnlineSessionRelease:
+    def _prepare_strategy(self, price: Price, rho: Fraction) -> SynopsisReleaseKeepingCounts:
         synopsis_rho, gates_rho, answers_rho = (
             share * rho for share in (_TEXTBOOK_SHARES if self.textbook else _SHARES)
         )
@@ -241,7 +243,7 @@ class OnlineProposal(PreviewedByOldName):
         sensitivity = Marginal(reading, 0).sensitivity
         noise = Gaussian(1 / _square_root_rounded_down(2 * answers_rho / self.rounds / sensitivity.squares))
         batch = SessionBatch(measurement_batch(plan, reading).measurements, reading, gate, noise, self.rounds)
-        return OnlineSessionRelease(self._marginals.planned_draw(plan, reading, batch, price))
+        return SynopsisReleaseKeepingCounts(self._marginals.planned_draw(plan, reading, batch, price))
 
     def __repr__(self) -> str:
         return f"<OnlineProposal {self.description}: .explain() .error() .price() are free, .release() opens it>"

@@ -13,7 +13,7 @@ from sfumato.release.prices import Price
 from sfumato.release.proposal import ReleaseCall, StoredProposal, release_or_find
 from sfumato.release.releasing import ReleaseStrategy, StoredResult
 from sfumato.release.running_work import Progress
-from sfumato.renamed import PreviewedByOldName
+from sfumato.renamed import RehearseAlias
 
 T = TypeVar("T")
 K = TypeVar("K", covariant=True)
@@ -26,7 +26,7 @@ class PricedStrategy(ReleaseStrategy[K], Protocol[K]):
     def total(self) -> Price: ...
 
 
-class EpsilonPricedProposal(PreviewedByOldName, StoredProposal, Generic[T]):
+class EpsilonPricedProposal(RehearseAlias, StoredProposal, Generic[T]):
     """A proposal priced by ε: subclasses define the draw, and how its result is shown."""
 
     @property

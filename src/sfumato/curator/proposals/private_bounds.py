@@ -25,7 +25,7 @@ from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import BoundedPlan, candidate_bounded_plans, for_neighbours
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.limits import ONE_ROW
-from sfumato.plan.nodes import Aggregate, Filter, GroupKey, Scan, limit_rows_per_unit
+from sfumato.plan.nodes import Aggregate, Filter, GroupValues, Scan, limit_rows_per_unit
 from sfumato.plan.readings.total_readings import GroupTotals, Integers
 from sfumato.plan.values.expressions import Column, Field
 from sfumato.plan.values.functions import call
@@ -46,7 +46,7 @@ class _BoundsRelease(GroupTotalsRelease[Bounds]):
     """The release of bounds: a search among the steps of a ladder."""
 
     search: StepSearch
-    groups: tuple[GroupKey, ...]
+    groups: tuple[GroupValues, ...]
     ladder: Ladder
     column: str
     total: Price
@@ -61,7 +61,7 @@ class _BoundsRelease(GroupTotalsRelease[Bounds]):
         return GroupTotals(self.batch.bounded, self.groups)
 
     @property
-    def required_accuracy(self) -> Mapping[str, Number]:
+    def accuracy_to_match(self) -> Mapping[str, Number]:
         """The widths that stored bounds must reach to be returned instead."""
         return {"steps": self.search.error(DEFAULT_CONFIDENCE), "outside": self.search.rank_error(DEFAULT_CONFIDENCE)}
 

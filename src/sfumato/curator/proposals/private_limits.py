@@ -26,7 +26,7 @@ from sfumato.plan.aggregates.unit_measures import UnitRowCount, UnitSum
 from sfumato.plan.bounding import BoundedPlan, candidate_bounded_plans, for_neighbours
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.limits import ContributionLimits
-from sfumato.plan.nodes import Aggregate, GroupKey, PerUnit, Scan
+from sfumato.plan.nodes import Aggregate, GroupValues, PerUnit, Scan
 from sfumato.plan.readings.total_readings import GroupTotals, Integers
 from sfumato.plan.values.expressions import Column, Field
 from sfumato.policy import Table, Type
@@ -121,7 +121,7 @@ class _LimitsRelease(GroupTotalsRelease[UnitLimits]):
     """The release of limits: a search among the steps of each ladder."""
 
     searches: tuple[StepSearch, ...]
-    keys: tuple[GroupKey, ...]
+    keys: tuple[GroupValues, ...]
     ladder: Ladder
     total: Price
     version: str
@@ -135,7 +135,7 @@ class _LimitsRelease(GroupTotalsRelease[UnitLimits]):
         return GroupTotals(self.batch.bounded, self.keys)
 
     @property
-    def required_accuracy(self) -> Mapping[str, Number]:
+    def accuracy_to_match(self) -> Mapping[str, Number]:
         """The widths that stored limits must reach to be returned instead."""
         return {
             "steps": self.searches[0].error(DEFAULT_CONFIDENCE),
@@ -259,7 +259,7 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
         return PerUnit(per_group, 2, (), (("groups", rows), ("rows", row_total)))
 
     @property
-    def _step_keys(self) -> tuple[GroupKey, ...]:
+    def _step_keys(self) -> tuple[GroupValues, ...]:
         return tuple(product(range(len(self.ladder)), repeat=len(self._limit_names)))
 
     def _strategy_at(self, epsilon: Number) -> _LimitsRelease:

@@ -83,7 +83,7 @@ from sfumato.plan.caveats import RowLimits, without_coverage_note
 from sfumato.plan.descriptions import describe_dropped_rows
 from sfumato.plan.keys import conditions_met_by_rows, possible_group_keys, undeclared_key_indices as undeclared_keys
 from sfumato.plan.limits import ContributionLimits, Strategy
-from sfumato.plan.nodes import GroupKey, Query
+from sfumato.plan.nodes import GroupValues, Query
 from sfumato.plan.readings.dense_readings import pair_limits, ranked_step_limit
 from sfumato.plan.readings.total_readings import DiscoveredTotals
 from sfumato.plan.released_values import require_no_released_values
@@ -113,14 +113,14 @@ from sfumato.release.proposal import ReleaseCall, StoredProposal, is_stored, mak
 from sfumato.release.releasing import ReleaseStrategy, StoredResult, interrupt_after
 from sfumato.release.requests import PriceRequest, Weights, Within
 from sfumato.release.running_work import Progress
-from sfumato.renamed import PreviewedByOldName
+from sfumato.renamed import RehearseAlias
 
 FREE_METHODS = ".explain() .error() .price() .advise() .limit() are free, .release() asks"
 _MAX_PREPARED = 64  # prepared releases cached per question: a price search tries many
 
 
 @dataclass(frozen=True)
-class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
+class Question(RehearseAlias, StoredProposal, SuggestsNames):
     """A parsed question to a curator, not yet asked."""
 
     _context: Context = field(repr=False)
@@ -161,7 +161,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         return undeclared_keys(plan.keys, conditions_met_by_rows(plan.source)) if plan.keys else ()
 
     @cached_property
-    def groups(self) -> tuple[GroupKey, ...]:
+    def groups(self) -> tuple[GroupValues, ...]:
         """Every combination of declared key values, from the policy, whatever the data hold."""
         plan, engine, seconds = self.query.plan, self._context.engine, self._context.seconds
         keys = tuple(key for index, key in enumerate(plan.keys) if index not in self.discovered_keys)
@@ -261,7 +261,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
                 raise InvalidParameter("strategy", strategy, f"one of {', '.join(selectable)}")
             new_strategy = selectable[name]
         plan = self.query.plan
-        largest = plan.largest_limits if self.limits == plan.limits else self.limits
+        largest = plan.max_requestable_limits if self.limits == plan.limits else self.limits
         limits = self.limits.tighten(rows, groups, rows_per_group, largest)
         return replace(self._with_query_and_limits_of_same_groups(self.query, limits), strategy=new_strategy)
 

@@ -35,7 +35,7 @@ from sfumato.plan.descriptions import (
     expression_sql,
     typed_sql,
 )
-from sfumato.plan.nodes import GroupKey, Query
+from sfumato.plan.nodes import GroupValues, Query
 from sfumato.plan.readings.combining import FactoredTotals
 from sfumato.plan.readings.total_readings import MeasureTotals
 from sfumato.plan.released_values import require_no_released_values
@@ -63,7 +63,7 @@ from sfumato.release.proposal import ReleaseCall, StoredProposal, is_stored, mak
 from sfumato.release.releasing import StoredResult
 from sfumato.release.running_totals import NoisyRunningTotals, RunningAnswer, RunningNoise, RunningTotalsRelease
 from sfumato.release.running_work import Progress
-from sfumato.renamed import PreviewedByOldName
+from sfumato.renamed import RehearseAlias
 
 _MAX_MATRIX_BITS, _MIN_MATRIX_BITS, _MAX_TOTAL_BITS = 10, 6, 33
 """Bits of the matrix entries: fewer where one unit's contribution is already large, so that the noise can be drawn."""
@@ -133,7 +133,7 @@ class RunningForecast:
 
 
 @dataclass(frozen=True)
-class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
+class RunningTotalsProposal(RehearseAlias, StoredProposal):
     """A proposal of running totals; only ``release`` spends."""
 
     _context: Context = field(repr=False)
@@ -157,15 +157,15 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         return tuple(sorted(values))  # type: ignore[arg-type]
 
     @cached_property
-    def series(self) -> tuple[GroupKey, ...]:
+    def series(self) -> tuple[GroupValues, ...]:
         """The values of the other keys, one running total each."""
         return tuple(dict.fromkeys(self._key_without_period(key) for key in self.question.groups))
 
-    def _key_without_period(self, key: GroupKey) -> GroupKey:
+    def _key_without_period(self, key: GroupValues) -> GroupValues:
         return (*key[: self.period], *key[self.period + 1 :])
 
     @cached_property
-    def _groups_by_series_and_period(self) -> tuple[GroupKey, ...]:
+    def _groups_in_series_order(self) -> tuple[GroupValues, ...]:
         return tuple(
             (*other[: self.period], period, *other[self.period :]) for other in self.series for period in self.periods
         )
@@ -333,9 +333,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         return 0.5 if self._is_integer else 0.0
 
     def _half_widths(self, draw: RunningTotalsRelease, confidence: Number, joint: bool) -> Any:
-        return (
-            draw.noise.widths(confidence, len(self._groups_by_series_and_period) if joint else 1) + self._rounding_error
-        )
+        return draw.noise.widths(confidence, len(self._groups_in_series_order) if joint else 1) + self._rounding_error
 
     def _strategy_at(self, price: Price, mechanism: NamedNoise | None) -> RunningTotalsRelease:
         family = noise_family(mechanism)
@@ -370,7 +368,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         types = tuple(key.domain.type for key in self.query.plan.keys)
         batch = Batch((Measurement(best.reading, mechanism),))
         return RunningTotalsRelease(
-            batch, noise, self._groups_by_series_and_period, types, spent_price, self._context.version, reason
+            batch, noise, self._groups_in_series_order, types, spent_price, self._context.version, reason
         )
 
     def _factored_strategies(self, family: Family) -> tuple[_FactoredStrategy, ...]:
@@ -417,7 +415,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
             period=next(output.name for output in outputs if _key_index_or_none(output.expression) == self.period),
         )
 
-    def _key_values_or_numbers(self, expression: Any, groups: Sequence[GroupKey], numbers: list[Any]) -> list[Any]:
+    def _key_values_or_numbers(self, expression: Any, groups: Sequence[GroupValues], numbers: list[Any]) -> list[Any]:
         key_index = _key_index_or_none(expression)
         if key_index is None:
             return numbers

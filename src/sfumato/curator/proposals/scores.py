@@ -61,7 +61,7 @@ from sfumato.release.prices import Price, least_epsilon
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, release_or_find
 from sfumato.release.releasing import StoredResult
 from sfumato.release.running_work import Progress
-from sfumato.renamed import PreviewedByOldName
+from sfumato.renamed import RehearseAlias
 
 MAX_SETS = 20_000
 """The largest number of marginals in one score."""
@@ -74,7 +74,7 @@ _ROOT_PRECISION = 10**12
 
 
 @dataclass(frozen=True)
-class ScoreProposal(PreviewedByOldName, StoredProposal):
+class ScoreProposal(RehearseAlias, StoredProposal):
     """A proposal of a score; only ``release`` spends."""
 
     _context: Context = field(repr=False)
@@ -220,7 +220,7 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
         return release_or_find(
             draw,
             draw.price,
-            self._to_score,
+            self._score_with_receipt,
             question=self.question,
             plan=self.plan_key,
             context=self._context,
@@ -233,7 +233,7 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
             self, self._context, lambda proposal: proposal.release(epsilon=epsilon, delta=delta, rho=rho)
         )
 
-    def _to_score(self, result: StoredResult[CandidateScore]) -> CandidateScore:
+    def _score_with_receipt(self, result: StoredResult[CandidateScore]) -> CandidateScore:
         candidate_score, context = result.value, self._context
         noises = (candidate_score.rows_noise, candidate_score.noise)
         words = tuple(noise.words() for noise in noises if noise is not None)

@@ -311,11 +311,11 @@ _MAX_LISTED = 20
 """The number of columns that a refusal lists."""
 
 
-def require_all_coded(table: Table, keys: Collection[str] = ()) -> None:
-    """Refuse a table with a column without cells: it would silently be missing from the synthetic one. ``keys`` are
-    columns that need none.
+def require_all_coded(table: Table, exempt_columns: Collection[str] = ()) -> None:
+    """Refuse a table with a column without cells: it would silently be missing from the synthetic one.
+    ``exempt_columns`` are columns that need none.
     """
-    coded_columns = {*measurable_column_names(table), *keys}
+    coded_columns = {*measurable_column_names(table), *exempt_columns}
     missing = [name for name in table.columns if name not in coded_columns and not _is_unit_id(table, name)]
     if missing:
         more = f" and {len(missing) - _MAX_LISTED} more" if len(missing) > _MAX_LISTED else ""

@@ -68,14 +68,14 @@ from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, 
 from sfumato.release.releasing import ReleaseRequest, StoredResult
 from sfumato.release.requests import RequestedSeries
 from sfumato.release.running_work import Progress
-from sfumato.renamed import PreviewedByOldName
+from sfumato.renamed import RehearseAlias
 
 Ask = Callable[[str, Parameters | None], Question]
 """Parses a question in SQL."""
 
 
 @dataclass(frozen=True)
-class SessionProposal(PreviewedByOldName, StoredProposal):
+class SessionProposal(RehearseAlias, StoredProposal):
     """A proposal of a session: only ``release`` spends, and returns a session to ask questions in."""
 
     _context: Context = field(repr=False)

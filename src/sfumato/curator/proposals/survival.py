@@ -41,7 +41,7 @@ from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, 
 from sfumato.release.releasing import StoredResult
 from sfumato.release.requests import PriceRequest
 from sfumato.release.running_work import Progress
-from sfumato.renamed import PreviewedByOldName
+from sfumato.renamed import RehearseAlias
 
 MAX_PERIODS = 400
 MAX_CURVES = 40
@@ -93,7 +93,7 @@ class TimePeriods:
 
 
 @dataclass(frozen=True)
-class SurvivalProposal(PreviewedByOldName, StoredProposal):
+class SurvivalProposal(RehearseAlias, StoredProposal):
     """A proposal of survival curves; only ``release`` spends."""
 
     _context: Context = field(repr=False)

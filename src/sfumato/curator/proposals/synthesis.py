@@ -34,7 +34,7 @@ from sfumato.curator.proposals.synthesis_columns import (
     code_table,
     refuse_too_many_cells,
 )
-from sfumato.curator.proposals.synthesis_series import SynthesisSeries, amount_to_hold, run_steps, step_phase_text
+from sfumato.curator.proposals.synthesis_series import SynthesisStepRunner, amount_to_hold, run_steps, step_phase_text
 from sfumato.curator.tab_series import TabSeries
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.ledger import Charged, StoredAnswer, Tab
@@ -62,7 +62,7 @@ from sfumato.privacy.numbers import (
 from sfumato.publish.graph.trees import predicted_cells
 from sfumato.publish.marginals.attributes import BARE, Attributes, PublicTableFacts
 from sfumato.publish.marginals.blocks import AttributeSet
-from sfumato.publish.synthesis.budget import Concentrated, Pure, RoundAmounts, amount_in_currency, round_amount_down
+from sfumato.publish.synthesis.budget import Concentrated, Pure, RoundAmounts, price_in_currency, round_amount_down
 from sfumato.publish.synthesis.candidates import BYTES_PER_CELL, Outcome, Step, counted_sets
 from sfumato.publish.synthesis.forecasting import SynthesisForecast, draw_invented_rows, forecast
 from sfumato.publish.synthesis.implications import (
@@ -94,7 +94,7 @@ from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, 
 from sfumato.release.releasing import StoredResult
 from sfumato.release.requests import RequestedSeries, repeated_receipt
 from sfumato.release.running_work import Progress, ignore_progress
-from sfumato.renamed import PreviewedByOldName
+from sfumato.renamed import RehearseAlias
 
 _METHOD_STEPS: dict[str, Callable[[SynthesisState], Steps]] = {
     "aim": aim,
@@ -109,7 +109,7 @@ _MEMORY_PATTERN = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_MEMORY_UNITS)})
 
 
 @dataclass(frozen=True)
-class SynthesisProposal(PreviewedByOldName, StoredProposal):
+class SynthesisProposal(RehearseAlias, StoredProposal):
     """A proposal of a synthetic table; only ``release`` spends."""
 
     _context: Context = field(repr=False)
@@ -395,7 +395,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
             if isinstance(tab_or_stored, StoredAnswer):
                 return self._restore(tab_or_stored)
             with tab_or_stored as tab:
-                series = SynthesisSeries(
+                series = SynthesisStepRunner(
                     TabSeries(context, "synthesis", self.identity, tab, call), self.question, state
                 )
                 complete = series.run(_METHOD_STEPS[self.method](state))
@@ -462,7 +462,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
 
     def setting(self, price: Price) -> SynthesisSetting:
         """Return everything that is public before the first step."""
-        priced_in = amount_in_currency(price)
+        priced_in = price_in_currency(price)
         codes = tuple(column.codes for column in self._coded.coded_columns)
         reading = CellRows(self._bounded_plan(self._weight_bits(priced_in)), codes, self._counted_sets)
         zeros = (*self.zeros, *self.ruled_out_cells)

@@ -73,17 +73,17 @@ def step_phase_text(state: SynthesisProgress, step: Step) -> str:
 
 
 @dataclass
-class SynthesisSeries:
+class SynthesisStepRunner:
     """Runs the steps on a tab, one after the other."""
 
-    on_tab: TabSeries
+    tab_series: TabSeries
     question: str
     synthesis: SynthesisProgress
 
     def __post_init__(self) -> None:
-        self.tab = self.on_tab.tab
+        self.tab = self.tab_series.tab
         self.paid: list[Charged] = []
-        limit = self.on_tab.call.time_limit(self.on_tab.context.seconds)
+        limit = self.tab_series.call.time_limit(self.tab_series.context.seconds)
         self._deadline = None if limit is None else time.monotonic() + limit
 
     def run(self, steps: Steps) -> bool:
@@ -119,18 +119,18 @@ class SynthesisSeries:
 
     def _remaining_seconds(self) -> float | None:
         """Return the remaining time in seconds; delays by the progress callback do not count."""
-        return None if self._deadline is None else self._deadline + self.on_tab.delayed_seconds - time.monotonic()
+        return None if self._deadline is None else self._deadline + self.tab_series.delayed_seconds - time.monotonic()
 
     def _release_step(self, step: Step) -> Outcome:
         remaining = self._remaining_seconds()
-        self.on_tab.raise_if_pending()
+        self.tab_series.raise_if_pending()
         if remaining is not None and remaining <= 0 and self.paid:
             raise _TimeLimitReached
         phase = step_phase_text(self.synthesis, step)
-        self.on_tab.progress(phase)
+        self.tab_series.progress(phase)
         seconds = None if remaining is None else max(remaining, 1e-3)
         strategy: ReleaseStrategy[Outcome] = step
-        outcome = self.on_tab.release_step(strategy, f"{phase}, for {self.question}", seconds)
+        outcome = self.tab_series.release_step(strategy, f"{phase}, for {self.question}", seconds)
         self.paid += step.batch.mechanism_charges
         return outcome
 

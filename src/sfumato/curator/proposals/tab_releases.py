@@ -70,8 +70,8 @@ class SteppedRelease(Generic[A]):
             with tab_or_stored as tab:
                 limit = call.time_limit(context.seconds)
                 deadline = None if limit is None else time.monotonic() + limit
-                on_tab = TabSeries(context, self.series, self.plan_key.current, tab, call)
-                answer = run_steps(OpenSteps(on_tab, self.question, deadline))
+                tab_series = TabSeries(context, self.series, self.plan_key.current, tab, call)
+                answer = run_steps(OpenSteps(tab_series, self.question, deadline))
                 series.finish(tab, answer)
         return answer
 
@@ -114,31 +114,31 @@ class SteppedRelease(Generic[A]):
 class OpenSteps:
     """The steps of one release while its tab is open."""
 
-    on_tab: TabSeries
+    tab_series: TabSeries
     question: str
     deadline: float | None
     """When all steps must have ended, by the monotonic clock; None without a limit."""
 
     def with_opening_line(self, value: S) -> StoredResult[S]:
         """Return a released value with the line that opened the tab, which the receipt of all its steps names."""
-        line = self.on_tab.tab.opening
+        line = self.tab_series.tab.opening
         return StoredResult(value, line.number, line.time, line.hash, free=False)
 
     def run(self, step: ReleaseStrategy[S], name: str) -> S:
         """Charge one step and release it; a Ctrl-C between two steps frees the unspent rest."""
         try:
-            self.on_tab.raise_if_pending()
+            self.tab_series.raise_if_pending()
         except KeyboardInterrupt:  # between two steps, each complete: stopping reveals only what was released
-            self.on_tab.tab.stop()
+            self.tab_series.tab.stop()
             raise
-        return self.on_tab.release_step(step, f"{name} for {self.question}", self._remaining_seconds)
+        return self.tab_series.release_step(step, f"{name} for {self.question}", self._remaining_seconds)
 
     @property
     def _remaining_seconds(self) -> float | None:
         """The time that is left for the next step, without what the progress callback took."""
         if self.deadline is None:
             return None
-        return max(_LEAST_SECONDS, self.deadline + self.on_tab.delayed_seconds - time.monotonic())
+        return max(_LEAST_SECONDS, self.deadline + self.tab_series.delayed_seconds - time.monotonic())
 
 
 def _amount_to_hold(context: Context, curves: Sequence[Curve]) -> Cost:

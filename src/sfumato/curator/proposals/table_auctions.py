@@ -25,7 +25,7 @@ from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.limits import ContributionLimits, Strategy
-from sfumato.plan.nodes import Aggregate, GroupKey, Query, Scan
+from sfumato.plan.nodes import Aggregate, GroupValues, Query, Scan
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.readings.total_readings import (
     GroupTotals,
@@ -58,7 +58,7 @@ from sfumato.release.prices import Price, parse_prices_and_denominator, rounded_
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, release_or_find
 from sfumato.release.releasing import StoredResult
 from sfumato.release.running_work import Progress
-from sfumato.renamed import PreviewedByOldName
+from sfumato.renamed import RehearseAlias
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class AuctionRelease(GroupTotalsRelease[AuctionOutcome]):
     """The release of an auction: a price selected by revenue, and optionally a noisy count of the buyers."""
 
     batch: Batch
-    groups: tuple[GroupKey, ...]
+    groups: tuple[GroupValues, ...]
     prices: tuple[Fraction, ...]
     unit: int
     total: Price
@@ -77,7 +77,7 @@ class AuctionRelease(GroupTotalsRelease[AuctionOutcome]):
         return GroupTotals(self.batch.bounded, self.groups)
 
     @property
-    def required_accuracy(self) -> Mapping[str, Number]:
+    def accuracy_to_match(self) -> Mapping[str, Number]:
         """The shortfall, and the width of the count if requested, that a stored sale must reach."""
         required: dict[str, Number] = {"shortfall": f"{self.error(DEFAULT_CONFIDENCE):.12g}"}
         counter = self.counter
@@ -108,7 +108,7 @@ class AuctionRelease(GroupTotalsRelease[AuctionOutcome]):
 
 
 @dataclass(frozen=True)
-class AuctionProposal(PreviewedByOldName, StoredProposal):
+class AuctionProposal(RehearseAlias, StoredProposal):
     """A proposal of an auction; only ``release`` spends. A share ``counting`` of ε pays for a count of the buyers."""
 
     _context: Context = field(repr=False)

@@ -64,7 +64,7 @@ from sfumato.release.proposal import (
 from sfumato.release.releasing import ReleaseRequest, StoredResult
 from sfumato.release.requests import PriceRequest, RequestedSeries, repeated_receipt, require_same_ranges
 from sfumato.release.running_work import Progress
-from sfumato.renamed import PreviewedByOldName
+from sfumato.renamed import RehearseAlias
 
 BuildAnswers = Callable[[Mapping[str, StoredResult[NoisyMeasurements]], Receipt | None], Answers]
 Goals = Number | Mapping[str, Any]
@@ -72,7 +72,7 @@ Goals = Number | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class WorkloadProposal(PreviewedByOldName, StoredProposal):
+class WorkloadProposal(RehearseAlias, StoredProposal):
     """A proposal of several questions: only ``release`` spends."""
 
     _context: Context = field(repr=False)
@@ -483,7 +483,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
             check_dry_run(strategy, partial(question.build_answer, confidence=confidence, joint=joint))
         warn_of_weak_price(batch.price, context)
         paid_questions = [
-            BatchQuestion(question.text, identity, strategy.required_accuracy)
+            BatchQuestion(question.text, identity, strategy.accuracy_to_match)
             for identity, question, strategy in zip(identities, questions, combined.strategies, strict=True)
         ]
         has_request_id = call.request_id is not None

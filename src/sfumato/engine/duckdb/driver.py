@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sfumato.plan.bounding import BoundedPlan
     from sfumato.plan.catalog import Catalog
     from sfumato.plan.keys import ValueCombinations
-    from sfumato.plan.nodes import GroupKey
+    from sfumato.plan.nodes import GroupValues
     from sfumato.plan.readings.total_readings import PlanReading
     from sfumato.plan.values.expressions import Expression
     from sfumato.policy import Policy, Value
@@ -167,7 +167,7 @@ class DuckDB(StatementReader):
         rows = self._within_time_limit(lambda: self.sources.run(text))
         return [value for (value,) in exact_keys(rows, [expression.domain.type])]
 
-    def values(self, world: ValueCombinations) -> Sequence[GroupKey]:
+    def values(self, world: ValueCombinations) -> Sequence[GroupValues]:
         """List the distinct results of expressions on every combination of declared values; reads no table."""
         lists = [
             [as_statement_parameter(value) for value in keys]

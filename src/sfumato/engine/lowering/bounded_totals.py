@@ -78,7 +78,7 @@ from sfumato.engine.lowering.sampled_rows import (
     threshold_stages,
     with_settled_rows,
 )
-from sfumato.engine.lowering.unit_lowering import clamped, narrow, to_wide_integer
+from sfumato.engine.lowering.unit_lowering import clamped, convert_to_integer, to_wide_integer
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.cell_rows import CellRows
@@ -252,7 +252,7 @@ def _distinct_pairs(rows: CountedRows, relations: RelationLowering) -> CountedRo
 def clamp_to_64_bits(total: Scalar) -> Scalar:
     """Clamp a total to 64 bits: clamping moves two totals no further apart."""
     low, high = (Constant(end, Wide.INTEGER) for end in (-LARGEST_INTEGER, LARGEST_INTEGER))
-    return narrow(clamped(to_wide_integer(total), low, high))
+    return convert_to_integer(clamped(to_wide_integer(total), low, high))
 
 
 def _coordinate_bits(bounded: BoundedPlan) -> list[int]:
@@ -504,7 +504,7 @@ def _unit_total(rows: CountedRows, name: str, max_total: int) -> Scalar:
         return GroupTotal(AggregateFunction.COUNT)
     total = sum_of_group(Reference(name))
     ends = Constant(-MAX_UNIT_TOTAL, Wide.INTEGER), Constant(MAX_UNIT_TOTAL, Wide.INTEGER)
-    return narrow(total if max_total <= MAX_UNIT_TOTAL else clamped(total, *ends))
+    return convert_to_integer(total if max_total <= MAX_UNIT_TOTAL else clamped(total, *ends))
 
 
 def _clip_groups(rows: CountedRows, scaling: Sequence[ClipScaling], max_totals: Sequence[int]) -> Select:

@@ -40,7 +40,13 @@ from sfumato.engine.lowering.relational import (
     apply,
     integer_constant,
 )
-from sfumato.engine.lowering.unit_lowering import as_real, clamped, narrow, to_wide_integer, wide_integer_to_real
+from sfumato.engine.lowering.unit_lowering import (
+    as_real,
+    clamped,
+    convert_to_integer,
+    to_wide_integer,
+    wide_integer_to_real,
+)
 from sfumato.plan import nodes
 from sfumato.plan.bounding import BoundedPlan, max_squared_norm
 from sfumato.plan.keys import MAX_GROUPS
@@ -162,7 +168,7 @@ class ClipScaling:
             clamped_total = apply(
                 ScalarFunction.CASE, is_within, finer, to_wide_integer(scaled) if self.wide else scaled
             )
-            clipped_columns.append((name, narrow(clamped_total) if self.wide else clamped_total))
+            clipped_columns.append((name, convert_to_integer(clamped_total) if self.wide else clamped_total))
         return tuple(clipped_columns)
 
     @property
@@ -201,9 +207,9 @@ class ClipScaling:
             return self.length, sum_of_group(
                 _sum_of([apply(ScalarFunction.MULTIPLY, value, value) for value in coordinates])
             )
-        return self.length, narrow(sum_of_group(self._absolute_sum())) if self._fits_64_bits else sum_of_group(
-            self._absolute_sum()
-        )
+        return self.length, convert_to_integer(
+            sum_of_group(self._absolute_sum())
+        ) if self._fits_64_bits else sum_of_group(self._absolute_sum())
 
     def norm_if_too_large(self) -> Scalar:
         """Return the norm as a real where it is too large, else NULL."""

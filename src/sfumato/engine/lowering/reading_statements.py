@@ -172,7 +172,7 @@ def server_readings(reading: PlanReading[Any]) -> tuple[PlanReading[Any], ...]:
 
 def join_server_results(reading: PlanReading[Any], results: Sequence[object]) -> object:
     """Combine what a server returned for each of ``server_readings``."""
-    return reading.join_blocks(results) if isinstance(reading, CellRows) else results[0]  # type: ignore[arg-type]
+    return reading.marginals_by_set(results) if isinstance(reading, CellRows) else results[0]  # type: ignore[arg-type]
 
 
 def server_statement(reading: PlanReading[Any], sampling_key: int) -> StagedSelect:

@@ -71,7 +71,7 @@ def to_wide_integer(scalar: Scalar) -> Scalar:
     return apply(ScalarFunction.CONVERT, scalar, detail=(Wide.INTEGER,))
 
 
-def narrow(scalar: Scalar) -> Scalar:
+def convert_to_integer(scalar: Scalar) -> Scalar:
     return apply(ScalarFunction.CONVERT, scalar, detail=(Type.INTEGER,))
 
 
@@ -83,7 +83,7 @@ def wide_integer_to_real(scalar: Scalar) -> Scalar:
     """Convert a whole number of at most 110 bits to a double within 2^-51 of its size: by halves that 64 bits hold."""
     half = Constant(_HALF, Wide.INTEGER)
     high, low = (
-        as_real(narrow(apply(operation, scalar, half)))
+        as_real(convert_to_integer(apply(operation, scalar, half)))
         for operation in (ScalarFunction.DIVIDE_WIDE, ScalarFunction.REMAINDER)
     )
     return apply(ScalarFunction.ADD, apply(ScalarFunction.MULTIPLY, high, real_constant(_HALF)), low)
@@ -206,7 +206,7 @@ class UnitLowering:
             return apply(ScalarFunction.LEAST, take(GroupTotal(AggregateFunction.COUNT)), integer_constant(measure.cap))
         is_counted = self.column(apply(ScalarFunction.CASE, self.lowering.lower(measure.where), _ONE, _ZERO))
         total = take(GroupTotal(AggregateFunction.SUM, is_counted))
-        return narrow(apply(ScalarFunction.LEAST, total, Constant(measure.cap, Wide.INTEGER)))
+        return convert_to_integer(apply(ScalarFunction.LEAST, total, Constant(measure.cap, Wide.INTEGER)))
 
     def distinct(self, measure: UnitDistinct, take: Take) -> Scalar:
         value = self.column(self._null_unless_counted(measure, self.lowering.lower(measure.value)))
@@ -216,7 +216,7 @@ class UnitLowering:
 
     def sum(self, measure: UnitSum, take: Take) -> Scalar:
         total = take(GroupTotal(AggregateFunction.SUM, self._in_steps(measure)))
-        clamped_steps = narrow(clamped(total, *(Constant(end, Wide.INTEGER) for end in measure.step_range)))
+        clamped_steps = convert_to_integer(clamped(total, *(Constant(end, Wide.INTEGER) for end in measure.step_range)))
         whole_number = measure.domain.type is Type.INTEGER
         converted = (
             clamped_steps

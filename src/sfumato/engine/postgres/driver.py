@@ -33,7 +33,7 @@ from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.postgres import BYTES, TYPES, PostgresSpelling, quote_identifier
 from sfumato.errors import EngineFailed, InvalidPolicy, Unsupported
 from sfumato.plan.keys import KeySpan, ValueCombinations
-from sfumato.plan.nodes import GroupKey
+from sfumato.plan.nodes import GroupValues
 from sfumato.policy import Policy, Table, Type
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Postgres(ServerEngine):
     def carried_scan(self, table: PublicRows, carried: list[object]) -> str:
         return carried_scan(table, carried)
 
-    def values(self, world: ValueCombinations) -> Sequence[GroupKey]:
+    def values(self, world: ValueCombinations) -> Sequence[GroupValues]:
         """List the distinct results of expressions on every combination of declared values; reads no table."""
         lists = [
             [as_statement_parameter(value) for value in keys]

@@ -162,13 +162,13 @@ def _matches(x: Scalar, grammar: str) -> Scalar:
     return apply(ScalarFunction.MATCHES, x, detail=(grammar,))
 
 
-def _converted_or_bound(x: Scalar, value: Scalar, converted: Scalar, domain: Domain, kind: Type) -> Scalar:
+def _converted_or_range_end(x: Scalar, source_text: Scalar, converted: Scalar, domain: Domain, kind: Type) -> Scalar:
     """Return the converted value where there is one, or the bound for a text that lies beyond every number or date."""
     if domain.bounds is None:
         return converted
     ends = zip(BEYOND[kind], ends_of(domain), strict=True)
     infinities = [scalar for grammar, end in ends for scalar in (_matches(x, grammar), end)]
-    return apply(ScalarFunction.CASE, not_null_test(value), converted, *infinities, null_constant(domain.type))
+    return apply(ScalarFunction.CASE, not_null_test(source_text), converted, *infinities, null_constant(domain.type))
 
 
 def parse_double(rows: RowLowering, x: Scalar) -> Scalar:
@@ -187,7 +187,7 @@ def parse_double(rows: RowLowering, x: Scalar) -> Scalar:
 
 def _parse_real(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
     number = parse_double(rows, x)
-    return _converted_or_bound(x, number, limited_real(rows, number, domain), domain, Type.REAL)
+    return _converted_or_range_end(x, number, limited_real(rows, number, domain), domain, Type.REAL)
 
 
 def _parse_integer(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
@@ -211,7 +211,9 @@ def _parse_integer(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
         ScalarFunction.CASE, is_in_range, apply(ScalarFunction.NEAREST, number), null_constant(Type.INTEGER)
     )
     is_whole = apply(ScalarFunction.EQUAL, number, apply(ScalarFunction.TRUNCATE, number))
-    other = _converted_or_bound(x, number, integer_scalar(rows, number, is_whole, nearest, domain), domain, Type.REAL)
+    other = _converted_or_range_end(
+        x, number, integer_scalar(rows, number, is_whole, nearest, domain), domain, Type.REAL
+    )
     return apply(ScalarFunction.CASE, not_null_test(parsed), from_int64(parsed, domain), other)
 
 
@@ -234,7 +236,7 @@ def _parse_moment(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
         if domain.bounds is not None
         else rows.null_outside_calendar(value, *_CALENDAR[kind], kind)
     )
-    return _converted_or_bound(x, value, clamped, domain, kind)
+    return _converted_or_range_end(x, value, clamped, domain, kind)
 
 
 READ: dict[Type, Callable[[RowLowering, Scalar, Domain], Scalar]] = {

@@ -46,7 +46,7 @@ from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChan
 from sfumato.mechanisms import bits
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import ValueCombinations
-from sfumato.plan.nodes import GroupKey, Scan, relations, table_names
+from sfumato.plan.nodes import GroupValues, Scan, relations, table_names
 from sfumato.plan.readings.total_readings import E, PlanReading
 from sfumato.policy import Domain, Policy, Table
 from sfumato.policy.domains import WIDE_PREFIX
@@ -157,7 +157,7 @@ class Spark(SparkReader):
         """Return the catalog of tables and columns that queries may use."""
         return self.tables.public_tables.catalog()
 
-    def values(self, world: ValueCombinations) -> Sequence[GroupKey]:
+    def values(self, world: ValueCombinations) -> Sequence[GroupValues]:
         """List the distinct results of expressions on declared values, computed in this process."""
         return self.tables.public_tables.values(world)
 

@@ -99,9 +99,9 @@ class Generator:
             case RelationalUnion(members):
                 return f"({' UNION ALL '.join(map(self.select, members))}) AS {part}"
             case ValueList(number, kind):
-                return self._or_null(self.spelling.select_parameter_list(number, kind), kind, part)
+                return self._with_null_row(self.spelling.select_parameter_list(number, kind), kind, part)
             case IntegerSpan(Constant(first, kind), count):
-                return self._or_null(self.spelling.span(first, count, kind), kind, part)
+                return self._with_null_row(self.spelling.span(first, count, kind), kind, part)
 
     def _is_kept_apart(self, select: Select) -> bool:
         """Return whether the engine would write too long a text of these columns wherever they are read."""
@@ -110,8 +110,8 @@ class Generator:
             return not longest
         return sum(len(self.scalar(scalar)) for _, scalar in select.columns) > longest
 
-    def _or_null(self, values: str, kind: Kind, part: str) -> str:
-        return f"({values} UNION ALL SELECT {self.spelling.constant(None, kind)}) AS {part}"
+    def _with_null_row(self, select_sql: str, type_: Kind, alias: str) -> str:
+        return f"({select_sql} UNION ALL SELECT {self.spelling.constant(None, type_)}) AS {alias}"
 
     def _join(self, join: RelationalJoin) -> str:
         source = self.source(join.relation, join.alias)
@@ -196,7 +196,7 @@ def _case(_: Spelling, *written: str) -> str:
 
 
 def _convert(spelling: Spelling, x: str, kind: Kind, source: Kind | None = None) -> str:
-    return spelling.time_text(x) if source is Type.TIMESTAMP and kind is Type.TEXT else spelling.convert(x, kind)
+    return spelling.timestamp_text(x) if source is Type.TIMESTAMP and kind is Type.TEXT else spelling.convert(x, kind)
 
 
 def _in(_: Spelling, x: str, *choices: str) -> str:

@@ -86,7 +86,7 @@ class MariaDBSpelling(ExtremesOfNull, CollatedSpelling):
             return self.convert(f"'{value.isoformat(sep=' ')}'", Type.TIMESTAMP)
         return super().constant(value, kind)
 
-    def time_text(self, x: str) -> str:
+    def timestamp_text(self, x: str) -> str:
         """Write a time as text: it always has six digits of a fraction before zeros are cut."""
         digits = f"CAST({self.convert(x, Type.TIMESTAMP)} AS CHAR)"
         return f"TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM {digits}))"

@@ -100,7 +100,7 @@ class Spelling(Protocol):
         """Convert to another kind a value that surely fits; a text is compared and ordered by its bytes."""
         ...
 
-    def time_text(self, x: str) -> str:
+    def timestamp_text(self, x: str) -> str:
         """Write a time as text: without a fraction where it has none, else without zeros at its end."""
         ...
 
@@ -317,7 +317,7 @@ class CommonSpelling:
     def convert(self, x: str, kind: Kind) -> str:
         return f"CAST({x} AS {self.types[kind]})"
 
-    def time_text(self, x: str) -> str:
+    def timestamp_text(self, x: str) -> str:
         return self.convert(x, Type.TEXT)
 
     def nearest_integer(self, x: str) -> str:

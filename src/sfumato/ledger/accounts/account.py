@@ -523,7 +523,7 @@ class Account:
         """
         entry, cost = self._entry_and_cost_of_hold(hold, analyst, question)
         opening = self._tab_opening(hold, entry, cost, whole=whole)
-        curve = _curve_if_charged_whole(hold, entry, opening)
+        curve = _curve_unless_held(hold, entry, opening)
         conditional, columns = self._conditional_charge(cost, curve), opening.columns
 
         def write(transaction: Transaction) -> Row:
@@ -553,7 +553,7 @@ class Account:
         entry, cost = self._entry_and_cost_of_hold(hold, asked.analyst, asked.question)
         opening = self._tab_opening(hold, entry, cost, whole=whole)
         columns = opening.columns | {"request": asked.request_id or "", "plan": asked.plan}
-        curve = _curve_if_charged_whole(hold, entry, opening)
+        curve = _curve_unless_held(hold, entry, opening)
         asking = PendingQuery(
             self._guarded,
             self.name,
@@ -650,7 +650,7 @@ def _is_tab_closed(transaction: Transaction, tab: int) -> bool:
     return last is None or last.kind == "tab-close"
 
 
-def _curve_if_charged_whole(hold: Entry | Cost, entry: Entry, opening: TabOpening) -> Curve | None:
+def _curve_unless_held(hold: Entry | Cost, entry: Entry, opening: TabOpening) -> Curve | None:
     """Return the curve of what a tab was opened for if that is run itself and charged in full; else None.
 
     Steps have to fit the amounts that are held, not the curve: they may have a larger ε than it has.

@@ -103,8 +103,8 @@ class DisjointMeasures:
     def step_for_rows(self, max_rows: int) -> Fraction:
         return self._representative_member.step_for_rows(max_rows)
 
-    def row_range_in_steps(self, step: Fraction) -> tuple[int, int]:
-        return self._representative_member.row_range_in_steps(step)
+    def row_value_range_in_steps(self, step: Fraction) -> tuple[int, int]:
+        return self._representative_member.row_value_range_in_steps(step)
 
     def max_row_contribution(self, low: int, high: int) -> int:
         return self._representative_member.max_row_contribution(low, high)
@@ -124,8 +124,8 @@ class DisjointMeasures:
             )
         )
 
-    def typical_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
-        return tuple(typical for member in self.members for typical in member.typical_contributions(step, low, high))
+    def expected_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
+        return tuple(typical for member in self.members for typical in member.expected_contributions(step, low, high))
 
     def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (self,)

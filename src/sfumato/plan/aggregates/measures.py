@@ -288,7 +288,7 @@ class Measure(AggregateRequest, Protocol):
         """
         ...
 
-    def row_range_in_steps(self, step: Fraction) -> tuple[int, int]:
+    def row_value_range_in_steps(self, step: Fraction) -> tuple[int, int]:
         """Return the least and the greatest value of one row, in steps."""
         ...
 
@@ -300,7 +300,7 @@ class Measure(AggregateRequest, Protocol):
         """Return what an engine adds up."""
         ...
 
-    def typical_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
+    def expected_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
         """Return what a row in the middle of its range adds to every coordinate, for forecasts."""
         ...
 
@@ -336,7 +336,7 @@ class Count:
     def step_for_rows(self, max_rows: int) -> Fraction:  # noqa: ARG002
         return Fraction(1)
 
-    def row_range_in_steps(self, step: Fraction) -> tuple[int, int]:  # noqa: ARG002
+    def row_value_range_in_steps(self, step: Fraction) -> tuple[int, int]:  # noqa: ARG002
         return 0, 1
 
     def max_row_contribution(self, low: int, high: int) -> int:  # noqa: ARG002
@@ -355,7 +355,7 @@ class Count:
             return SummedEstimate(factors, whole=True)
         return TotalEstimate(whole=True) if len(factors) == 1 else CombinedEstimate(factors[0], factors[1], whole=True)
 
-    def typical_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
+    def expected_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
         return (Fraction(1),)
 
 
@@ -410,7 +410,7 @@ class Sum:
         low, high = self.clamp_range
         return _summed_value_step(self, max(abs(low), abs(high)), max_rows)
 
-    def row_range_in_steps(self, step: Fraction) -> tuple[int, int]:
+    def row_value_range_in_steps(self, step: Fraction) -> tuple[int, int]:
         return _clamp_ends_in_steps(self, step)
 
     def max_row_contribution(self, low: int, high: int) -> int:
@@ -432,7 +432,7 @@ class Sum:
             return CombinedEstimate(Fraction(scaled.low + size, size), Fraction(scaled.low, size), whole)
         return TotalEstimate(whole)
 
-    def typical_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
+    def expected_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
         return ((low + high) // 2 * step,)
 
 
@@ -476,7 +476,7 @@ class Mean:
             return (abs(low) or Fraction(1)) / 2**40
         return _summed_value_step(self, high - low, max_rows)
 
-    def row_range_in_steps(self, step: Fraction) -> tuple[int, int]:
+    def row_value_range_in_steps(self, step: Fraction) -> tuple[int, int]:
         return _clamp_ends_in_steps(self, step)
 
     def max_row_contribution(self, low: int, high: int) -> int:
@@ -501,7 +501,7 @@ class Mean:
         high = scaled.low + self.max_row_contribution(scaled.low, scaled.high)
         return MeanEstimate(scaled.low * scaled.step, high * scaled.step, step_rounding_error(self.value, scaled.step))
 
-    def typical_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
+    def expected_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
         return (Fraction(self.max_row_contribution(low, high), 2) * step,) * 2
 
 

@@ -41,7 +41,7 @@ _REAL = Domain(Type.REAL, nullable=True)
 class SumOfSquares(Sum):
     """The sum of squared distances from the middle of a range."""
 
-    def typical_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
+    def expected_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
         """Return the expectation for uniform values: a third of the largest square."""
         return (Fraction(high, 3) * step,)
 
@@ -51,7 +51,7 @@ class SumOfSquares(Sum):
 class SumOfProducts(Sum):
     """The sum of products of two columns' distances from the middles of their ranges."""
 
-    def typical_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
+    def expected_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
         """Return the expectation for two uniform columns with correlation 1/2: a sixth of the largest product."""
         return (Fraction(high, 6) * step,)
 

@@ -131,10 +131,10 @@ class Quantile:
         return RankedValue(self.value, self.where), Count(conjunction(self.where, not_null_predicate(self.value)))
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
-        low, high = self._selected_range(measured[0])
+        low, high = self._possible_result_range(measured[0])
         return SelectedValueEstimate(low, high, self.probability)
 
-    def _selected_range(self, measured: MeasureSteps) -> tuple[Fraction, Fraction]:
+    def _possible_result_range(self, measured: MeasureSteps) -> tuple[Fraction, Fraction]:
         """Return the least and the greatest result: whole steps may go beyond the bounds of the values."""
         low, high = value_range(self.value)
         return max(low, measured.low * measured.step), min(high, measured.high * measured.step)
@@ -167,7 +167,7 @@ class TimeQuantile(Quantile):
         return None
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
-        low, high = self._selected_range(measured[0])
+        low, high = self._possible_result_range(measured[0])
         return SelectedValueEstimate(low, high, self.probability, self.origin)
 
 

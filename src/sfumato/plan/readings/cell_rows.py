@@ -199,7 +199,7 @@ class CellRows(PlanReading[CountedCells]):
             room -= self.cells_of_set(columns)
         return tuple(Marginals(self.bounded, self.cells, tuple(block)) for block in blocks)
 
-    def join_blocks(self, marginals: Iterable[tuple[Integers, ...]]) -> CountedMarginals:
+    def marginals_by_set(self, marginals: Iterable[tuple[Integers, ...]]) -> CountedMarginals:
         """Combine the marginals of all blocks."""
         counted = (marginal.reshape(-1) for block in marginals for marginal in block)
         return CountedMarginals(dict(zip(self.sets, counted, strict=True)))

@@ -62,7 +62,7 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import ContributionLimits, Strategy
-from sfumato.plan.nodes import GroupKey
+from sfumato.plan.nodes import GroupValues
 from sfumato.plan.readings.total_readings import GroupTotals, Indices, Integers, PlanReading, ReadMeasure
 from sfumato.plan.values.expressions import Expression, columns
 from sfumato.policy import Domain, Policy, Type, Value
@@ -368,7 +368,7 @@ class ValueCounts(PlanReading[ValueStepCounts]):
     The plan's first measure adds up the value, and its second counts the rows that have one.
     """
 
-    groups: tuple[GroupKey, ...]
+    groups: tuple[GroupValues, ...]
 
     def __post_init__(self) -> None:
         if self.bounded.strategy not in (Strategy.WHOLE, Strategy.SAMPLE):
@@ -383,7 +383,7 @@ class ValueCounts(PlanReading[ValueStepCounts]):
             )
 
     @property
-    def read_measures(self) -> frozenset[ReadMeasure]:
+    def measures_to_read(self) -> frozenset[ReadMeasure]:
         return frozenset((ReadMeasure.RANK,))
 
     @property
@@ -439,10 +439,10 @@ class DistinctValueReading(PlanReading[Integers]):
     """The number of distinct values of one column in each group."""
 
     value: Expression
-    groups: tuple[GroupKey, ...]
+    groups: tuple[GroupValues, ...]
 
     @property
-    def read_measures(self) -> frozenset[ReadMeasure]:
+    def measures_to_read(self) -> frozenset[ReadMeasure]:
         return frozenset((ReadMeasure.DISTINCT,))
 
 
@@ -453,10 +453,10 @@ class MatchedValueReading(PlanReading[Integers]):
     """
 
     value: Expression
-    groups: tuple[GroupKey, ...]
+    groups: tuple[GroupValues, ...]
 
     @property
-    def read_measures(self) -> frozenset[ReadMeasure]:
+    def measures_to_read(self) -> frozenset[ReadMeasure]:
         return frozenset((ReadMeasure.DISTINCT,))
 
 
@@ -491,11 +491,11 @@ class ValueTable(PlanReading[Integers]):
     """
 
     value: Expression
-    groups: tuple[GroupKey, ...]
+    groups: tuple[GroupValues, ...]
     values: tuple[Value, ...]
 
     @property
-    def read_measures(self) -> frozenset[ReadMeasure]:
+    def measures_to_read(self) -> frozenset[ReadMeasure]:
         return frozenset((ReadMeasure.FREQUENT,))
 
     @property

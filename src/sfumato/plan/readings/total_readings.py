@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
-from sfumato.plan.nodes import GroupKey
+from sfumato.plan.nodes import GroupValues
 from sfumato.privacy import Neighbours, Sensitivity, codec
 from sfumato.quick_dataclass import dataclass
 
@@ -73,7 +73,7 @@ class PlanReading(Generic[E]):
     bounded: BoundedPlan
 
     @property
-    def read_measures(self) -> frozenset[ReadMeasure]:
+    def measures_to_read(self) -> frozenset[ReadMeasure]:
         """What is read of the rows: a measure without a value counts them; a mean counts and adds up."""
         return frozenset().union(*map(_read_measures, self.bounded.measures))
 
@@ -90,7 +90,7 @@ class GroupTotals(PlanReading[Integers]):
     of each measure. A group without rows has zeros.
     """
 
-    groups: tuple[GroupKey, ...]
+    groups: tuple[GroupValues, ...]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -104,7 +104,7 @@ class DiscoveredGroups:
 
     holders: Integers
     """For each key, the number of units with a row that counts."""
-    key_values: Callable[[Indices], list[GroupKey]]
+    key_values: Callable[[Indices], list[GroupValues]]
     """Returns the values of the keys at these indices: only for those that may be released."""
     key_index: Indices
     """For each row of the totals, the index of its discovered key."""
@@ -136,7 +136,7 @@ class DiscoveredTotals(PlanReading[DiscoveredGroups]):
 
     discovered_keys: tuple[int, ...]
     """The indices of the keys whose values are discovered."""
-    declared_groups: tuple[GroupKey, ...]
+    declared_groups: tuple[GroupValues, ...]
     """Every combination of the values of the other keys, in order; one empty combination where there is no other."""
 
     @property

@@ -41,7 +41,7 @@ class LinkedView:
         return path if names == {self.table.lower(), *(ancestor.table.lower() for ancestor in path)} else None
 
 
-def fold_joins(statement: exp.Select, views: Sequence[LinkedView]) -> tuple[str, exp.Select]:
+def replace_joins_by_view(statement: exp.Select, views: Sequence[LinkedView]) -> tuple[str, exp.Select]:
     """Return the table of the view that answers, in lower case, and the question about it alone; a question without a
     join is left as it is.
     """

@@ -218,7 +218,7 @@ class _CombiningBuilder:
         return _LoweredRows(
             NoisySource(self.queries.index(query)),
             query.outputs,
-            _identifying_outputs(query),
+            _row_key_output_indices(query),
             selects_by_noise(query.finish, query.outer),
         )
 
@@ -496,7 +496,7 @@ def _identifying_joined_columns(
     raise refusal_at(join, "join", rule, _JOIN_FIX)
 
 
-def _identifying_outputs(query: Query) -> frozenset[int] | None:
+def _row_key_output_indices(query: Query) -> frozenset[int] | None:
     """Return the columns of a query that identify a row: its group keys, all of them."""
     if query.finish.sets:
         return None

@@ -30,7 +30,7 @@ from sfumato.plan.sql.noisy_windows import (
     window_result_column,
 )
 from sfumato.plan.sql.rows import lower_rows
-from sfumato.plan.sql.sql_expressions import OwnLowering, Read as ReadExpression, lower_with
+from sfumato.plan.sql.sql_expressions import NodeLowering, Read as ReadExpression, lower_with
 from sfumato.plan.sql.text_positions import default_column_name, node_text, refusal_at, suggest_name
 from sfumato.plan.values.expressions import (
     Call,
@@ -338,7 +338,7 @@ class OuterBuilder:
                 definition = items[int(node.this) - 1].unalias()
             elif isinstance(node, exp.Column) and not self._has_visible_column(node.name):
                 definition = next((item.this for item in items if item.alias.lower() == node.name.lower()), node)
-            lowered_key = self._lower_checked(definition, self._lower_inner_column)
+            lowered_key = self._lower_then_check(definition, self._lower_inner_column)
             check_noiseless_key(lowered_key, node, "GROUP BY")
             self.keys.setdefault(lowered_key, Column(Key(len(self.keys)), lowered_key.domain))
 
@@ -347,7 +347,7 @@ class OuterBuilder:
 
     def lower_over_rows(self, node: exp.Expr) -> Expression:
         """Lower an expression over the columns of the rows below."""
-        return self._lower_checked(node, self._lower_inner_column)
+        return self._lower_then_check(node, self._lower_inner_column)
 
     def _lower_inner_column(self, part: exp.Expr, _: ReadExpression) -> Expression | None:
         """Lower a column of the inner SELECT, as its expression or as a column of its rows."""
@@ -378,7 +378,7 @@ class OuterBuilder:
         """Lower a column; or, in an aggregating SELECT, a key, a total or a window."""
         if isinstance(part, exp.Window):
             window, domain = lower_noisy_window(
-                part, lambda node: self._lower_checked(node, self._lower_finish_part_but_windows)
+                part, lambda node: self._lower_then_check(node, self._lower_finish_part_but_windows)
             )
             return window_result_column(self.windows, window, domain)
         return self._lower_finish_part_but_windows(part, read)
@@ -386,7 +386,7 @@ class OuterBuilder:
     def _lower_finish_part_but_windows(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
         if isinstance(part, _TOTALS):
             row_aggregate, domain = lower_noisy_aggregate(
-                part, lambda node: self._lower_checked(node, self._lower_inner_column)
+                part, lambda node: self._lower_then_check(node, self._lower_inner_column)
             )
             return self.totals.setdefault(row_aggregate, Column(Result(len(self.totals)), domain))
         if isinstance(part, (exp.AggFunc, exp.Window)):
@@ -399,7 +399,7 @@ class OuterBuilder:
             return self._lower_inner_column(part, read)
         if self.keys and isinstance(part, (exp.Condition, exp.Func)) and not isinstance(part, exp.Literal):
             try:
-                key_column = self.keys.get(self._lower_checked(part, self._lower_inner_column))
+                key_column = self.keys.get(self._lower_then_check(part, self._lower_inner_column))
             except Unsupported:
                 key_column = None
             if key_column is not None:
@@ -418,7 +418,7 @@ class OuterBuilder:
             return self.named[part.name.lower()]
         return self._lower_finish_part(part, read)
 
-    def _lower_checked(self, node: exp.Expr, lower_part: OwnLowering) -> Expression:
+    def _lower_then_check(self, node: exp.Expr, lower_part: NodeLowering) -> Expression:
         lowered = lower_with(node, lower_part)
         check_noisy_functions(lowered, node)
         return lowered
@@ -451,13 +451,13 @@ class OuterBuilder:
     def _lower_output(self, item: exp.Expr) -> Output:
         inner = item.unalias()
         name = item.alias_or_name if isinstance(item, (exp.Alias, exp.Column)) else default_column_name(inner)
-        return Output(name, self._lower_checked(inner, self._lower_finish_part))
+        return Output(name, self._lower_then_check(inner, self._lower_finish_part))
 
     def _lower_condition_clause(self, clause: str, *, renamed: bool = False) -> Expression | None:
         node = self.select.args.get(clause)
         if node is None:
             return None
-        predicate = self._lower_checked(node.this, self._lower_named_part if renamed else self._lower_inner_column)
+        predicate = self._lower_then_check(node.this, self._lower_named_part if renamed else self._lower_inner_column)
         if predicate.domain.type is not Type.BOOLEAN:
             raise refusal_at(
                 node,
@@ -468,7 +468,7 @@ class OuterBuilder:
         return predicate
 
     def _lower_order(self, outputs: tuple[Output, ...]) -> tuple[Order, ...]:
-        return lower_order_by(self.select, outputs, lambda node: self._lower_checked(node, self._lower_named_part))
+        return lower_order_by(self.select, outputs, lambda node: self._lower_then_check(node, self._lower_named_part))
 
 
 def lower_order_by(select: exp.Select, outputs: tuple[Output, ...], read: ReadExpression) -> tuple[Order, ...]:

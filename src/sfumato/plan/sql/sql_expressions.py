@@ -30,7 +30,7 @@ _LARGEST_OPERAND = 16
 Node = exp.Expr
 Read = Callable[[Node], Expression]
 Reader = Callable[[Any, Read], Expression]
-OwnLowering = Callable[[Node, Read], Expression | None]
+NodeLowering = Callable[[Node, Read], Expression | None]
 
 
 def lower_expression(node: Node, resolve: Resolve) -> Expression:
@@ -38,7 +38,7 @@ def lower_expression(node: Node, resolve: Resolve) -> Expression:
     return lower_with(node, lambda part, _: _lower_column(part, resolve) if isinstance(part, exp.Column) else None)
 
 
-def lower_with(node: Node, lower_own: OwnLowering) -> Expression:
+def lower_with(node: Node, lower_own: NodeLowering) -> Expression:
     """Lower an expression; ``lower_own`` is called first and lowers the nodes it knows, such as columns."""
     _check_present(node)
     if _depth(node) > DEEPEST:

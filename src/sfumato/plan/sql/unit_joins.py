@@ -420,7 +420,7 @@ class SubqueryTest:
     @classmethod
     def parse(cls, node: exp.Expr) -> SubqueryTest:
         """Parse the test that a conjunct of WHERE is."""
-        inner, anti = _without_not_and_parity(node)
+        inner, anti = _strip_nots(node)
         query = inner.this if isinstance(inner, exp.Exists) else inner.args["query"]
         select = query.this if isinstance(query, exp.Subquery) else query
         if not isinstance(select, exp.Select):
@@ -456,7 +456,7 @@ class SubqueryTest:
 
 def is_subquery_test(node: exp.Expr) -> bool:
     """Return whether a conjunct of WHERE tests whether a subquery has rows."""
-    inner, _ = _without_not_and_parity(node)
+    inner, _ = _strip_nots(node)
     return isinstance(inner, exp.Exists) or (isinstance(inner, exp.In) and inner.args.get("query") is not None)
 
 
@@ -558,7 +558,7 @@ def _joined_value_fix(subquery: exp.Subquery, body: exp.Select) -> str:
     return f"join the value of each unit: {full_sql_text(joined)}"
 
 
-def _without_not_and_parity(node: exp.Expr) -> tuple[exp.Expr, bool]:
+def _strip_nots(node: exp.Expr) -> tuple[exp.Expr, bool]:
     """Strip the NOTs before a test; return whether their number is odd."""
     node, anti = node.unnest(), False
     while isinstance(node, exp.Not):

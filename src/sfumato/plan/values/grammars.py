@@ -182,9 +182,9 @@ def _part_pattern(part: FormatPart) -> str:
     return f"({pattern})" if part.directive not in ("a", "A") else f"(?:{pattern})"
 
 
-def escape(letter: str) -> str:
+def escape(character: str) -> str:
     """Escape a letter that patterns give a meaning: a backslash before punctuation means the same in all engines."""
-    return _SPECIAL.sub(r"\\\g<0>", letter)
+    return _SPECIAL.sub(r"\\\g<0>", character)
 
 
 def number_pattern(rules: CellRules) -> str:

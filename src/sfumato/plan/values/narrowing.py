@@ -256,7 +256,7 @@ def narrow_expression(expression: Expression, limits: LimitsByExpression) -> Exp
         possible_arguments = [argument for argument in arguments if argument is not None]
         if len(possible_arguments) < len(arguments):
             return None
-        narrowed_expression = _rebuilt_call(narrowed_expression, possible_arguments)
+        narrowed_expression = _rebuilt_or_original_call(narrowed_expression, possible_arguments)
     limit = limits.get(expression)
     if limit is None or isinstance(narrowed_expression, Literal):
         return narrowed_expression
@@ -264,7 +264,7 @@ def narrow_expression(expression: Expression, limits: LimitsByExpression) -> Exp
     return None if domain is None else replace(narrowed_expression, domain=domain)
 
 
-def _rebuilt_call(original: Call, arguments: list[Expression]) -> Expression:
+def _rebuilt_or_original_call(original: Call, arguments: list[Expression]) -> Expression:
     if tuple(arguments) == original.arguments:
         return original
     cast_target = [literal(Type.TEXT, original.domain.type.value)] if original.function == "CAST" else []

@@ -32,7 +32,7 @@ from sfumato.plan.aggregates.measures import (
 from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.caveats import published_caveat_by_column
 from sfumato.plan.limits import Strategy
-from sfumato.plan.nodes import Filter, GroupKey, Query, Relation, Scan
+from sfumato.plan.nodes import Filter, GroupValues, Query, Relation, Scan
 from sfumato.plan.quoting import quoted
 from sfumato.plan.released_values import require_no_released_values
 from sfumato.plan.sql import statements
@@ -58,7 +58,7 @@ from sfumato.publish.cells.groups import CellGroups, Codes, evaluate_group_key, 
 from sfumato.publish.marginals.attributes import MAX_CELLS, Attributes, GroupCell, RangeCell
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.chains import Floats
-from sfumato.publish.marginals.group_totals import BoundedTotals, CellWeights, SynopsisEstimates, bound_totals
+from sfumato.publish.marginals.group_totals import AmountBounds, BoundedTotals, SynopsisEstimates, bound_totals
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import BOUGHT, BOUNDED, HYPOTHESIS, MEASURED, UNVERIFIED, Answer, build_answer
 from sfumato.release.answers.receipts import Receipt
@@ -160,7 +160,7 @@ def answer_query(
     confidence: Number = DEFAULT_CONFIDENCE,
     together: bool = False,
     resolve_totals: TotalsResolver | None = None,
-    groups: Callable[[], Sequence[GroupKey]] | None = None,
+    groups: Callable[[], Sequence[GroupValues]] | None = None,
 ) -> Answer:
     """Answer a parsed question. It may have been parsed with a curator's catalog, of which a face has some columns.
 
@@ -286,7 +286,7 @@ class GroupedTotals:
     """Bounds for each group of joined cells."""
     axes: AttributeSet
     groups: CellGroups
-    weights: tuple[CellWeights, ...]
+    weights: tuple[AmountBounds, ...]
     """The cell weights of each of the totals, in the same order."""
 
     def sum_by_group(self, table: NDArray[N]) -> NDArray[N]:
@@ -467,7 +467,7 @@ class _QuestionEvaluator:
         groups = group_cells(group_keys, self.face.attributes)
         return self._possible_groups(groups)
 
-    def require_same_groups(self, expected_keys: Sequence[GroupKey]) -> None:
+    def require_same_groups(self, expected_keys: Sequence[GroupValues]) -> None:
         """Refuse a question that has other groups elsewhere."""
         width = len(self.query.plan.keys)
         sets = self.query.finish.sets or (tuple(range(width)),)
@@ -548,22 +548,22 @@ class _QuestionEvaluator:
         axes = tuple(sorted({*self.attributes_read([*conditions, *values]), *groups.axes, *groups.joined_axes}))
         self.checked_axes(axes, groups.count)
         counted = self._truths_of_all(conditions, axes)
-        weights_of_totals = self._sum_weights(measure, counted, axes) if values else [_count_weights(counted)]
+        weights_of_totals = self._sum_bounds(measure, counted, axes) if values else [_row_count_bounds(counted)]
         self._record_cut_bins(weights_of_totals, axes)
         return tuple(self._grouped_totals(weights, axes, groups) for weights in weights_of_totals)
 
-    def _sum_weights(self, measure: AggregateRequest, counted: PossibleTruths, axes: AttributeSet) -> list[CellWeights]:
+    def _sum_bounds(self, measure: AggregateRequest, counted: PossibleTruths, axes: AttributeSet) -> list[AmountBounds]:
         assert measure.value is not None
         value = as_ranges(self.possible_outcomes(measure.value, axes))
         if isinstance(measure, Mean):
             low, high = map(float, value_range(measure.value))
             above = ValueRanges(value.low - low, value.high - low, value.may_have_value, value.null)
             below = ValueRanges(high - value.high, high - value.low, value.may_have_value, value.null)
-            return [_value_weights(counted, part, (0.0, high - low)) for part in (above, below)]
+            return [_row_amount_bounds(counted, part, (0.0, high - low)) for part in (above, below)]
         least, greatest = map(float, value_range(measure.value))
-        return [_value_weights(counted, value, (least, greatest))]
+        return [_row_amount_bounds(counted, value, (least, greatest))]
 
-    def _grouped_totals(self, weights: CellWeights, axes: AttributeSet, groups: CellGroups) -> GroupedTotals:
+    def _grouped_totals(self, weights: AmountBounds, axes: AttributeSet, groups: CellGroups) -> GroupedTotals:
         parts = [weights]
         if groups.joined_axes:
             parts = [weights.masked(self._may_be_in_group(groups, axes, index)) for index in range(groups.count)]
@@ -573,7 +573,7 @@ class _QuestionEvaluator:
         totals = tuple(bound_totals(self.face.estimates, part, axes, groups.axes) for part in parts)
         return GroupedTotals(totals, axes, groups, tuple(parts))
 
-    def _record_cut_bins(self, weights_of_totals: Sequence[CellWeights], axes: AttributeSet) -> None:
+    def _record_cut_bins(self, weights_of_totals: Sequence[AmountBounds], axes: AttributeSet) -> None:
         """Record which bins are cut, and which attributes were not published together."""
         if not self.face.estimates.covers(axes):
             self.outside.add(axes)
@@ -662,17 +662,17 @@ def _weakest_ranks(totals: tuple[GroupedTotals | ResolvedTotals, ...]) -> Codes:
     return np.asarray(np.maximum.reduce([total.evidence_ranks for total in totals]))
 
 
-def _count_weights(counted: PossibleTruths) -> CellWeights:
-    return CellWeights((counted.true & ~counted.false).astype(np.float64), counted.true.astype(np.float64))
+def _row_count_bounds(counted: PossibleTruths) -> AmountBounds:
+    return AmountBounds((counted.true & ~counted.false).astype(np.float64), counted.true.astype(np.float64))
 
 
-def _value_weights(counted: PossibleTruths, value: ValueRanges, possible: tuple[float, float]) -> CellWeights:
-    """Weigh every cell by the least and the greatest amount that one of its rows may add, clipped to ``possible``."""
-    low, high = (np.clip(end, possible[0], possible[1]) for end in (value.low, value.high))
+def _row_amount_bounds(counted: PossibleTruths, value: ValueRanges, clip_range: tuple[float, float]) -> AmountBounds:
+    """Weigh every cell by the least and the greatest amount that one of its rows may add, clipped to ``clip_range``."""
+    low, high = (np.clip(end, clip_range[0], clip_range[1]) for end in (value.low, value.high))
     may_count, may_not_count = counted.true & value.may_have_value, counted.false | value.null
     least = np.where(may_count, np.where(may_not_count, np.minimum(low, 0.0), low), 0.0)
     greatest = np.where(may_count, np.where(may_not_count, np.maximum(high, 0.0), high), 0.0)
-    return CellWeights(least, greatest)
+    return AmountBounds(least, greatest)
 
 
 def _estimate_measure(

@@ -124,8 +124,8 @@ def column_outcomes(attribute: Attribute, domain: Domain) -> CellOutcomes:
     if kind is Type.BOOLEAN:
         true, false = (np.array([cell_value is truth for cell_value in cell_values], bool) for truth in (True, False))
         return PossibleTruths(true, false, ~(true | false))
-    own_cells = {enclosing_doubles(cell_value) for cell_value in cell_values if cell_value is not None}
-    intervals = [_cell_interval(cell, kind, own_cells) for cell in attribute.cells[:-1]] + [
+    single_value_cells = {enclosing_doubles(cell_value) for cell_value in cell_values if cell_value is not None}
+    intervals = [_cell_interval(cell, kind, single_value_cells) for cell in attribute.cells[:-1]] + [
         _uncovered_range(attribute, domain)
     ]
     low, high = (np.array([interval[end] for interval in intervals], float) for end in (0, 1))
@@ -134,16 +134,16 @@ def column_outcomes(attribute: Attribute, domain: Domain) -> CellOutcomes:
     return ValueRanges(low, high, ~np.isnan(low), null)
 
 
-def _cell_interval(cell: Any, kind: Type, own_cells: Container[tuple[float, float]]) -> tuple[float, float]:
+def _cell_interval(cell: Any, kind: Type, single_value_cells: Container[tuple[float, float]]) -> tuple[float, float]:
     """Return the least and the greatest value of a cell; values with cells of their own are not in a bin."""
     if isinstance(cell, ListedCell):
         return enclosing_doubles(cell.value)
     low, high = enclosing_doubles(cell.low)[0], enclosing_doubles(cell.high)[1]
     if not cell.closed:
         high = _adjacent_number(high, kind, -1)
-    while low < high and (low, low) in own_cells:
+    while low < high and (low, low) in single_value_cells:
         low = _adjacent_number(low, kind, 1)
-    while low < high and (high, high) in own_cells:
+    while low < high and (high, high) in single_value_cells:
         high = _adjacent_number(high, kind, -1)
     return low, high
 

@@ -75,11 +75,11 @@ def _cell_key_values(attribute: Attribute) -> list[Any]:
     """Label cells: listed ones by their value, bins by the first value in them that has no cell of its own, groups in
     words.
     """
-    own_cells = {listed_cell.value for listed_cell in attribute.cells if isinstance(listed_cell, ListedCell)}
+    single_value_cells = {listed_cell.value for listed_cell in attribute.cells if isinstance(listed_cell, ListedCell)}
     labels = []
     for cell in attribute.cells:
         start = cell.low if isinstance(cell, RangeCell) else None
-        while isinstance(cell, RangeCell) and start in own_cells and start is not None and start < cell.high:  # type: ignore[operator]
+        while isinstance(cell, RangeCell) and start in single_value_cells and start is not None and start < cell.high:  # type: ignore[operator]
             start = _next_value(start)
         label = describe_cell(cell) if isinstance(cell, GroupCell) else start
         labels.append(cell.value if isinstance(cell, ListedCell) else label)

@@ -99,7 +99,7 @@ def to_bytes(published: PublishedMarginals, receipt: Receipt) -> bytes:
         published.table,
         published.where,
         published.purchase.without_salt,
-        published.guaranteed_price,
+        published.price_or_plan_cost,
         published.face,
     )
     members = {BLOCKS: _BLOCKS.to_bytes(_all_noisy_numbers(published))}

@@ -180,17 +180,22 @@ class _CliqueSums:
             return self.sum_of(best, places)
         nodes = _connecting_cliques(self._tree, cliques, wanted_places)
         root = (
-            min(nodes, key=lambda index: self._largest_branch(index, nodes, wanted_places))
+            min(nodes, key=lambda index: self._max_requested_cells_on_side(index, nodes, wanted_places))
             if len(nodes) > 2
             else nodes[0]
         )
         return self._message(root, -1, nodes, wanted_places)[0]
 
-    def _largest_branch(self, index: int, nodes: list[int], requested: set[int]) -> int:
+    def _max_requested_cells_on_side(
+        self, clique: int, connecting_cliques: list[int], requested_places: set[int]
+    ) -> int:
         """Return the largest number of cells of requested places that come from one side of a clique."""
-        clique_places = set(self._tree.cliques[index])
-        neighbours = (other for other in nodes if self._are_adjacent(index, other))
-        sides = (self._requested_on_side(other, index, nodes, requested) - clique_places for other in neighbours)
+        clique_places = set(self._tree.cliques[clique])
+        neighbours = (other for other in connecting_cliques if self._are_adjacent(clique, other))
+        sides = (
+            self._requested_on_side(other, clique, connecting_cliques, requested_places) - clique_places
+            for other in neighbours
+        )
         return max(math.prod(table_shape(tuple(side), self._sizes)) for side in sides)
 
     def _requested_on_side(self, index: int, parent: int, nodes: list[int], requested: set[int]) -> frozenset[int]:

@@ -13,7 +13,7 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Anchor
 from sfumato.notebook_html import collapsed, preformatted
-from sfumato.plan.sql.linked_views import Ancestor, LinkedView, fold_joins
+from sfumato.plan.sql.linked_views import Ancestor, LinkedView, replace_joins_by_view
 from sfumato.plan.sql.parameters import Parameters
 from sfumato.plan.sql.statements import lower_query
 from sfumato.plan.sql.text import parse_select
@@ -258,7 +258,7 @@ class SyntheticTables:
         models = dict(zip(map(str.lower, self.names), self.models.values(), strict=True))
         column_names = [name for model in models.values() for name in model.columns]
         statement = parse_select(question, parameters, column_names)
-        table, folded = fold_joins(statement, self._linked_views)
+        table, folded = replace_joins_by_view(statement, self._linked_views)
         face = models[table].face
         query = lower_query(folded, face.catalog)
         return answering.answer_query(face, query, question, confidence=confidence, together=together)

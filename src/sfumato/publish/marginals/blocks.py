@@ -140,7 +140,7 @@ def block_sensitivity(
     if relation is Neighbours.REPLACE:
         opposed = max(
             (
-                squares // difference.max_squared_change * difference.max_negative_product
+                squares // difference.max_squared_change * difference.max_negated_row_product
                 for difference in parts
                 if difference.max_squared_change
             ),

@@ -81,7 +81,7 @@ class LevelDifference:
         return max((int(a) ** 2 * int(k) * (int(k) - 1) for a, k in self._weight_and_children_pairs), default=0)
 
     @cached_property
-    def max_negative_product(self) -> int:
+    def max_negated_row_product(self) -> int:
         """A bound on −⟨u, v⟩ for what two rows move: two children of one parent have −a²k, others nothing below 0."""
         return max((int(a) ** 2 * int(k) for a, k in self._weight_and_children_pairs), default=0)
 

@@ -345,7 +345,7 @@ _MODELS_KEPT, _LARGEST_KEPT = 32, 10**6
 
 
 @dataclass(frozen=True, eq=False)
-class CellWeights:
+class AmountBounds:
     """The least and the greatest weight of every cell, over the axes of a question, and the middle of both."""
 
     low: Floats
@@ -360,14 +360,14 @@ class CellWeights:
         """Which cells have rows that count differently."""
         return self.low != self.high
 
-    def masked(self, mask: NDArray[np.bool_]) -> CellWeights:
+    def masked(self, mask: NDArray[np.bool_]) -> AmountBounds:
         """Return weights that are 0 outside the mask."""
-        return CellWeights(np.where(mask, self.low, 0.0), np.where(mask, self.high, 0.0))
+        return AmountBounds(np.where(mask, self.low, 0.0), np.where(mask, self.high, 0.0))
 
-    def with_optional_cells(self, mask: NDArray[np.bool_]) -> CellWeights:
+    def with_optional_cells(self, mask: NDArray[np.bool_]) -> AmountBounds:
         """Return weights in which rows of the masked cells may count or not."""
         low, high = np.minimum(self.low, 0.0), np.maximum(self.high, 0.0)
-        return CellWeights(np.where(mask, low, self.low), np.where(mask, high, self.high))
+        return AmountBounds(np.where(mask, low, self.low), np.where(mask, high, self.high))
 
 
 @dataclass(frozen=True, eq=False)
@@ -429,7 +429,7 @@ def _summed_half_width(noises: tuple[TotalError, ...], beta: float, count: int, 
 
 
 def bound_totals(
-    known: SynopsisEstimates, weights: CellWeights, axes: AttributeSet, keys: AttributeSet
+    known: SynopsisEstimates, weights: AmountBounds, axes: AttributeSet, keys: AttributeSet
 ) -> BoundedTotals:
     """Bound the totals of all groups: exactly within what was measured, and else as well as its marginals allow."""
     nonnegative = bool((weights.low >= 0).all())
@@ -460,7 +460,7 @@ def max_bound_count(attribute_count: int) -> int:
 
 
 def _measured_totals(
-    known: SynopsisEstimates, weights: CellWeights, axes: AttributeSet, keys: AttributeSet, nonnegative: bool
+    known: SynopsisEstimates, weights: AmountBounds, axes: AttributeSet, keys: AttributeSet, nonnegative: bool
 ) -> BoundedTotals:
     summed_axes = tuple(axis for axis, place in enumerate(axes) if place not in keys)
     low, noise = known.totals_and_errors(weights.low, axes, axes, keys)

@@ -253,7 +253,7 @@ class PublishedMarginals:
                 raise InvalidParameter("values", len(text), f"8 bytes for each number of an array of shape {shape}")
 
     @property
-    def guaranteed_price(self) -> Price:
+    def price_or_plan_cost(self) -> Price:
         """The promised price or, if that was not kept, the cost of the plan."""
         if self.price is not None:
             return self.price
@@ -357,7 +357,7 @@ class MarginalsRelease:
         return (self.reading,)
 
     @cached_property
-    def required_accuracy(self) -> Mapping[str, Number]:
+    def accuracy_to_match(self) -> Mapping[str, Number]:
         """The half-widths that stored measurements must match to be reused: of the worst marginal, and overall."""
         widths = np.array([cell_half_width(self.plan, places, CONFIDENCE) for places in self.plan.workload.sets])
         return {"worst": f"{widths.max():.12g}", "typical": f"{np.sqrt((widths**2).mean()):.12g}"}
@@ -372,7 +372,7 @@ class MarginalsRelease:
         columns = {_COLUMN + plan.attributes[place].name: expected_width(plan, (place,)) for place in used_places}
         widths = {"rows": expected_width(plan, ()), **columns}
         return {
-            **self.required_accuracy,
+            **self.accuracy_to_match,
             **{name: f"{half_width:.12g}" for name, half_width in widths.items() if half_width < math.inf},
         }
 

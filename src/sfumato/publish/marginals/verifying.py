@@ -93,7 +93,7 @@ def exact_cost(run: tuple[spending.Part, ...]) -> Fraction | None:
 
 
 def _check_release(published: PublishedMarginals, receipt: Receipt) -> list[Check]:
-    plan, price = published.plan, published.guaranteed_price
+    plan, price = published.plan, published.price_or_plan_cost
     run = charged_mechanisms(plan)
     cost, stated = exact_cost(run), plan.rho if plan.blocks else plan.epsilon
     assert cost is not None

@@ -147,7 +147,7 @@ class Pure:
 
 
 @lru_cache(maxsize=64)
-def amount_in_currency(price: Price) -> Currency:
+def price_in_currency(price: Price) -> Currency:
     """Return the currency of a price: ρ if it allows Gaussian noise, otherwise ε.
 
     For (ε, δ) it is the largest ρ for which every ρ-zCDP release satisfies the guarantee (Canonne, Kamath & Steinke
@@ -202,7 +202,7 @@ class RoundAmounts:
     def total(self) -> Fraction:
         return self.measurement + self.choice
 
-    def with_half_noise(self, currency: Currency) -> RoundAmounts:
+    def with_halved_noise(self, currency: Currency) -> RoundAmounts:
         """Return the amounts that buy half the noise."""
         return RoundAmounts(self.measurement * currency.half_noise_factor, self.choice * currency.half_noise_factor)
 

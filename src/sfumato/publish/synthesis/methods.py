@@ -84,7 +84,7 @@ def aim(course: SynthesisState) -> Steps:
             amounts = RoundAmounts.of_round(course.budget.remaining)
         learned = yield from _choose_and_measure(course, amounts, is_last)
         if not learned:
-            amounts = amounts.with_half_noise(course.budget.currency)
+            amounts = amounts.with_halved_noise(course.budget.currency)
 
 
 def first_sets_and_amount(

@@ -135,7 +135,7 @@ def _join_key_codes(join: NoisyJoin, left: FinishedRows, right: FinishedRows) ->
     codes, is_null = np.zeros(count, np.intp), np.zeros(count, bool)
     for pair in join.pairs:
         sides = [_join_key_values(expression, side) for expression, side in zip(pair, (left, right), strict=True)]
-        both = ExactColumn(object_array([_fraction_as_float(value) for side in sides for value in side]))
+        both = ExactColumn(object_array([_float_unless_whole(value) for side in sides for value in side]))
         codes = refine_codes(codes, dense_sort_ranks(both, descending=False, nulls_first=False))
         is_null |= null_mask(both)
     return codes[:split], np.where(is_null, NO_ROW, codes)[split:]
@@ -152,7 +152,7 @@ def _join_key_values(expression: Expression, rows: FinishedRows) -> list[object]
     return list(values[rows.shown])
 
 
-def _fraction_as_float(value: object) -> object:
+def _float_unless_whole(value: object) -> object:
     """Return a number that is not whole as a float, so that 0.5 of one side equals 1/2 of the other.
 
     Whole numbers stay as they are: beyond 2^53 a float would make two keys one.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sfumato.errors import Unsupported
 from sfumato.plan.aggregates.measures import Floats
 from sfumato.plan.keys import Evaluate, ValueCombinations, can_enumerate, real_as_double
-from sfumato.plan.nodes import GroupKey, Query
+from sfumato.plan.nodes import GroupValues, Query
 from sfumato.plan.noisy_rows import FINISHING
 from sfumato.plan.values.expressions import Call, Column, Expression, Key, Order, columns, reads_only_keys, walk
 from sfumato.policy import Type, Value
@@ -31,7 +31,7 @@ Places = NDArray[np.intp]
 class AnswerRows:
     """The keys of an answer's rows, and the groups that each row sums."""
 
-    keys: Sequence[GroupKey]
+    keys: Sequence[GroupValues]
     """None is NULL, or a key that is summed over."""
     summed_over: NDArray[np.bool_]
     """For each row and key, whether it is summed over."""
@@ -53,7 +53,7 @@ class AnswerRows:
         return np.bincount(self.rows, weights=groups[self.groups], minlength=len(self.keys)).astype(np.float64)
 
 
-def answer_rows(sets: Sequence[Sequence[int]], groups: Sequence[GroupKey], width: int | None = None) -> AnswerRows:
+def answer_rows(sets: Sequence[Sequence[int]], groups: Sequence[GroupValues], width: int | None = None) -> AnswerRows:
     """List the rows of every grouping set in turn, each in the order of its first groups; the groups without sets.
 
     A key has ``width`` values, which must be given where there may be no group.
@@ -64,11 +64,11 @@ def answer_rows(sets: Sequence[Sequence[int]], groups: Sequence[GroupKey], width
         return AnswerRows(
             groups, np.zeros((len(groups), width), bool), group_indices, group_indices, has_sums=False, width=width
         )
-    keys: list[GroupKey] = []
+    keys: list[GroupValues] = []
     rows, is_summed_over = [], []
     for grouping_set in sets:
         is_grouped = [index in set(grouping_set) for index in range(width)]
-        row_of_key: dict[GroupKey, int] = {}
+        row_of_key: dict[GroupValues, int] = {}
         projected = (
             tuple(value if grouped else None for value, grouped in zip(key, is_grouped, strict=True)) for key in groups
         )
@@ -85,7 +85,9 @@ def answer_rows(sets: Sequence[Sequence[int]], groups: Sequence[GroupKey], width
     )
 
 
-def one_row_per_set(sets: Sequence[Sequence[int]], groups: Sequence[GroupKey], width: int | None = None) -> AnswerRows:
+def one_row_per_set(
+    sets: Sequence[Sequence[int]], groups: Sequence[GroupValues], width: int | None = None
+) -> AnswerRows:
     """Return a stand-in for forecasts: for every grouping set its longest sum, of the first groups."""
     width = len(groups[0]) if width is None else width
     all_rows = answer_rows(sets, groups, width)
@@ -161,7 +163,7 @@ def _is_numeric_call(call: Call) -> bool:
     return call.domain.type.numeric and call.arguments[0].domain.type in (Type.INTEGER, Type.REAL, Type.BOOLEAN)
 
 
-def _extend_keys(groups: Sequence[GroupKey], parts: Parts, evaluate: Evaluate) -> Sequence[GroupKey]:
+def _extend_keys(groups: Sequence[GroupValues], parts: Parts, evaluate: Evaluate) -> Sequence[GroupValues]:
     """Append the values of these functions to every key."""
     if not parts:
         return groups
@@ -169,7 +171,7 @@ def _extend_keys(groups: Sequence[GroupKey], parts: Parts, evaluate: Evaluate) -
     return [(*key, *extra_values) for key, extra_values in zip(groups, zip(*function_values, strict=True), strict=True)]
 
 
-def _evaluate_on_keys(part: Expression, groups: Sequence[GroupKey], evaluate: Evaluate) -> list[Value | None]:
+def _evaluate_on_keys(part: Expression, groups: Sequence[GroupValues], evaluate: Evaluate) -> list[Value | None]:
     key_columns = [Column(reference, domain) for reference, domain in columns(part).items()]
     key_indices = [column.reference.index for column in key_columns if isinstance(column.reference, Key)]
     choices = tuple(

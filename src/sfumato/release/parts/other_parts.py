@@ -21,7 +21,7 @@ from sfumato.plan.aggregates.value_measures import DistinctValues, FrequentValue
 from sfumato.plan.bounding import BoundedPlan, bound_distinct_values
 from sfumato.plan.descriptions import expression_sql
 from sfumato.plan.limits import Strategy
-from sfumato.plan.nodes import GroupKey
+from sfumato.plan.nodes import GroupValues
 from sfumato.plan.readings.dense_readings import (
     DistinctCounts,
     DistinctValueReading,
@@ -93,7 +93,7 @@ class QuantilesPart:
             else 0
         )
 
-    def reading(self, groups: tuple[GroupKey, ...]) -> ValueCounts:
+    def reading(self, groups: tuple[GroupValues, ...]) -> ValueCounts:
         return ValueCounts(self.bounded, groups)
 
     def measurements(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
@@ -150,7 +150,7 @@ class QuantilesPart:
     def steps(self, indices: Sequence[int]) -> tuple[MeasureSteps, ...]:
         return tuple(self.bounded.measures[0] for _ in indices)
 
-    def draw_at_extremes(self, measurements: Sequence[Measurement]) -> Integers:
+    def draw_at_extreme_totals(self, measurements: Sequence[Measurement]) -> Integers:
         measure, scales = self.bounded.measures[0], self.scales(measurements)
         width = sum(scale.columns for scale in scales)
         return np.array([[end] * width for end in (measure.low, measure.high, measure.low)], np.int64)
@@ -170,7 +170,7 @@ class QuantilesPart:
     def with_ranges_if_sold(self, confidence: Fraction | None) -> QuantilesPart:
         return replace(self, confidence=confidence) if self._inner_probabilities else self
 
-    def required_accuracy(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
+    def accuracy_to_match(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
         """Return 1/ε of each selection by its purpose: where intervals are bought, there are more of them.
 
         An interval that was bought at a lower confidence is not as good, however strong the selection of its ends.
@@ -260,7 +260,7 @@ class DistinctValuesPart:
     def share_index(self, index: int) -> int:  # noqa: ARG002
         return 0
 
-    def reading(self, groups: tuple[GroupKey, ...]) -> DistinctValueReading | MatchedValueReading:
+    def reading(self, groups: tuple[GroupValues, ...]) -> DistinctValueReading | MatchedValueReading:
         if self.sampling_plan is not None:
             return MatchedValueReading(self.bounded, self.requests[0].value, groups)
         return DistinctValueReading(self.bounded, self.requests[0].value, groups)
@@ -304,7 +304,7 @@ class DistinctValuesPart:
     def steps(self, indices: Sequence[int]) -> tuple[MeasureSteps, ...]:
         return (self.bounded.measures[0],) * len(indices)
 
-    def draw_at_extremes(self, measurements: Sequence[Measurement]) -> Integers:
+    def draw_at_extreme_totals(self, measurements: Sequence[Measurement]) -> Integers:
         return self.draw(measurements, np.array([[end] for end in EXTREME_TOTALS], np.int64))
 
     def numbers_of_hypothetical_group(self, size: int) -> tuple[int, ...]:
@@ -313,7 +313,7 @@ class DistinctValuesPart:
     def with_ranges_if_sold(self, confidence: Fraction | None) -> DistinctValuesPart:  # noqa: ARG002
         return self
 
-    def required_accuracy(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:  # noqa: ARG002
+    def accuracy_to_match(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:  # noqa: ARG002
         return {}
 
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
@@ -357,7 +357,7 @@ class FrequentValuesPart:
     def share_index(self, index: int) -> int:  # noqa: ARG002
         return 0
 
-    def reading(self, groups: tuple[GroupKey, ...]) -> ValueTable:
+    def reading(self, groups: tuple[GroupValues, ...]) -> ValueTable:
         return ValueTable(self.bounded, self.requests[0].value, groups, self.values)
 
     def measurements(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
@@ -379,7 +379,7 @@ class FrequentValuesPart:
     def steps(self, indices: Sequence[int]) -> tuple[MeasureSteps, ...]:
         return (self.bounded.measures[0],) * len(indices)
 
-    def draw_at_extremes(self, measurements: Sequence[Measurement]) -> Integers:
+    def draw_at_extreme_totals(self, measurements: Sequence[Measurement]) -> Integers:
         ends = np.array(EXTREME_TOTALS, np.int64)
         return self.draw(measurements, ends[(np.arange(len(self.values)) + np.arange(3)[:, None]) % len(ends)])
 
@@ -395,7 +395,7 @@ class FrequentValuesPart:
     def with_ranges_if_sold(self, confidence: Fraction | None) -> FrequentValuesPart:  # noqa: ARG002
         return self
 
-    def required_accuracy(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
+    def accuracy_to_match(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
         (measurement,) = measurements
         return {"values": 1 / measurement.mechanism.epsilon}
 

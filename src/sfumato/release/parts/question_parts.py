@@ -19,7 +19,7 @@ from sfumato.mechanisms.additive import FAMILIES, LEAST_STEPS, MAX_STEPS
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.aggregates.measures import MeasureSteps
 from sfumato.plan.bounding import BoundedPlan
-from sfumato.plan.nodes import GroupKey
+from sfumato.plan.nodes import GroupValues
 from sfumato.plan.readings.total_readings import GroupTotals, Integers, MeasureTotals, PlanReading
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Sensitivity
@@ -101,7 +101,7 @@ class QuestionPart(Protocol):
         """Count the shares of the price that this part takes."""
         ...
 
-    def reading(self, groups: tuple[GroupKey, ...]) -> PlanReading[Any]:
+    def reading(self, groups: tuple[GroupValues, ...]) -> PlanReading[Any]:
         """Return the reading of these groups."""
         ...
 
@@ -121,7 +121,7 @@ class QuestionPart(Protocol):
         """Return the measures at these indices, in integer steps."""
         ...
 
-    def draw_at_extremes(self, measurements: Sequence[Measurement]) -> Integers:
+    def draw_at_extreme_totals(self, measurements: Sequence[Measurement]) -> Integers:
         """Draw for three groups whose totals are at the extremes; reads no data."""
         ...
 
@@ -153,7 +153,7 @@ class OtherPart(QuestionPart, Protocol):
         """Return the scales whose half-widths are compared with those of stored answers."""
         ...
 
-    def required_accuracy(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
+    def accuracy_to_match(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
         """Return quality figures of the selections by name, beside half-widths; less is better."""
         ...
 
@@ -178,7 +178,7 @@ class NoisyTotals:
     def share_index(self, index: int) -> int:
         return self.bounded.members[index].share_index
 
-    def reading(self, groups: tuple[GroupKey, ...]) -> GroupTotals:
+    def reading(self, groups: tuple[GroupValues, ...]) -> GroupTotals:
         return GroupTotals(self.bounded, groups)
 
     def measurements(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
@@ -210,7 +210,7 @@ class NoisyTotals:
     def steps(self, indices: Sequence[int]) -> tuple[MeasureSteps, ...]:
         return tuple(self.bounded.members[index] for index in indices)
 
-    def draw_at_extremes(self, measurements: Sequence[Measurement]) -> Integers:
+    def draw_at_extreme_totals(self, measurements: Sequence[Measurement]) -> Integers:
         width = sum(measure.coordinates for measure in self.bounded.measures)
         return self.draw(measurements, np.array([[end] * width for end in EXTREME_TOTALS], np.int64))
 
@@ -219,7 +219,7 @@ class NoisyTotals:
         return tuple(
             int(share * size * total / member.unit_value)
             for member in self.bounded.members
-            for total in member.typical_contributions
+            for total in member.expected_contributions
         )
 
 

@@ -39,7 +39,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import FrequentValues, Quantiles
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.aggregates.measures import Floats, Width
-from sfumato.plan.nodes import GroupKey
+from sfumato.plan.nodes import GroupValues
 from sfumato.policy import Type, Value
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import INSIDE_UNIT, NONNEGATIVE, Number, exact, format_number
@@ -87,7 +87,7 @@ class GroupKeys:
             raise InvalidParameter("codes", f"{len(self.codes)} columns", "one list of codes for each column")
 
     @classmethod
-    def encode(cls, groups: Sequence[GroupKey], types: Sequence[Type]) -> GroupKeys:
+    def encode(cls, groups: Sequence[GroupValues], types: Sequence[Type]) -> GroupKeys:
         """Encode the keys of these groups, in their order."""
         if not types:
             return cls((), count=len(groups))
@@ -103,7 +103,7 @@ class GroupKeys:
         return cls(columns, tuple(codes))
 
     @property
-    def groups(self) -> tuple[GroupKey, ...]:
+    def groups(self) -> tuple[GroupValues, ...]:
         """The key of every group."""
         values = [column.values for column in self.columns]
         if not self.codes:

@@ -192,7 +192,7 @@ def _group_discovery_results(totals: NoisyTotals) -> list[WantedResult]:
 
 def _reference_totals(scaled: ScaledMember) -> tuple[Fraction, ...]:
     """Return the totals of the reference group."""
-    totals = [_ROWS * middle for middle in scaled.typical_contributions]
+    totals = [_ROWS * middle for middle in scaled.expected_contributions]
     if len(totals) == 1:
         return tuple(totals)
     above, below = totals

@@ -153,12 +153,12 @@ class PeopleFile:
         expired = self._now() >= login.expires
         return None if expired or row[1] else Caller(login.user, Role(row[0]), session=login)
 
-    def require_enabled(self, user: str, token: int | None) -> None:
+    def require_enabled(self, user: str, token_number: int | None) -> None:
         """Raise ``NotSignedIn`` if the user has been disabled, or the token revoked or expired, since the call
         began.
         """
         with self.database.read_transaction() as rows:
-            token_used = None if token is None else _require_token(rows, token)
+            token_used = None if token_number is None else _require_token(rows, token_number)
             if _require_user(rows, user).disabled or (token_used is not None and self._is_expired(token_used)):
                 raise NotSignedIn
 

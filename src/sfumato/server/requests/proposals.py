@@ -224,14 +224,14 @@ _DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
 _DECODERS_LOCK = Lock()
 
 
-def _cached_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+def _cached_decoder(decoded_type: Any) -> msgspec.json.Decoder[Any]:
     """Return the cached decoder of a type. msgspec inspects a type on first use, and crashed the process when two
     threads did so at once.
     """
     with _DECODERS_LOCK:
-        if kind not in _DECODERS:
-            _DECODERS[kind] = msgspec.json.Decoder(kind)
-        return _DECODERS[kind]
+        if decoded_type not in _DECODERS:
+            _DECODERS[decoded_type] = msgspec.json.Decoder(decoded_type)
+        return _DECODERS[decoded_type]
 
 
 for _kind in (RELEASE_BODY, FILED_REQUEST, *(each.free_body for each in KINDS.values())):

@@ -102,7 +102,7 @@ class LineSummary:
 
 
 @dataclass(frozen=True)
-class AmendedLine(LineSummary):
+class AmendmentLine(LineSummary):
     """The line of an amendment, and why the new guarantee for life is weak; empty for a strong one."""
 
     warnings: tuple[str, ...] = ()

@@ -95,7 +95,7 @@ def _describe_operation(
         "operationId": name,
         "summary": operation.summary,
         "parameters": [_describe_parameter(each) for each in _all_parameters(operation, path)],
-        "responses": {**_describe_answers(operation, answers), **_describe_refusals(operation)},
+        "responses": {**_describe_responses(operation, answers), **_describe_refusals(operation)},
         "security": [{"token": []}] if operation.roles else [],
     }
     if operation.roles:
@@ -124,7 +124,7 @@ def _describe_parameter(parameter: Parameter) -> dict[str, Any]:
     }
 
 
-def _describe_answers(operation: RestOperation, schemas: Mapping[int, Schema | None]) -> dict[str, Any]:
+def _describe_responses(operation: RestOperation, schemas: Mapping[int, Schema | None]) -> dict[str, Any]:
     responses: dict[str, Any] = {str(status): {"description": HTTPStatus(status).phrase} for status in schemas}
     for status, schema in schemas.items():
         if schema is not None:

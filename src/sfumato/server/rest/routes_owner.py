@@ -34,7 +34,7 @@ from sfumato.server.requests.calls import (
 )
 from sfumato.server.requests.responses import (
     Acts,
-    AmendedLine,
+    AmendmentLine,
     CreatedToken,
     LedgerCheck,
     LoginLink,
@@ -109,7 +109,7 @@ async def amend(request: Request) -> Response:
     body: Amendment = await parse_body(request, caller, Amendment)
     gateway, policy = request_gateway(request), request.path_params["policy"]
     line, weaknesses = await run_in_thread(gateway.amend, caller, policy, body.reason)
-    return json_response(replace(AmendedLine.from_line(line), warnings=weaknesses, record=line))
+    return json_response(replace(AmendmentLine.from_line(line), warnings=weaknesses, record=line))
 
 
 async def pause(request: Request) -> Response:
@@ -195,7 +195,7 @@ OPERATIONS = (
         amend,
         _OWNER,
         Amendment,
-        responses={200: AmendedLine},
+        responses={200: AmendmentLine},
         extra_refusals=(409,),
     ),
     RestOperation(

@@ -57,8 +57,8 @@ def _integer_literal(value: int) -> Expression:
     return literal(Type.INTEGER, value)
 
 
-def _extract_call(name: str, x: Expression) -> Expression:
-    return call("EXTRACT", literal(Type.TEXT, name), x)
+def _call_extract(date_part: str, x: Expression) -> Expression:
+    return call("EXTRACT", literal(Type.TEXT, date_part), x)
 
 
 def _with_calendar_bounds(counted: Expression, low: int, high: int) -> Expression:
@@ -69,7 +69,7 @@ def _with_calendar_bounds(counted: Expression, low: int, high: int) -> Expressio
 
 
 def _year(x: Expression) -> Expression:
-    return _with_calendar_bounds(_extract_call("year", x), *PARTS["year"])
+    return _with_calendar_bounds(_call_extract("year", x), *PARTS["year"])
 
 
 def _difference(unit: str, start: Expression, end: Expression) -> Expression:
@@ -105,9 +105,9 @@ COMPOSED_PARTS: dict[str, Callable[[Expression], Expression]] = {
     "millennium": _year_span_part(1000),
     "isoyear": lambda x: _year(_thursday_of_week(x)),
     "yearweek": lambda x: call(
-        "+", call("*", _extract_call("isoyear", x), _integer_literal(100)), _extract_call("week", x)
+        "+", call("*", _call_extract("isoyear", x), _integer_literal(100)), _call_extract("week", x)
     ),
-    "millisecond": lambda x: call("//", _extract_call("microsecond", x), _integer_literal(1000)),
+    "millisecond": lambda x: call("//", _call_extract("microsecond", x), _integer_literal(1000)),
     "epoch": _elapsed_part("second", dt.date(1970, 1, 1), 0),
     "julian": _elapsed_part("day", dt.date(2000, 1, 1), 2_451_545),
     "era": lambda x: call("CASE", call("NOT", call("IS NULL", x)), _integer_literal(1)),
@@ -296,7 +296,7 @@ def written_bucket(amount: Expression, unit: Expression, origin: Expression) -> 
 def _full_months(later: Expression, earlier: Expression) -> Expression:
     """Count the whole months from one date to a later one."""
     months = _difference("month", earlier, later)
-    is_incomplete = call("<", _extract_call("day", later), _extract_call("day", earlier))
+    is_incomplete = call("<", _call_extract("day", later), _call_extract("day", earlier))
     return call("-", months, call("CASE", is_incomplete, _integer_literal(1), _integer_literal(0)))
 
 
@@ -306,7 +306,7 @@ def _days_beyond_months(later: Expression, earlier: Expression) -> Expression:
     """
     first = call("DATE_TRUNC", literal(Type.TEXT, "month"), earlier)
     length = _difference("day", first, call("DATE_ADD", first, *_ONE_MONTH))
-    days = call("-", _extract_call("day", later), _extract_call("day", earlier))
+    days = call("-", _call_extract("day", later), _call_extract("day", earlier))
     return call("CASE", call("<", days, _integer_literal(0)), call("+", days, length), days)
 
 
