@@ -47,6 +47,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from itertools import accumulate
 from typing import cast
 
 from sfumato.caching import cached_property
@@ -217,6 +218,11 @@ class BoundedPlan:
     def members(self) -> tuple[ScaledMember, ...]:
         """The measures that results are computed from, in the order of their noisy totals."""
         return tuple(member for share, scaled in enumerate(self.noisy_measures) for member in scaled.members(share))
+
+    @cached_property
+    def first_columns(self) -> tuple[int, ...]:
+        """The first column of each measure among the totals of all."""
+        return tuple(accumulate((scaled.coordinates for scaled in self.measures[:-1]), initial=0))
 
     @property
     def bounding_node(self) -> BoundContributions:

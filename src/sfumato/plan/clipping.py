@@ -386,17 +386,18 @@ def worst_cases(query: Query, row_limits: RowLimits) -> dict[str, WorstCase]:
         or not _reads_one_private_table(query.plan.source)
     ):
         return {}
-    phrases = caveat_phrases_by_result(query, row_limits)
-    found: dict[str, WorstCase] = {}
+    candidates: dict[str, tuple[int, WorstCase]] = {}
     for output in query.finish.outputs:
         reference = output.expression.reference if isinstance(output.expression, Column) else None
-        if not isinstance(reference, Result) or not phrases[reference.index]:
-            continue
-        measure = query.plan.measures[reference.index]
-        if phrases[reference.index] <= limit_phrases(query.plan, measure, row_limits):
-            worst_case = _worst_case(query.plan, measure, row_limits)
-            found |= {} if worst_case is None else {output.name: worst_case}
-    return found
+        if isinstance(reference, Result):
+            worst_case = _worst_case(query.plan, query.plan.measures[reference.index], row_limits)
+            candidates |= {} if worst_case is None else {output.name: (reference.index, worst_case)}
+    phrases = caveat_phrases_by_result(query, row_limits) if candidates else []
+    return {
+        name: worst_case
+        for name, (index, worst_case) in candidates.items()
+        if phrases[index] and phrases[index] <= limit_phrases(query.plan, query.plan.measures[index], row_limits)
+    }
 
 
 def with_worst_cases(lines: Mapping[str, str], worst_cases: Mapping[str, str]) -> dict[str, str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from sfumato.untrusted import escape_unprintable
 
 
+@lru_cache(maxsize=1024)
 def quoted(name: str) -> str:
     """Write a name as an SQL identifier.
 

@@ -412,6 +412,8 @@ def _note_best_of(count: int, free_answer: FreeAnswer, confidence: Number) -> Fr
 def _answers_and_refusals(
     publications: Sequence[Publication], question: SynopsisQuestion, context: Context
 ) -> tuple[list[FreeAnswer], list[str]]:
+    if not publications:
+        return [], []
     table = question.query.plan.table
     row_limits = RowLimits.from_policy(question.limits, context.policy, None, Strategy.REWEIGHT.value)
     caveats = caveat_by_column(question.query, row_limits)

@@ -182,6 +182,8 @@ _HEAVY_UNITS, _ALIAS = StageReference("h"), "h"
 
 def number_heavy_units(statement: StagedSelect) -> StagedSelect:
     """Number the units beyond a limit, and let the rows that are joined to them bear their numbers."""
+    if all(name != _HEAVY_UNITS.name for name, _ in statement.stages):
+        return statement
     stages = tuple((name, _bear_numbers(select)) for name, select in statement.stages)
     numbered = StagedSelect(stages, _bear_numbers(statement.result))
     if numbered == statement:

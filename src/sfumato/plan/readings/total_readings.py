@@ -173,7 +173,7 @@ class MeasureTotals:
         return self.scaled.sensitivity
 
     def extract(self, totals: Integers) -> Integers:
-        first_column = sum(scaled.coordinates for scaled in self.bounded.measures[: self.measure])
+        first_column = self.bounded.first_columns[self.measure]
         return totals[:, first_column : first_column + self.scaled.coordinates]
 
 

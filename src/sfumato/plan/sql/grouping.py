@@ -23,6 +23,7 @@ from sqlglot import exp
 
 from sfumato.plan.sql.row_sources import RowSource
 from sfumato.plan.sql.sql_expressions import lower_expression
+from sfumato.plan.sql.syntax_trees import has_node
 from sfumato.plan.sql.text_positions import refusal_at
 from sfumato.plan.values.expressions import Expression, columns
 from sfumato.quick_dataclass import dataclass
@@ -74,7 +75,7 @@ def _lower_key(node: exp.Expr, select: exp.Select, source: RowSource) -> Express
 
 def _check_select_distinct(select: exp.Select) -> None:
     """Refuse SELECT DISTINCT with groups or aggregates: alone it lists values of columns, as GROUP BY does."""
-    has_aggregates = any(item.find(exp.AggFunc, exp.Window) for item in select.expressions)
+    has_aggregates = any(has_node(item, exp.AggFunc, exp.Window) for item in select.expressions)
     if select.args["distinct"].args.get("on") or select.args.get("group") or has_aggregates:
         rule = "SELECT DISTINCT cannot be combined with GROUP BY, aggregates or windows"
         raise refusal_at(select, "select-distinct", rule, "leave out DISTINCT: every group appears once anyway")
@@ -111,7 +112,7 @@ def _grouping_sets(group: exp.Group, select: exp.Select) -> list[Items]:
 
 def _is_grouped_by_all(item: exp.Expr) -> bool:
     """Return whether GROUP BY ALL groups by an item: it reads a column, and is no aggregate."""
-    return item.find(exp.AggFunc, exp.Window) is None and item.find(exp.Column) is not None
+    return not has_node(item, exp.AggFunc, exp.Window) and has_node(item, exp.Column)
 
 
 def _expand_item(item: exp.Expr, group: exp.Group) -> list[Items]:
@@ -165,7 +166,7 @@ def _resolve_item(node: exp.Expr, select: exp.Select, source: RowSource) -> exp.
                 "name the column",
             )
         item = select.expressions[index - 1]
-        if item.find(exp.AggFunc, exp.Window) is not None:
+        if has_node(item, exp.AggFunc, exp.Window):
             rule = f"column {index} of SELECT is an aggregate, so it cannot be a group key"
             raise refusal_at(node, "ordinal", rule, "name a column of the table, or use GROUP BY ALL")
     elif isinstance(node, exp.Column) and not node.table and not is_table_column(node, source):

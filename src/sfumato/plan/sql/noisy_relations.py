@@ -39,6 +39,7 @@ from sfumato.plan.sql.outer import (
     scope_columns,
     with_referenced_ctes,
 )
+from sfumato.plan.sql.syntax_trees import find_nodes
 from sfumato.plan.sql.text_positions import default_column_name, node_text, refusal_at
 from sfumato.plan.sql.unit_joins import check_no_scalar_subquery
 from sfumato.plan.values.expressions import (
@@ -122,11 +123,11 @@ class NoisyRowsDetector:
 
     def reads_private_table(self, select: exp.Expr) -> bool:
         private = {name.lower() for name, table in self.catalog.tables.items() if not table.public}
-        return any(table.name.lower() in private for table in select.find_all(exp.Table))
+        return any(table.name.lower() in private for table in find_nodes(select, exp.Table))
 
     def noisy_scalar_subqueries(self, select: exp.Select, visible: Scope) -> Iterator[exp.Subquery]:
         """Iterate over the scalar subqueries of a SELECT whose results are noisy."""
-        for subquery in select.find_all(exp.Subquery):
+        for subquery in find_nodes(select, exp.Subquery):
             if subquery.find_ancestor(exp.Select) is not select or not is_scalar_subquery(subquery):
                 continue
             if self.is_noisy(without_parentheses(subquery), cte_scope(select, visible)):

@@ -19,6 +19,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from sfumato.errors import Unsupported
+from sfumato.plan.sql.syntax_trees import find_nodes
 from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import escape_unprintable
 
@@ -119,7 +120,7 @@ def bind_parameters(
     statement: exp.Expr, positions: list[ParameterPosition], values: Mapping[str, exp.Expr]
 ) -> exp.Expr:
     """Replace the parameters of a statement by literals; refuse a parameter that stands for no value."""
-    placeholders = [node for node in statement.find_all(exp.Placeholder) if node.name in values]
+    placeholders = [node for node in find_nodes(statement, exp.Placeholder) if node.name in values]
     if len(placeholders) != len(positions) or not all(map(_is_in_value_position, placeholders)):
         rule = "a parameter can only stand for a value, not for a name of a table, column or function"
         raise Unsupported(

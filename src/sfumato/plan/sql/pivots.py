@@ -17,6 +17,7 @@ from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.descriptions import literal_sql
 from sfumato.plan.nodes import Query
 from sfumato.plan.quoting import quoted
+from sfumato.plan.sql.syntax_trees import find_nodes
 from sfumato.plan.sql.text_positions import default_column_name, full_sql_text, node_text, refusal_at
 from sfumato.policy import Domain, Type
 from sfumato.quick_dataclass import dataclass
@@ -143,7 +144,7 @@ LowerProbe = Callable[[exp.Select], Query]
 
 def expand_pivots(select: exp.Select, catalog: Catalog, lower: LowerProbe) -> exp.Select:
     """Return a SELECT in which every PIVOT and UNPIVOT of FROM is a subquery."""
-    if not any(source.args.get("pivots") for source in select.find_all(exp.Table, exp.Subquery)):
+    if not any(source.args.get("pivots") for source in find_nodes(select, exp.Table, exp.Subquery)):
         return select
     expanded = select.copy()
     sources = [source for source in expanded.find_all(exp.Table, exp.Subquery) if source.args.get("pivots")]

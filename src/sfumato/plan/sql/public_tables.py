@@ -21,6 +21,7 @@ from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.nodes import PublicJoin, unused_source_number
 from sfumato.plan.sql.sql_expressions import lower_expression, with_position
+from sfumato.plan.sql.syntax_trees import has_node
 from sfumato.plan.sql.text_positions import node_text, refusal_at, suggest_name
 from sfumato.plan.sql.unit_joins import NamedRelation, conjunction, conjuncts
 from sfumato.plan.values.coded_keys import MIRRORED
@@ -79,7 +80,7 @@ class _PublicSelect:
 def inline_public_subqueries(statement: exp.Select, catalog: Catalog) -> exp.Select:
     """Return the statement with the values of its subqueries over public tables in their place."""
     kinds = (exp.Subquery, exp.In, exp.Exists)
-    if statement.find(*kinds) is None or not any(table.public for table in catalog.tables.values()):
+    if not any(table.public for table in catalog.tables.values()) or not has_node(statement, *kinds):
         return statement
     statement = statement.copy()
     for node in reversed(list(statement.find_all(*kinds))):

@@ -29,6 +29,7 @@ from sfumato.plan.sql.noisy_relations import (
 )
 from sfumato.plan.sql.outer import groups_by_unit, has_aggregates
 from sfumato.plan.sql.sql_expressions import RELEASED_VALUE
+from sfumato.plan.sql.syntax_trees import has_node
 from sfumato.plan.sql.text_positions import full_sql_text, node_text, refusal_at
 from sfumato.plan.sql.unit_joins import is_correlated
 from sfumato.plan.values.expressions import Column, ReleasedValue
@@ -42,7 +43,7 @@ LowerSelect = Callable[[exp.Select], Query]
 
 def lower_with_released_scalars(select: exp.Select, catalog: Catalog, lower: LowerSelect) -> Query:
     """Lower a SELECT whose rows are compared with numbers that are released first; any other as it is."""
-    if select.find(exp.Subquery) is None:
+    if not has_node(select, exp.Subquery):
         return lower(select)
     select = select.copy()
     found = list(_RowScalars(NoisyRowsDetector(catalog)).scalars_of(select, {}))

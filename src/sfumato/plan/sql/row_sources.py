@@ -28,6 +28,7 @@ from sfumato.plan.nodes import (
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.per_unit import SubqueryRows
 from sfumato.plan.sql.sql_expressions import lower_expression
+from sfumato.plan.sql.syntax_trees import has_node
 from sfumato.plan.sql.text_positions import refusal_at, suggest_name
 from sfumato.plan.sql.unit_joins import period_expressions_of, period_sql
 from sfumato.plan.values.expressions import Column, Expression, Field
@@ -72,7 +73,7 @@ def move_unnest_to_from(select: exp.Select) -> exp.Select:
     """Rewrite SELECT UNNEST(list) AS item, … FROM table to SELECT t.item, … FROM table, UNNEST(list) AS t(item)."""
     exploded = [item for item in select.expressions if isinstance(item.unalias(), exp.Explode)]
     # they look at rows before that
-    reads_rows_before = any(output.find(exp.AggFunc, exp.Window) for output in select.expressions)
+    reads_rows_before = any(has_node(output, exp.AggFunc, exp.Window) for output in select.expressions)
     if len(exploded) != 1 or not exploded[0].alias or reads_rows_before or select.args.get("group"):
         return select
     item_index, rewritten = select.expressions.index(exploded[0]), select.copy()

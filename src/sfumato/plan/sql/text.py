@@ -31,6 +31,7 @@ from sfumato.plan.sql.parameters import (
     locate_parameters,
     parameter_literals,
 )
+from sfumato.plan.sql.syntax_trees import find_nodes, list_nodes
 from sfumato.plan.sql.text_positions import refusal_at, suggest_keyword, suggest_name, suggest_quotes
 from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import escape_unprintable
@@ -234,15 +235,15 @@ def _normalise_select(statement: exp.Select) -> exp.Select:
     """Normalise a statement: LIMIT for FETCH FIRST, tables without a schema, composed accents, windows and dates
     written out.
     """
-    nodes = list(statement.walk())
+    nodes = list_nodes(statement)
     cte_names = {cte.alias.lower() for cte in nodes if isinstance(cte, exp.CTE)}
     for node in nodes:
         if isinstance(node, exp.Table) and node.name.lower() not in cte_names:  # what WITH defines has no schema
             _strip_schema(node)
         elif isinstance(node, exp.Column) and node.args.get("catalog") is None and node.text("db").lower() in _SCHEMAS:
             node.set("db", None)
-    fold_written_dates(statement)
-    nodes = list(statement.walk())
+    if _fold_written_dates(nodes):
+        nodes = list_nodes(statement)
     for node in nodes:
         if isinstance(node, exp.Identifier):
             node.set("this", unicodedata.normalize("NFC", node.name))
@@ -298,7 +299,7 @@ def _strip_schema(table: exp.Table) -> None:
 
 def strip_database(statement: exp.Select, databases: Collection[str]) -> None:
     """Drop the name of this database, and no other, before the schema of a table or a column."""
-    for name in statement.find_all(exp.Table, exp.Column):
+    for name in find_nodes(statement, exp.Table, exp.Column):
         if name.text("catalog").lower() in databases and name.text("db").lower() in _SCHEMAS:
             name.set("catalog", None)
             name.set("db", None)
@@ -425,9 +426,14 @@ _PATTERN = re.compile("|".join(_DIRECTIVES) + r'|"[^"]*"|.', re.DOTALL)
 _SEPARATORS = frozenset(" -/.:,")
 
 
-def fold_written_dates(statement: exp.Expr) -> None:
-    """Replace each TO_DATE and TO_TIMESTAMP of two literals by the date or timestamp that it means."""
-    for node in [*statement.find_all(exp.Anonymous, exp.UnixToTime)]:
+def _fold_written_dates(nodes: Iterable[exp.Expr]) -> bool:
+    """Replace each TO_DATE and TO_TIMESTAMP of two literals by the date or timestamp that it means; return whether any
+    was replaced.
+    """
+    has_folded = False
+    for node in nodes:
+        if not isinstance(node, (exp.Anonymous, exp.UnixToTime)):
+            continue
         is_date = isinstance(node, exp.Anonymous) and node.name.lower() == "to_date"
         arguments = node.expressions if isinstance(node, exp.Anonymous) else [node.this, node.args.get("scale")]
         if (
@@ -438,6 +444,8 @@ def fold_written_dates(statement: exp.Expr) -> None:
             moment = _parse_written(node, arguments[0].name, arguments[1].name)
             value = moment.date().isoformat() if is_date else moment.isoformat(sep=" ")
             node.replace(exp.cast(exp.Literal.string(value), "DATE" if is_date else "TIMESTAMP"))
+            has_folded = True
+    return has_folded
 
 
 def _is_text_literal(node: object) -> bool:

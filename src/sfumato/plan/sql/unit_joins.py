@@ -29,6 +29,7 @@ from sfumato.plan.nodes import (
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.dialect import DIALECT
 from sfumato.plan.sql.sql_expressions import lower_expression
+from sfumato.plan.sql.syntax_trees import find_nodes
 from sfumato.plan.sql.text_positions import full_sql_text, refusal_at
 from sfumato.plan.values.expressions import Call, Column, Expression, Field
 from sfumato.plan.values.functions import call, literal
@@ -77,8 +78,9 @@ class JoinCondition:
 
 def conjunction(parts: Sequence[Expression]) -> Expression | None:
     """Return the conjunction of the conditions, in a canonical order."""
-    ordered = sorted(parts, key=repr)
-    return None if not ordered else ordered[0] if len(ordered) == 1 else call("AND", *ordered)
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    return call("AND", *sorted(parts, key=repr))
 
 
 def unit_join(left: NamedRelation, right: NamedRelation, match: JoinCondition, outer: bool) -> UnitJoin:
@@ -473,7 +475,7 @@ def conjunctive_clauses(node: exp.Expr, *, negated: bool = False) -> list[list[e
     node = node.unnest()
     if isinstance(node, exp.Not):
         return conjunctive_clauses(node.this, negated=not negated)
-    if not any(map(is_subquery_test, node.find_all(exp.Exists, exp.In))) or is_subquery_test(node):
+    if not any(map(is_subquery_test, find_nodes(node, exp.Exists, exp.In))) or is_subquery_test(node):
         return [[exp.not_(node) if negated else node]]
     if isinstance(node, exp.And if not negated else exp.Or):
         return [
@@ -494,7 +496,7 @@ _MAX_PROPOSAL = 300
 
 def check_no_subquery(node: exp.Expr) -> None:
     """Refuse a query inside an expression: it would have a value for each row, or for everybody at once."""
-    tests = [test for test in node.find_all(exp.Exists, exp.In) if is_subquery_test(test)]
+    tests = [test for test in find_nodes(node, exp.Exists, exp.In) if is_subquery_test(test)]
     if tests:
         raise refusal_at(
             tests[0],
@@ -509,7 +511,7 @@ def check_no_scalar_subquery(node: exp.Expr) -> None:
     """Refuse a scalar subquery in a condition on rows: its value would be that of other people's rows."""
     scalar_subqueries = (
         subquery
-        for subquery in node.find_all(exp.Subquery)
+        for subquery in find_nodes(node, exp.Subquery)
         if not isinstance(subquery.parent, (exp.From, exp.Join, exp.In, exp.Exists))
     )
     if (subquery := next(scalar_subqueries, None)) is not None:
