@@ -285,6 +285,7 @@ def test_noise_is_the_floor_that_its_bits_say_and_steps_are_decided_exactly(
 def test_a_large_scale_is_drawn_in_two_parts_of_its_bits(scale: Fraction, monkeypatch: pytest.MonkeyPatch) -> None:
     k = laplace._low_part_bit_count(scale)
     assert 2**k <= scale / 2**22 < 2 ** (k + 1)
+    assert laplace.LaplaceSampler(scale).unit == 2.0**k
     chosen = near_steps(scale / 2**k, two_sided=False)
     highs = [2 * v + sign for v in chosen for sign in (0, 1)]
     lows = [(2**63 + 12345 * i) | 1 for i in range(len(highs))]  # far above what is rejected

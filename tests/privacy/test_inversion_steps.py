@@ -466,11 +466,12 @@ def test_a_root_is_checked_and_near(side: int) -> None:
 @pytest.mark.parametrize("side", [1, -1])
 def test_a_root_at_a_jump_is_bracketed(side: int) -> None:
     """Steps to the safe side double from the eighth look on; the bracket is closed to a part in 10¹³."""
-    found, looked = root(lambda x: 0.9 if x < 2.0 else 1e-9, 0.01, 5.0, side)
-    assert found in looked
-    assert (found >= 2.0) is (side > 0)
-    assert abs(found - 2.0) <= 2e-13 * 2
-    assert len(looked) < 60
+    for jump, start, looks in ((2.0, 5.0, 48), (0.3, 0.9, 47), (77.7, 100.0, 43)):
+        found, looked = root(lambda x, jump=jump: 0.9 if x < jump else 1e-9, 0.01, start, side)
+        assert found in looked
+        assert (found >= jump) is (side > 0)
+        assert abs(found / jump - 1) <= 1e-13
+        assert len(looked) == looks
 
 
 def test_what_is_not_found_is_not_claimed() -> None:
