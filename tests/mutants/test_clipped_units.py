@@ -79,9 +79,17 @@ MUTANTS = (
     Mutant(
         "rows are scaled to one row more",
         Kind.LIMITS,
-        f"{_SCALING}:ClipScaling.scaling_change",
-        "_scale_to_bound(as_real(Reference(name)), self.bound, norm)",
-        "_scale_to_bound(as_real(Reference(name)), self.bound + self.bound // 100, norm)",
+        f"{_SCALING}:ClipScaling.scaled_row",
+        "self.bound, Reference",
+        "self.bound + self.bound // 100, Reference",
+        _ROWS,
+    ),
+    Mutant(
+        "a unit within the norm of one measure is not scaled in others",
+        Kind.LIMITS,
+        "engine.lowering.bounded_totals:_add_limited_rows",
+        "apply(ScalarFunction.IS_NULL, Reference(column))",
+        "apply(ScalarFunction.IS_NULL, Reference(unit_columns[0]))",
         _ROWS,
     ),
     Mutant(

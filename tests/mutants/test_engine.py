@@ -466,7 +466,7 @@ MUTANTS = (
     Mutant(
         "weights are rounded up",
         Kind.ROUNDING,
-        "engine.lowering.bounded_totals:_weighting_change",
+        "engine.lowering.bounded_totals:_weighted_value",
         "apply(ScalarFunction.MULTIPLY, value, integer_constant(max_rows << bits))",
         "apply(ScalarFunction.ADD, apply(ScalarFunction.MULTIPLY, value, integer_constant(max_rows << bits)),"
         " apply(ScalarFunction.SUBTRACT, Reference('n'), integer_constant(1)))",

@@ -329,12 +329,9 @@ def test_weights_rounded_to_nearest_are_caught(monkeypatch: pytest.MonkeyPatch) 
             apply(ScalarFunction.CONVERT, each, detail=(Type.REAL,))
             for each in (apply(ScalarFunction.MULTIPLY, value, integer_constant(most << bits)), Reference("n"))
         )
-        weighted = apply(ScalarFunction.NEAREST, apply(ScalarFunction.DIVIDE, product, count))
-        return apply(
-            ScalarFunction.SUBTRACT, weighted, apply(ScalarFunction.MULTIPLY, value, integer_constant(1 << bits))
-        )
+        return apply(ScalarFunction.NEAREST, apply(ScalarFunction.DIVIDE, product, count))
 
-    monkeypatch.setattr(bounded_totals, "_weighting_change", rounded)
+    monkeypatch.setattr(bounded_totals, "_weighted_value", rounded)
     assert worst(COUNT, Strategy.REWEIGHT, honest).l1 > 1
 
 

@@ -5,7 +5,8 @@ is scaled, it is a function of the unit's own rows alone and rounds toward zero.
 units of its noise is rounded to those once, when everything is added up.
 
 Most units are within their limits, and reading their rows once costs little. So the totals are those of all rows as
-they are, plus a correction for which only the rows of units beyond a limit are read.
+they are, plus a correction for which only the rows of units beyond a limit are read. Where a row counts a share of
+itself that one number of its unit decides, rows are added up in one pass beside those numbers.
 """
 
 from __future__ import annotations
@@ -269,25 +270,57 @@ def _unbounded_totals(rows: CountedRows) -> StagedSelect:
 
 
 def _reweight_rows(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
-    """Count every row as it is, less the excess of the rows of units with more than m."""
-    max_rows = bounded.limits.rows
-    excess = [
-        (name, sum_of_group(_weighting_change(Reference(name), max_rows, bits)))
+    """Weight the rows of units with n > m rows by m/n. Many counts are those of all rows, added up from cells, and
+    corrected: weighted row by row, each would be evaluated on every row.
+    """
+    max_rows, bits = bounded.limits.rows, _coordinate_bits(bounded)
+    heavy = _units_beyond_limit(rows, max_rows)
+    weighted = [_weighted_value(Reference(name), max_rows, bits[index]) for index, name in enumerate(rows.values)]
+    if not rows.cells:
+        return _add_limited_rows(bounded, rows, heavy, "n" * len(weighted), weighted)
+    whole = _whole_values(bounded, rows)
+    excess = [sum_of_group(apply(ScalarFunction.SUBTRACT, *each)) for each in zip(weighted, whole, strict=True)]
+    beyond = _rows_beyond_limit(rows, (*unrenamed_columns(rows.values, "r"), ("n", Reference("n", "h"))))
+    return _correct_totals(bounded, rows, (heavy,), Select(tuple(zip(rows.values, excess, strict=True)), beyond))
+
+
+def _weighted_value(value: Scalar, max_rows: int, bits: int) -> Scalar:
+    """Return the weighted contribution of a row, rounded toward zero."""
+    product = apply(ScalarFunction.MULTIPLY, value, integer_constant(max_rows << bits))
+    return apply(ScalarFunction.DIVIDE_WHOLE, product, Reference("n"))
+
+
+def _whole_values(bounded: BoundedPlan, rows: CountedRows) -> list[Scalar]:
+    """Return what a row contributes to each coordinate as it is, in fractions of a step."""
+    return [
+        apply(ScalarFunction.MULTIPLY, Reference(name), integer_constant(1 << bits))
         for name, bits in zip(rows.values, _coordinate_bits(bounded), strict=True)
     ]
-    beyond = _rows_beyond_limit(rows, (*unrenamed_columns((*rows.keys, *rows.values), "r"), ("n", Reference("n", "h"))))
-    correction = Select((*unrenamed_columns(rows.keys), *excess), beyond, group_by=rows.keys)
-    return _correct_totals(bounded, rows, (_units_beyond_limit(rows, max_rows),), correction)
 
 
-def _weighting_change(value: Scalar, max_rows: int, bits: int) -> Scalar:
-    """Return the weighted contribution of a row, rounded toward zero, less its contribution as it is."""
-    weighted = apply(
-        ScalarFunction.DIVIDE_WHOLE,
-        apply(ScalarFunction.MULTIPLY, value, integer_constant(max_rows << bits)),
-        Reference("n"),
+def _add_limited_rows(
+    bounded: BoundedPlan,
+    rows: CountedRows,
+    heavy: tuple[str, Select],
+    unit_columns: Sequence[str],
+    limited: Sequence[Scalar],
+) -> StagedSelect:
+    """Add up in one pass what each row counts: less than as it is, where stage ``h`` has its unit, with a value in the
+    column of the total.
+    """
+    unit_values = unrenamed_columns(dict.fromkeys(unit_columns), "h")
+    same_unit = apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "h"))
+    joined = Select(
+        (*unrenamed_columns((*rows.keys, *rows.values), "r"), *unit_values),
+        rows.select,
+        joins=(RelationalJoin(StageReference("h"), "h", same_unit, outer=True),),
     )
-    return apply(ScalarFunction.SUBTRACT, weighted, apply(ScalarFunction.MULTIPLY, value, integer_constant(1 << bits)))
+    is_whole = [apply(ScalarFunction.IS_NULL, Reference(column)) for column in unit_columns]
+    counted = [
+        apply(ScalarFunction.CASE, *each) for each in zip(is_whole, _whole_values(bounded, rows), limited, strict=True)
+    ]
+    totals = ((name, or_zero(sum_of_group(value))) for name, value in zip(rows.values, counted, strict=True))
+    return StagedSelect((heavy,), Select((*unrenamed_columns(rows.keys), *totals), joined, group_by=rows.keys))
 
 
 def _units_beyond_limit(rows: CountedRows, max_rows: int) -> tuple[str, Select]:
@@ -434,7 +467,7 @@ def _group_number(rows: CountedRows) -> Scalar | None:
 def _scale_rows(
     bounded: BoundedPlan, rows: CountedRows, scaling: Sequence[ClipScaling], max_totals: Sequence[int]
 ) -> StagedSelect:
-    """Count every row as it is, less what scaling takes of the rows of units beyond the norm of a measure."""
+    """Count every row as it is, or scaled where its unit is beyond the norm of a measure."""
     unit_totals = tuple(
         (part.length, apply(ScalarFunction.ABS, _unit_total(rows, name, max_total)))
         for name, part, max_total in zip(rows.values, scaling, max_totals, strict=True)
@@ -443,11 +476,8 @@ def _scale_rows(
     norms = tuple((part.length, part.unit_norm_if_too_large()) for part in scaling)
     is_beyond = AnyOf(tuple(part.is_unit_norm_too_large() for part in scaling))
     heavy = "h", Select((*unrenamed_columns("u"), *norms), units, where=(is_beyond,))
-    lengths = unrenamed_columns((part.length for part in scaling), "h")
-    beyond = _rows_beyond_limit(rows, (*unrenamed_columns((*rows.keys, *rows.values), "r"), *lengths))
-    excess = tuple((name, sum_of_group(part.scaling_change())) for name, part in zip(rows.values, scaling, strict=True))
-    correction = Select((*unrenamed_columns(rows.keys), *excess), beyond, group_by=rows.keys)
-    return _correct_totals(bounded, rows, (heavy,), correction)
+    lengths = [part.length for part in scaling]
+    return _add_limited_rows(bounded, rows, heavy, lengths, [part.scaled_row() for part in scaling])
 
 
 def _clip_cells(
@@ -455,13 +485,9 @@ def _clip_cells(
 ) -> StagedSelect:
     """Add up many counts over all rows at once, and correct them for units with more rows than count."""
     capped = dict(column for part in scaling for column in part.clipped_columns())
-    unclipped = [
-        apply(ScalarFunction.MULTIPLY, Reference(f"v{index}"), integer_constant(1 << bits))
-        for index, bits in enumerate(_coordinate_bits(bounded))
-    ]
     differences = [
-        apply(ScalarFunction.SUBTRACT, capped[name], contribution)
-        for name, contribution in zip(rows.values, unclipped, strict=True)
+        apply(ScalarFunction.SUBTRACT, capped[name], whole)
+        for name, whole in zip(rows.values, _whole_values(bounded, rows), strict=True)
     ]
     excess = tuple(zip(rows.values, map(sum_of_group, differences), strict=True))
     select, names = without_contributions(rows.select, rows.cells)

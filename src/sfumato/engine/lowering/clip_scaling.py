@@ -189,13 +189,9 @@ class ClipScaling:
         """Return the norm of a unit's rows, in whole steps, as a real where it is too large, else NULL."""
         return apply(ScalarFunction.CASE, self.is_unit_norm_too_large(), as_real(Reference(self.length)))
 
-    def scaling_change(self) -> Scalar:
-        """Return what a row counts when its unit is scaled, less what it counts as it is."""
-        (name,), norm = self.coordinates, Reference(self.length)
-        unscaled = apply(ScalarFunction.MULTIPLY, Reference(name), integer_constant(1 << self.bits))
-        scaled = _scale_to_bound(as_real(Reference(name)), self.bound, norm)
-        change = apply(ScalarFunction.SUBTRACT, scaled, unscaled)
-        return apply(ScalarFunction.CASE, apply(ScalarFunction.IS_NULL, norm), integer_constant(0), change)
+    def scaled_row(self) -> Scalar:
+        """Return what a row counts when its unit is scaled."""
+        return _scale_to_bound(as_real(Reference(self.coordinates[0])), self.bound, Reference(self.length))
 
     def norm_column(self) -> tuple[str, Scalar]:
         """Compute the norm exactly, so that it does not depend on the order of groups."""
