@@ -472,6 +472,7 @@ def test_a_root_at_a_jump_is_bracketed(side: int) -> None:
         assert (found >= jump) is (side > 0)
         assert abs(found / jump - 1) <= 1e-13
         assert len(looked) == looks
+    assert len(root(lambda x: 0.9 if x < 1e-60 else 1e-9, 0.01, 5.0, side)[1]) == 60  # and no more
 
 
 def test_what_is_not_found_is_not_claimed() -> None:

@@ -31,7 +31,7 @@ def parse_grid(value: Number | None, name: str = "grid") -> Fraction | None:
     if value is None:
         return None
     # A float that is a power of two means it: its shortest decimal may not be one.
-    is_power = isinstance(value, float) and value > 0 and math.frexp(value)[0] == 0.5
+    is_power = isinstance(value, float) and math.frexp(value)[0] == 0.5
     grid = Fraction(value) if is_power else exact(value, name, POSITIVE)
     if grid.numerator & (grid.numerator - 1) or grid.denominator & (grid.denominator - 1):
         raise InvalidParameter(name, value, "a power of two, such as 1/1024 or 0.25")

@@ -51,7 +51,7 @@ class RaceKey:
 
 
 def _exact_gumbel_key(e: Decimal, _: bool, gap: Decimal, context: Context) -> Decimal:
-    return context.add(e.ln(context) if e else Decimal("-Infinity"), gap)
+    return context.add(e.ln(context), gap)  # of 0 it is minus infinity
 
 
 GUMBEL = RaceKey(lambda e, _, gap: np.log(e) + gap, _exact_gumbel_key, smallest=True)
