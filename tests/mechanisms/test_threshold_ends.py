@@ -61,6 +61,14 @@ def test_a_leak_of_all_of_delta_is_allowed_and_no_more(monkeypatch: pytest.Monke
     key_thresholds._gaussian_threshold.cache_clear()
 
 
+def test_a_laplace_threshold_allows_all_of_delta_and_begins_at_one() -> None:
+    for weighted in (False, True):
+        leak = key_thresholds.leak_probability(20, F(3), 4, weighted)
+        assert key_thresholds._laplace_threshold(F(3), leak, 4, weighted) == 20
+        assert key_thresholds._laplace_threshold(F(3), leak - F(1, 10**50), 4, weighted) == 21
+    assert key_thresholds._laplace_threshold(F(1000), F(9, 10), 2, False) == 1
+
+
 def test_counts_beyond_all_noise_pass_and_noise_is_drawn_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
     rule = sf.KeyThreshold(1, "1e-6", 3)
     drawn: list[tuple[Fraction, int]] = []

@@ -14,10 +14,10 @@ import pytest
 
 import sfumato as sf
 from refusals import assert_refused
-from sfumato.privacy import amounts, calibration, curve, shape, theorems
+from sfumato.privacy import amounts, calibration, curve, losses, shape, theorems
 from sfumato.privacy.budget import Budget, Cost, _search_largest_pure
 from sfumato.privacy.calibration import _BracketingSearch, least_parameter_by_shortfall
-from sfumato.privacy.losses import PairLoss, ResponseLoss
+from sfumato.privacy.losses import BoundedRangeLoss, PairLoss, ResponseLoss
 from sfumato.privacy.noise_losses import GaussianLoss, LaplaceLoss
 from sfumato.privacy.shape import PrivacyLoss
 
@@ -112,6 +112,16 @@ def test_the_largest_payment_in_divergence_is_found_to_a_part_in_a_billion() -> 
         assert not account.affords(sf.Curve.pure(found + F(1, 10**9)))
 
 
+def test_the_largest_epsilon_is_read_at_the_account_s_delta_where_noise_is_not_pure() -> None:
+    account = Budget(1, "1e-6")
+    gaussian = account.largest(sf.Gaussian)
+    assert gaussian == account.largest(sf.Gaussian, delta="1e-6") < math.inf
+    assert 0.9 < gaussian <= 1.1
+    assert account.largest(sf.Laplace) == account.largest(sf.Laplace, delta=0) >= 1
+    assert account.largest(sf.Laplace, sensitivity=3) == pytest.approx(account.largest(sf.Laplace), rel=1e-9)
+    assert Budget(1).largest(sf.Gaussian) == 0.0
+
+
 # ── curves ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -194,7 +204,7 @@ def test_a_shortfall_of_nothing_is_enough() -> None:
     for size, enough in ((F(2), True), (F(1), False), (F(2), True), (F(3), True), (F(1), False), (F(1, 2), False)):
         assert search.is_enough(size) is enough
     assert looked == [2, 1]
-    assert (search.least_sufficient, search.last_shortfall) == (2, 1.0)
+    assert (search.least_checked_sufficient, search.last_shortfall) == (2, 1.0)
 
 
 def test_the_ends_of_what_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,6 +370,28 @@ def test_failures_beyond_sixty_four_are_enclosed_to_a_part_in_two_to_the_fortiet
             assert low < true < high
             assert abs((true - low) / true - F(1, 2**40)) < F(1, 2**44)
             assert abs((high - true) / true - F(1, 2**40)) < F(1, 2**44)
+
+
+def test_a_range_s_profile_states_its_rounding_up_to_its_largest_loss_and_no_further() -> None:
+    """Of (1 − e^{(ε−η)/2})²/(1 − e^{−η}): the gap is known to a rounding of η, and each factor to one of itself."""
+    rounding = losses.ROUNDING
+    for eta in (0.25, 2.0, 40.0):
+        loss, end = BoundedRangeLoss(F(eta)), eta * (1 + rounding)
+        assert loss.delta_and_error(math.nextafter(end, math.inf)) == (0.0, 0.0)
+        for epsilon in (0.0, 0.3 * eta, 0.999999 * eta, eta, end):
+            gap = -MP.expm1(min(MP.mpf(0), mp(epsilon) - mp(eta)) / 2)
+            width, above = -MP.expm1(-mp(eta)), gap + rounding * mp(eta)
+            error = rounding * above * (above + mp(eta) * (1 - gap)) / width
+            found = loss.delta_and_error(epsilon)
+            assert found == pytest.approx((float(gap**2 / width), float(error)), rel=1e-13, abs=0)
+            assert found[1] > 0
+        response = ResponseLoss(F(eta), 5, F(1, 8))
+        for epsilon in (0.0, 0.3 * eta, eta, 2 * eta):
+            gap = -MP.expm1(min(MP.mpf(0), mp(epsilon) - mp(eta)))
+            value = MP.mpf(1) / 8 + MP.mpf(7) / 8 * gap / (1 + 4 * MP.exp(-mp(eta)))
+            error = rounding * (value + mp(eta) * (1 - gap))
+            found = response.delta_and_error(epsilon)
+            assert found == pytest.approx((float(value), float(error)), rel=1e-13, abs=0)
 
 
 # ── the textbook ───────────────────────────────────────────────────────────────────────────────
