@@ -28,7 +28,7 @@ MUTANTS = (
     Mutant(
         "the Rényi charge is the computed float",
         Kind.ROUNDING,
-        "privacy.curve:Curve.renyi_above",
+        "privacy.curve:Curve._compute_renyi_above",
         "value * (1 + 2.0 ** (-41)) + margin",
         "value",
         (
@@ -154,7 +154,7 @@ MUTANTS = (
     Mutant(
         "a divergence is rounded to the nearest float",
         Kind.ROUNDING,
-        "privacy.curve:Curve.renyi_above",
+        "privacy.curve:Curve._compute_renyi_above",
         "value * (1 + 2.0 ** (-41)) + margin",
         "value * (1 - 2.0 ** (-41))",
         (_CHARGES,),

@@ -277,6 +277,17 @@ class Curve:
         D_α is computed from sums of positive terms, to a relative error far below 2^-42; the absolute term
         covers the logarithm-of-a-sum branch, whose error is divided by α − 1.
         """
+        known = self._charged_at_order
+        if order not in known:
+            known[order] = self._compute_renyi_above(order)
+        return known[order]
+
+    @cached_property
+    def _charged_at_order(self) -> dict[Fraction, Fraction]:
+        """What accounts of each order charge: a held question is charged often."""
+        return {}
+
+    def _compute_renyi_above(self, order: Fraction) -> Fraction:
         alpha = float(order)
         value = max(shape.renyi(parts, alpha) for parts in self._parts_in_worst_order(lambda loss: loss.renyi(alpha)))
         if not math.isfinite(value):

@@ -210,19 +210,22 @@ def half_widths(
     values spread evenly over the measured range, and sums at the middle of their range.
     """
     level = exact(confidence, "confidence", CONFIDENCE)
-    sizes = (
-        (group_size,)
-        if group_size is not None
-        else SIZES[:1]
-        if _are_widths_constant(query, prepared, results)
-        else SIZES
-    )
+    sizes = evaluated_sizes(query, prepared, results, group_size)
     widths_by_size = [
         _widths_at_size(query, prepared, results, groups, max_groups, level, group_size, joint) for group_size in sizes
     ]
     ranks = notes_by_column(query, forecast_rank_errors(prepared, results, level))
     columns = merge_widths_of_sizes(sizes, widths_by_size)
     return columns | {name: rows for name, rows in ranks.items() if name in columns}
+
+
+def evaluated_sizes(
+    query: Query, prepared: PricedRelease, results: Sequence[MeasuredRequest], group_size: int | None
+) -> tuple[int, ...]:
+    """Return the sizes of the hypothetical groups that half-widths are evaluated for: one where sizes do not matter."""
+    if group_size is not None:
+        return (group_size,)
+    return SIZES[:1] if _are_widths_constant(query, prepared, results) else SIZES
 
 
 def _are_widths_constant(query: Query, prepared: PricedRelease, requests: Sequence[MeasuredRequest]) -> bool:

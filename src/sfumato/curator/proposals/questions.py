@@ -33,6 +33,7 @@ from sfumato.curator.previews.forecasts import (
     Forecast,
     Width,
     draw_error_by_price,
+    evaluated_sizes,
     even_spread_note,
     forecast_rank_errors,
     half_widths,
@@ -689,7 +690,11 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
         """Find the least ε, or amount of another price, that meets the accuracy goals."""
         price_of = priced or (lambda epsilon: Price(epsilon, request.delta))
 
+        known: dict[tuple[Fraction, tuple[int, ...]], dict[str, Width]] = {}  # each by its price and evaluated sizes
+
         def widths(amount: Fraction, size: int | None) -> dict[str, Width]:
-            return self.widths(self.price_release_at(price_of(amount), request), request, size)
+            prepared = self.price_release_at(price_of(amount), request)
+            key = amount, evaluated_sizes(self.query, prepared, self.shared_parts.requests, size)
+            return known[key] if key in known else known.setdefault(key, self.widths(prepared, request, size))
 
         return least_price(request.within, [output.name for output in self.query.outputs], widths)

@@ -35,6 +35,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import FrequentValues, Quantiles
 from sfumato.mechanisms.protocols import Additive
@@ -184,8 +185,16 @@ class NoisyScale(ConstantWidthScale):
         object.__setattr__(self, "rounding", exact(self.rounding, "rounding"))
 
     def half_width(self, confidence: Number, parts: int) -> Fraction:
-        """Bound noise and rounding together."""
-        return self.mechanism.error(confidence, parts) * self.unit_value + self.rounding
+        """Bound noise and rounding together: of one price once, however often it is compared and shown."""
+        known, key = self._known_half_widths, (confidence, parts)
+        if key not in known:
+            known[key] = self.mechanism.error(confidence, parts) * self.unit_value + self.rounding
+        return known[key]
+
+    @cached_property
+    def _known_half_widths(self) -> dict[tuple[Number, int], Fraction]:
+        """By the confidence and the number of ranges that hold at once."""
+        return {}
 
     def width(self, confidence: Number, parts: int) -> float:
         return float(self.half_width(confidence, parts))
