@@ -138,6 +138,15 @@ def test_the_ends_of_what_quantiles_accept() -> None:
         assert_refused(lambda b=(low, high): sf.Quantiles(F(1, 2), 1, b), "low < high")
 
 
+def test_a_histogram_is_two_lists_of_one_length() -> None:
+    rule = sf.Quantiles(F(1, 2), 1, (0, 9))
+    assert rule.choose_histogram([3, 4], [0, 5])[0] in range(10)
+    for values, counts in (([[3]], [[1]]), ([3], [1, 2]), ([3, 4], [1]), ([3], [-1]), (3, 1)):
+        assert_refused(lambda v=values, c=counts: rule.choose_histogram(v, c), "one whole number ≥ 0 for each value")
+    for values in ([[3]], [4, 3], 3):
+        assert_refused(lambda v=values: rule.choose(v), "in ascending order")
+
+
 def test_an_old_charge_of_one_quantile_is_one_bounded_range() -> None:
     for neighbours in ("add-remove", "replace"):
         old = LegacyQuantiles(F(1, 3), 2, (0, 9), 1, neighbours)

@@ -255,6 +255,21 @@ def test_a_tail_covers_the_rounding_of_its_chord(monkeypatch: pytest.MonkeyPatch
     assert loss._tail(x) == 1.0
 
 
+def test_a_chord_is_as_long_as_the_spread_and_the_place_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    for mu_squared, x, length in ((4, 0.5, 2e-4), (10**14, 0.5, 100.0), (4, 1e8, 0.01), (F(1, 10**20), 1e-9, 1e-13)):
+        seen: list[float] = []
+        loss = PrivacyLoss(((GaussianLoss(F(mu_squared)), 1),), ((GaussianLoss(F(mu_squared)), 1),))
+        monkeypatch.setattr(PrivacyLoss, "_delta_range", lambda _, at, seen=seen: seen.append(at) or (0.1, 0.1))
+        loss._tail(x)
+        assert seen[0] == x
+        assert seen[1] == x - length or abs((x - seen[1]) / length - 1) < 1e-7
+
+
+def test_a_false_negative_bound_is_lowered_by_its_rounding() -> None:
+    assert shape.best_false_negative_bound(lambda _: 0.25, 0.0, 0.25) == 0.5 - 2.0**-50
+    assert shape.best_false_negative_bound(lambda _: 0.9, 0.0, 0.25) == 0.0
+
+
 def test_a_quantile_is_found_to_a_part_in_a_billion(monkeypatch: pytest.MonkeyPatch) -> None:
     loss = PrivacyLoss(((ResponseLoss(F(1)), 1),), ((ResponseLoss(F(1)), 1),))
     for step in (k * 2.0**-29 + 1e-10 for k in (3, 2**28, -(2**27) + 1)):
@@ -322,7 +337,7 @@ def test_rho_of_a_pair_is_raised_by_what_its_values_near_order_one_may_lose() ->
 
 
 def test_the_search_for_rho_looks_no_further_than_a_part_in_a_billion() -> None:
-    for loss, most in ((ResponseLoss(F(1)), 250), (ResponseLoss(F(5), 40), 250), (LaplaceLoss(F(1, 10)), 250)):
+    for loss, most in ((ResponseLoss(F(1)), 30), (ResponseLoss(F(5), 40), 30), (LaplaceLoss(F(1, 10)), 230)):
         plain = Plain(loss)
         rho = shape.least_rho(plain)  # type: ignore[arg-type]
         best = max(loss.renyi(order) / order for order in plain.orders)
@@ -402,6 +417,15 @@ def test_lists_of_guarantees_are_lists() -> None:
         for wrong in ("ab", b"ab", 5, None):
             refused = assert_refused(lambda w=wrong, c=combined: c(w), "a list")
             assert "Guarantee(1)" in refused.fix
+
+
+def test_a_bound_of_a_probability_is_rounded_up_within_one_and_above_nothing() -> None:
+    for log in (0.0, 3.0, -1e-14):
+        assert theorems._upper_probability(log) == 1.0
+    assert theorems._upper_probability(-1e5) == 5e-324
+    for log in (-0.5, -20.0, -700.0):
+        apart = mp(theorems._upper_probability(log)) / MP.exp(mp(log)) - 1
+        assert abs(apart - MP.mpf(2) ** -40) <= MP.mpf(2) ** -51
 
 
 def test_as_many_releases_as_are_composed_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
