@@ -90,29 +90,47 @@ def test_counts_beyond_all_noise_pass_and_noise_is_drawn_for_each(monkeypatch: p
 # ── widths ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_smallest_slope_that_is_tried_serves_sums_of_many() -> None:
-    """With a sum of squares at which the best slope is the least one, to its leading order 2·√(k·ln(2/miss))."""
-    log = math.log(2 / 0.05)
-    terms = log / 1e-12
-    (width,) = noise_sums._continuous_chernoff_widths(np.array([[math.sqrt(terms)]]), 0.05)
-    assert width == pytest.approx(2 * log / 1e-6, rel=1e-9, abs=0)
-    (width,) = noise_sums._discrete_chernoff_widths(np.array([[1.0] * 4]), 1e4, 0.05)
-    b, k = MP.mpf(10) ** 4, 4
-    q = MP.exp(-1 / b)
-
-    def bound(s: Any) -> Any:
-        return (k * MP.log((1 - q) ** 2 / ((1 - q * MP.exp(s)) * (1 - q * MP.exp(-s)))) + MP.log(40)) / s
-
-    best = min(bound(MP.mpf(n) / 4000 / b) for n in range(1, 4000))
-    assert best * (1 - MP.mpf("1e-3")) <= width <= best * (1 + MP.mpf("1e-3"))
+GRID = [*np.geomspace(1e-6, 0.5, 100).tolist(), *(1 - np.geomspace(1e-6, 0.5, 100)).tolist()]
+"""The slopes that Chernoff's bound is taken at, beside the scale's inverse."""
 
 
-def test_a_series_that_does_not_decide_says_nothing() -> None:
-    few = np.array([[1.0, 0.5]])
-    for miss, known in ((1e-10, True), (math.nextafter(1e-10, 0), False)):
-        monkeyed = noise_sums.continuous_widths(np.ones((1, 40)), miss)
-        assert bool(np.isfinite(monkeyed[0])) is known or miss == 1e-10
-    assert math.isinf(noise_sums.continuous_widths(few, 1e-11)[0])
+def continuous_chernoff(squares: Any, miss: Any) -> Any:
+    return min((-squares * MP.log1p(-(MP.mpf(s) ** 2)) + MP.log(2 / miss)) / s for s in GRID)
+
+
+def test_chernoff_s_widths_are_the_least_of_those_of_two_hundred_slopes() -> None:
+    miss = 0.05
+    for squares in (1.0, 4.0, 300.0, math.log(2 / miss) / 1e-12):  # of the last the least slope is the best
+        (width,) = noise_sums._continuous_chernoff_widths(np.array([[math.sqrt(squares)]]), miss)
+        assert width == pytest.approx(float(continuous_chernoff(MP.mpf(squares), MP.mpf(miss))), rel=1e-10, abs=0)
+    for scale in (0.5, 30.0):
+        b, q = MP.mpf(scale), MP.exp(-1 / MP.mpf(scale))
+        for row in ([1.0, -3.0, 2.0], [1.0] * 40):
+            terms, expected = MP.fsum(MP.mpf(a) ** 2 for a in row) / max(map(abs, row)) ** 2, []
+            for slope in GRID:
+                s = MP.mpf(slope) / b
+                moment = 2 * MP.log(1 - q) - MP.log(1 - q * MP.exp(s)) - MP.log(1 - q * MP.exp(-s))
+                expected.append((terms * moment + MP.log(2 / MP.mpf(miss))) / s)
+            (width,) = noise_sums._discrete_chernoff_widths(np.array([row]), scale, miss)
+            assert width / max(map(abs, row)) == pytest.approx(float(min(expected)) * (1 + 1e-9), rel=1e-11, abs=0)
+
+
+def test_a_series_decides_where_what_it_leaves_out_is_below_half_the_miss() -> None:
+    """For one variable, φ(x) = 1/(1 + x²): its 256 points leave out more than a small miss allows."""
+    decided = []
+    for miss_bound in (0.05, 1e-3, 6e-4, 4e-4):
+        miss = MP.mpf(miss_bound) * (1 - MP.mpf(noise_sums._SLACK))
+        high, far = (continuous_chernoff(MP.mpf(1), miss * share) for share in (1, MP.mpf(1e-4)))
+        last = 256.5 * 2 * MP.pi / (high + far)
+        error = 2 / (1 + last**2) * (1 + last**-2) / MP.pi + miss * 1e-4 + 1e-13
+        (width,) = noise_sums.continuous_widths(np.array([[3.0]]), miss_bound)
+        assert bool(np.isfinite(width)) is bool(error < miss / 2)
+        decided.append(float(error / miss))
+        if error < miss / 2:  # P(|X| > w) = e^{−w/3}
+            assert MP.exp(-MP.mpf(width) / 3) <= miss <= MP.exp(-MP.mpf(width) / 3) + 2 * error
+    assert any(0.5 < ratio < 1 for ratio in decided)
+    assert any(0.25 < ratio < 0.5 for ratio in decided)
+    assert math.isinf(noise_sums.continuous_widths(np.array([[1.0, 0.5]]), 1e-11)[0])
     assert math.isinf(noise_sums.continuous_widths(np.ones((1, 250_001)), 0.05)[0])
 
 
