@@ -145,7 +145,7 @@ def test_an_amendment_returns_its_line_and_warns_as_at_home(tmp_path: Path) -> N
                 line = olga.amend(reason="another year")
             assert isinstance(line, Line)
             assert (line.kind, line.question) == ("amend", "another year")
-            assert line == tuple(olga.history())[-1]
+            assert line in tuple(olga.history())  # a source may be recorded meanwhile
         with pytest.warns(WeakPrivacy) as at_home:
             sf.Curator(policy, tmp_path / "other.ledger").close()
         assert {str(each.message) for each in warned} == {str(each.message) for each in at_home}

@@ -73,9 +73,9 @@ def test_a_bought_answer_is_tested_at_the_server_for_nothing(ana: RemoteCurator)
 def test_what_is_not_stored_is_refused_and_not_charged(ana: RemoteCurator) -> None:
     before, question = spent(ana), ana.sql(f"{BY_ARM} HAVING COUNT(*) > 2")
     address, spec = ana.policy_connection, {"test": "independence", "question": BY_ARM}
-    with pytest.raises(Unsupported, match="no answer to this is stored"):
+    with pytest.raises(Unsupported, match="no stored answer is at least as accurate"):
         address.wire.call_free(address.policy, "test", "stored", spec, {"epsilon": "0.75"})
-    with pytest.raises(Unsupported, match="no answer to this is stored"):
+    with pytest.raises(Unsupported, match="no stored answer is at least as accurate"):
         address.wire.call_free(address.policy, "questions", "stored", question.spec, {"epsilon": "0.75"})
     assert spent(ana) == before
 

@@ -37,7 +37,7 @@ MUTANTS = (
         "a missing number is missing as it is listed alone",
         Kind.NAN,
         "policy.cell_rules:CellRules.null_values",
-        "pattern = _VALUE_PATTERNS.get(kind)",
+        "pattern = _VALUE_PATTERNS.get(sql_type)",
         "pattern = None",
         (f"{_CURATOR}::test_a_missing_cell_is_missing_in_every_measure",),
     ),

@@ -45,8 +45,8 @@ MUTANTS = (
         "the number of rows is taken as public where units have several",
         Kind.NEIGHBOURS,
         "publish.marginals.measuring:has_fixed_total",
-        "return bounded.every_row_is_unit and isinstance(bounded.bounding_node.input, Scan)",
-        "return isinstance(bounded.bounding_node.input, Scan)",
+        "return bounded_plan.every_row_is_unit and isinstance(bounded_plan.bounding_node.input, Scan)",
+        "return isinstance(bounded_plan.bounding_node.input, Scan)",
         _MOVES,
     ),
     Mutant(

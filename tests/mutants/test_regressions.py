@@ -27,8 +27,8 @@ MUTANTS = (
         "cross-moments are charged with half of what a row moves",
         Kind.FACTOR_TWO,
         "inference.moments:moment_totals",
-        "(WEIGHT * max_row_norm(bounded, design)) ** 2",
-        "(WEIGHT * max_row_norm(bounded, design)) ** 2 // 2",
+        "(WEIGHT * max_row_norm(bounded_plan, design)) ** 2",
+        "(WEIGHT * max_row_norm(bounded_plan, design)) ** 2 // 2",
         (_MOVED,),
     ),
     Mutant(

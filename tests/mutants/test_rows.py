@@ -57,7 +57,7 @@ MUTANTS = (
         "what is missing is drawn as a value",
         Kind.NAN,
         "publish.sampling:SampledRows._arrow_array",
-        "return pyarrow.array(values, mask=self.missing_mask(place)).cast(kind)",
+        "return pyarrow.array(values, mask=self.missing_mask(index)).cast(kind)",
         "return pyarrow.array(values).cast(kind)",
         _TYPED,
     ),

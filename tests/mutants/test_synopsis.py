@@ -68,7 +68,7 @@ MUTANTS = (
         "a bin holds its upper edge",
         Kind.ROUNDING,
         "publish.cells.cell_values:_cell_interval",
-        "    if not cell.closed:\n        high = _adjacent_number(high, kind, -1)\n",
+        "    if not cell.closed:\n        high = _adjacent_number(high, sql_type, -1)\n",
         "    if not cell.closed:\n        high = high + 0\n",
         _SURE,
     ),

@@ -28,8 +28,8 @@ MUTANTS = (
         "questions with other limits are read by one statement",
         Kind.LIMITS,
         "plan.readings.combining:_combination_key",
-        "bounded.strategy, bounded.limits",
-        "bounded.strategy, None",
+        "bounded_plan.strategy, bounded_plan.limits",
+        "bounded_plan.strategy, None",
         (f"{_COMBINING}::test_what_would_be_another_number_is_read_by_itself",),
     ),
     Mutant(
@@ -44,8 +44,8 @@ MUTANTS = (
         "units with more rows than count are not cut where counts are many",
         Kind.LIMITS,
         "engine.lowering.bounded_totals:_clip_cells",
-        "_correct_totals(bounded, rows, (heavy, units), Select(excess, StageReference('g')))",
-        "StagedSelect((), _uncorrected_totals(bounded, rows))",
+        "_correct_totals(bounded_plan, rows, (heavy, units), Select(excess, StageReference('g')))",
+        "StagedSelect((), _uncorrected_totals(bounded_plan, rows))",
         (f"{_COMBINING}::test_many_counts_are_added_up_from_cells",),
     ),
     Mutant(

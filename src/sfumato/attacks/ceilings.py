@@ -49,13 +49,13 @@ def guess_ceiling(guarantee: Guarantee, prior: Number = "1/2", choices: int = 2)
     return min(1.0, p * (1 + (k - 1) * float(promise.delta) * exp_minus_epsilon) / (p + (1 - p) * exp_minus_epsilon))
 
 
-def account_guess_ceiling(promise: Guarantee, neighbours: Neighbours | str) -> float:
+def account_guess_ceiling(guarantee: Guarantee, neighbours: Neighbours | str) -> float:
     """Bound the probability of guessing a fair coin about one unit from all answers of an account.
 
     It is 1 if ε is so large that the δ of two units exceeds 1.
     """
     try:
-        return guess_ceiling(replacement_guarantee(promise, neighbours))
+        return guess_ceiling(replacement_guarantee(guarantee, neighbours))
     except InvalidParameter:
         return 1.0
 

@@ -625,6 +625,6 @@ def attribute_of_rows(
     return Findings(_ATTRIBUTE, tuple(results), words)
 
 
-def _row_finding(attack: str, kind: str, right: int, trials: int, promise: Guarantee) -> Finding:
-    ceiling = guess_ceiling(promise) if kind.startswith("private") else None
+def _row_finding(attack: str, kind: str, right: int, trials: int, guarantee: Guarantee) -> Finding:
+    ceiling = guess_ceiling(guarantee) if kind.startswith("private") else None
     return Finding(attack, kind, right, trials, 0.5, ceiling, 1)

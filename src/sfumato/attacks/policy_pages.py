@@ -72,7 +72,7 @@ _TITLE = "What an attacker could find out about one of the protected"
 
 
 def policy_page(
-    promise: Guarantee,
+    guarantee: Guarantee,
     neighbours: Neighbours,
     unit: str,
     attempts: Sequence[Attempt],
@@ -81,12 +81,13 @@ def policy_page(
     undeclared: Sequence[str] = (),
 ) -> HtmlPage:
     """Return the report page."""
-    notes = (*_untried_notes(untried, account_guess_ceiling(promise, neighbours)), *undeclared_words(undeclared))
+    notes = (*_untried_notes(untried, account_guess_ceiling(guarantee, neighbours)), *undeclared_words(undeclared))
     sections = [
-        f"<h1>{_TITLE}</h1>{_summary_section(promise, neighbours, attempts)}{_overview_section(promise, neighbours)}",
+        f"<h1>{_TITLE}</h1>{_summary_section(guarantee, neighbours, attempts)}"
+        f"{_overview_section(guarantee, neighbours)}",
         f"<h2>Who is protected</h2>{render_protection(unit, neighbours.value)}",
         f"<h2>What was tried</h2>{''.join(_attempts_section(attempts, findings, notes))}",
-        f"<h2>What anybody could gain at most</h2>{_ceiling_section(promise, neighbours)}",
+        f"<h2>What anybody could gain at most</h2>{_ceiling_section(guarantee, neighbours)}",
         f"<h2>What this does not promise</h2>{render_limitations()}",
         f"<h2>How it was tested</h2>{_method_section(unit, neighbours, attempts)}",
         f"<footer>Made by sfumato {__version__}. This page loads nothing from other servers.</footer>",
@@ -94,17 +95,17 @@ def policy_page(
     return HtmlPage(_TITLE, "\n".join(sections))
 
 
-def _summary_section(promise: Guarantee, neighbours: Neighbours, attempts: Sequence[Attempt]) -> str:
+def _summary_section(guarantee: Guarantee, neighbours: Neighbours, attempts: Sequence[Attempt]) -> str:
     sides = zip(*map(_exact_and_private, attempts), strict=True)
     exact, private = (max(findings, key=lambda finding: finding.success) for findings in sides)
-    delta = f", δ = {format_probability(promise.delta)}" if promise.delta else ""
+    delta = f", δ = {format_probability(guarantee.delta)}" if guarantee.delta else ""
     return fact_boxes(
         [
-            (f"ε = {format_exact(promise.epsilon)}{delta}", "is the most that is ever spent"),
+            (f"ε = {format_exact(guarantee.epsilon)}{delta}", "is the most that is ever spent"),
             (f"{_share_of_hundred(exact)} of 100", "guesses were right from exact answers"),
             (f"{_share_of_hundred(private)} of 100", "were right from the answers of this policy"),
             (
-                f"{_percent_up(account_guess_ceiling(promise, neighbours))} of 100",
+                f"{_percent_up(account_guess_ceiling(guarantee, neighbours))} of 100",
                 "is the proven limit of every method",
             ),
         ]
@@ -115,8 +116,8 @@ def _exact_and_private(attempt: Attempt) -> tuple[Finding, Finding]:
     return attempt.exact, attempt.private
 
 
-def _overview_section(promise: Guarantee, neighbours: Neighbours) -> str:
-    worst = account_guess_ceiling(promise, neighbours)
+def _overview_section(guarantee: Guarantee, neighbours: Neighbours) -> str:
+    worst = account_guess_ceiling(guarantee, neighbours)
     return (
         paragraph(
             "Suppose that an analyst is dishonest, spends everything that this policy allows on one victim, and knows "
@@ -204,10 +205,10 @@ def _count_words(attempt: Attempt) -> str:
     return f"{words} {finding.note}" if finding.note else words
 
 
-def _ceiling_section(promise: Guarantee, neighbours: Neighbours) -> str:
+def _ceiling_section(guarantee: Guarantee, neighbours: Neighbours) -> str:
     what = "everything that an account of this policy will ever answer"
     try:
-        return render_belief_changes(promise, neighbours.value, what)
+        return render_belief_changes(guarantee, neighbours.value, what)
     except InvalidParameter:
         return paragraph("At this ε and δ there is no bound on what an attacker may learn.")
 

@@ -210,9 +210,9 @@ def _guess_counts(guesses: int | Sequence[int] | None, canaries: int) -> list[in
     return counts
 
 
-def _require_power(canaries: int, guesses: int, promise: Guarantee, error_share: float) -> None:
+def _require_power(canaries: int, guesses: int, guarantee: Guarantee, error_share: float) -> None:
     """Refuse an audit that could refute nothing even with every guess correct, and state how many canaries could."""
-    epsilon, delta = float(promise.epsilon), float(promise.delta)
+    epsilon, delta = float(guarantee.epsilon), float(guarantee.delta)
     if guessing_tail_bound(canaries, guesses, guesses, epsilon, delta) <= error_share:
         return
     enough = next(
@@ -221,8 +221,8 @@ def _require_power(canaries: int, guesses: int, promise: Guarantee, error_share:
     )
     if enough is None:
         rule = f"a guarantee that an audit with {_MAX_CANARIES:,} canaries could refute"
-        raise InvalidParameter("claim", promise, rule, fix="audit a smaller ε, or many runs with falsify(…)")
-    rule = f"enough to be able to refute {promise}, such as {enough:,}"
+        raise InvalidParameter("claim", guarantee, rule, fix="audit a smaller ε, or many runs with falsify(…)")
+    rule = f"enough to be able to refute {guarantee}, such as {enough:,}"
     raise InvalidParameter("canaries", canaries, rule, fix=f"set canaries to {enough:,}, and guess all of them")
 
 

@@ -114,10 +114,10 @@ def propose_bounds(table: Table, column: str) -> BoundsFigures | None:
     return None
 
 
-def _candidate_round_bounds(kind: Type) -> list[Bound]:
-    if kind.temporal:
+def _candidate_round_bounds(sql_type: Type) -> list[Bound]:
+    if sql_type.temporal:
         return [date(year, 1, 1) for year in _ROUND_YEARS]
-    numbers = [number for number in _ROUND_NUMBERS if kind is Type.REAL or number == number.to_integral_value()]
+    numbers = [number for number in _ROUND_NUMBERS if sql_type is Type.REAL or number == number.to_integral_value()]
     return [*(-number for number in reversed(numbers)), Decimal(0), *numbers]
 
 

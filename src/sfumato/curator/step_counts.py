@@ -291,7 +291,7 @@ class StepSearch:
     @classmethod
     def calibrated(
         cls,
-        bounded: BoundedPlan,
+        bounded_plan: BoundedPlan,
         step_of_group: tuple[int, ...],
         epsilon: Fraction,
         uncovered: tuple[Fraction, Fraction],
@@ -299,7 +299,7 @@ class StepSearch:
         from_first: bool = False,
     ) -> StepSearch:
         """Calibrate both measurements so that together they cost ε."""
-        totals = MeasureTotals(bounded)
+        totals = MeasureTotals(bounded_plan)
         counts, selected = _step_totals(totals, step_of_group), ChosenGroups(totals)
         noise = Laplace(counts.sensitivity.l1 / (epsilon * (1 - _COUNTING_SHARE)))
         counter = Laplace(selected.sensitivity.l1 / (epsilon * _COUNTING_SHARE))

@@ -178,10 +178,10 @@ def _code_batches(batches: Iterable[pyarrow.RecordBatch], reading: Marginals | C
 class _CellLookup:
     """The cells of one key; missing and unlisted values are in the last."""
 
-    def __init__(self, cells: Sequence[Value | None], kind: Type) -> None:
-        self._kind = kind
+    def __init__(self, cells: Sequence[Value | None], sql_type: Type) -> None:
+        self._kind = sql_type
         self._known = {lookup_key((cell,)): index for index, cell in enumerate(cells)}
-        self._low, self._table = _least_and_lookup_table(cells) if kind is Type.INTEGER else (0, None)
+        self._low, self._table = _least_and_lookup_table(cells) if sql_type is Type.INTEGER else (0, None)
 
     def of(self, column: Any) -> NDArray[np.int32]:
         """Return the cell of each row: by a table for whole numbers that are close together, else by value."""
@@ -433,7 +433,7 @@ def _as_double(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-def _as_exact(value: Any, kind: Type) -> Any:
-    if value is None or kind is not Type.REAL:
+def _as_exact(value: Any, sql_type: Type) -> Any:
+    if value is None or sql_type is not Type.REAL:
         return value
     return Fraction(repr(float(value)))

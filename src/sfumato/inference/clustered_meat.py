@@ -113,10 +113,10 @@ class ScoreGrid:
                 rows.append(row)
         return np.array(rows).reshape(-1, len(self.coordinate_pairs))
 
-    def weighted_products(self, bounded: BoundedPlan) -> WeightedTotals:
+    def weighted_products(self, bounded_plan: BoundedPlan) -> WeightedTotals:
         """Return the products of a plan with one row per unit as one vector: see the module's theorems."""
-        totals = WeightedTotals(bounded, self.weights, (WEIGHT * self.max_unit_norm) ** 2, NOT_OPPOSED)
-        if totals.rows_per_unit != 1 or len(bounded.measures) != len(self.weights) + 1:
+        totals = WeightedTotals(bounded_plan, self.weights, (WEIGHT * self.max_unit_norm) ** 2, NOT_OPPOSED)
+        if totals.rows_per_unit != 1 or len(bounded_plan.measures) != len(self.weights) + 1:
             raise InvalidParameter("bounded", ValueWords("other rows"), "a plan that counts units, then has every sum")
         return totals
 

@@ -177,11 +177,11 @@ class ScanWeights:
     logistic: LogisticDesign
     mean_steps: int
 
-    def totals(self, bounded: BoundedPlan) -> WeightedTotals:
+    def totals(self, bounded_plan: BoundedPlan) -> WeightedTotals:
         """Return the sums of a plan as one vector."""
-        if len(bounded.measures) != len(self.weights):
+        if len(bounded_plan.measures) != len(self.weights):
             raise InvalidParameter("bounded", ValueWords("other measures"), "a plan with one exact sum for each moment")
-        return WeightedTotals(bounded, self.weights, self.row_squares, OPPOSED)
+        return WeightedTotals(bounded_plan, self.weights, self.row_squares, OPPOSED)
 
     @property
     def max_row_norm(self) -> int:

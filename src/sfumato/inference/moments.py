@@ -44,12 +44,12 @@ WEIGHT = 29
 """C: √2·29 = 41.01, so that whole weights lose nearly nothing."""
 
 
-def moment_totals(bounded: BoundedPlan, design: Design) -> WeightedTotals:
+def moment_totals(bounded_plan: BoundedPlan, design: Design) -> WeightedTotals:
     """Return all moments of a design as one vector: see the module's theorems."""
     weights = gram_weights(design)
-    if len(bounded.measures) != len(weights):
+    if len(bounded_plan.measures) != len(weights):
         raise InvalidParameter("bounded", ValueWords("other measures"), "a plan with one exact sum for each moment")
-    return WeightedTotals(bounded, weights, (WEIGHT * max_row_norm(bounded, design)) ** 2, NOT_OPPOSED)
+    return WeightedTotals(bounded_plan, weights, (WEIGHT * max_row_norm(bounded_plan, design)) ** 2, NOT_OPPOSED)
 
 
 def gram_weights(design: Design) -> tuple[int, ...]:
@@ -60,11 +60,11 @@ def gram_weights(design: Design) -> tuple[int, ...]:
     )
 
 
-def max_row_norm(bounded: BoundedPlan, design: Design) -> int:
+def max_row_norm(bounded_plan: BoundedPlan, design: Design) -> int:
     """Return N: the largest ‖z‖² of a row, in squared steps."""
     squares = {
         moment.columns[0]: scaled.size
-        for moment, scaled in zip(design.gram_entries_by_moment, bounded.measures, strict=True)
+        for moment, scaled in zip(design.gram_entries_by_moment, bounded_plan.measures, strict=True)
         if not moment.levels and len(moment.columns) == 2 and moment.columns[0] == moment.columns[1]
     }
     return sum(design.scale**2 if column is None else squares[column] for column in design.blocks)

@@ -99,9 +99,9 @@ class PublishedColumns:
             raise Unsupported("not-published-together", rule, fix=fix)
         return MomentEstimates(*product_totals(estimates, factors))
 
-    def _present(self, place: int) -> Floats:
+    def _present(self, index: int) -> Floats:
         """Return 1 for every cell but that of missing values."""
-        return (np.arange(self.synopsis.attributes[place].size) < self.synopsis.attributes[place].size - 1).astype(
+        return (np.arange(self.synopsis.attributes[index].size) < self.synopsis.attributes[index].size - 1).astype(
             float
         )
 

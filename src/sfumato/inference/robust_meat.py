@@ -147,15 +147,15 @@ class MeatTerms:
         return Count(), *map(self.measure, self.design.products.gram_entries_by_moment)
 
 
-def meat_totals(bounded: BoundedPlan, design: Design) -> WeightedTotals:
+def meat_totals(bounded_plan: BoundedPlan, design: Design) -> WeightedTotals:
     """Return the sums of the meat as one vector, where ``design`` is that of the products: see the module's theorems.
 
     N is the largest ‖z‖² of a row, in squared steps: every regressor is within [−S, S].
     """
     weights, max_row_norm = gram_weights(design), len(design.blocks) * design.scale**2
-    if len(bounded.measures) != len(weights) + 1:
+    if len(bounded_plan.measures) != len(weights) + 1:
         raise InvalidParameter("bounded", ValueWords("other measures"), "a plan that counts rows, then has every sum")
-    return WeightedTotals(bounded, weights, (WEIGHT * SQUARE_STEPS * max_row_norm) ** 2, NOT_OPPOSED)
+    return WeightedTotals(bounded_plan, weights, (WEIGHT * SQUARE_STEPS * max_row_norm) ** 2, NOT_OPPOSED)
 
 
 @codec.serialisable("noisy-meat")

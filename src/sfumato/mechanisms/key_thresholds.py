@@ -256,10 +256,10 @@ class LegacyKeyThreshold(KeyThreshold):
         return Curve.approximate(self.epsilon, self.delta, self.neighbours)
 
 
-def _zero_promise_error(promise: Guarantee) -> InvalidParameter:
+def _zero_promise_error(guarantee: Guarantee) -> InvalidParameter:
     """Refuse an ε or a δ of 0: which keys exist is private, and a release of keys needs both."""
     return InvalidParameter(
-        "delta" if promise.epsilon else "epsilon", 0, "above 0 for keys that the policy does not list"
+        "delta" if guarantee.epsilon else "epsilon", 0, "above 0 for keys that the policy does not list"
     )
 
 

@@ -328,8 +328,8 @@ def _interval_conditions(
     return lower_bound if end is None else [*lower_bound, call("<", column, literal(kind, _date_as_type(end, kind)))]
 
 
-def _date_as_type(day: dt.date, kind: Type) -> dt.date:
-    return day if kind is Type.DATE else dt.datetime(day.year, day.month, day.day)
+def _date_as_type(day: dt.date, sql_type: Type) -> dt.date:
+    return day if sql_type is Type.DATE else dt.datetime(day.year, day.month, day.day)
 
 
 def _period_field(scan: Scan, policy: Policy) -> Field:

@@ -313,13 +313,13 @@ def bound_by_whole_rows(
     return _bound_plan(plan, Strategy.SAMPLE, limits, groups, max_steps=max_steps)
 
 
-def bound_distinct_values(bounded: BoundedPlan, max_values: int) -> BoundedPlan:
+def bound_distinct_values(bounded_plan: BoundedPlan, max_values: int) -> BoundedPlan:
     """Bound a count of distinct values by matching: at most so many values of one unit, in all groups together."""
-    (scaled,) = bounded.measures
-    assert bounded.sample is None
-    assert not bounded.discovers_groups
+    (scaled,) = bounded_plan.measures
+    assert bounded_plan.sample is None
+    assert not bounded_plan.discovers_groups
     plan, limits = (
-        replace(bounded.plan, source=bounded.bounding_node.input),
+        replace(bounded_plan.plan, source=bounded_plan.bounding_node.input),
         ContributionLimits(max_values, max_values, max_values),
     )
     matched = _bound_plan(plan, Strategy.MATCH, limits, scaled.add_remove_sensitivity.groups)
@@ -338,12 +338,13 @@ def bound_by_unit_weights(
     return _bound_plan(plan, Strategy.REWEIGHT, limits, groups, bits)
 
 
-def for_neighbours(bounded: BoundedPlan, neighbours: Neighbours) -> BoundedPlan:
+def for_neighbours(bounded_plan: BoundedPlan, neighbours: Neighbours) -> BoundedPlan:
     """Return the plan with the sensitivities for these neighbours."""
     return replace(
-        bounded,
+        bounded_plan,
         measures=tuple(
-            replace(scaled, sensitivity=_sensitivity_for_neighbours(scaled, neighbours)) for scaled in bounded.measures
+            replace(scaled, sensitivity=_sensitivity_for_neighbours(scaled, neighbours))
+            for scaled in bounded_plan.measures
         ),
     )
 

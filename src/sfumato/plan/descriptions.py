@@ -215,7 +215,7 @@ def order_sql(order: Order) -> str:
     return f"{expression_sql(order.expression)}{' DESC' if order.descending else ''}{nulls}"
 
 
-def literal_sql(value: object, kind: Type) -> str:
+def literal_sql(value: object, sql_type: Type) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, str):
@@ -223,7 +223,7 @@ def literal_sql(value: object, kind: Type) -> str:
     if isinstance(value, Fraction):
         decimal = format_exact(value)
         return repr(float(value)) if "/" in decimal else decimal  # more digits than are read
-    return f"'{value}'" if kind.temporal else str(value)
+    return f"'{value}'" if sql_type.temporal else str(value)
 
 
 def describe_limits(allowed: ContributionLimits) -> str:
@@ -231,13 +231,13 @@ def describe_limits(allowed: ContributionLimits) -> str:
     return f"≤ {rows}, ≤ {groups}, ≤ {count_with_noun(allowed.rows_per_group, 'row')} in a group, of one unit"
 
 
-def describe_enforced_limits(bounded: BoundedPlan) -> str:
+def describe_enforced_limits(bounded_plan: BoundedPlan) -> str:
     """Describe the limits that a bounding enforces: reweighting limits the rows of a unit in all groups together."""
-    if bounded.strategy is Strategy.REWEIGHT:
-        return f"≤ {count_with_noun(bounded.limits.rows, 'row')} of one unit, in all groups together"
-    if bounded.strategy is Strategy.MATCH:
-        return f"≤ {count_with_noun(bounded.limits.rows, 'value')} of one unit, in all groups together"
-    return describe_limits(bounded.limits)
+    if bounded_plan.strategy is Strategy.REWEIGHT:
+        return f"≤ {count_with_noun(bounded_plan.limits.rows, 'row')} of one unit, in all groups together"
+    if bounded_plan.strategy is Strategy.MATCH:
+        return f"≤ {count_with_noun(bounded_plan.limits.rows, 'value')} of one unit, in all groups together"
+    return describe_limits(bounded_plan.limits)
 
 
 INTERVAL_COVERAGE = "± covers the noise, not rows beyond these limits"
@@ -254,12 +254,12 @@ def describe_dropped_rows(boundings: Iterable[BoundedPlan]) -> str:
     return f"{' and '.join(limit_texts)}; {INTERVAL_COVERAGE}" if limit_texts else ""
 
 
-def _can_bounding_drop_rows(bounded: BoundedPlan) -> bool:
+def _can_bounding_drop_rows(bounded_plan: BoundedPlan) -> bool:
     """Return whether a unit with many rows may count less than all of them; an ungrouped count of units has it once."""
-    counts_units = not bounded.plan.keys and all(
-        isinstance(scaled.measure, DistinctUnits) for scaled in bounded.measures
+    counts_units = not bounded_plan.plan.keys and all(
+        isinstance(scaled.measure, DistinctUnits) for scaled in bounded_plan.measures
     )
-    return bounded.strategy is not Strategy.WHOLE and not counts_units
+    return bounded_plan.strategy is not Strategy.WHOLE and not counts_units
 
 
 def describe_bounds(scaled: ScaledMeasure) -> str | None:

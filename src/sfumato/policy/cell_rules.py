@@ -350,13 +350,13 @@ class CellRules:
             rule = f"a range that holds the bounds {describe_range(domain.bounds)}"
             raise InvalidParameter("possible", self.possible, rule, fix="widen possible, or narrow bounds")
 
-    def null_values(self, kind: Type) -> tuple[Value, ...]:
+    def null_values(self, sql_type: Type) -> tuple[Value, ...]:
         """Return the entries of ``nulls`` that are values of a type, by which cells are missing however they are
         written: numbers without an exponent, and ISO dates and times.
         """
-        pattern = _VALUE_PATTERNS.get(kind)
+        pattern = _VALUE_PATTERNS.get(sql_type)
         entries = [word for word in self.nulls or () if pattern is not None and pattern.fullmatch(word)]
-        values = [_value_or_none(kind, word) for word in entries]
+        values = [_value_or_none(sql_type, word) for word in entries]
         return tuple(dict.fromkeys(value for value in values if value is not None))
 
     def fold(self, text: str) -> str:
@@ -392,9 +392,9 @@ _VALUE_PATTERNS = {
 """The entries of ``nulls`` that are compared as values, by the type of the column."""
 
 
-def _value_or_none(kind: Type, word: str) -> Value | None:
+def _value_or_none(sql_type: Type, word: str) -> Value | None:
     try:
-        return parse_value(kind, word, "nulls")
+        return parse_value(sql_type, word, "nulls")
     except InvalidParameter:  # a number with decimals in a column of whole numbers, or a day that does not exist
         return None
 

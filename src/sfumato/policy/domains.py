@@ -196,9 +196,9 @@ def _value_outside_bound(bound: Value, sign: int) -> Value:
         return bound
 
 
-def parse_value(kind: Type, value: object, name: str) -> Value:
+def parse_value(sql_type: Type, value: object, name: str) -> Value:
     """Parse a public value as the given type: exact numbers, ISO dates, plain text."""
-    parse = _PARSERS[kind]
+    parse = _PARSERS[sql_type]
     return parse(value, name)
 
 
@@ -300,19 +300,21 @@ _PARSERS: dict[Type, Any] = {
 }
 
 
-def _parse_bounds(kind: Type, bounds: object) -> tuple[Value, Value] | None:
+def _parse_bounds(sql_type: Type, bounds: object) -> tuple[Value, Value] | None:
     if bounds is None:
         return None
-    if kind in (Type.TEXT, Type.BOOLEAN):
-        raise InvalidParameter("bounds", bounds, f"left out for the type {kind.value}", fix="list its values instead")
-    return parse_range(kind, bounds, "bounds")
+    if sql_type in (Type.TEXT, Type.BOOLEAN):
+        raise InvalidParameter(
+            "bounds", bounds, f"left out for the type {sql_type.value}", fix="list its values instead"
+        )
+    return parse_range(sql_type, bounds, "bounds")
 
 
-def parse_range(kind: Type, ends: object, name: str) -> tuple[Value, Value]:
+def parse_range(sql_type: Type, ends: object, name: str) -> tuple[Value, Value]:
     """Parse the two ends of a range of numbers or times."""
     if not isinstance(ends, (tuple, list)) or len(ends) != 2:
         raise InvalidParameter(name, ends, "two values, [low, high]")
-    low, high = (parse_value(kind, end, name) for end in ends)
+    low, high = (parse_value(sql_type, end, name) for end in ends)
     if low > high:  # type: ignore[operator]
         low, high = _format_value(high), _format_value(low)
         raise InvalidParameter(name, ends, "[low, high] with low ≤ high", fix=f"did you mean [{low}, {high}]?")
@@ -324,30 +326,30 @@ def describe_range(ends: tuple[Value, Value]) -> str:
     return "…".join(map(_format_value, ends))
 
 
-def _parse_values(kind: Type, values: object) -> tuple[Value, ...] | None:
+def _parse_values(sql_type: Type, values: object) -> tuple[Value, ...] | None:
     if values is None:
         return None
     if not isinstance(values, (tuple, list)) or not 1 <= len(values) <= MAX_VALUES:
         raise InvalidParameter("values", values, f"a list of 1 to {MAX_VALUES:,} values")
-    parsed = tuple(parse_value(kind, value, "values") for value in values)
-    distinguished = {float(value) for value in parsed} if kind is Type.REAL else set(parsed)  # type: ignore[arg-type]
+    parsed = tuple(parse_value(sql_type, value, "values") for value in values)
+    distinguished = {float(value) for value in parsed} if sql_type is Type.REAL else set(parsed)  # type: ignore[arg-type]
     if len(distinguished) != len(parsed):
         raise InvalidParameter("values", values, "a list without repeated values")
     return parsed
 
 
-def _parse_length(kind: Type, length: object, values: object) -> int | None:
+def _parse_length(sql_type: Type, length: object, values: object) -> int | None:
     if length is None:
         return None
-    if kind is not Type.TEXT or values is not None:
+    if sql_type is not Type.TEXT or values is not None:
         raise InvalidParameter("max_length", length, "left out unless the type is text, without values")
     if type(length) is not int or not 1 <= length <= MAX_TEXT_LENGTH:
         raise InvalidParameter("max_length", length, f"a whole number between 1 and {MAX_TEXT_LENGTH:,}")
     return None if length == MAX_LETTERS else length  # the default, which is stored as None
 
 
-def _max_letters(kind: Type, length: int | None, values: tuple[Value, ...] | None) -> int:
-    if kind is not Type.TEXT:
+def _max_letters(sql_type: Type, length: int | None, values: tuple[Value, ...] | None) -> int:
+    if sql_type is not Type.TEXT:
         return 0
     if values is None:
         return MAX_LETTERS if length is None else length

@@ -208,14 +208,14 @@ def precedents(
     )
 
 
-def deployment_comparison_sentence(promise: Guarantee) -> str:
+def deployment_comparison_sentence(guarantee: Guarantee) -> str:
     """Describe how many real deployments promise a smaller and a larger ε."""
-    epsilons = [stated.epsilon for _, stated in _stated_guarantees(promise.delta or _DEFAULT_DELTA)]
-    smaller = sum(epsilon < promise.epsilon for epsilon in epsilons)
-    larger = sum(epsilon > promise.epsilon for epsilon in epsilons)
+    epsilons = [stated.epsilon for _, stated in _stated_guarantees(guarantee.delta or _DEFAULT_DELTA)]
+    smaller = sum(epsilon < guarantee.epsilon for epsilon in epsilons)
+    larger = sum(epsilon > guarantee.epsilon for epsilon in epsilons)
     return (
         f"Of {len(deployments())} real deployments {len(epsilons)} state what they promise: the ε is smaller than "
-        f"{format_exact(promise.epsilon)} in {smaller} of them, larger in {larger}."
+        f"{format_exact(guarantee.epsilon)} in {smaller} of them, larger in {larger}."
     )
 
 
@@ -231,22 +231,22 @@ def _stated_guarantee(deployment: Deployment, delta: Fraction) -> Guarantee:
     return Guarantee(Curve.concentrated(deployment.rho or 0).epsilon(delta), delta)
 
 
-def posterior_belief(promise: Guarantee, prior: Number) -> float:
+def posterior_belief(guarantee: Guarantee, prior: Number) -> float:
     """Bound what a belief that one person is in the data becomes, except with probability ten times δ.
 
     With a bare (ε, δ) the loss is at most ε + h except with probability δ/(1 − e^{−h}) (``reading``), which is 10·δ for
     h = −ln(1 − 1/10). Without a δ there is no exception, and no h.
     """
-    slack = -math.log1p(-0.1) if promise.delta else 0.0
-    return posterior(float(exact(prior, "prior", INSIDE_UNIT)), float_above(promise.epsilon) + slack)
+    slack = -math.log1p(-0.1) if guarantee.delta else 0.0
+    return posterior(float(exact(prior, "prior", INSIDE_UNIT)), float_above(guarantee.epsilon) + slack)
 
 
-def belief_sentence(promise: Guarantee, neighbours: Neighbours) -> str:
+def belief_sentence(guarantee: Guarantee, neighbours: Neighbours) -> str:
     """Describe what a belief of 1 % about one unit becomes at most; where membership is public, about a value."""
     prior = Fraction(1, 100)
     guess = "in a value of one unit" if neighbours is Neighbours.REPLACE else "that one unit is in the data"
-    exception = f", except with probability {min(1.0, float(10 * promise.delta)):.3g}" if promise.delta else ""
-    return f"a belief of 1 % {guess} may grow to {_percent_rounded_up(posterior_belief(promise, prior))}{exception}"
+    exception = f", except with probability {min(1.0, float(10 * guarantee.delta)):.3g}" if guarantee.delta else ""
+    return f"a belief of 1 % {guess} may grow to {_percent_rounded_up(posterior_belief(guarantee, prior))}{exception}"
 
 
 def _unit_phrase(deployment: Deployment) -> str:

@@ -194,12 +194,12 @@ def multiplicative_weights(error: Number, miss: Number, queries: int, cells: int
     return WeightsPlan(math.ceil(2 * log_term * _ROUND_UP / float(step_epsilon * alpha)), rounds, step_epsilon)
 
 
-def _advanced_step_epsilon(promise: Guarantee, steps: int) -> Fraction:
+def _advanced_step_epsilon(guarantee: Guarantee, steps: int) -> Fraction:
     """Return nearly the largest ε₀ of so many pure steps that advanced composition keeps within the guarantee."""
-    low, high = Fraction(0), promise.epsilon
+    low, high = Fraction(0), guarantee.epsilon
     for _ in range(40):
         middle = Fraction(float((low + high) / 2))
-        fits = middle <= 300 and advanced(Guarantee(middle), steps, promise.delta).epsilon <= promise.epsilon
+        fits = middle <= 300 and advanced(Guarantee(middle), steps, guarantee.delta).epsilon <= guarantee.epsilon
         low, high = (middle, high) if fits else (low, middle)
     return Fraction(math.floor(low * 10**12), 10**12) or low
 

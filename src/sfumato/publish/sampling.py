@@ -215,7 +215,7 @@ def arrow_schema(attributes: Sequence[Attribute]) -> pyarrow.Schema:
     return pyarrow.schema([pyarrow.field(attribute.name, arrow_type(attribute.type)) for attribute in attributes])
 
 
-def arrow_type(kind: Type) -> pyarrow.DataType:
+def arrow_type(sql_type: Type) -> pyarrow.DataType:
     import pyarrow
 
     types = {
@@ -226,7 +226,7 @@ def arrow_type(kind: Type) -> pyarrow.DataType:
         Type.DATE: pyarrow.date32(),
         Type.TIMESTAMP: pyarrow.timestamp("us"),
     }
-    return types[kind]
+    return types[sql_type]
 
 
 @dataclass(frozen=True, eq=False)
@@ -364,9 +364,9 @@ def value_number(value: Value) -> Any:
     return (value - _DAY_ONE).days if isinstance(value, dt.date) else value
 
 
-def _first_step_and_count(cell: Any, kind: Type, step: Fraction) -> tuple[int, int]:
+def _first_step_and_count(cell: Any, sql_type: Type, step: Fraction) -> tuple[int, int]:
     """Return the first step of a cell and how many it holds; no steps if its values are not multiples of one."""
-    if isinstance(cell, OtherCell) or kind is Type.BOOLEAN:
+    if isinstance(cell, OtherCell) or sql_type is Type.BOOLEAN:
         return 0, 1
     if not step:
         return 0, 0
@@ -376,7 +376,7 @@ def _first_step_and_count(cell: Any, kind: Type, step: Fraction) -> tuple[int, i
     low, high = math.ceil(value_number(cell.low) / step), math.floor(value_number(cell.high) / step)
     if not cell.closed:
         high = math.ceil(value_number(cell.high) / step) - 1
-        if kind is Type.REAL and float(high * step) >= float(cell.high):
+        if sql_type is Type.REAL and float(high * step) >= float(cell.high):
             high = math.floor(Fraction(math.nextafter(float(cell.high), -math.inf)) / step)
     fits = high >= low and max(abs(low), abs(high)) <= _MAX_STEP
     return (low, high - low + 1) if fits else (0, 0)
@@ -454,13 +454,13 @@ class SampledRows:
         binned = [place for place, column in enumerate(columns) if column.has_bins]
         return cls(tuple(columns), codes, {place: columns[place].sample(codes[:, place], source) for place in binned})
 
-    def set_to_cell_middles(self, place: int, rows: NDArray[np.bool_]) -> None:
+    def set_to_cell_middles(self, index: int, rows: NDArray[np.bool_]) -> None:
         """Set these rows of a column to the fixed middle value of their cell: another column decides it."""
-        self.values[place][rows] = self.columns[place].middle_values(self.codes[rows, place])
+        self.values[index][rows] = self.columns[index].middle_values(self.codes[rows, index])
 
-    def missing_mask(self, place: int, rows: Any = slice(None)) -> NDArray[np.bool_]:
+    def missing_mask(self, index: int, rows: Any = slice(None)) -> NDArray[np.bool_]:
         """Return which rows have no value in a column."""
-        return np.asarray(self.codes[rows, place] == self.columns[place].attribute.size - 1)
+        return np.asarray(self.codes[rows, index] == self.columns[index].attribute.size - 1)
 
     def to_arrow(self) -> pyarrow.Table:
         """Return the rows as an Arrow table with the types of the policy."""
@@ -469,29 +469,29 @@ class SampledRows:
         arrays = [self._arrow_array(place) for place in range(len(self.columns))]
         return pyarrow.Table.from_arrays(arrays, schema=arrow_schema([column.attribute for column in self.columns]))
 
-    def _text_numbers(self, place: int, rows: Any = slice(None)) -> Integers:
+    def _text_numbers(self, index: int, rows: Any = slice(None)) -> Integers:
         """Return the number of each row's text; the last is that of missing ones."""
-        last = len(self.columns[place].texts) - 1
-        return np.where(self.missing_mask(place, rows), last, self.values[place][rows])
+        last = len(self.columns[index].texts) - 1
+        return np.where(self.missing_mask(index, rows), last, self.values[index][rows])
 
-    def text_values(self, place: int, rows: Any) -> NDArray[Any]:
+    def text_values(self, index: int, rows: Any) -> NDArray[Any]:
         """Return the texts of these rows, None for missing ones."""
-        return np.asarray(self.columns[place].texts[self._text_numbers(place, rows)])
+        return np.asarray(self.columns[index].texts[self._text_numbers(index, rows)])
 
-    def _arrow_array(self, place: int) -> pyarrow.Array:
+    def _arrow_array(self, index: int) -> pyarrow.Array:
         import pyarrow
 
-        attribute = self.columns[place].attribute
+        attribute = self.columns[index].attribute
         kind = arrow_type(attribute.type)
-        if place not in self.values:
+        if index not in self.values:
             cell_values = pyarrow.array([*map(_cell_value, attribute.cells[:-1]), None], kind)
-            return cell_values.take(pyarrow.array(np.ascontiguousarray(self.codes[:, place])))
-        values = self.values[place]
+            return cell_values.take(pyarrow.array(np.ascontiguousarray(self.codes[:, index])))
+        values = self.values[index]
         if attribute.type is Type.TEXT:
-            return pyarrow.array(self.columns[place].texts, kind).take(pyarrow.array(self._text_numbers(place)))
+            return pyarrow.array(self.columns[index].texts, kind).take(pyarrow.array(self._text_numbers(index)))
         if attribute.type is Type.DATE:
             values = values.astype(np.int32)
-        return pyarrow.array(values, mask=self.missing_mask(place)).cast(kind)
+        return pyarrow.array(values, mask=self.missing_mask(index)).cast(kind)
 
 
 def _cell_value(cell: Any) -> Any:
@@ -585,26 +585,26 @@ def evaluate_rows(
 
 
 def row_outcomes(
-    rows: SampledRows, face: QueryableTable, row_index: Places, place: int, level: int | None
+    rows: SampledRows, face: QueryableTable, row_index: Places, index: int, level: int | None
 ) -> CellOutcomes:
     """Return what a column is in each row."""
-    attribute, codes = face.attributes[place], rows.codes[row_index, place]
+    attribute, codes = face.attributes[index], rows.codes[row_index, index]
     if level is not None:
         labels: NDArray[Any] = np.empty(attribute.size, dtype=object)
         labels[:] = level_labels(attribute, level)
         return CellTexts(labels[codes], np.zeros(codes.size, bool))
-    cells = face.outcomes_by_attribute[place]
-    if place not in rows.values:
+    cells = face.outcomes_by_attribute[index]
+    if index not in rows.values:
         fields = (getattr(cells, name)[codes] for name in cells.__dataclass_fields__)
         row_cells = type(cells)(*fields)
         return (
             row_cells
             if isinstance(row_cells, (CellTexts, PossibleTruths))
-            else _null_where_missing(row_cells, rows.missing_mask(place, row_index))
+            else _null_where_missing(row_cells, rows.missing_mask(index, row_index))
         )
     if attribute.type is Type.TEXT:
-        return CellTexts(rows.text_values(place, row_index), np.zeros(codes.size, bool))
-    return _number_spans(rows.values[place][row_index], rows.missing_mask(place, row_index), attribute.type)
+        return CellTexts(rows.text_values(index, row_index), np.zeros(codes.size, bool))
+    return _number_spans(rows.values[index][row_index], rows.missing_mask(index, row_index), attribute.type)
 
 
 def _null_where_missing(numbers: ValueRanges, missing: NDArray[np.bool_]) -> ValueRanges:
@@ -613,10 +613,10 @@ def _null_where_missing(numbers: ValueRanges, missing: NDArray[np.bool_]) -> Val
     )
 
 
-def _number_spans(values: Any, missing: NDArray[np.bool_], kind: Type) -> ValueRanges:
+def _number_spans(values: Any, missing: NDArray[np.bool_], sql_type: Type) -> ValueRanges:
     """Return numbers as the doubles around them: both equal the number, unless no double does."""
     low = high = values.astype(np.float64)
-    if kind is not Type.REAL:
+    if sql_type is not Type.REAL:
         inexact = low.astype(np.int64) != values
         low = np.where(inexact, np.nextafter(low, -np.inf), low)
         high = np.where(inexact, np.nextafter(high, np.inf), high)

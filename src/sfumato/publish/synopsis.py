@@ -479,10 +479,10 @@ def cell_keys(attributes: Sequence[Attribute]) -> list[tuple[Any, ...]]:
     )
 
 
-def _cell_key(cell: Cell, kind: Type) -> Any:
-    if not isinstance(cell, ListedCell) or kind is Type.TEXT:
+def _cell_key(cell: Cell, sql_type: Type) -> Any:
+    if not isinstance(cell, ListedCell) or sql_type is Type.TEXT:
         return describe_cell(cell)
-    return float(cell.value) if kind is Type.REAL else cell.value  # type: ignore[arg-type]
+    return float(cell.value) if sql_type is Type.REAL else cell.value  # type: ignore[arg-type]
 
 
 def _free_receipt(receipt: Receipt, question: str, confidence: str) -> Receipt:

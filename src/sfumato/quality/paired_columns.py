@@ -64,30 +64,32 @@ def paired_columns(tables: PairedTables, bins: int) -> tuple[PairedColumn, ...]:
     return tuple(columns)
 
 
-def _as_doubles(column: pyarrow.ChunkedArray, kind: Type) -> Floats:
+def _as_doubles(column: pyarrow.ChunkedArray, sql_type: Type) -> Floats:
     """Convert to doubles: dates as days and times as microseconds since 1970; NaN for NULL."""
     import pyarrow as pa
 
-    storage_type = {Type.DATE: pa.int32(), Type.TIMESTAMP: pa.int64()}.get(kind)
-    if kind is Type.TIMESTAMP:
+    storage_type = {Type.DATE: pa.int32(), Type.TIMESTAMP: pa.int64()}.get(sql_type)
+    if sql_type is Type.TIMESTAMP:
         column = column.cast(pa.timestamp("us"))
     numeric = column if storage_type is None else column.cast(storage_type)
     numbers: Floats = numeric.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False).astype(np.float64)
     return numbers
 
 
-def _pair_numbers(name: str, kind: Type, numbers: tuple[Floats, Floats], bins: int) -> PairedColumn:
+def _pair_numbers(name: str, sql_type: Type, numbers: tuple[Floats, Floats], bins: int) -> PairedColumn:
     present = numbers[0][~np.isnan(numbers[0])]
     distinct = np.unique(present)
     if len(distinct) <= bins:
-        labels = [_format_value(value, kind) for value in distinct]
+        labels = [_format_value(value, sql_type) for value in distinct]
         codes = [_index_in(values, distinct) for values in numbers]
     else:
         edges, frequent = quantile_bins(present, bins)
-        labels = [_cell_label(low, high, frequent, kind) for low, high in pairwise([-np.inf, *edges.tolist(), np.inf])]
+        labels = [
+            _cell_label(low, high, frequent, sql_type) for low, high in pairwise([-np.inf, *edges.tolist(), np.inf])
+        ]
         codes = [np.searchsorted(edges, values, side="right") for values in numbers]
     missing = [np.isnan(values) for values in numbers]
-    return _with_special_cells(name, kind, labels, codes, missing, numbers)
+    return _with_special_cells(name, sql_type, labels, codes, missing, numbers)
 
 
 def quantile_bins(numbers: Floats, bins: int) -> tuple[Floats, Floats]:
@@ -107,15 +109,17 @@ def quantile_bins(numbers: Floats, bins: int) -> tuple[Floats, Floats]:
     return np.unique(np.concatenate([frequent, np.nextafter(frequent, np.inf), quantiles])), frequent
 
 
-def _cell_label(low: float, high: float, frequent: Floats, kind: Type) -> str:
+def _cell_label(low: float, high: float, frequent: Floats, sql_type: Type) -> str:
     """Label the cell of values from one edge to below the next."""
     if low in frequent:
-        return _format_value(low, kind)
+        return _format_value(low, sql_type)
     value_below = float(np.nextafter(low, -np.inf))
     start = (
-        f"above {_format_value(value_below, kind)}" if value_below in frequent else f"from {_format_value(low, kind)}"
+        f"above {_format_value(value_below, sql_type)}"
+        if value_below in frequent
+        else f"from {_format_value(low, sql_type)}"
     )
-    parts = [start] * bool(np.isfinite(low)) + [f"below {_format_value(high, kind)}"] * bool(np.isfinite(high))
+    parts = [start] * bool(np.isfinite(low)) + [f"below {_format_value(high, sql_type)}"] * bool(np.isfinite(high))
     return " to ".join(parts)
 
 
@@ -127,7 +131,7 @@ def _index_in(numbers: Floats, distinct: Floats) -> Codes:
     return np.where(distinct[index] == numbers, index, len(distinct))
 
 
-def _pair_texts(name: str, kind: Type, real: pyarrow.ChunkedArray, synthetic: pyarrow.ChunkedArray) -> PairedColumn:
+def _pair_texts(name: str, sql_type: Type, real: pyarrow.ChunkedArray, synthetic: pyarrow.ChunkedArray) -> PairedColumn:
     import pyarrow as pa
 
     both = pa.chunked_array([*real.chunks, *synthetic.chunks], real.type).combine_chunks().dictionary_encode()
@@ -146,12 +150,12 @@ def _pair_texts(name: str, kind: Type, real: pyarrow.ChunkedArray, synthetic: py
     labels = [escape_unprintable(text) for text in texts[frequent]] + [OTHERS] * (len(in_real) > len(frequent))
     missing = [rows == len(texts) for rows in (real_index, synthetic_index)]
     return _with_special_cells(
-        name, kind, labels, [code_of_text[real_index], code_of_text[synthetic_index]], missing, None
+        name, sql_type, labels, [code_of_text[real_index], code_of_text[synthetic_index]], missing, None
     )
 
 
 def _with_special_cells(
-    name: str, kind: Type, labels: list[str], codes_by_table: list[Any], missing: list[Any], numbers: Any
+    name: str, sql_type: Type, labels: list[str], codes_by_table: list[Any], missing: list[Any], numbers: Any
 ) -> PairedColumn:
     """Add cells for values that are not in the real table and for NULLs, where there are such rows."""
     unknown_code = len(labels)
@@ -167,14 +171,14 @@ def _with_special_cells(
         ]
         labels = [*labels, MISSING]
     codes = tuple(np.asarray(table_codes, np.int64) for table_codes in codes_by_table)
-    return PairedColumn(escape_unprintable(name), kind, tuple(labels), (codes[0], codes[1]), numbers)
+    return PairedColumn(escape_unprintable(name), sql_type, tuple(labels), (codes[0], codes[1]), numbers)
 
 
-def _format_value(number: float, kind: Type) -> str:
+def _format_value(number: float, sql_type: Type) -> str:
     if not np.isfinite(number):
         return ""
-    if kind is Type.DATE:
+    if sql_type is Type.DATE:
         return str(np.datetime64(int(number), "D"))
-    if kind is Type.TIMESTAMP:
+    if sql_type is Type.TIMESTAMP:
         return str(np.datetime64(int(number), "us").astype("datetime64[s]")).replace("T", " ").removesuffix(" 00:00:00")
     return str(int(number)) if number.is_integer() and abs(number) < 1e15 else format_number(number)

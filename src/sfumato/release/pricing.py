@@ -293,9 +293,9 @@ def _least_noise_release(
     return replace(calibrated, reason=reason)
 
 
-def _log_sensitivity(bounded: BoundedPlan, family: Family) -> float:
+def _log_sensitivity(bounded_plan: BoundedPlan, family: Family) -> float:
     """Return the sum of the logarithms of all sensitivities, in the units of the measures."""
-    return sum(math.log(family.norm(scaled.sensitivity) * scaled.unit_value) for scaled in bounded.noisy_measures)
+    return sum(math.log(family.norm(scaled.sensitivity) * scaled.unit_value) for scaled in bounded_plan.noisy_measures)
 
 
 def _sum_log_half_widths(prepared: PricedRelease) -> float:
@@ -342,11 +342,11 @@ def _has_closed_form(price: Price, family: Family, others: Sequence[QuestionPart
     return family.closed_form(epsilon=price.epsilon, rho=price.rho) is not None
 
 
-def _group_selection(bounded: BoundedPlan, epsilon: Fraction | None, delta: Fraction) -> tuple[Measurement, ...]:
+def _group_selection(bounded_plan: BoundedPlan, epsilon: Fraction | None, delta: Fraction) -> tuple[Measurement, ...]:
     """Return the selection of discovered groups, with the noise that releases the smallest ones."""
-    if not bounded.discovers_groups or epsilon is None:
+    if not bounded_plan.discovers_groups or epsilon is None:
         return ()
-    holders = KeyHolders(bounded)
+    holders = KeyHolders(bounded_plan)
     max_groups = MAX_WEIGHT if holders.is_weighted else MAX_KEYS
     if holders.max_keys_per_unit > max_groups:
         rule = (

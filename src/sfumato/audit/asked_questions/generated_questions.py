@@ -67,10 +67,10 @@ def _table_templates(table: CatalogTable) -> Iterator[str]:
         yield f"SELECT item, COUNT(*) AS n FROM {table_name}, UNNEST({quoted(name)}) AS t(item) GROUP BY item"
 
 
-def typed_literal_sql(value: Any, kind: Type) -> str:
+def typed_literal_sql(value: Any, sql_type: Type) -> str:
     """Return a value as a SQL literal, with its type keyword for dates and timestamps."""
-    text = literal_sql(value, kind)
-    return f"{kind.value.upper()} {text}" if kind.temporal else text
+    text = literal_sql(value, sql_type)
+    return f"{sql_type.value.upper()} {text}" if sql_type.temporal else text
 
 
 def count_declared_values(domain: Domain) -> int:

@@ -240,9 +240,9 @@ def _split_samples(first: Outputs, second: Outputs) -> SplitSamples:
     )
 
 
-def _verdict_from_samples(samples: SplitSamples, promise: Guarantee, level: Fraction) -> Verdict:
+def _verdict_from_samples(samples: SplitSamples, guarantee: Guarantee, level: Fraction) -> Verdict:
     """Measure the selected events, each in its own direction, and report the largest bound."""
-    delta = float(promise.delta)
+    delta = float(guarantee.delta)
     events = _select_events(samples.training, samples.selection, delta)
     error_per_limit = error_probability_per_limit(level, max(1, len(events)))
     view_counts: dict[int, Counts] = {}
@@ -254,9 +254,9 @@ def _verdict_from_samples(samples: SplitSamples, promise: Guarantee, level: Frac
     best_index = int(np.argmax(bounds)) if bounds else -1
     measured = len(samples.measurement[0])
     if best_index < 0 or bounds[best_index] <= 0:
-        return Verdict(0.0, promise, float(level), "no event", measured, len(events))
+        return Verdict(0.0, guarantee, float(level), "no event", measured, len(events))
     laws = merge_labels_to_cells(events[best_index], view_counts[id(events[best_index].view)])
-    return Verdict(bounds[best_index], promise, float(level), events[best_index].name, measured, len(events), laws)
+    return Verdict(bounds[best_index], guarantee, float(level), events[best_index].name, measured, len(events), laws)
 
 
 def _select_events(training: tuple[Outputs, Outputs], selection: tuple[Outputs, Outputs], delta: float) -> list[Event]:
@@ -294,7 +294,7 @@ def _samplers_of(mechanism: Any, inputs: tuple[Any, Any]) -> tuple[Sampler, Samp
     return samplers_of_both_inputs(mechanism, inputs)
 
 
-def required_samples(promise: Guarantee, level: Fraction) -> int:
+def required_samples(guarantee: Guarantee, level: Fraction) -> int:
     """Return the fewest samples per world that could refute the claim if the worlds had disjoint outputs.
 
     If all m samples of one world and none of the other lie in an event, the bound is ln((x − δ)/(1 − x)) with the
@@ -302,8 +302,8 @@ def required_samples(promise: Guarantee, level: Fraction) -> int:
     multi-column outputs, which have fewer samples to measure and more events.
     """
     error_per_limit = error_probability_per_limit(level, _MAX_EVENTS)
-    pure_share = max(1e-100, float(1 - promise.delta))  # 1 − δ, kept above 0 so that the logarithm below is finite
-    flip_probability = pure_share / (1 + math.exp(min(400.0, float(promise.epsilon))))
+    pure_share = max(1e-100, float(1 - guarantee.delta))  # 1 − δ, kept above 0 so that the logarithm below is finite
+    flip_probability = pure_share / (1 + math.exp(min(400.0, float(guarantee.epsilon))))
     return max(
         100,
         math.ceil(math.log(error_per_limit) / math.log1p(-flip_probability) / (1 - _TRAINING_SHARE - _SELECTION_SHARE))
@@ -311,18 +311,18 @@ def required_samples(promise: Guarantee, level: Fraction) -> int:
     )
 
 
-def _checked_sample_count(samples: int, promise: Guarantee, level: Fraction) -> int:
+def _checked_sample_count(samples: int, guarantee: Guarantee, level: Fraction) -> int:
     """Return the number of samples; refuse too few to refute the claim, and state how many could."""
-    sample_count, min_samples = exact_integer(samples, "samples", at_least=1), required_samples(promise, level)
+    sample_count, min_samples = exact_integer(samples, "samples", at_least=1), required_samples(guarantee, level)
     if sample_count > _MAX_SAMPLES:
         raise InvalidParameter("samples", samples, f"at most {_MAX_SAMPLES:,}")
     if min_samples > _MAX_SAMPLES:
         rule = f"a guarantee that {_MAX_SAMPLES:,} samples could refute"
         raise InvalidParameter(
-            "claim", promise, rule, fix="audit a smaller ε, or compute the loss exactly with audit.enumerate"
+            "claim", guarantee, rule, fix="audit a smaller ε, or compute the loss exactly with audit.enumerate"
         )
     if sample_count < min_samples:
-        rule = f"at least {min_samples:,} to be able to refute {promise}"
+        rule = f"at least {min_samples:,} to be able to refute {guarantee}"
         raise InvalidParameter("samples", samples, rule)
     return sample_count
 

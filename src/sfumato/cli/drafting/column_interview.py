@@ -63,13 +63,13 @@ _QUOTED_WORD = re.compile(_QUOTED)
 _WORD = re.compile(rf"(?:(?<=,)|^)(?:\s*{_QUOTED}\s*(?=,|$)|[^,]*)")
 
 
-def split_bounds_and_rules(kind: Type, declaration: str) -> tuple[str, str]:
+def split_bounds_and_rules(sql_type: Type, declaration: str) -> tuple[str, str]:
     """Split the declaration of a column of this type into its bounds or values, and its rules.
 
     >>> split_bounds_and_rules(Type.REAL, "0 5000 decimal , currency €")
     ('0 5000', 'decimal , currency €')
     """
-    keys = _TEXT_KEYS if kind is Type.TEXT else RULE_KEYS
+    keys = _TEXT_KEYS if sql_type is Type.TEXT else RULE_KEYS
     unquoted = _QUOTED_WORD.sub(lambda quoted: "x" * len(quoted[0]), declaration)  # a quoted word is no key
     first = re.search(rf"(?:^|\s)({'|'.join(keys)})(?=\s|$)", unquoted)
     if first is None:
@@ -173,18 +173,18 @@ def parse_text_column(answer: str) -> Domain:
     return Domain(Type.TEXT, values=_split_values(answer))
 
 
-def parse_numeric_column(kind: Type, answer: str) -> ColumnDeclaration:
+def parse_numeric_column(sql_type: Type, answer: str) -> ColumnDeclaration:
     """Parse ``0 110``, ``0 110 bins 11``, ``bins 0,18,65``, ``values 0,1``, ``values 1..16``, or an empty answer."""
     first, _, rest = answer.strip().partition(" ")
     if first == VALUES:
-        return Domain(kind, values=_parse_values(rest))
+        return Domain(sql_type, values=_parse_values(rest))
     bounds_text, separator, bins_text = f" {answer.strip()} ".partition(f" {BINS} ")
-    domain = Domain(kind, bounds=_parse_bounds(kind, bounds_text.strip()))
+    domain = Domain(sql_type, bounds=_parse_bounds(sql_type, bounds_text.strip()))
     if not separator:
         return domain
     cells = _parse_bins(bins_text.strip())
     parse_coding(domain, cells, None)  # refuses invalid bins now, while the owner can answer again
-    declaration = {"type": kind.value, "bounds": domain.bounds, "bins": cells}
+    declaration = {"type": sql_type.value, "bounds": domain.bounds, "bins": cells}
     return {name: value for name, value in declaration.items() if value is not None}
 
 
@@ -215,11 +215,11 @@ def _parse_bins(text: str) -> int | str | tuple[str, ...]:
     return int(text) if text.isdecimal() else text
 
 
-def _parse_bounds(kind: Type, answer: str) -> Any:
+def _parse_bounds(sql_type: Type, answer: str) -> Any:
     """Parse two bounds; refuse a comma between numbers, which could also mean a list of values."""
     if answer in ("", SKIP):
         return None
-    if "," in answer and kind.numeric:
+    if "," in answer and sql_type.numeric:
         parts = answer.replace(",", " ").split()
         as_values = f"a list of values as {VALUES} {','.join(parts)}"
         as_bounds = f"write bounds as {' '.join(parts)}, or " if len(parts) == 2 else "write "
@@ -435,11 +435,11 @@ class ColumnInterview:
         declared = domain if isinstance(domain, Domain) else Domain(domain["type"])
         return self._ask(question, lambda answer: _parse_column_rules(answer, declared))
 
-    def _rules_question(self, name: str, kind: Type) -> InterviewQuestion:
+    def _rules_question(self, name: str, sql_type: Type) -> InterviewQuestion:
         """Return the question for the rules of a column that is no text, with what is proposed for this type."""
         proposal = self.table.proposals.get(name)
-        if name in self.unit_columns or proposal is None or proposal.reading.type is not kind:
-            known_decimal = self._needs_decimal(kind) and name not in self.unit_columns
+        if name in self.unit_columns or proposal is None or proposal.reading.type is not sql_type:
+            known_decimal = self._needs_decimal(sql_type) and name not in self.unit_columns
             default = format_rules(CellRules(decimal=self.table.decimal)) if known_decimal else ""
             return interview.rules_question(self.label, name, default, None)
         text = format_rules(proposal.reading.rules)
@@ -451,9 +451,9 @@ class ColumnInterview:
             click.echo(rules_note(name, proposal, unread))
         return question
 
-    def _needs_decimal(self, kind: Type) -> bool:
+    def _needs_decimal(self, sql_type: Type) -> bool:
         """Return whether the owner's decimal separator is all that is known of this table's numbers."""
-        return kind.numeric and self.table.decimal != "." and not self.table.types_inferred
+        return sql_type.numeric and self.table.decimal != "." and not self.table.types_inferred
 
     def _folding_question(self, name: str, domain: ColumnDeclaration) -> InterviewQuestion:
         """Return the question for the rules of a text; spaces and letter cases are proposed where more cells fit."""
@@ -471,15 +471,15 @@ class ColumnInterview:
         click.echo(rules_note(name, proposal, unread))
         return interview.rules_question(self.label, name, "", format_rules(proposal.reading.rules))
 
-    def _prepare_bounds_question(self, name: str, kind: Type, rules: CellRules) -> InterviewQuestion:
+    def _prepare_bounds_question(self, name: str, sql_type: Type, rules: CellRules) -> InterviewQuestion:
         """Return the question for the bounds of a column; where its owner is asked and let the rows be read, with
         figures.
         """
-        question = interview.bounds_question(self.label, name, suggested_bounds(name, kind), None)
+        question = interview.bounds_question(self.label, name, suggested_bounds(name, sql_type), None)
         is_asked = self.may_read and self.interview.will_ask(question, self._part)
         if question.default or self.buys_bounds or not is_asked:
             return question
-        figures = propose_bounds(self._single_column_table(name, CellReading(kind, rules).declaration), name)
+        figures = propose_bounds(self._single_column_table(name, CellReading(sql_type, rules).declaration), name)
         if figures is None:
             return question
         click.echo(bounds_note(name, figures))

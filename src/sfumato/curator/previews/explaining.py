@@ -428,11 +428,11 @@ def _explain_limits(prepared: PricedRelease) -> list[PlanStep]:
     return list(dict.fromkeys(map(explain_limit, prepared.measured_plans)))
 
 
-def explain_limit(bounded: BoundedPlan) -> PlanStep:
+def explain_limit(bounded_plan: BoundedPlan) -> PlanStep:
     """Explain how many rows of one unit count, and what happens to the others."""
-    if bounded.strategy is not Strategy.WHOLE or bounded.every_row_is_unit:
-        return PlanStep("limit", describe_enforced_limits(bounded), _STRATEGY_EFFECTS[bounded.strategy])
-    return PlanStep("limit", describe_enforced_limits(bounded), "every unit has one row: nothing to limit")
+    if bounded_plan.strategy is not Strategy.WHOLE or bounded_plan.every_row_is_unit:
+        return PlanStep("limit", describe_enforced_limits(bounded_plan), _STRATEGY_EFFECTS[bounded_plan.strategy])
+    return PlanStep("limit", describe_enforced_limits(bounded_plan), "every unit has one row: nothing to limit")
 
 
 _STRATEGY_EFFECTS = {

@@ -433,15 +433,15 @@ class _FactoredStrategy:
 
     @classmethod
     def from_factorisation(
-        cls, bounded: BoundedPlan, factorisation: Factorisation, series: int, family: Family
+        cls, bounded_plan: BoundedPlan, factorisation: Factorisation, series: int, family: Family
     ) -> _FactoredStrategy:
-        reading = FactoredTotals(MeasureTotals(bounded), factorisation.weights, series)
+        reading = FactoredTotals(MeasureTotals(bounded_plan), factorisation.weights, series)
         size = float(family.norm(reading.sensitivity) * reading.totals.scaled.unit_value)
         return cls(reading, factorisation, size * float(factorisation.decoder_row_norms.max()))
 
 
-def _max_matrix_bits(bounded: BoundedPlan) -> int:
-    total_bits = int(bounded.measures[0].add_remove_sensitivity.total).bit_length()
+def _max_matrix_bits(bounded_plan: BoundedPlan) -> int:
+    total_bits = int(bounded_plan.measures[0].add_remove_sensitivity.total).bit_length()
     return max(_MIN_MATRIX_BITS, min(_MAX_MATRIX_BITS, _MAX_TOTAL_BITS - total_bits))
 
 

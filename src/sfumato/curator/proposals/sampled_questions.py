@@ -57,8 +57,10 @@ def _question_objection(question: Any) -> str:
     return ""
 
 
-def _has_signed_totals(bounded: BoundedPlan) -> bool:
-    return any(contribution.low < 0 for measure in bounded.noisy_measures for contribution in measure.contributions)
+def _has_signed_totals(bounded_plan: BoundedPlan) -> bool:
+    return any(
+        contribution.low < 0 for measure in bounded_plan.noisy_measures for contribution in measure.contributions
+    )
 
 
 def refuse_sample_of_combination(sample: Number | None) -> None:

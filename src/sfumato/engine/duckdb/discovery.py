@@ -93,7 +93,7 @@ def inferred_domains(columns: Mapping[str, Cell], source: str, run: Run) -> dict
     return {column: domains[column] for column in columns}
 
 
-def _domains_of_stacked(kind: Type, columns: int, parsed_rows: str, run: Run, *, is_short: bool) -> list[Domain]:
+def _domains_of_stacked(sql_type: Type, columns: int, parsed_rows: str, run: Run, *, is_short: bool) -> list[Domain]:
     """Return the domains of columns of one type, whose cells are ``r`` in ``parsed_rows``. In a short table no column
     has too many distinct values, so they are listed in the same statement.
     """
@@ -105,7 +105,9 @@ def _domains_of_stacked(kind: Type, columns: int, parsed_rows: str, run: Run, *,
     few = [] if is_short else [str(i) for i, spread in spreads.items() if spread.distinct <= _CERTAINLY_TOO_MANY]
     if few:
         values |= run(f"SELECT i, {_DISTINCT_VALUES} FROM {parsed_rows} WHERE i IN ({', '.join(few)}) GROUP BY i")
-    return [_discovered_domain(kind, spreads.get(i, _EMPTY_COLUMN), values.get(i) or ()) for i in range(1, 1 + columns)]
+    return [
+        _discovered_domain(sql_type, spreads.get(i, _EMPTY_COLUMN), values.get(i) or ()) for i in range(1, 1 + columns)
+    ]
 
 
 _DISTINCT_VALUES = "list(DISTINCT r)"
@@ -244,16 +246,16 @@ def _column_statistics(kinds: Mapping[str, Type], source: str, run: Run) -> dict
     return {column: _ColumnStatistics(*figures[width * i : width * (i + 1)]) for i, column in enumerate(kinds)}
 
 
-def _discovered_domain(kind: Type, statistics: _ColumnStatistics, values: Sequence[Any]) -> Domain:
+def _discovered_domain(sql_type: Type, statistics: _ColumnStatistics, values: Sequence[Any]) -> Domain:
     present = [value for value in values if value is not None]
     try:
         if 1 <= len(present) <= MAX_LISTED_VALUES:
-            return Domain(kind, values=tuple(sorted(present)), nullable=statistics.missing)
+            return Domain(sql_type, values=tuple(sorted(present)), nullable=statistics.missing)
     except InvalidParameter:
         pass  # a value that cannot be declared, such as one too large: the range may still be valid
-    if kind in (Type.TEXT, Type.BOOLEAN) or statistics.low is None:
-        return Domain(kind, nullable=statistics.missing)
+    if sql_type in (Type.TEXT, Type.BOOLEAN) or statistics.low is None:
+        return Domain(sql_type, nullable=statistics.missing)
     low, high = statistics.low, statistics.high
-    if kind is Type.INTEGER:
+    if sql_type is Type.INTEGER:
         low, high = (max(-LARGEST_INTEGER, min(LARGEST_INTEGER, bound)) for bound in (low, high))
-    return Domain(kind, bounds=(low, high), nullable=statistics.missing)
+    return Domain(sql_type, bounds=(low, high), nullable=statistics.missing)

@@ -337,10 +337,10 @@ def _common_type(sources: Sources, tables: Sequence[_ComparedTable], column: str
     )
 
 
-def _parses_as(sources: Sources, table: _ComparedTable, column: str, kind: Type) -> bool:
+def _parses_as(sources: Sources, table: _ComparedTable, column: str, sql_type: Type) -> bool:
     """Return whether every cell of a column parses as this type."""
     cell = table.cells[column]
-    unparsed = f"count(*) FILTER ({cell.sql} IS NOT NULL AND {clean_cell(cell, Domain(kind))} IS NULL)"
+    unparsed = f"count(*) FILTER ({cell.sql} IS NOT NULL AND {clean_cell(cell, Domain(sql_type))} IS NULL)"
     return not sources.run(f"SELECT {unparsed} FROM {table.source}")[0][0]
 
 

@@ -149,6 +149,6 @@ class _RuledColumns:
         return f"({bounded} IS NOT NULL AND NOT coalesce({is_between}, FALSE))"
 
 
-def _between_sql(value: str, kind: Type, ends: Any) -> str:
-    low, high = map(real, inner_bounds(*ends)) if kind is Type.REAL else map(literal, ends)
+def _between_sql(value: str, sql_type: Type, ends: Any) -> str:
+    low, high = map(real, inner_bounds(*ends)) if sql_type is Type.REAL else map(literal, ends)
     return f"{value} BETWEEN {low} AND {high}"

@@ -287,17 +287,17 @@ def _with_declared_other(cell: Cell, domain: Domain, sql: str) -> str:
     return f"COALESCE({sql}, CASE WHEN {cell.is_present} THEN {literal(domain.other)} END)"
 
 
-def convert_cell(cell: Cell, kind: Type) -> str:
+def convert_cell(cell: Cell, sql_type: Type) -> str:
     """Return the SQL of a cell converted to a type, NULL where it cannot be; infinite values remain."""
-    return _convert(cell, kind, _CONVERTERS[kind])
+    return _convert(cell, sql_type, _CONVERTERS[sql_type])
 
 
-def _convert(cell: Cell, kind: Type, use: Callable[[Cell], str]) -> str:
+def _convert(cell: Cell, sql_type: Type, use: Callable[[Cell], str]) -> str:
     """Convert a cell directly from a related stored type, else by parsing its text with our grammars."""
-    if kind is Type.TEXT or cell.family in _DIRECT_TYPES[kind]:
+    if sql_type is Type.TEXT or cell.family in _DIRECT_TYPES[sql_type]:
         return use(cell)
     text = cell.text.sql
-    readings = [(grammar, use(parsed)) for grammar, parsed in _READINGS_OF[kind](text)]
+    readings = [(grammar, use(parsed)) for grammar, parsed in _READINGS_OF[sql_type](text)]
     while readings[-1][1] == _NULL:  # no branch means NULL anyway, and a regular expression is costly to compile
         readings.pop()
     branches = " ".join(f"WHEN {_SPELLING.matches(text, grammar)} THEN {value}" for grammar, value in readings)
@@ -311,11 +311,11 @@ Readings = list[tuple[str, Cell]]
 """The grammars to match a text against, in order, each with the cell that a match gives."""
 
 
-def _infinite_readings(kind: Type) -> Readings:
+def _infinite_readings(sql_type: Type) -> Readings:
     """Return the readings of what lies beyond every bound: infinite, as in a stored type."""
-    ends = zip(BEYOND[kind], ("-infinity", "infinity"), strict=True)
+    ends = zip(BEYOND[sql_type], ("-infinity", "infinity"), strict=True)
     return [
-        (grammar, Cell(f"CAST('{infinity}' AS {TYPES[kind]})", TYPES[kind], is_infinite=True))
+        (grammar, Cell(f"CAST('{infinity}' AS {TYPES[sql_type]})", TYPES[sql_type], is_infinite=True))
         for grammar, infinity in ends
     ]
 
@@ -382,9 +382,9 @@ def _timestamp_sql(cell: Cell) -> str:
     return cell.sql if cell.family == "TIMESTAMP" else f"TRY_CAST({cell.sql} AS TIMESTAMP)"
 
 
-def _bounded(cell: Cell, kind: Type, bounds: Any) -> str:
+def _bounded(cell: Cell, sql_type: Type, bounds: Any) -> str:
     """Return the SQL of a cell clamped to its bounds; without bounds, infinite values become NULL."""
-    return _NULL if cell.is_infinite and bounds is None else _BOUNDED[kind](cell, bounds)
+    return _NULL if cell.is_infinite and bounds is None else _BOUNDED[sql_type](cell, bounds)
 
 
 def _bounded_integer(cell: Cell, bounds: Any) -> str:

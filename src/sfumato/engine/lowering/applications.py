@@ -28,21 +28,21 @@ class RowScope(Protocol):
         """Flush a small real to 0, and map a large one to NULL."""
         ...
 
-    def null_outside_calendar(self, scalar: Scalar, low: Value, high: Value, kind: Type) -> Scalar:
+    def null_outside_calendar(self, scalar: Scalar, low: Value, high: Value, sql_type: Type) -> Scalar:
         """Map dates outside the calendar to NULL."""
         ...
 
 
-def within_test(x: Scalar, low: Value, high: Value, kind: Type) -> Scalar:
-    return apply(ScalarFunction.BETWEEN, x, Constant(low, kind), Constant(high, kind))
+def within_test(x: Scalar, low: Value, high: Value, sql_type: Type) -> Scalar:
+    return apply(ScalarFunction.BETWEEN, x, Constant(low, sql_type), Constant(high, sql_type))
 
 
 def real_constant(value: Fraction | float) -> Constant:
     return Constant(Fraction(value), Type.REAL)
 
 
-def null_constant(kind: Type) -> Constant:
-    return Constant(None, kind)
+def null_constant(sql_type: Type) -> Constant:
+    return Constant(None, sql_type)
 
 
 def not_null_test(x: Scalar) -> Scalar:

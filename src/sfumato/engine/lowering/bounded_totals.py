@@ -105,43 +105,49 @@ NO_CHOICES = LoweringChoices()
 
 
 def group_totals_statement(
-    bounded: BoundedPlan, sampling_key: int, choices: LoweringChoices | None = None
+    bounded_plan: BoundedPlan, sampling_key: int, choices: LoweringChoices | None = None
 ) -> StagedSelect:
     """Lower a plan to the statement with rows (key…, total…), one for each group that has a row, from the sample of
     this key.
     """
-    relations = RelationLowering(sampling_key, bounded.sample)
-    rows = counted_rows(bounded, relations)
-    limited_totals = _lower_totals(bounded, rows, relations, sampling_key, choices or LoweringChoices(by_pair=True))
+    relations = RelationLowering(sampling_key, bounded_plan.sample)
+    rows = counted_rows(bounded_plan, relations)
+    limited_totals = _lower_totals(
+        bounded_plan, rows, relations, sampling_key, choices or LoweringChoices(by_pair=True)
+    )
     return replace(limited_totals, stages=(*relations.stages, *limited_totals.stages))
 
 
 def _lower_totals(
-    bounded: BoundedPlan,
+    bounded_plan: BoundedPlan,
     rows: CountedRows,
     relations: RelationLowering,
     sampling_key: int,
     choices: LoweringChoices = NO_CHOICES,
 ) -> StagedSelect:
-    return round_totals(bounded, rows, _add_within_limits(bounded, rows, relations, sampling_key, choices))
+    return round_totals(bounded_plan, rows, _add_within_limits(bounded_plan, rows, relations, sampling_key, choices))
 
 
 def _add_within_limits(
-    bounded: BoundedPlan, rows: CountedRows, relations: RelationLowering, sampling_key: int, choices: LoweringChoices
+    bounded_plan: BoundedPlan,
+    rows: CountedRows,
+    relations: RelationLowering,
+    sampling_key: int,
+    choices: LoweringChoices,
 ) -> StagedSelect:
     """Add up contributions within the limits, in steps."""
-    if bounded.strategy is Strategy.WHOLE:
+    if bounded_plan.strategy is Strategy.WHOLE:
         return _unbounded_totals(rows)
-    if _is_within_limits(bounded):
-        return StagedSelect((), _uncorrected_totals(bounded, rows))
-    coded = materialise_rows(bounded, encode_keys(bounded, rows), relations)
-    if bounded.strategy is Strategy.SAMPLE:
-        return decode_keys(coded, _sampled_totals(bounded, coded, sampling_key, by_threshold=choices.by_threshold))
-    if bounded.strategy is Strategy.REWEIGHT:
-        return decode_keys(coded, _reweight_rows(bounded, coded))
-    assert bounded.strategy in (Strategy.CLIP_L1, Strategy.CLIP_L2)
+    if _is_within_limits(bounded_plan):
+        return StagedSelect((), _uncorrected_totals(bounded_plan, rows))
+    coded = materialise_rows(bounded_plan, encode_keys(bounded_plan, rows), relations)
+    if bounded_plan.strategy is Strategy.SAMPLE:
+        return decode_keys(coded, _sampled_totals(bounded_plan, coded, sampling_key, by_threshold=choices.by_threshold))
+    if bounded_plan.strategy is Strategy.REWEIGHT:
+        return decode_keys(coded, _reweight_rows(bounded_plan, coded))
+    assert bounded_plan.strategy in (Strategy.CLIP_L1, Strategy.CLIP_L2)
     by_pair = choices.by_pair and coded.keys and coded.maximal == {*coded.values}
-    return decode_keys(coded, _clip_pairs(bounded, coded) if by_pair else _clip_unit_totals(bounded, coded))
+    return decode_keys(coded, _clip_pairs(bounded_plan, coded) if by_pair else _clip_unit_totals(bounded_plan, coded))
 
 
 def discovered_totals_statement(reading: DiscoveredTotals, sampling_key: int) -> StagedSelect:
@@ -208,22 +214,22 @@ def value_rows_statement(reading: ValueCounts, sampling_key: int) -> StagedSelec
 
 
 def totals_by_value_statement(
-    bounded: BoundedPlan, value: Expression, sampling_key: int, *, once: bool = False
+    bounded_plan: BoundedPlan, value: Expression, sampling_key: int, *, once: bool = False
 ) -> StagedSelect:
     """Add up rows by a value of any type, as one more key; ``once`` if equal rows of a unit count once.
 
     Limits are those of the groups themselves, so rows are ranked before they are distinguished by their values.
     """
-    relations = RelationLowering(sampling_key, bounded.sample)
-    rows = counted_rows(with_value_as_key(bounded, value), relations)
-    if bounded.strategy is Strategy.WHOLE:
+    relations = RelationLowering(sampling_key, bounded_plan.sample)
+    rows = counted_rows(with_value_as_key(bounded_plan, value), relations)
+    if bounded_plan.strategy is Strategy.WHOLE:
         totals = _unbounded_totals(rows)
     else:
-        rows = _distinct_pairs(rows, relations) if once else materialise_rows(bounded, rows, relations)
+        rows = _distinct_pairs(rows, relations) if once else materialise_rows(bounded_plan, rows, relations)
         (*key_names, value_name), (*kinds, kind) = rows.keys, rows.kinds
         grouped = replace(rows, keys=tuple(key_names), kinds=tuple(kinds), apart=((value_name, kind),))
-        heavy, ranked, is_kept = _heavy_units_ranks_and_sample(bounded, grouped, sampling_key)
-        totals = _correct_totals(bounded, rows, (heavy,), _sampling_change(rows, ranked, is_kept))
+        heavy, ranked, is_kept = _heavy_units_ranks_and_sample(bounded_plan, grouped, sampling_key)
+        totals = _correct_totals(bounded_plan, rows, (heavy,), _sampling_change(rows, ranked, is_kept))
     return StagedSelect((*relations.stages, *totals.stages), totals.result)
 
 
@@ -256,9 +262,9 @@ def clamp_to_64_bits(total: Scalar) -> Scalar:
     return convert_to_integer(clamped(to_wide_integer(total), low, high))
 
 
-def _coordinate_bits(bounded: BoundedPlan) -> list[int]:
+def _coordinate_bits(bounded_plan: BoundedPlan) -> list[int]:
     """Return, for each coordinate, the power of two by which a step is divided when contributions are added up."""
-    return [max(0, each.bits) for each in bounded.measures for _ in range(each.coordinates)]
+    return [max(0, each.bits) for each in bounded_plan.measures for _ in range(each.coordinates)]
 
 
 # The five boundings
@@ -269,19 +275,19 @@ def _unbounded_totals(rows: CountedRows) -> StagedSelect:
     return StagedSelect((), Select((*unrenamed_columns(rows.keys), *totals.items()), source, group_by=rows.keys))
 
 
-def _reweight_rows(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
+def _reweight_rows(bounded_plan: BoundedPlan, rows: CountedRows) -> StagedSelect:
     """Weight the rows of units with n > m rows by m/n. Many counts are those of all rows, added up from cells, and
     corrected: weighted row by row, each would be evaluated on every row.
     """
-    max_rows, bits = bounded.limits.rows, _coordinate_bits(bounded)
+    max_rows, bits = bounded_plan.limits.rows, _coordinate_bits(bounded_plan)
     heavy = _units_beyond_limit(rows, max_rows)
     weighted = [_weighted_value(Reference(name), max_rows, bits[index]) for index, name in enumerate(rows.values)]
     if not rows.cells:
-        return _add_limited_rows(bounded, rows, heavy, "n" * len(weighted), weighted)
-    whole = _whole_values(bounded, rows)
+        return _add_limited_rows(bounded_plan, rows, heavy, "n" * len(weighted), weighted)
+    whole = _whole_values(bounded_plan, rows)
     excess = [sum_of_group(apply(ScalarFunction.SUBTRACT, *each)) for each in zip(weighted, whole, strict=True)]
     beyond = _rows_beyond_limit(rows, (*unrenamed_columns(rows.values, "r"), ("n", Reference("n", "h"))))
-    return _correct_totals(bounded, rows, (heavy,), Select(tuple(zip(rows.values, excess, strict=True)), beyond))
+    return _correct_totals(bounded_plan, rows, (heavy,), Select(tuple(zip(rows.values, excess, strict=True)), beyond))
 
 
 def _weighted_value(value: Scalar, max_rows: int, bits: int) -> Scalar:
@@ -290,16 +296,16 @@ def _weighted_value(value: Scalar, max_rows: int, bits: int) -> Scalar:
     return apply(ScalarFunction.DIVIDE_WHOLE, product, Reference("n"))
 
 
-def _whole_values(bounded: BoundedPlan, rows: CountedRows) -> list[Scalar]:
+def _whole_values(bounded_plan: BoundedPlan, rows: CountedRows) -> list[Scalar]:
     """Return what a row contributes to each coordinate as it is, in fractions of a step."""
     return [
         apply(ScalarFunction.MULTIPLY, Reference(name), integer_constant(1 << bits))
-        for name, bits in zip(rows.values, _coordinate_bits(bounded), strict=True)
+        for name, bits in zip(rows.values, _coordinate_bits(bounded_plan), strict=True)
     ]
 
 
 def _add_limited_rows(
-    bounded: BoundedPlan,
+    bounded_plan: BoundedPlan,
     rows: CountedRows,
     heavy: tuple[str, Select],
     unit_columns: Sequence[str],
@@ -317,7 +323,8 @@ def _add_limited_rows(
     )
     is_whole = [apply(ScalarFunction.IS_NULL, Reference(column)) for column in unit_columns]
     counted = [
-        apply(ScalarFunction.CASE, *each) for each in zip(is_whole, _whole_values(bounded, rows), limited, strict=True)
+        apply(ScalarFunction.CASE, *each)
+        for each in zip(is_whole, _whole_values(bounded_plan, rows), limited, strict=True)
     ]
     totals = ((name, or_zero(sum_of_group(value))) for name, value in zip(rows.values, counted, strict=True))
     return StagedSelect((heavy,), Select((*unrenamed_columns(rows.keys), *totals), joined, group_by=rows.keys))
@@ -336,29 +343,29 @@ def _rows_beyond_limit(rows: CountedRows, columns: Columns) -> Select:
     return Select(columns, rows.select, joins=(RelationalJoin(StageReference("h"), "h", same_unit),))
 
 
-def _is_within_limits(bounded: BoundedPlan) -> bool:
+def _is_within_limits(bounded_plan: BoundedPlan) -> bool:
     """Return whether the plan itself proves that no unit has more rows than count: no correction is needed then."""
-    max_rows, limits = bounded.bounding_node.input.max_rows_per_unit, bounded.limits
+    max_rows, limits = bounded_plan.bounding_node.input.max_rows_per_unit, bounded_plan.limits
     allowed_rows = limits.rows
-    if bounded.strategy is not Strategy.REWEIGHT:
+    if bounded_plan.strategy is not Strategy.REWEIGHT:
         allowed_rows = min(limits.total, limits.rows_per_group)
-    if bounded.strategy is Strategy.SAMPLE or any(each.measure.once_per_unit for each in bounded.measures):
+    if bounded_plan.strategy is Strategy.SAMPLE or any(each.measure.once_per_unit for each in bounded_plan.measures):
         allowed_rows = min(allowed_rows, limits.groups)
     return max_rows is not None and max_rows <= allowed_rows
 
 
-def _uncorrected_totals(bounded: BoundedPlan, rows: CountedRows) -> Select:
+def _uncorrected_totals(bounded_plan: BoundedPlan, rows: CountedRows) -> Select:
     """Add up the totals of all rows as they are."""
     source, sums = (rows.select, _unlimited_totals(rows)) if rows.maximal else add_up_rows(rows)
-    bits = _coordinate_bits(bounded)
+    bits = _coordinate_bits(bounded_plan)
     totals = tuple((name, _in_fractions_of_step(or_zero(sums[name]), bits[int(name[1:])])) for name in rows.values)
     return Select((*unrenamed_columns(rows.keys), *totals), source, group_by=rows.keys)
 
 
-def _correct_totals(bounded: BoundedPlan, rows: CountedRows, stages: Stages, correction: Select) -> StagedSelect:
+def _correct_totals(bounded_plan: BoundedPlan, rows: CountedRows, stages: Stages, correction: Select) -> StagedSelect:
     """Add a correction per group to the totals of all rows as they are."""
     totals = tuple((name, or_zero(sum_of_group(Reference(name)))) for name in rows.values)
-    both = RelationalUnion((_uncorrected_totals(bounded, rows), correction))
+    both = RelationalUnion((_uncorrected_totals(bounded_plan, rows), correction))
     return StagedSelect(stages, Select((*unrenamed_columns(rows.keys), *totals), both, group_by=rows.keys))
 
 
@@ -379,33 +386,33 @@ def _unlimited_total(rows: CountedRows, name: str) -> Scalar:
     return GroupTotal(AggregateFunction.UNITS, Reference("u"), is_counted)
 
 
-def _clip_unit_totals(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
+def _clip_unit_totals(bounded_plan: BoundedPlan, rows: CountedRows) -> StagedSelect:
     """Clip each unit's totals, first per group to what c rows may count, then over all groups to the norm.
 
     A unit with few rows is within every norm, wherever they are: only the units with more are looked at group by group,
     or, where the cap of a group is the norm, row by row.
     """
-    scaling = [ClipScaling.for_measure(bounded, number) for number in range(len(bounded.measures))]
-    max_totals = max_unit_totals(bounded)
+    scaling = [ClipScaling.for_measure(bounded_plan, number) for number in range(len(bounded_plan.measures))]
+    max_totals = max_unit_totals(bounded_plan)
     clipped = _clip_groups(rows, scaling, max_totals)
     if rows.cells and max(max_totals) <= MAX_UNIT_TOTAL:
-        return _clip_cells(bounded, rows, scaling, max_totals)
+        return _clip_cells(bounded_plan, rows, scaling, max_totals)
     if not rows.keys:  # one group: the cap is the norm
         totals = tuple((name, or_zero(sum_of_group(Reference(name)))) for name in rows.values)
         return StagedSelect((_unit_totals(rows, rows.select, max_totals, scaling),), Select(totals, clipped))
-    if can_scale_rows_separately(bounded, max_totals):
-        return _scale_rows(bounded, rows, scaling, max_totals)
+    if can_scale_rows_separately(bounded_plan, max_totals):
+        return _scale_rows(bounded_plan, rows, scaling, max_totals)
     beyond = _rows_beyond_limit(rows, unrenamed_columns(("u", *rows.keys, *rows.values), "r"))
-    heavy = _units_possibly_scaled(bounded, rows, scaling)
+    heavy = _units_possibly_scaled(bounded_plan, rows, scaling)
     stages = (heavy, _unit_totals(rows, beyond, max_totals, scaling), _unit_norms(clipped, scaling))
-    return _correct_totals(bounded, rows, stages, _clipping_change(bounded, rows, scaling, clipped))
+    return _correct_totals(bounded_plan, rows, stages, _clipping_change(bounded_plan, rows, scaling, clipped))
 
 
-def _clip_pairs(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
+def _clip_pairs(bounded_plan: BoundedPlan, rows: CountedRows) -> StagedSelect:
     """Clip counts of units alone over all groups: each unit has one row for each of its groups, materialised once, as
     counting the units of a group would compute it too.
     """
-    scaling = [ClipScaling.for_measure(bounded, number) for number in range(len(bounded.measures))]
+    scaling = [ClipScaling.for_measure(bounded_plan, number) for number in range(len(bounded_plan.measures))]
     names = ("u", *rows.keys)
     unit_flags = tuple(
         (name, integer_constant(1) if name in rows.ones else GroupTotal(AggregateFunction.MAX, Reference(name)))
@@ -420,30 +427,30 @@ def _clip_pairs(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
     )
     heavy_pairs = "g", _rows_beyond_limit(pair_rows, unrenamed_columns((*names, *rows.values), "r"))
     clipped = _clip_groups(pair_rows, scaling, [1] * len(rows.values))
-    heavy = _units_beyond_limit(pair_rows, _max_unscaled_rows(bounded, scaling))
+    heavy = _units_beyond_limit(pair_rows, _max_unscaled_rows(bounded_plan, scaling))
     stages = (pairs, heavy, heavy_pairs, _unit_norms(clipped, scaling))
-    return _correct_totals(bounded, pair_rows, stages, _clipping_change(bounded, pair_rows, scaling, clipped))
+    return _correct_totals(bounded_plan, pair_rows, stages, _clipping_change(bounded_plan, pair_rows, scaling, clipped))
 
 
-def _max_unscaled_rows(bounded: BoundedPlan, scaling: Sequence[ClipScaling]) -> int:
+def _max_unscaled_rows(bounded_plan: BoundedPlan, scaling: Sequence[ClipScaling]) -> int:
     """Return how many rows a unit may have, in whatever groups, and be within every limit and norm.
 
     Rows that are added up may all be in one group. A unit that counts once in a group is in as many as it has rows.
     """
-    max_rows = min(bounded.limits.rows_per_group, bounded.limits.total)
-    pairs = zip(bounded.measures, scaling, strict=True)
+    max_rows = min(bounded_plan.limits.rows_per_group, bounded_plan.limits.total)
+    pairs = zip(bounded_plan.measures, scaling, strict=True)
     return min(part.max_full_groups if scaled.measure.once_per_unit else max_rows for scaled, part in pairs)
 
 
 def _units_possibly_scaled(
-    bounded: BoundedPlan, rows: CountedRows, scaling: Sequence[ClipScaling]
+    bounded_plan: BoundedPlan, rows: CountedRows, scaling: Sequence[ClipScaling]
 ) -> tuple[str, Select]:
     """Select the units with more rows than are surely within every limit and norm, less those whose rows are spread
     over so many groups that they are within them too (``clip_scaling``).
     """
-    max_rows = _max_unscaled_rows(bounded, scaling)
+    max_rows = _max_unscaled_rows(bounded_plan, scaling)
     name, heavy = _units_beyond_limit(rows, max_rows)
-    group_number, max_squared_rows = _group_number(rows), max_squared_rows_of(bounded, scaling)
+    group_number, max_squared_rows = _group_number(rows), max_squared_rows_of(bounded_plan, scaling)
     if group_number is None or max_squared_rows is None or max_squared_rows <= max_rows:
         return name, heavy
     spread = GroupTotal(AggregateFunction.RESIDUES, group_number)
@@ -465,7 +472,7 @@ def _group_number(rows: CountedRows) -> Scalar | None:
 
 
 def _scale_rows(
-    bounded: BoundedPlan, rows: CountedRows, scaling: Sequence[ClipScaling], max_totals: Sequence[int]
+    bounded_plan: BoundedPlan, rows: CountedRows, scaling: Sequence[ClipScaling], max_totals: Sequence[int]
 ) -> StagedSelect:
     """Count every row as it is, or scaled where its unit is beyond the norm of a measure."""
     unit_totals = tuple(
@@ -477,22 +484,22 @@ def _scale_rows(
     is_beyond = AnyOf(tuple(part.is_unit_norm_too_large() for part in scaling))
     heavy = "h", Select((*unrenamed_columns("u"), *norms), units, where=(is_beyond,))
     lengths = [part.length for part in scaling]
-    return _add_limited_rows(bounded, rows, heavy, lengths, [part.scaled_row() for part in scaling])
+    return _add_limited_rows(bounded_plan, rows, heavy, lengths, [part.scaled_row() for part in scaling])
 
 
 def _clip_cells(
-    bounded: BoundedPlan, rows: CountedRows, scaling: Sequence[ClipScaling], max_totals: Sequence[int]
+    bounded_plan: BoundedPlan, rows: CountedRows, scaling: Sequence[ClipScaling], max_totals: Sequence[int]
 ) -> StagedSelect:
     """Add up many counts over all rows at once, and correct them for units with more rows than count."""
     capped = dict(column for part in scaling for column in part.clipped_columns())
     differences = [
         apply(ScalarFunction.SUBTRACT, capped[name], whole)
-        for name, whole in zip(rows.values, _whole_values(bounded, rows), strict=True)
+        for name, whole in zip(rows.values, _whole_values(bounded_plan, rows), strict=True)
     ]
     excess = tuple(zip(rows.values, map(sum_of_group, differences), strict=True))
     select, names = without_contributions(rows.select, rows.cells)
     narrow_rows = replace(rows, select=select)
-    heavy = _units_beyond_limit(narrow_rows, min(bounded.limits.rows_per_group, bounded.limits.total))
+    heavy = _units_beyond_limit(narrow_rows, min(bounded_plan.limits.rows_per_group, bounded_plan.limits.total))
     beyond = _rows_beyond_limit(narrow_rows, (*unrenamed_columns(names, "r"), ("n", Reference("n", "h"))))
     heavy_values = with_contributions(beyond, rows.select, rows.values, rows.cells)  # of those units alone
     totals = tuple(
@@ -500,7 +507,7 @@ def _clip_cells(
     )
     # by the number of rows too, which changes nothing: a table of all ids would hold every count for each of them
     units = "g", Select((*unrenamed_columns("u"), *totals), heavy_values, group_by=("u", "n"))
-    return _correct_totals(bounded, rows, (heavy, units), Select(excess, StageReference("g")))
+    return _correct_totals(bounded_plan, rows, (heavy, units), Select(excess, StageReference("g")))
 
 
 def _unit_totals(
@@ -550,7 +557,7 @@ def _unit_norms(clipped: Select, scaling: Sequence[ClipScaling]) -> tuple[str, S
 
 
 def _clipping_change(
-    bounded: BoundedPlan, rows: CountedRows, scaling: Sequence[ClipScaling], clipped: Select
+    bounded_plan: BoundedPlan, rows: CountedRows, scaling: Sequence[ClipScaling], clipped: Select
 ) -> Select:
     """Add up in each group the clipped and scaled totals of units beyond a limit, less their exact totals."""
     scaled = [column for part in scaling for column in part.scaled_columns()]
@@ -563,7 +570,9 @@ def _clipping_change(
                 _in_fractions_of_step(sum_of_group(Reference(exact)), bits),
             ),
         )
-        for (name, scalar), exact, bits in zip(scaled, rows.unclipped_names, _coordinate_bits(bounded), strict=True)
+        for (name, scalar), exact, bits in zip(
+            scaled, rows.unclipped_names, _coordinate_bits(bounded_plan), strict=True
+        )
     )
     return Select((*unrenamed_columns(rows.keys), *excess), _join_norms(rows, clipped, scaling), group_by=rows.keys)
 
@@ -580,18 +589,18 @@ def _join_norms(rows: CountedRows, clipped: Select, scaling: Sequence[ClipScalin
 
 
 def _sampled_totals(
-    bounded: BoundedPlan, rows: CountedRows, sampling_key: int, *, by_threshold: bool = False
+    bounded_plan: BoundedPlan, rows: CountedRows, sampling_key: int, *, by_threshold: bool = False
 ) -> StagedSelect:
     """Count every row as it is, less the rows of units beyond a limit that are not sampled."""
-    limits = SampleLimits.of(bounded, rows)
+    limits = SampleLimits.of(bounded_plan, rows)
     if by_threshold and has_group_codes(rows) and limits.max_spread_rows and (limits.groups or 0) < MAX_LEAST:
-        return _sampled_by_threshold(bounded, rows, limits, limits.max_spread_rows, sampling_key)
-    heavy, ranked, is_kept = _heavy_units_ranks_and_sample(bounded, rows, sampling_key)
-    return _correct_totals(bounded, rows, (heavy,), _sampling_change(rows, ranked, is_kept))
+        return _sampled_by_threshold(bounded_plan, rows, limits, limits.max_spread_rows, sampling_key)
+    heavy, ranked, is_kept = _heavy_units_ranks_and_sample(bounded_plan, rows, sampling_key)
+    return _correct_totals(bounded_plan, rows, (heavy,), _sampling_change(rows, ranked, is_kept))
 
 
 def _sampled_by_threshold(
-    bounded: BoundedPlan, rows: CountedRows, limits: SampleLimits, max_rows: int, sampling_key: int
+    bounded_plan: BoundedPlan, rows: CountedRows, limits: SampleLimits, max_rows: int, sampling_key: int
 ) -> StagedSelect:
     """Rank only the rows of those heavy units that have no threshold (``sampled_rows``)."""
     names = tuple(dict.fromkeys(("u", *rows.keys, *rows.distinguishing_columns, *rows.values)))
@@ -607,14 +616,14 @@ def _sampled_by_threshold(
         _heavy_units(rows, limits, sampling_key),
         *threshold_stages(coded_rows, limits.groups or 0, max_rows),
     )
-    return _correct_totals(bounded, rows, stages, _sampling_change(rows, ranked, is_kept))
+    return _correct_totals(bounded_plan, rows, stages, _sampling_change(rows, ranked, is_kept))
 
 
 def _sample_discovered(
-    bounded: BoundedPlan, rows: CountedRows, discovered_keys: Sequence[str], sampling_key: int
+    bounded_plan: BoundedPlan, rows: CountedRows, discovered_keys: Sequence[str], sampling_key: int
 ) -> StagedSelect:
     """Group the same sample twice: by all keys, and by the discovered ones to count the units that hold them."""
-    heavy, ranked, is_kept = _heavy_units_ranks_and_sample(bounded, rows, sampling_key)
+    heavy, ranked, is_kept = _heavy_units_ranks_and_sample(bounded_plan, rows, sampling_key)
     *total_names, holder = rows.values
     by_all = replace(rows, values=tuple(total_names), maximal=rows.maximal - {holder})
     by_found = replace(rows, keys=tuple(discovered_keys), values=(holder,), maximal=frozenset({holder}))
@@ -624,17 +633,17 @@ def _sample_discovered(
         available = {*part.keys, *part.values}
         columns = ((name, Reference(name) if name in available else null) for name, null in null_keys.items())
         totals = ((name, Reference(name) if name in available else Constant(0, Wide.INTEGER)) for name in rows.values)
-        grouped = _correct_totals(bounded, part, (), _sampling_change(part, StageReference("s"), is_kept)).result
+        grouped = _correct_totals(bounded_plan, part, (), _sampling_change(part, StageReference("s"), is_kept)).result
         members.append(Select((*columns, *totals), grouped))
     union = Select(unrenamed_columns((*rows.keys, *rows.values)), RelationalUnion(tuple(members)))
     return StagedSelect((heavy, ("s", ranked)), union)
 
 
 def _heavy_units_ranks_and_sample(
-    bounded: BoundedPlan, rows: CountedRows, sampling_key: int
+    bounded_plan: BoundedPlan, rows: CountedRows, sampling_key: int
 ) -> tuple[tuple[str, Select], Select, Scalar]:
     """Return the stage of units beyond a limit, their rows with their ranks, and the predicate of the sampled rows."""
-    limits = SampleLimits.of(bounded, rows)
+    limits = SampleLimits.of(bounded_plan, rows)
     columns_read = dict.fromkeys(("u", *rows.keys, *rows.distinguishing_columns, *rows.values))
     seed = unrenamed_columns(SEED_COLUMNS[:1], "h")
     row_ranks = rank_columns(rows, limits.groups is not None)

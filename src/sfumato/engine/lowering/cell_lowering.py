@@ -55,13 +55,17 @@ Cells = tuple[tuple[Reference, Domain], ...]
 
 
 def predicate_columns(
-    bounded: BoundedPlan, columns: Mapping[expressions.Reference, Scalar], values: Sequence[Scalar]
+    bounded_plan: BoundedPlan, columns: Mapping[expressions.Reference, Scalar], values: Sequence[Scalar]
 ) -> Cells:
     """List the columns that the predicates of many counts read; none if there are few counts, or may be many cells."""
-    measures = [each.measure for each in bounded.measures]
-    if bounded.plan.keys or len(measures) < MIN_COUNTS or any(each.value or each.once_per_unit for each in measures):
+    measures = [each.measure for each in bounded_plan.measures]
+    if (
+        bounded_plan.plan.keys
+        or len(measures) < MIN_COUNTS
+        or any(each.value or each.once_per_unit for each in measures)
+    ):
         return ()
-    declared, domains, cell_count = bounded.bounding_node.input.columns, {}, 1
+    declared, domains, cell_count = bounded_plan.bounding_node.input.columns, {}, 1
     for reference in dict.fromkeys(one for each in measures if each.where for one in expressions.columns(each.where)):
         domain, scalar = declared[reference], columns.get(reference)  # type: ignore[index]
         distinct_values = _distinct_values(domain)
@@ -189,9 +193,9 @@ class CountedRows:
         return tuple((name, texts.get(name, Reference(name))) for name in self.keys)
 
 
-def counted_rows(bounded: BoundedPlan, relations: RelationLowering) -> CountedRows:
+def counted_rows(bounded_plan: BoundedPlan, relations: RelationLowering) -> CountedRows:
     """Select the rows of a plan that count, with the contribution of each."""
-    plan, unit = bounded.plan, bounded.strategy is not Strategy.WHOLE
+    plan, unit = bounded_plan.plan, bounded_plan.strategy is not Strategy.WHOLE
     source = relations.lower_flat(plan.source, plan.expressions, unit=unit)
     lowering = source.lowering
     keys = [lowering.lower(key) for key in plan.keys]
@@ -204,14 +208,14 @@ def counted_rows(bounded: BoundedPlan, relations: RelationLowering) -> CountedRo
         for key, declared_key in zip(keys, plan.keys, strict=True)
         if not declared_key.domain.nullable
     ]
-    for factor in shared_factors(each.measure.value for each in bounded.measures if isinstance(each.measure, Sum)):
+    for factor in shared_factors(each.measure.value for each in bounded_plan.measures if isinstance(each.measure, Sum)):
         lowering.share(factor)
-    values = [_lower_contributions(measure, lowering, source.proven) for measure in bounded.measures]
+    values = [_lower_contributions(measure, lowering, source.proven) for measure in bounded_plan.measures]
     value_columns = [
         (f"v{index}", value) for index, value in enumerate(value for contributions in values for value in contributions)
     ]
     key_columns = tuple((f"k{index}", key) for index, key in enumerate(keys))
-    maximal = [each.measure.once_per_unit for each in bounded.measures for _ in range(each.coordinates)]
+    maximal = [each.measure.once_per_unit for each in bounded_plan.measures for _ in range(each.coordinates)]
     select = source.select_columns((*(unrenamed_columns("u") if unit else ()), *key_columns, *value_columns), tests)
     return CountedRows(
         select,
@@ -220,15 +224,15 @@ def counted_rows(bounded: BoundedPlan, relations: RelationLowering) -> CountedRo
         tuple(name for name, _ in value_columns),
         frozenset(name for name, value in value_columns if value == integer_constant(1)),
         frozenset(name for (name, _), once_per_unit in zip(value_columns, maximal, strict=True) if once_per_unit),
-        cells=predicate_columns(bounded, lowering.columns, [value for _, value in value_columns]),
+        cells=predicate_columns(bounded_plan, lowering.columns, [value for _, value in value_columns]),
     )
 
 
-def materialise_rows(bounded: BoundedPlan, rows: CountedRows, relations: RelationLowering) -> CountedRows:
+def materialise_rows(bounded_plan: BoundedPlan, rows: CountedRows, relations: RelationLowering) -> CountedRows:
     """Materialise the rows where computing them costs more than reading a table: bounding reads them several times. The
     columns that predicates read are dropped.
     """
-    if is_cheap_chain(bounded.plan.source):
+    if is_cheap_chain(bounded_plan.plan.source):
         return rows
     stage = relations.add_stage(rows.select)
     return replace(rows, select=Select(unrenamed_columns(name for name, _ in rows.select.columns), stage), cells=())
@@ -285,11 +289,11 @@ _BEYOND_TOTALS = 2**104
 """More than 2^62 of the largest units, where totals are clamped anyway; Spark divides numbers up to 10^32 exactly."""
 
 
-def round_totals(bounded: BoundedPlan, rows: CountedRows, totals: StagedSelect) -> StagedSelect:
+def round_totals(bounded_plan: BoundedPlan, rows: CountedRows, totals: StagedSelect) -> StagedSelect:
     """Round each total released in several steps to the nearest unit, halves up: one that moves by whole units moves by
     as many (``bounding``, rounded totals).
     """
-    units = [1 << max(0, -each.bits) for each in bounded.measures for _ in range(each.coordinates)]
+    units = [1 << max(0, -each.bits) for each in bounded_plan.measures for _ in range(each.coordinates)]
     if max(units) == 1:
         return totals
     coordinates = zip(rows.values, units, strict=True)
@@ -309,11 +313,11 @@ def _rounded_quotient(total: Scalar, unit: int) -> Scalar:
     return apply(ScalarFunction.SUBTRACT, quotient, Constant(_BEYOND_TOTALS // unit, Wide.INTEGER))
 
 
-def encode_keys(bounded: BoundedPlan, rows: CountedRows) -> CountedRows:
+def encode_keys(bounded_plan: BoundedPlan, rows: CountedRows) -> CountedRows:
     """Encode the keys that are one of a few public texts: they are hashed and stored several times."""
     codes = {
         name: tuple(sorted(map(str, key.domain.values)))  # so that codes are ordered as their texts are
-        for name, key in zip(rows.keys, bounded.plan.keys, strict=True)
+        for name, key in zip(rows.keys, bounded_plan.plan.keys, strict=True)
         if key.domain.type is Type.TEXT and key.domain.values and len(key.domain.values) <= _MAX_CODES
     }
     columns = tuple(

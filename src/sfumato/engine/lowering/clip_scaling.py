@@ -64,33 +64,33 @@ def sum_of_group(scalar: Scalar) -> Scalar:
     return GroupTotal(AggregateFunction.SUM, scalar)
 
 
-def max_unit_totals(bounded: BoundedPlan) -> list[int]:
+def max_unit_totals(bounded_plan: BoundedPlan) -> list[int]:
     """Return, for each value, the largest total that a unit has in any table."""
-    max_rows = MAX_ROWS * nodes.max_rows_per_private_row(bounded.plan.source)
-    return [max_rows * each.size for each in bounded.measures for _ in range(each.coordinates)]
+    max_rows = MAX_ROWS * nodes.max_rows_per_private_row(bounded_plan.plan.source)
+    return [max_rows * each.size for each in bounded_plan.measures for _ in range(each.coordinates)]
 
 
-def can_scale_rows_separately(bounded: BoundedPlan, max_totals: Sequence[int]) -> bool:
+def can_scale_rows_separately(bounded_plan: BoundedPlan, max_totals: Sequence[int]) -> bool:
     """Return whether the rows of a unit may be scaled one by one: the cap of a group is not below the norm, and every
     measure has one total, to which rows contribute with one sign.
     """
-    limits = bounded.limits
+    limits = bounded_plan.limits
     return (
-        bounded.strategy is Strategy.CLIP_L1
+        bounded_plan.strategy is Strategy.CLIP_L1
         and limits.rows_per_group >= limits.total
         and max(max_totals) <= MAX_UNIT_TOTAL
-        and not any(each.measure.once_per_unit for each in bounded.measures)
-        and all(0 in (each.row_contribution_bounds or ()) for each in bounded.measures)
+        and not any(each.measure.once_per_unit for each in bounded_plan.measures)
+        and all(0 in (each.row_contribution_bounds or ()) for each in bounded_plan.measures)
     )
 
 
-def max_squared_rows_of(bounded: BoundedPlan, scaling: Sequence[ClipScaling]) -> int | None:
+def max_squared_rows_of(bounded_plan: BoundedPlan, scaling: Sequence[ClipScaling]) -> int | None:
     """Return the largest Σn² of the numbers of rows in each group with which a unit is within every length; None where
     lengths are not what units are scaled to, or squares may not fit 64 bits.
     """
-    if bounded.strategy is not Strategy.CLIP_L2 or bounded.limits.total > _MAX_SQUARED_ROWS:
+    if bounded_plan.strategy is not Strategy.CLIP_L2 or bounded_plan.limits.total > _MAX_SQUARED_ROWS:
         return None
-    if any(each.measure.once_per_unit for each in bounded.measures):
+    if any(each.measure.once_per_unit for each in bounded_plan.measures):
         return None
     return min(part.max_squared_rows for part in scaling)
 
@@ -129,13 +129,13 @@ class ClipScaling:
     """Several coordinates of a unit may together be more than 64 bits hold."""
 
     @classmethod
-    def for_measure(cls, bounded: BoundedPlan, number: int) -> ClipScaling:
-        measure = bounded.measures[number]
-        index = sum(each.coordinates for each in bounded.measures[:number])
+    def for_measure(cls, bounded_plan: BoundedPlan, number: int) -> ClipScaling:
+        measure = bounded_plan.measures[number]
+        index = sum(each.coordinates for each in bounded_plan.measures[:number])
         coordinates = tuple(f"v{index + offset}" for offset in range(measure.coordinates))
-        limits = bounded.limits.for_measure(measure.measure)
+        limits = bounded_plan.limits.for_measure(measure.measure)
         per_group, total = limits.rows_per_group, limits.total
-        bits, squared = max(0, measure.bits), bounded.strategy is Strategy.CLIP_L2
+        bits, squared = max(0, measure.bits), bounded_plan.strategy is Strategy.CLIP_L2
         size = measure.size << bits
         bound = math.isqrt(max_squared_norm(per_group * size, total * size)) if squared else total * size
         box = (
@@ -143,7 +143,7 @@ class ClipScaling:
             if measure.row_contribution_bounds is None
             else (measure.row_contribution_bounds[0] * per_group, measure.row_contribution_bounds[1] * per_group)
         )
-        wide_totals = box is None and max_unit_totals(bounded)[index] > MAX_UNIT_TOTAL
+        wide_totals = box is None and max_unit_totals(bounded_plan)[index] > MAX_UNIT_TOTAL
         return cls(
             coordinates, f"n{number}", measure.size * per_group, per_group, bits, bound, squared, box, wide_totals
         )

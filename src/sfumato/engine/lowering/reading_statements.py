@@ -248,10 +248,10 @@ def _restrict_to_groups(reading: ValueCounts | DistinctValueReading | ValueTable
     return replace(groups, result=Select(names, result, where=tuple(asked_keys)))
 
 
-def _is_null_or_one_of(key: Scalar, kind: Type, values: Iterable[Value | None]) -> Scalar:
+def _is_null_or_one_of(key: Scalar, sql_type: Type, values: Iterable[Value | None]) -> Scalar:
     """Test whether a key is one of these values, or NULL."""
     is_null = apply(ScalarFunction.IS_NULL, key)
-    listed = [Constant(value, kind) for value in dict.fromkeys(values) if value is not None]
+    listed = [Constant(value, sql_type) for value in dict.fromkeys(values) if value is not None]
     return apply(ScalarFunction.OR, is_null, apply(ScalarFunction.IN, key, *listed)) if listed else is_null
 
 
@@ -312,7 +312,7 @@ def _arrow_fields(kinds: list[Type], totals: int) -> list[tuple[str, Any]]:
     return key_fields + [(f"v{index}", pyarrow.int64()) for index in range(totals)]
 
 
-def arrow_type(kind: Type) -> Any:
+def arrow_type(sql_type: Type) -> Any:
     """Return the Arrow type in which values of a type are held."""
     import pyarrow
 
@@ -324,7 +324,7 @@ def arrow_type(kind: Type) -> Any:
         Type.DATE: pyarrow.date32(),
         Type.TIMESTAMP: pyarrow.timestamp("us"),
     }
-    return arrow_types[kind]
+    return arrow_types[sql_type]
 
 
 def as_arrow(rows: Sequence[tuple[Any, ...]], kinds: Sequence[Type], names: Sequence[str]) -> pyarrow.Table:

@@ -125,10 +125,10 @@ class RowLowering:
             otherwise=null_constant(Type.REAL),
         )
 
-    def null_outside_calendar(self, scalar: Scalar, low: Value, high: Value, kind: Type) -> Scalar:
+    def null_outside_calendar(self, scalar: Scalar, low: Value, high: Value, sql_type: Type) -> Scalar:
         """Map dates outside the calendar to NULL."""
         x = self.compute_once(scalar)
-        return case(within_test(x, low, high, kind), x, otherwise=null_constant(kind))
+        return case(within_test(x, low, high, sql_type), x, otherwise=null_constant(sql_type))
 
 
 # Conditions and choices
@@ -415,24 +415,28 @@ def _lower_cast(call: Application) -> Scalar:
     return apply(ScalarFunction.CONVERT, call.arguments[0], detail=(kind, *source))
 
 
-def _parse_text(rows: RowScope, x: Scalar, kind: Type) -> Scalar:
+def _parse_text(rows: RowScope, x: Scalar, sql_type: Type) -> Scalar:
     """Parse a text by the package's own grammar; infinities become NULL."""
-    if kind is Type.BOOLEAN:
+    if sql_type is Type.BOOLEAN:
         is_false, is_true = (_matches_test(x, grammar) for grammar in (FALSE, TRUE))
-        return case(is_false, Constant(False, kind), is_true, Constant(True, kind), otherwise=null_constant(kind))
-    converted = (_matches_test(x, GRAMMARS[kind]), apply(ScalarFunction.READ, x, detail=(kind,)))
-    if kind is Type.INTEGER:
+        return case(
+            is_false, Constant(False, sql_type), is_true, Constant(True, sql_type), otherwise=null_constant(sql_type)
+        )
+    converted = (_matches_test(x, GRAMMARS[sql_type]), apply(ScalarFunction.READ, x, detail=(sql_type,)))
+    if sql_type is Type.INTEGER:
         number = rows.compute_once(
             case(_matches_test(x, GRAMMARS[Type.REAL]), apply(ScalarFunction.READ, x, detail=(Type.REAL,)))
         )
         nearest = _is_whole_test(number), apply(ScalarFunction.NEAREST, number)
         return case(*converted, *nearest, _matches_test(x, ZERO), integer_constant(0))
-    if kind is Type.REAL:
+    if sql_type is Type.REAL:
         return rows.limit_real(case(*converted, _matches_test(x, ZERO), real_constant(0)))
-    if kind is Type.DATE:
-        day = apply(ScalarFunction.CONVERT, _parse_text(rows, x, Type.TIMESTAMP), detail=(kind,))
+    if sql_type is Type.DATE:
+        day = apply(ScalarFunction.CONVERT, _parse_text(rows, x, Type.TIMESTAMP), detail=(sql_type,))
         return case(*converted, otherwise=day)
-    return rows.null_outside_calendar(case(*converted, otherwise=null_constant(kind)), *CALENDAR[kind], kind)
+    return rows.null_outside_calendar(
+        case(*converted, otherwise=null_constant(sql_type)), *CALENDAR[sql_type], sql_type
+    )
 
 
 def _lower_strptime(call: Application) -> Scalar:

@@ -131,17 +131,17 @@ def _remainder(x: Scalar, modulus: int) -> Scalar:
     return apply(ScalarFunction.REMAINDER, x, integer_constant(modulus))
 
 
-def number_of_value(scalar: Scalar, kind: Type, texts: Sequence[str] = ()) -> Scalar:
+def number_of_value(scalar: Scalar, sql_type: Type, texts: Sequence[str] = ()) -> Scalar:
     """Convert a value of any type to a whole number, 0 for NULL; ``texts`` are those that a code may stand for.
 
     Engines format reals differently, so a real becomes its nearest multiple of 2^-20, and a time its second: values
     with one number only affect how ties are broken.
     """
-    if kind is Type.TEXT:
+    if sql_type is Type.TEXT:
         operation = ScalarFunction.ORDINAL if texts else ScalarFunction.FINGERPRINT
         converted: Scalar = apply(operation, scalar, detail=tuple(texts))
     else:
-        converted = _CONVERSIONS[kind](scalar)
+        converted = _CONVERSIONS[sql_type](scalar)
     return apply(ScalarFunction.COALESCE, converted, integer_constant(0))
 
 

@@ -58,8 +58,8 @@ class SampleLimits:
     rows: int | None
 
     @classmethod
-    def of(cls, bounded: BoundedPlan, rows: CountedRows) -> SampleLimits:
-        limits = bounded.limits
+    def of(cls, bounded_plan: BoundedPlan, rows: CountedRows) -> SampleLimits:
+        limits = bounded_plan.limits
         return cls(
             limits.groups if rows.keys and limits.groups < limits.rows else None,
             limits.rows_per_group if limits.rows_per_group < limits.rows else None,
@@ -183,10 +183,10 @@ def threshold_stages(rows_with_codes: Select, max_groups: int, max_rows: int) ->
     )
 
 
-def _is_greater(place: int) -> Scalar:
+def _is_greater(index: int) -> Scalar:
     """Return 1 where the code at this place of the list is another than the one before, else 0."""
     element, previous = (
-        apply(ScalarFunction.ELEMENT, Reference("l"), integer_constant(each)) for each in (place, place - 1)
+        apply(ScalarFunction.ELEMENT, Reference("l"), integer_constant(each)) for each in (index, index - 1)
     )
     is_greater = apply(ScalarFunction.GREATER, element, previous)
     return apply(ScalarFunction.CASE, is_greater, integer_constant(1), integer_constant(0))

@@ -280,9 +280,9 @@ class UnitLowering:
         return from_sortable(take(GroupTotal(AggregateFunction.MAX, first_value)), measure.value, measure.domain)
 
 
-def as_sortable(scalar: Scalar, kind: Type) -> Scalar:
+def as_sortable(scalar: Scalar, sql_type: Type) -> Scalar:
     """Return a value that every engine can order: booleans as 0 or 1."""
-    return choice(scalar, _ONE, _ZERO) if kind is Type.BOOLEAN else scalar
+    return choice(scalar, _ONE, _ZERO) if sql_type is Type.BOOLEAN else scalar
 
 
 def from_sortable(scalar: Scalar, value: Expression | None, domain: Domain) -> Scalar:

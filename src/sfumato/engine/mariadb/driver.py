@@ -220,5 +220,5 @@ def _carried_text(cell: Any) -> str | None:
     return None if cell is None else repr(cell) if isinstance(cell, float) else str(cell)
 
 
-def _typed_column_sql(x: str, kind: Type) -> str:
-    return f"({x} COLLATE {COLLATION})" if kind is Type.TEXT else MariaDBSpelling().convert(x, kind)
+def _typed_column_sql(x: str, sql_type: Type) -> str:
+    return f"({x} COLLATE {COLLATION})" if sql_type is Type.TEXT else MariaDBSpelling().convert(x, sql_type)

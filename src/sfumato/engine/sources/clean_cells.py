@@ -162,11 +162,13 @@ def _matches(x: Scalar, grammar: str) -> Scalar:
     return apply(ScalarFunction.MATCHES, x, detail=(grammar,))
 
 
-def _converted_or_range_end(x: Scalar, source_text: Scalar, converted: Scalar, domain: Domain, kind: Type) -> Scalar:
+def _converted_or_range_end(
+    x: Scalar, source_text: Scalar, converted: Scalar, domain: Domain, sql_type: Type
+) -> Scalar:
     """Return the converted value where there is one, or the bound for a text that lies beyond every number or date."""
     if domain.bounds is None:
         return converted
-    ends = zip(BEYOND[kind], ends_of(domain), strict=True)
+    ends = zip(BEYOND[sql_type], ends_of(domain), strict=True)
     infinities = [scalar for grammar, end in ends for scalar in (_matches(x, grammar), end)]
     return apply(ScalarFunction.CASE, not_null_test(source_text), converted, *infinities, null_constant(domain.type))
 
@@ -274,22 +276,22 @@ def find_column(columns: Sequence[tuple[str, T]], column: str, policy_path: str,
     raise InvalidPolicy(f"the source has no column {column}", place=policy_path, fix=fix)
 
 
-def has_rewriting_rules(rules: CellRules, kind: Type) -> bool:
+def has_rewriting_rules(rules: CellRules, sql_type: Type) -> bool:
     """Return whether rules rewrite the texts of a column of this type; ``nulls`` alone rewrite none."""
-    if kind.temporal:
+    if sql_type.temporal:
         return bool(rules.format)
-    if kind.numeric:
+    if sql_type.numeric:
         return bool(rules.decimal or rules.thousands or rules.currency)
-    return bool(rules.true or rules.false) if kind is Type.BOOLEAN else bool(rules.trim or rules.case or rules.map)
+    return bool(rules.true or rules.false) if sql_type is Type.BOOLEAN else bool(rules.trim or rules.case or rules.map)
 
 
-def rewritten_text(rows: RowLowering, text: Scalar, rules: CellRules, kind: Type) -> Scalar:
+def rewritten_text(rows: RowLowering, text: Scalar, rules: CellRules, sql_type: Type) -> Scalar:
     """Rewrite a text of at most ``LONGEST`` bytes as the grammar of its type reads it; NULL where no rule fits."""
-    if kind.temporal:
+    if sql_type.temporal:
         return iso_text(rows, text, rules.format)
-    if kind.numeric:
+    if sql_type.numeric:
         return _number_text(text, rules)
-    return _truth_text(text, rules) if kind is Type.BOOLEAN else _listed_text(rows, text, rules)
+    return _truth_text(text, rules) if sql_type is Type.BOOLEAN else _listed_text(rows, text, rules)
 
 
 def is_listed_test(text: Scalar, words: Iterable[str]) -> Scalar:

@@ -628,8 +628,8 @@ class _ScanBuilder:
             Type.INTEGER if kinds & numbers and kinds <= numbers | {Stored.TEXT} else Type.TEXT
         )
 
-    def _id_reader_of_type(self, kind: Type) -> Read:
-        if kind is Type.TEXT:
+    def _id_reader_of_type(self, sql_type: Type) -> Read:
+        if sql_type is Type.TEXT:
             return self._text_id
         return self._integer_id
 

@@ -60,9 +60,9 @@ class DuckDBSpelling(CommonSpelling):
     def group(self, x: str, pattern: str, number: int) -> str:
         return f"regexp_extract({x}, {literal(f'^(?:{pattern})$')}, {number})"
 
-    def read(self, x: str, kind: Type) -> str:
-        if kind is not Type.TIMESTAMP:
-            return f"TRY_CAST({x} AS {self.types[kind]})"
+    def read(self, x: str, sql_type: Type) -> str:
+        if sql_type is not Type.TIMESTAMP:
+            return f"TRY_CAST({x} AS {self.types[sql_type]})"
         moment = f"make_timestamp(epoch_us(TRY_CAST({x} AS TIMESTAMPTZ)))"
         return f"CASE WHEN {self.matches(x, ZONED)} THEN {moment} ELSE {self.read_local(x)} END"
 
@@ -106,8 +106,8 @@ class DuckDBSpelling(CommonSpelling):
     def part(self, x: str, part: str) -> str:
         return f"CAST(date_part('{part}', {x}) AS BIGINT)"
 
-    def add_interval(self, x: str, amount: int, unit: str, kind: Type) -> str:
-        return f"CAST({x} + to_{unit}s({amount}) AS {self.types[kind]})"
+    def add_interval(self, x: str, amount: int, unit: str, sql_type: Type) -> str:
+        return f"CAST({x} + to_{unit}s({amount}) AS {self.types[sql_type]})"
 
     def days(self, first: str, last: str) -> str:
         return f"date_diff('day', {first}, {last})"
@@ -118,8 +118,8 @@ class DuckDBSpelling(CommonSpelling):
     def moment(self, x: str) -> str:
         return f"make_timestamp(({x} - {SECONDS_BEFORE_1970}) * 1000000)"
 
-    def select_parameter_list(self, number: int, kind: Type) -> str:
-        return f"SELECT unnest(CAST(${number} AS {self.types[kind]}[])) AS x"
+    def select_parameter_list(self, number: int, sql_type: Type) -> str:
+        return f"SELECT unnest(CAST(${number} AS {self.types[sql_type]}[])) AS x"
 
     def span(self, first: Value | None, count: int, kind: Kind) -> str:
         """Generate the values in the engine."""

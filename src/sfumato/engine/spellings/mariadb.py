@@ -128,11 +128,11 @@ class MariaDBSpelling(ExtremesOfNull, CollatedSpelling):
         whole = text(anchored(pattern, True, True, _ENDS))
         return f"REGEXP_REPLACE({x}, {whole}, '\\{number}')"
 
-    def read(self, x: str, kind: Type) -> str:
+    def read(self, x: str, sql_type: Type) -> str:
         """Parse a text. A moment beyond the calendar, which only a zone can lead to, is NULL or in the year 0."""
         plain = self.trim(x, " ", start=True, end=True)
-        if kind is not Type.TIMESTAMP:
-            return self.convert(plain, kind)
+        if sql_type is not Type.TIMESTAMP:
+            return self.convert(plain, sql_type)
         zone, local = f"REGEXP_SUBSTR({plain}, '{_ZONE}')", f"REGEXP_REPLACE({plain}, '{_ZONE}', '')"
         minutes = (
             f"CASE WHEN {zone} = 'Z' THEN 0 ELSE CAST(SUBSTR({zone}, 2, 2) AS SIGNED) * 60 +"
@@ -169,20 +169,20 @@ class MariaDBSpelling(ExtremesOfNull, CollatedSpelling):
     def part(self, x: str, part: str) -> str:
         return f"CAST({_PARTS.get(part, part.upper() + '({0})').format(x)} AS SIGNED)"
 
-    def start(self, x: str, unit: str, kind: Type) -> str:
+    def start(self, x: str, unit: str, sql_type: Type) -> str:
         if unit == "millisecond":
             return f"({x} - INTERVAL (MICROSECOND({x}) % 1000) MICROSECOND)"
         day = f"CAST({x} AS DATE)"
         if unit in _SECONDS_INTO_DAY:
             moment = f"CAST({day} AS DATETIME(6)) + INTERVAL ({_SECONDS_INTO_DAY[unit].format(x)}) SECOND"
-            return self.convert(moment, kind)
+            return self.convert(moment, sql_type)
         start = f"({day} - INTERVAL {_DAYS_INTO[unit].format(x)} DAY)"
         if unit == "quarter":
             start = f"({start} - INTERVAL ((MONTH({x}) - 1) % 3) MONTH)"
-        return self.convert(start, kind)
+        return self.convert(start, sql_type)
 
-    def add_interval(self, x: str, amount: int, unit: str, kind: Type) -> str:
-        return self.convert(f"({x} + INTERVAL ({amount}) {unit.upper()})", kind)
+    def add_interval(self, x: str, amount: int, unit: str, sql_type: Type) -> str:
+        return self.convert(f"({x} + INTERVAL ({amount}) {unit.upper()})", sql_type)
 
     def days(self, first: str, last: str) -> str:
         return f"CAST(DATEDIFF({last}, {first}) AS SIGNED)"

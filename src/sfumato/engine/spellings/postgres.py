@@ -70,10 +70,10 @@ class PostgresSpelling(CollatedSpelling):
     def group(self, x: str, pattern: str, number: int) -> str:
         return f"((REGEXP_MATCH({x}, {text(f'^(?:{pattern})$')}))[{number}] {BYTES})"
 
-    def read(self, x: str, kind: Type) -> str:
+    def read(self, x: str, sql_type: Type) -> str:
         plain = self.trim(x, " ", start=True, end=True)
-        if kind is not Type.TIMESTAMP:
-            return f"CAST({plain} AS {self.types[kind]})"
+        if sql_type is not Type.TIMESTAMP:
+            return f"CAST({plain} AS {self.types[sql_type]})"
         moment = f"(CAST({plain} AS TIMESTAMPTZ) AT TIME ZONE 'UTC')"
         return f"CASE WHEN {self.matches(x, ZONED)} THEN {moment} ELSE CAST({plain} AS TIMESTAMP) END"
 
@@ -105,13 +105,13 @@ class PostgresSpelling(CollatedSpelling):
         extracted = f"EXTRACT({part} FROM {x})"
         return f"CAST({f'FLOOR({extracted})' if part == 'second' else extracted} AS BIGINT)"
 
-    def start(self, x: str, unit: str, kind: Type) -> str:
-        return f"CAST(DATE_TRUNC('{unit}', CAST({x} AS TIMESTAMP)) AS {self.types[kind]})"
+    def start(self, x: str, unit: str, sql_type: Type) -> str:
+        return f"CAST(DATE_TRUNC('{unit}', CAST({x} AS TIMESTAMP)) AS {self.types[sql_type]})"
 
-    def add_interval(self, x: str, amount: int, unit: str, kind: Type) -> str:
+    def add_interval(self, x: str, amount: int, unit: str, sql_type: Type) -> str:
         months = _MONTHS.get(unit)
         interval = f"{amount} {unit}" if months is None else f"{months * amount} month"
-        return f"CAST({x} + INTERVAL '{interval}' AS {self.types[kind]})"
+        return f"CAST({x} + INTERVAL '{interval}' AS {self.types[sql_type]})"
 
     def days(self, first: str, last: str) -> str:
         return f"CAST(CAST({last} AS DATE) - CAST({first} AS DATE) AS BIGINT)"
@@ -125,9 +125,9 @@ class PostgresSpelling(CollatedSpelling):
         """
         return f"(TIMESTAMP '0001-01-01 00:00:00' + {x} * INTERVAL '1 second')"
 
-    def select_parameter_list(self, number: int, kind: Type) -> str:
-        unnested = f"UNNEST(CAST(${number} AS {self.types[kind]}[]))"
-        return f"SELECT {f'({unnested} {BYTES})' if kind is Type.TEXT else unnested} AS x"
+    def select_parameter_list(self, number: int, sql_type: Type) -> str:
+        unnested = f"UNNEST(CAST(${number} AS {self.types[sql_type]}[]))"
+        return f"SELECT {f'({unnested} {BYTES})' if sql_type is Type.TEXT else unnested} AS x"
 
     def span(self, first: Value | None, count: int, kind: Kind) -> str:
         """Generate the values on the server."""

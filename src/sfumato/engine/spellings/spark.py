@@ -119,12 +119,12 @@ class SparkSpelling(CommonSpelling):
         whole = literal(rf"\A(?:{pattern})\z")
         return f"regexp_extract({x}, {whole}, {number})"
 
-    def read(self, x: str, kind: Type) -> str:
+    def read(self, x: str, sql_type: Type) -> str:
         """Parse a text. A time without a zone is one of UTC. After a clock without seconds no zone is read, so they are
         added.
         """
-        if kind is not Type.TIMESTAMP:
-            return f"TRY_CAST({x} AS {self.types[kind]})"
+        if sql_type is not Type.TIMESTAMP:
+            return f"TRY_CAST({x} AS {self.types[sql_type]})"
         clock = literal("([ T][0-9]{2}:[0-9]{2})([Z+-])")
         return f"CAST(TRY_CAST(regexp_replace({x}, {clock}, {literal('$1:00$2')}) AS TIMESTAMP_LTZ) AS TIMESTAMP_NTZ)"
 
@@ -155,11 +155,11 @@ class SparkSpelling(CommonSpelling):
     def part(self, x: str, part: str) -> str:
         return f"CAST({_PARTS.get(part, part + '({})').format(x)} AS BIGINT)"
 
-    def add_interval(self, x: str, amount: int, unit: str, kind: Type) -> str:
+    def add_interval(self, x: str, amount: int, unit: str, sql_type: Type) -> str:
         """Add an interval: months as months, shorter units as seconds."""
         if unit in _MONTHS:
-            return f"CAST(({x} + make_ym_interval(0, {amount * _MONTHS[unit]})) AS {self.types[kind]})"
-        if kind is Type.DATE:
+            return f"CAST(({x} + make_ym_interval(0, {amount * _MONTHS[unit]})) AS {self.types[sql_type]})"
+        if sql_type is Type.DATE:
             return f"date_add({x}, {amount * _SECONDS[unit] // _SECONDS['day']})"
         return f"({x} + make_dt_interval(0, 0, 0, CAST({amount * _SECONDS[unit]} AS DECIMAL(18,6))))"
 
@@ -185,8 +185,8 @@ class SparkSpelling(CommonSpelling):
         high, middle, low = (f"CAST(SUM({part}){over} AS DECIMAL(38,0))" for part in parts)
         return f"({high} * {_TIMES.format(2**42)} + {middle} * {_TIMES.format(2**21)} + {low})"
 
-    def select_parameter_list(self, number: int, kind: Type) -> str:
-        return f"SELECT explode(CAST(:p{number} AS ARRAY<{self.types[kind]}>)) AS x"
+    def select_parameter_list(self, number: int, sql_type: Type) -> str:
+        return f"SELECT explode(CAST(:p{number} AS ARRAY<{self.types[sql_type]}>)) AS x"
 
     def items(self, x: str) -> str:
         return f"explode({x})"

@@ -158,7 +158,7 @@ class Spelling(Protocol):
         """Take the part of a text that a group of the pattern matches, where the whole text matches it."""
         ...
 
-    def read(self, x: str, kind: Type) -> str:
+    def read(self, x: str, sql_type: Type) -> str:
         """Parse a text that matches the grammar of a type, including spaces around it, as a value of that type; a
         time's zone is honoured.
         """
@@ -204,11 +204,11 @@ class Spelling(Protocol):
         """Extract a part of a date or time as a 64-bit whole number: Sunday is 0, weeks are ISO's."""
         ...
 
-    def start(self, x: str, unit: str, kind: Type) -> str:
+    def start(self, x: str, unit: str, sql_type: Type) -> str:
         """Truncate a date or time to its unit; weeks start on Monday."""
         ...
 
-    def add_interval(self, x: str, amount: int, unit: str, kind: Type) -> str:
+    def add_interval(self, x: str, amount: int, unit: str, sql_type: Type) -> str:
         """Add ``amount`` units to a date or time, clamped to the month's end; the result lies in the calendar."""
         ...
 
@@ -244,7 +244,7 @@ class Spelling(Protocol):
         """Write LEAD or LAG over a window; the default stands where there is no such row."""
         ...
 
-    def select_parameter_list(self, number: int, kind: Type) -> str:
+    def select_parameter_list(self, number: int, sql_type: Type) -> str:
         """Write a SELECT of the values, as ``x``, of a list that is a parameter of the statement."""
         ...
 
@@ -347,8 +347,8 @@ class CommonSpelling:
     def unit_text(self, x: str) -> str:
         return self.convert(x, Type.TEXT)
 
-    def start(self, x: str, unit: str, kind: Type) -> str:
-        return self.convert(f"date_trunc('{unit}', {x})", kind)
+    def start(self, x: str, unit: str, sql_type: Type) -> str:
+        return self.convert(f"date_trunc('{unit}', {x})", sql_type)
 
     def sum_as_wide_integer(self, x: str, over: str = "") -> str:
         return self.convert(f"SUM({x}){over}", Wide.INTEGER)

@@ -105,33 +105,35 @@ def _combine(readings: Sequence[GroupTotals]) -> CombinedReading:
     return CombinedReading(GroupTotals(BoundedPlan(plan, tuple(measures)), first.groups), tuple(parts))
 
 
-def _combination_key(bounded: BoundedPlan) -> tuple[Relation, Strategy, ContributionLimits, tuple[bool, ...]] | None:
+def _combination_key(
+    bounded_plan: BoundedPlan,
+) -> tuple[Relation, Strategy, ContributionLimits, tuple[bool, ...]] | None:
     """Return a key that is equal for all readings that one statement can execute; None for a reading that stays
     alone.
     """
-    has_filter = isinstance(bounded.bounding_node.input, Filter)
-    is_combinable = bounded.strategy in _PLAIN and not bounded.plan.keys and not bounded.discovers_groups
+    has_filter = isinstance(bounded_plan.bounding_node.input, Filter)
+    is_combinable = bounded_plan.strategy in _PLAIN and not bounded_plan.plan.keys and not bounded_plan.discovers_groups
     if not is_combinable or any(
         scaled.measure.value is not None or scaled.coordinates > 1 or (has_filter and scaled.measure.where)
-        for scaled in bounded.measures
+        for scaled in bounded_plan.measures
     ):
         return None
     # counted apart from rows, which is faster
-    counts_units = tuple({scaled.measure.once_per_unit for scaled in bounded.measures})
-    return _without_filter(bounded.bounding_node.input), bounded.strategy, bounded.limits, counts_units
+    counts_units = tuple({scaled.measure.once_per_unit for scaled in bounded_plan.measures})
+    return _without_filter(bounded_plan.bounding_node.input), bounded_plan.strategy, bounded_plan.limits, counts_units
 
 
 def _without_filter(relation: Relation) -> Relation:
     return relation.input if isinstance(relation, Filter) else relation
 
 
-def _measures_with_filter(bounded: BoundedPlan) -> tuple[ScaledMeasure, ...]:
+def _measures_with_filter(bounded_plan: BoundedPlan) -> tuple[ScaledMeasure, ...]:
     """Move the WHERE of a query into its measures."""
-    source = bounded.bounding_node.input
+    source = bounded_plan.bounding_node.input
     if not isinstance(source, Filter):
-        return bounded.measures
+        return bounded_plan.measures
     return tuple(
-        replace(scaled, measure=_with_predicate(scaled.measure, source.predicate)) for scaled in bounded.measures
+        replace(scaled, measure=_with_predicate(scaled.measure, source.predicate)) for scaled in bounded_plan.measures
     )
 
 

@@ -208,13 +208,13 @@ class Marginal:
         return exact[self.index].reshape(-1)
 
 
-def cells_sensitivity(bounded: BoundedPlan, cells: int) -> Sensitivity:
+def cells_sensitivity(bounded_plan: BoundedPlan, cells: int) -> Sensitivity:
     """Return what one unit changes in so many disjoint cells: what it adds to all of them, and a replaced one also
     takes away.
 
     A replaced unit moves a single count by no more than an added one: it is between 0 and T before and after.
     """
-    (scaled,) = bounded.measures
+    (scaled,) = bounded_plan.measures
     added = Sensitivity(1, scaled.add_remove_sensitivity.total)
     if scaled.sensitivity.neighbours is Neighbours.ADD_REMOVE:
         return added
@@ -506,9 +506,9 @@ class ValueTable(PlanReading[Integers]):
         return GroupTotals(keyed_plan, tuple((*group, value) for group, value in pairs))
 
 
-def with_value_as_key(bounded: BoundedPlan, value: Expression) -> BoundedPlan:
+def with_value_as_key(bounded_plan: BoundedPlan, value: Expression) -> BoundedPlan:
     """Return the plan with the value as its last key."""
-    return replace(bounded, plan=replace(bounded.plan, keys=(*bounded.plan.keys, value)))
+    return replace(bounded_plan, plan=replace(bounded_plan.plan, keys=(*bounded_plan.plan.keys, value)))
 
 
 def pair_limits(limits: ContributionLimits, value: Expression) -> ContributionLimits:

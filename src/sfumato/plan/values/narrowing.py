@@ -212,12 +212,12 @@ def _last_truncated_to(unit: str, start: Any) -> Any:
     return None if next_start is None else _next_value(next_start, -1)
 
 
-def _year_limit(limit: Limit, kind: Type) -> Limit:
+def _year_limit(limit: Limit, sql_type: Type) -> Limit:
     low = dt.date(limit.low, 1, 1) if limit.low is not None and 1 <= limit.low <= 9999 else None
     high = dt.date(limit.high, 12, 31) if limit.high is not None and 1 <= limit.high <= 9999 else None
     return (
         Limit(low, high)
-        if kind is Type.DATE
+        if sql_type is Type.DATE
         else Limit(_combine_if_day(low, dt.time()), _combine_if_day(high, _LAST_TIME))
     )
 

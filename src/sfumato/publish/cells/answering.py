@@ -102,8 +102,8 @@ class QueryableTable:
             domains_by_name[name] = Domain(Type.TEXT, values=values, nullable=self.domains[place].nullable)
         return Catalog({self.table: CatalogTable(self.table, domains_by_name, public=False)}, _refuse_join)
 
-    def _level_labels(self, place: int, level: int) -> list[str | None]:
-        return level_labels(self.attributes[place], level)
+    def _level_labels(self, index: int, level: int) -> list[str | None]:
+        return level_labels(self.attributes[index], level)
 
     @cached_property
     def outcomes_by_attribute(self) -> tuple[CellOutcomes, ...]:

@@ -422,9 +422,9 @@ def _round_to_integer(numbers: ValueRanges) -> ValueRanges:
     return ValueRanges(low, high, numbers.may_have_value & fits, numbers.null | overflows)
 
 
-def _format_cells(argument: CellOutcomes, kind: Type) -> CellTexts:
+def _format_cells(argument: CellOutcomes, sql_type: Type) -> CellTexts:
     """Format truths, integers, dates and timestamps in their canonical form."""
-    if kind is Type.BOOLEAN:
+    if sql_type is Type.BOOLEAN:
         condition = as_truths(argument)
         texts = np.full(condition.true.shape, None, dtype=object)
         texts[condition.true], texts[condition.false & ~condition.true] = "true", "false"
@@ -432,32 +432,32 @@ def _format_cells(argument: CellOutcomes, kind: Type) -> CellTexts:
     numbers = as_ranges(argument)
     texts = np.full(numbers.low.shape, None, dtype=object)
     single = numbers.may_have_value & (numbers.low == numbers.high)
-    texts[single] = [_format_value(number, kind) for number in numbers.low[single]]
+    texts[single] = [_format_value(number, sql_type) for number in numbers.low[single]]
     return CellTexts(texts, ~numbers.certain)
 
 
-def _format_value(number: float, kind: Type) -> str:
-    if kind is Type.INTEGER:
+def _format_value(number: float, sql_type: Type) -> str:
+    if sql_type is Type.INTEGER:
         return str(int(number))
-    if kind is Type.DATE:
-        return str(moment_from_number(number, kind).isoformat())
-    formatted = moment_from_number(number, kind).isoformat(" ", "microseconds")
+    if sql_type is Type.DATE:
+        return str(moment_from_number(number, sql_type).isoformat())
+    formatted = moment_from_number(number, sql_type).isoformat(" ", "microseconds")
     return str(formatted.rstrip("0").rstrip("."))
 
 
-def _parse_texts(texts: CellTexts, kind: Type) -> CellOutcomes:
+def _parse_texts(texts: CellTexts, sql_type: Type) -> CellOutcomes:
     """Parse texts by the grammar that rows are parsed by; dates are not supported."""
-    if kind.temporal:
+    if sql_type.temporal:
         rule = "a synopsis cannot parse texts as dates"
         raise Unsupported(
             "function", rule, fix="compare the text itself, or publish a column that is declared as a date"
         )
-    if kind is Type.BOOLEAN:
+    if sql_type is Type.BOOLEAN:
         true, false = (_matches(texts, grammar) for grammar in (TRUE, FALSE))
         return PossibleTruths(true | texts.unknown, false | texts.unknown, ~(true | false) | texts.unknown)
     low, high = np.full(texts.value.shape, np.nan), np.full(texts.value.shape, np.nan)
     matched = _matches(texts, f"{GRAMMARS[Type.REAL]}|{ZERO}")
-    ends = [_parse_number(text, kind) for text in texts.value[matched]]
+    ends = [_parse_number(text, sql_type) for text in texts.value[matched]]
     low[matched], high[matched] = ([end[side] for end in ends] for side in (0, 1))
     there = ~np.isnan(low)
     low, high = np.where(texts.unknown, -np.inf, low), np.where(texts.unknown, np.inf, high)
@@ -470,15 +470,15 @@ def _matches(texts: CellTexts, grammar: str) -> Any:
     return np.fromiter(flat, bool, texts.value.size).reshape(texts.value.shape)
 
 
-def _parse_number(text: str, kind: Type) -> tuple[float, float]:
+def _parse_number(text: str, sql_type: Type) -> tuple[float, float]:
     """Return the doubles around a number in a text; NaN where it is too large, or not whole though it must be."""
-    if kind is Type.INTEGER and re.fullmatch(GRAMMARS[Type.INTEGER], text):
+    if sql_type is Type.INTEGER and re.fullmatch(GRAMMARS[Type.INTEGER], text):
         return enclosing_doubles(int(text))
     number = float(text)
     number = 0.0 if abs(number) < SMALLEST_REAL else number
     fits = (
         abs(number) <= LARGEST
-        if kind is Type.REAL
+        if sql_type is Type.REAL
         else number == np.floor(number) and abs(number) <= _LARGEST_INTEGER_DOUBLE
     )
     return (number, number) if fits else (np.nan, np.nan)

@@ -281,18 +281,18 @@ NUMBER_FUNCTIONS: dict[str, CellFunction] = {
 _MAX_DAYS = 366
 
 
-def moment_from_number(number: float, kind: Type) -> Any:
+def moment_from_number(number: float, sql_type: Type) -> Any:
     """Return the date or timestamp that a number of days or microseconds stands for."""
-    if kind is Type.DATE:
+    if sql_type is Type.DATE:
         return EPOCH + dt.timedelta(days=int(number))
     return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=int(number))
 
 
-def _apply_at_ends(range_: ValueRanges, kind: Type, function: Callable[[Any], float]) -> tuple[Floats, Floats]:
+def _apply_at_ends(range_: ValueRanges, sql_type: Type, function: Callable[[Any], float]) -> tuple[Floats, Floats]:
     """Apply a nondecreasing function to the moments at both ends; NaN for an end outside the calendar."""
 
     def at_end(number: float) -> float:
-        return math.nan if not math.isfinite(number) else function(moment_from_number(number, kind))
+        return math.nan if not math.isfinite(number) else function(moment_from_number(number, sql_type))
 
     apply = np.vectorize(at_end, otypes=[float])
     return (apply(range_.low), apply(range_.high)) if range_.low.size else (range_.low, range_.high)
@@ -325,16 +325,16 @@ def _extract_date_part(call: Call, arguments: list[CellOutcomes]) -> CellOutcome
     return ranges_with_overflow(low, high, argument.may_have_value, argument.null)
 
 
-def _part_extremes(part: str, low: float, high: float, kind: Type) -> tuple[float, float]:
+def _part_extremes(part: str, low: float, high: float, sql_type: Type) -> tuple[float, float]:
     """Return the least and the greatest value of a date part between two moments."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return (-math.inf, math.inf) if part == "year" else PARTS[part]
     if low == high:
-        value = _date_part(part, moment_from_number(low, kind))
+        value = _date_part(part, moment_from_number(low, sql_type))
         return value, value
     if part in calendar.CLOCK:
         return PARTS[part]
-    first, last = moment_from_number(low, kind), moment_from_number(high, kind)
+    first, last = moment_from_number(low, sql_type), moment_from_number(high, sql_type)
     if part == "year":
         return first.year, last.year
     days = (last.toordinal() - first.toordinal()) + 1
@@ -433,13 +433,15 @@ def _strftime(call: Call, arguments: list[CellOutcomes]) -> CellTexts:
     return CellTexts(texts, open_)
 
 
-def _formatted_text(pieces: tuple[str | calendar.FormatCode, ...], low: float, high: float, kind: Type) -> str | None:
+def _formatted_text(
+    pieces: tuple[str | calendar.FormatCode, ...], low: float, high: float, sql_type: Type
+) -> str | None:
     text = ""
     for piece in pieces:
         if isinstance(piece, str):
             text += piece
             continue
-        least, greatest = _part_extremes(piece.part, low, high, kind)
+        least, greatest = _part_extremes(piece.part, low, high, sql_type)
         if least != greatest:
             return None
         text += piece.names[int(least) - 1] if piece.names else str(int(least)).zfill(piece.width)[-piece.width :]

@@ -134,17 +134,19 @@ def column_outcomes(attribute: Attribute, domain: Domain) -> CellOutcomes:
     return ValueRanges(low, high, ~np.isnan(low), null)
 
 
-def _cell_interval(cell: Any, kind: Type, single_value_cells: Container[tuple[float, float]]) -> tuple[float, float]:
+def _cell_interval(
+    cell: Any, sql_type: Type, single_value_cells: Container[tuple[float, float]]
+) -> tuple[float, float]:
     """Return the least and the greatest value of a cell; values with cells of their own are not in a bin."""
     if isinstance(cell, ListedCell):
         return enclosing_doubles(cell.value)
     low, high = enclosing_doubles(cell.low)[0], enclosing_doubles(cell.high)[1]
     if not cell.closed:
-        high = _adjacent_number(high, kind, -1)
+        high = _adjacent_number(high, sql_type, -1)
     while low < high and (low, low) in single_value_cells:
-        low = _adjacent_number(low, kind, 1)
+        low = _adjacent_number(low, sql_type, 1)
     while low < high and (high, high) in single_value_cells:
-        high = _adjacent_number(high, kind, -1)
+        high = _adjacent_number(high, sql_type, -1)
     return low, high
 
 
@@ -166,9 +168,9 @@ def _uncovered_range(attribute: Attribute, domain: Domain) -> tuple[float, float
     return (low, _adjacent_number(enclosing_doubles(bins[0].low)[1], attribute.type, -1)) if at_high else (low, high)
 
 
-def _adjacent_number(number: float, kind: Type, step: int) -> float:
+def _adjacent_number(number: float, sql_type: Type, step: int) -> float:
     """Return the adjacent number in a column of this type; ``step`` is 1 or -1."""
-    return math.nextafter(number, step * math.inf) if kind is Type.REAL else number + step
+    return math.nextafter(number, step * math.inf) if sql_type is Type.REAL else number + step
 
 
 def _object_array(values: Sequence[Any]) -> NDArray[Any]:

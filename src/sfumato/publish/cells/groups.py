@@ -93,24 +93,24 @@ def _next_value(value: Any) -> Any:
     return value + 1 if isinstance(value, int) else Fraction(math.nextafter(float(value), math.inf))
 
 
-def _key_values(cells: CellOutcomes, kind: Type) -> list[Any]:
+def _key_values(cells: CellOutcomes, sql_type: Type) -> list[Any]:
     if isinstance(cells, CellTexts):
         return list(cells.value.ravel())
     if isinstance(cells, PossibleTruths):
         return [None if null else bool(true) for true, null in zip(cells.true.ravel(), cells.null.ravel(), strict=True)]
     assert isinstance(cells, ValueRanges)
     return [
-        _typed_value(low, kind) if there else None
+        _typed_value(low, sql_type) if there else None
         for low, there in zip(cells.low.ravel(), cells.may_have_value.ravel(), strict=True)
     ]
 
 
-def _typed_value(number: float, kind: Type) -> Any:
-    if kind is Type.DATE:
+def _typed_value(number: float, sql_type: Type) -> Any:
+    if sql_type is Type.DATE:
         return dt.date(1970, 1, 1) + dt.timedelta(days=int(number))
-    if kind is Type.TIMESTAMP:
+    if sql_type is Type.TIMESTAMP:
         return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=int(number))
-    return int(number) if kind is Type.INTEGER else float(number)
+    return int(number) if sql_type is Type.INTEGER else float(number)
 
 
 @dataclass(frozen=True, eq=False)

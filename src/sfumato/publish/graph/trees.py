@@ -176,8 +176,8 @@ def _elimination_cliques(neighbours: list[int], sizes: Sizes) -> list[int]:
     cliques = []
     cell_counts: dict[int, int] = {}  # most attributes keep their neighbours from one step to the next
 
-    def cells(place: int) -> int:
-        mask = neighbours[place]
+    def cells(index: int) -> int:
+        mask = neighbours[index]
         if mask not in cell_counts:
             cell_counts[mask] = _cell_count_of_mask(mask, sizes)
         return cell_counts[mask]

@@ -228,19 +228,19 @@ def position_cells(attribute: Attribute, children: Integers) -> Integers:
     return np.asarray(np.select([mask for mask, _ in choices], cells, values.index(BETWEEN)))
 
 
-def _cell_numbers(attributes: Attributes, place: int) -> list[int]:
+def _cell_numbers(attributes: Attributes, index: int) -> list[int]:
     """Return the number that each cell lists; 1 for the last, which is missing."""
-    cells = attributes[place].cells
+    cells = attributes[index].cells
     return [int(cell.value) if isinstance(cell, ListedCell) else 1 for cell in cells]  # type: ignore[arg-type]
 
 
-def sort_within_parents(rows: SampledRows, place: int, owners: Integers, *, whole_rows: bool) -> None:
+def sort_within_parents(rows: SampledRows, index: int, owners: Integers, *, whole_rows: bool) -> None:
     """Sort the values of the order column within each parent, missing ones last; with ``whole_rows``, sort whole rows,
     so that a rule over several columns that a row kept before it still keeps.
     """
-    values = rows.values.get(place, rows.codes[:, place])
-    order = np.lexsort((values, rows.missing_mask(place), owners))
-    places = range(rows.codes.shape[1]) if whole_rows else (place,)
+    values = rows.values.get(index, rows.codes[:, index])
+    order = np.lexsort((values, rows.missing_mask(index), owners))
+    places = range(rows.codes.shape[1]) if whole_rows else (index,)
     for column in places:
         rows.codes[:, column] = rows.codes[order, column]
         if column in rows.values:

@@ -67,12 +67,12 @@ class RangeCell:
         if type(self.closed) is not bool:
             raise InvalidParameter("closed", self.closed, "True or False")
 
-    def is_single_value(self, kind: Type) -> bool:
+    def is_single_value(self, sql_type: Type) -> bool:
         """Return whether it holds one value alone: one whole number, or one day."""
-        if kind not in (Type.INTEGER, Type.DATE):
+        if sql_type not in (Type.INTEGER, Type.DATE):
             return False
         steps: Any = self.high - self.low  # type: ignore[operator]
-        return (steps.days if kind is Type.DATE else steps) == (0 if self.closed else 1)
+        return (steps.days if sql_type is Type.DATE else steps) == (0 if self.closed else 1)
 
 
 @codec.serialisable("group-cell")
@@ -175,26 +175,26 @@ def with_branching_levels(attribute: Attribute, branching: int) -> Attribute:
     return replace(attribute, levels=levels, labels=())
 
 
-def _checked_cells(kind: Type, cells: Any) -> tuple[Cell, ...]:
+def _checked_cells(sql_type: Type, cells: Any) -> tuple[Cell, ...]:
     if not isinstance(cells, (tuple, list)) or not 1 <= len(cells) <= MAX_CELLS:
         raise InvalidParameter("cells", cells, f"a list of 1 to {MAX_CELLS:,} cells")
     if cells[-1] != OtherCell() or any(type(cell) not in (ListedCell, RangeCell, GroupCell) for cell in cells[:-1]):
         raise InvalidParameter("cells", cells, "listed values, ranges or groups, with Other() only as the last")
-    typed_cells = tuple(_cell_of_type(kind, cell) for cell in cells)
+    typed_cells = tuple(_cell_of_type(sql_type, cell) for cell in cells)
     if len(set(typed_cells)) != len(typed_cells):
         raise InvalidParameter("cells", cells, "a list of distinct cells")
     return typed_cells
 
 
-def _cell_of_type(kind: Type, cell: Cell) -> Cell:
+def _cell_of_type(sql_type: Type, cell: Cell) -> Cell:
     """Convert the values of a cell to the column's type: texts of dates are dates again."""
     if isinstance(cell, ListedCell):
-        return ListedCell(parse_value(kind, cell.value, "value"))
+        return ListedCell(parse_value(sql_type, cell.value, "value"))
     if isinstance(cell, GroupCell):
-        return GroupCell(tuple(parse_value(kind, value, "values") for value in cell.values))
+        return GroupCell(tuple(parse_value(sql_type, value, "values") for value in cell.values))
     if isinstance(cell, RangeCell):
-        low, high = parse_value(kind, cell.low, "low"), parse_value(kind, cell.high, "high")
-        is_ordered = kind not in (Type.TEXT, Type.BOOLEAN) and (low < high or (cell.closed and low == high))  # type: ignore[operator]
+        low, high = parse_value(sql_type, cell.low, "low"), parse_value(sql_type, cell.high, "high")
+        is_ordered = sql_type not in (Type.TEXT, Type.BOOLEAN) and (low < high or (cell.closed and low == high))  # type: ignore[operator]
         if not is_ordered:
             raise InvalidParameter("high", cell.high, "a value above low, of a type that has ranges")
         return RangeCell(low, high, cell.closed)
@@ -415,7 +415,7 @@ def _shares_of_decided_cells(counts: Floats, possible: Mask, cells: Places, deci
     return np.asarray(weights / weights.sum(1, keepdims=True))
 
 
-def holds_one_value(cell: Cell, kind: Type) -> bool:
+def holds_one_value(cell: Cell, sql_type: Type) -> bool:
     """Return whether all rows in a cell have one value: a bin is one whole number or one day, or is more."""
     if isinstance(cell, ListedCell):
         return True
@@ -423,5 +423,5 @@ def holds_one_value(cell: Cell, kind: Type) -> bool:
         return False
     if cell.closed:
         return bool(cell.low == cell.high)
-    low, high, step = cell.low, cell.high, _STEPS.get(kind)
+    low, high, step = cell.low, cell.high, _STEPS.get(sql_type)
     return step is not None and bool(high - low == step)  # type: ignore[operator]

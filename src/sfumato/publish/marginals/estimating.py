@@ -434,9 +434,9 @@ def _largest_eigenvalue_bound(
     return max(totals.values())
 
 
-def _squared_shares(attributes: Attributes, place: int, level: int) -> float:
+def _squared_shares(attributes: Attributes, index: int, level: int) -> float:
     """Bound how much longer cells are than the differences they are spread from, squared."""
-    chain = attributes[place].hierarchy
+    chain = attributes[index].hierarchy
     if not level:
         return float((chain.shares**2).sum())
     difference = chain.differences[level - 1]

@@ -98,9 +98,9 @@ class ResidualBlock:
         return scaled_residual(marginal, self.block, self.attributes, self.grid).reshape(-1)
 
 
-def has_fixed_total(bounded: BoundedPlan) -> bool:
+def has_fixed_total(bounded_plan: BoundedPlan) -> bool:
     """Return whether replacing a unit leaves the number of rows unchanged: every row is a unit, and all rows count."""
-    return bounded.every_row_is_unit and isinstance(bounded.bounding_node.input, Scan)
+    return bounded_plan.every_row_is_unit and isinstance(bounded_plan.bounding_node.input, Scan)
 
 
 def largest_sets(sets: Sequence[AttributeSet]) -> tuple[AttributeSet, ...]:

@@ -293,9 +293,9 @@ def finest_unit_value(workload: MarginalWorkload, attributes: Attributes) -> Fra
 def _largest_block(places: AttributeSet, attributes: Attributes) -> Block:
     """Return the block of a marginal whose numbers are largest."""
 
-    def level(place: int) -> int:
+    def level(index: int) -> int:
         scales = [
-            int(difference.difference_factors.max(initial=1)) for difference in attributes[place].hierarchy.differences
+            int(difference.difference_factors.max(initial=1)) for difference in attributes[index].hierarchy.differences
         ]
         return 1 + scales.index(max(scales))
 
@@ -492,11 +492,11 @@ def _blocks_with_factors(places: Sequence[int], factors: list[list[tuple[int, fl
 
 
 def _variance_factors(
-    place: int, attribute: Attribute, workload: MarginalWorkload, objective: str
+    index: int, attribute: Attribute, workload: MarginalWorkload, objective: str
 ) -> list[tuple[int, float]]:
     """Return the factors of an attribute, for no difference and for each of its own."""
     chain = attribute.hierarchy
-    if place in workload.ranges:
+    if index in workload.ranges:
         factors = range_factors(chain, attribute.size - 1)
     else:
         parts = (chain.shares**2, *(difference.cell_variances for difference in chain.differences))

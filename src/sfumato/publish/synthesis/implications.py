@@ -59,9 +59,9 @@ def deciding_pairs(attributes: Attributes, face: PublicTableFacts) -> Pairs:
     return tuple(pair for pair in declared if deciding_cells(attributes, pair[0]).any())
 
 
-def deciding_cells(attributes: Attributes, place: int) -> Mask:
+def deciding_cells(attributes: Attributes, index: int) -> Mask:
     """Return which cells of a column hold one value."""
-    attribute = attributes[place]
+    attribute = attributes[index]
     return np.array([holds_one_value(cell, attribute.type) for cell in attribute.cells])
 
 
@@ -70,10 +70,10 @@ def non_nullable_attributes(face: PublicTableFacts) -> tuple[int, ...]:
     return tuple(place for place, domain in enumerate(face.domains) if not domain.nullable)
 
 
-def missing_value_cell(attributes: Attributes, place: int) -> tuple[AttributeSet, Mask]:
+def missing_value_cell(attributes: Attributes, index: int) -> tuple[AttributeSet, Mask]:
     """Return the cell of a column for missing or unlisted values."""
-    size = attributes[place].size
-    return (place,), np.arange(size) == size - 1
+    size = attributes[index].size
+    return (index,), np.arange(size) == size - 1
 
 
 def distinct_sets(pairs: Pairs) -> list[AttributeSet]:

@@ -84,7 +84,7 @@ class PrivateCells(Protocol):
     @property
     def words(self) -> str: ...
 
-    def step(self, reading: CellRows, place: int, amount: Fraction, currency: Currency) -> tuple[Step, Fraction]:
+    def step(self, reading: CellRows, index: int, amount: Fraction, currency: Currency) -> tuple[Step, Fraction]:
         """Return the step that chooses the parts, and its cost, at most this amount."""
         ...
 
@@ -150,8 +150,8 @@ class ValueGroups:
     def planned_joined_cells(self) -> Parts:
         return self._parts_with(np.arange(MAX_OWN_CELLS))
 
-    def step(self, reading: CellRows, place: int, amount: Fraction, currency: Currency) -> tuple[Step, Fraction]:
-        counts = CellCounts(reading, (place,))
+    def step(self, reading: CellRows, index: int, amount: Fraction, currency: Currency) -> tuple[Step, Fraction]:
+        counts = CellCounts(reading, (index,))
         noise = currency.noise(amount, counts.sensitivity)
         return MeasureStep(counts, noise, NoisyCells.from_counts), currency.noise_cost(noise, counts.sensitivity)
 

@@ -79,18 +79,20 @@ def with_count_column(keys: Iterable[AnswerColumn]) -> Columns:
 _D = TypeVar("_D", bound=dt.date)
 
 
-def are_typed_or_null(values: Iterable[Any], kind: Type) -> bool:
+def are_typed_or_null(values: Iterable[Any], sql_type: Type) -> bool:
     """Return whether every value has the Python type of a column type, or is None."""
-    return set(map(type, values)) <= {_TYPES[kind][0], type(None)}
+    return set(map(type, values)) <= {_TYPES[sql_type][0], type(None)}
 
 
-def typed_column(values: Sequence[Any], kind: Type, name: str) -> Sequence[Any]:
+def typed_column(values: Sequence[Any], sql_type: Type, name: str) -> Sequence[Any]:
     """Convert values to the column's type, or None; serialized forms are parsed, anything else is refused."""
-    python_type, parse = _TYPES[kind]
+    python_type, parse = _TYPES[sql_type]
     try:
         return [value if value is None or type(value) is python_type else parse(value) for value in values]
     except (TypeError, ValueError):
-        raise InvalidParameter(f"rows, column {name}", values, f"values of the type {kind.value}, or null") from None
+        raise InvalidParameter(
+            f"rows, column {name}", values, f"values of the type {sql_type.value}, or null"
+        ) from None
 
 
 def _refuse_every_value(value: object) -> Any:

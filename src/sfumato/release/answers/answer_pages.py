@@ -218,9 +218,9 @@ def render_attacker_gain(receipt: Receipt) -> Iterator[str]:
         yield f"<h2>What an attacker could gain at most</h2>{belief_changes}"
 
 
-def render_belief_changes(promise: Guarantee, neighbours: str, publication: str) -> str:
+def render_belief_changes(guarantee: Guarantee, neighbours: str, publication: str) -> str:
     """Render how far anyone's belief about one unit can move: a table, a text and a picture."""
-    read = reading(promise, _RARE, neighbours=neighbours)
+    read = reading(guarantee, _RARE, neighbours=neighbours)
     beliefs = _log_odds_rise_by_fact(read)
     rows = [
         (format_percent(prior), *(_percent_rounded_up(_posterior_rounded_up(prior, odds)) for odds in beliefs.values()))
@@ -236,7 +236,7 @@ def render_belief_changes(promise: Guarantee, neighbours: str, publication: str)
             "their belief can grow to at most this:"
         )
         + table(head, rows, [True] * len(head))
-        + figure(_plot_beliefs(promise, neighbours, beliefs), "The dotted line is no change at all.")
+        + figure(_plot_beliefs(guarantee, neighbours, beliefs), "The dotted line is no change at all.")
         + paragraph(
             f"{this} holds even if they know everybody else's rows, and however they compute (short of breaking "
             "AES-256). A test for whether one of them is there, which "
@@ -270,7 +270,7 @@ def _percent_rounded_up(share: float) -> str:
     return f"{min(100.0, math.ceil(share * 1000) / 10):.1f} %"
 
 
-def _plot_beliefs(promise: Guarantee, neighbours: str, beliefs: Mapping[str, float]) -> Picture:
+def _plot_beliefs(guarantee: Guarantee, neighbours: str, beliefs: Mapping[str, float]) -> Picture:
     """Draw the posterior against the prior belief."""
     priors = (0.0, *(100 * float(prior) for prior in _PLOTTED_PRIORS), 100.0)
     lines = [
@@ -283,9 +283,9 @@ def _plot_beliefs(promise: Guarantee, neighbours: str, beliefs: Mapping[str, flo
     plot_panel = LineAxes(
         "believed afterwards at most, in per cent", "believed before, in per cent", y_range=(0.0, 100.0)
     )
-    delta = f", δ = {float(promise.delta):.3g}" if promise.delta else ""
+    delta = f", δ = {float(guarantee.delta):.3g}" if guarantee.delta else ""
     return framed_picture(
-        line_chart(lines, plot_panel, 280.0), "", [f"ε = {float(promise.epsilon):.4g}{delta}", neighbours]
+        line_chart(lines, plot_panel, 280.0), "", [f"ε = {float(guarantee.epsilon):.4g}{delta}", neighbours]
     )
 
 

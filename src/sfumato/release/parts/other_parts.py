@@ -412,12 +412,12 @@ Candidates = Callable[[Expression], tuple[Value, ...]]
 
 
 def build_other_part(
-    bounded: BoundedPlan, part: ReadingPart, candidates: Candidates, *, use_matching: bool = False
+    bounded_plan: BoundedPlan, part: ReadingPart, candidates: Candidates, *, use_matching: bool = False
 ) -> OtherPart:
     """Return the part of a question that is not a total, under a bounding of its rows; ``use_matching`` if distinct
     values may be matched to units.
     """
-    return _PART_CONSTRUCTORS[part.reads](bounded, part.requests, candidates, use_matching)
+    return _PART_CONSTRUCTORS[part.reads](bounded_plan, part.requests, candidates, use_matching)
 
 
 _PART_CONSTRUCTORS: dict[ReadingKind, Callable[[BoundedPlan, Any, Candidates, bool], OtherPart]] = {

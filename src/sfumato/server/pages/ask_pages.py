@@ -212,14 +212,14 @@ def _condition_sql(clicked: BuilderChoices, column: PublicColumn) -> str:
     return f"{quoted(column.name)} {_COMPARISON_SIGNS[clicked.comparison]} {literal}"
 
 
-def _literal_sql(value: str, kind: Type) -> str:
+def _literal_sql(value: str, sql_type: Type) -> str:
     """Write a value as an SQL literal; a value that is no number becomes a string, which the question then refuses."""
-    if kind is Type.BOOLEAN and value.lower() in ("true", "false"):
+    if sql_type is Type.BOOLEAN and value.lower() in ("true", "false"):
         return value.upper()
-    if kind.numeric and value.removeprefix("-").replace(".", "", 1).isdecimal() and value.isascii():
+    if sql_type.numeric and value.removeprefix("-").replace(".", "", 1).isdecimal() and value.isascii():
         return value
     quoted_value = "'" + value.replace("'", "''") + "'"
-    return _LITERAL_PREFIXES.get(kind, "") + quoted_value
+    return _LITERAL_PREFIXES.get(sql_type, "") + quoted_value
 
 
 KIND = "questions"

@@ -165,23 +165,23 @@ _LITERAL_FIXES = {True: "write a shorter text", False: "write a value in this ra
 _EXAMPLES = {Type.TEXT: "'J%'", Type.INTEGER: "3", Type.REAL: "2.5"}
 
 
-def literal(kind: Type, value: Value) -> Literal:
+def literal(sql_type: Type, value: Value) -> Literal:
     """Return a literal whose range is its value."""
     try:
-        return Literal(value, Domain(kind, values=(value,)))
+        return Literal(value, Domain(sql_type, values=(value,)))
     except InvalidParameter as error:
         raise Unsupported(
-            "literal", f"a value in a question must be {error.allowed}", fix=_LITERAL_FIXES[kind is Type.TEXT]
+            "literal", f"a value in a question must be {error.allowed}", fix=_LITERAL_FIXES[sql_type is Type.TEXT]
         ) from None
 
 
-def null_literal(kind: Type = Type.TEXT) -> Literal:
-    return Literal(None, Domain(kind, nullable=True, max_length=max_letters(kind, ())))
+def null_literal(sql_type: Type = Type.TEXT) -> Literal:
+    return Literal(None, Domain(sql_type, nullable=True, max_length=max_letters(sql_type, ())))
 
 
-def max_letters(kind: Type, domains: Iterable[Domain]) -> int | None:
+def max_letters(sql_type: Type, domains: Iterable[Domain]) -> int | None:
     """Return the most letters of a text that is in one of these domains; None for other types."""
-    return max((1, *(domain.max_letters for domain in domains))) if kind is Type.TEXT else None
+    return max((1, *(domain.max_letters for domain in domains))) if sql_type is Type.TEXT else None
 
 
 def is_null_literal(expression: Expression) -> bool:
@@ -312,12 +312,12 @@ def _parse_literal_as_date_type(expression: Expression, kinds: set[Type]) -> Exp
     return parsed
 
 
-def as_type(argument: Expression, kind: Type) -> Expression:
+def as_type(argument: Expression, sql_type: Type) -> Expression:
     if is_null_literal(argument):
-        return null_literal(kind)
-    if argument.domain.type is kind:
+        return null_literal(sql_type)
+    if argument.domain.type is sql_type:
         return argument
-    return as_real(argument) if kind is Type.REAL else as_timestamp(argument)
+    return as_real(argument) if sql_type is Type.REAL else as_timestamp(argument)
 
 
 def _common_type(arguments: list[Expression], kinds: set[Type]) -> Type:
@@ -392,18 +392,18 @@ def boolean_domain(*arguments: Expression) -> Domain:
     return Domain(Type.BOOLEAN, values=BOTH, nullable=is_any_nullable(*arguments))
 
 
-def require_literal(argument: Expression, kind: Type, description: str) -> Value:
+def require_literal(argument: Expression, sql_type: Type, description: str) -> Value:
     """Return the value of an argument that must be a literal."""
-    if not isinstance(argument, Literal) or argument.value is None or argument.domain.type is not kind:
-        rule = f"{description} must be {_WORDS[kind]} written out in the question"
-        example = f", such as {_EXAMPLES[kind]}" if kind in _EXAMPLES else ""
+    if not isinstance(argument, Literal) or argument.value is None or argument.domain.type is not sql_type:
+        rule = f"{description} must be {_WORDS[sql_type]} written out in the question"
+        example = f", such as {_EXAMPLES[sql_type]}" if sql_type in _EXAMPLES else ""
         raise Unsupported("literal-needed", rule, fix=f"write {description} as a literal{example}")
     return argument.value
 
 
-def _require_type(expression: Expression, kind: Type) -> Expression:
+def _require_type(expression: Expression, sql_type: Type) -> Expression:
     if is_null_literal(expression):
-        return null_literal(kind)
-    if expression.domain.type is not kind:
-        raise type_mismatch_refusal(expression, kind)
+        return null_literal(sql_type)
+    if expression.domain.type is not sql_type:
+        raise type_mismatch_refusal(expression, sql_type)
     return expression

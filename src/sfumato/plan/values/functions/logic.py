@@ -190,32 +190,32 @@ def _cast(x: Expression, target: Expression) -> Expression | TypedCall:
     return _convert(x, kind)
 
 
-def _convert(x: Expression, kind: Type) -> Expression | TypedCall:
+def _convert(x: Expression, sql_type: Type) -> Expression | TypedCall:
     source_type = x.domain.type
     nullable = x.domain.nullable
-    if kind is Type.TEXT and source_type is Type.REAL:
+    if sql_type is Type.TEXT and source_type is Type.REAL:
         raise Unsupported(
             "type-mismatch",
             "a real number cannot become text, since databases format it differently",
             fix="use ROUND and CAST(… AS BIGINT) first, or compare numbers as numbers",
         )
-    if kind is Type.TEXT:
-        return (x,), Domain(kind, nullable=nullable, max_length=_LETTERS)
+    if sql_type is Type.TEXT:
+        return (x,), Domain(sql_type, nullable=nullable, max_length=_LETTERS)
     if source_type is Type.TEXT:
-        return (x,), Domain(kind, values=BOTH if kind is Type.BOOLEAN else None, nullable=True)
-    if source_type.temporal and kind.temporal:
-        return _convert_date(x, kind)
-    if source_type.temporal or kind.temporal:
+        return (x,), Domain(sql_type, values=BOTH if sql_type is Type.BOOLEAN else None, nullable=True)
+    if source_type.temporal and sql_type.temporal:
+        return _convert_date(x, sql_type)
+    if source_type.temporal or sql_type.temporal:
         raise Unsupported(
             "type-mismatch",
             "a date cannot become a number or a boolean",
             fix="use EXTRACT(year FROM …), or DATE_DIFF('day', …, …)",
         )
-    if kind is Type.BOOLEAN:
-        return (x,), Domain(kind, values=BOTH, nullable=nullable)
+    if sql_type is Type.BOOLEAN:
+        return (x,), Domain(sql_type, values=BOTH, nullable=nullable)
     if source_type is Type.BOOLEAN:
-        return (x,), Domain(kind, values=(0, 1), nullable=nullable)
-    return as_real(x) if kind is Type.REAL else ((x,), _rounded_domain(x.domain))
+        return (x,), Domain(sql_type, values=(0, 1), nullable=nullable)
+    return as_real(x) if sql_type is Type.REAL else ((x,), _rounded_domain(x.domain))
 
 
 def _rounded_domain(domain: Domain) -> Domain:
@@ -225,12 +225,12 @@ def _rounded_domain(domain: Domain) -> Domain:
     return integer_domain or Domain(Type.INTEGER, nullable=True)
 
 
-def _convert_date(x: Expression, kind: Type) -> Expression | TypedCall:
+def _convert_date(x: Expression, sql_type: Type) -> Expression | TypedCall:
     """Convert between dates and times: a time becomes its day."""
-    if x.domain.type is kind:
+    if x.domain.type is sql_type:
         return x
-    if kind is Type.TIMESTAMP:
+    if sql_type is Type.TIMESTAMP:
         return as_timestamp(x)
     time_range: Any = x.domain.range
     bounds = time_range and (time_range[0].date(), time_range[1].date())
-    return (x,), Domain(kind, bounds=bounds, nullable=x.domain.nullable)
+    return (x,), Domain(sql_type, bounds=bounds, nullable=x.domain.nullable)

@@ -334,8 +334,8 @@ def _extreme_rule(least: bool) -> Callable[..., TypedCall]:
     return rule
 
 
-def _fits_domain(kind: Type, low: Any, high: Any) -> bool:
-    return kind is not Type.TEXT and (kind is not Type.INTEGER or max(abs(low), abs(high)) <= LARGEST_INTEGER)
+def _fits_domain(sql_type: Type, low: Any, high: Any) -> bool:
+    return sql_type is not Type.TEXT and (sql_type is not Type.INTEGER or max(abs(low), abs(high)) <= LARGEST_INTEGER)
 
 
 def _extreme_limits(least: bool, arguments: Sequence[Expression]) -> Limits:

@@ -272,14 +272,14 @@ def _time_bucket(amount: Expression, unit: Expression, x: Expression, origin: Ex
     return (amount, unit, x, origin), Domain(x.domain.type, bounds=known, nullable=nullable)
 
 
-def _require_bucket_origin(origin: Expression, unit: str, kind: Type) -> Expression:
+def _require_bucket_origin(origin: Expression, unit: str, sql_type: Type) -> Expression:
     """Require a literal at which a bucket of this unit may start: the first of a month for months, a whole second."""
     origin = require_temporal(origin)
     value: Any = require_literal(origin, origin.domain.type, "the origin")
     is_whole = not getattr(value, "microsecond", 0)
     if unit in ("year", "quarter", "month"):
         is_whole = value == calendar.truncate("month", value)
-    if not is_whole or (kind is Type.DATE and value != calendar.truncate("day", value)):
+    if not is_whole or (sql_type is Type.DATE and value != calendar.truncate("day", value)):
         rule = "the origin of a TIME_BUCKET must be the first of a month for months, a day for days, or a whole second"
         raise Unsupported("time-bucket", rule, fix="write TIME_BUCKET(INTERVAL '7 day', x, DATE '2024-01-01')")
     return origin
