@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import sfumato as sf
 from sfumato.errors import InvalidParameter, Unsupported
@@ -324,6 +325,39 @@ def test_bad_assumptions_are_refused(clinic: sf.Curator, assumed: dict[str, Any]
         clinic.test("difference", clinic.sql(BY_ARM).limit(rows=1)).power(1, **assumed)
 
 
-def test_power_of_other_tests_is_not_told(clinic: sf.Curator) -> None:
-    with pytest.raises(Unsupported, match="difference, anova, trend"):
-        clinic.test("independence", clinic.sql(BY_ARM).limit(rows=1)).power(1, sizes=1, shares=[1])
+DOSES = "SELECT dose, COUNT(*) AS n FROM patients GROUP BY dose"
+OLD = "SELECT COUNT(*) AS n FROM patients WHERE arm = 'old'"
+
+
+def test_power_over_counts_is_that_of_the_tests_without_noise_and_less_with_it(clinic: sf.Curator) -> None:
+    """Its simulated tables are always the same ones."""
+    cases = [
+        (clinic.test("fit", clinic.sql(DOSES).limit(rows=1)), {"counts": [390, 390, 310, 310]}, {"counts": [350] * 4}),
+        (
+            clinic.test("independence", clinic.sql(BY_ARM).limit(rows=1)),
+            {"counts": [290, 230, 230, 290]},
+            {"counts": [260] * 4},
+        ),
+        (clinic.test("share", clinic.sql(OLD).limit(rows=1), of=3000), {"shares": ["0.53"]}, {"shares": ["0.5"]}),
+    ]
+    squares = ((3, 4 * 40**2 / 350), (1, 4 * 30**2 / 260), (1, 3000 * 0.03**2 / 0.25))  # the noncentral parts of χ²
+    ideal = [stats.ncx2.sf(stats.chi2.isf(0.05, freedom), freedom, size) for freedom, size in squares]
+    for (proposal, assumed, null), expected in zip(cases, ideal, strict=True):
+        strong, weak = proposal.power(50, **assumed), proposal.power("0.02", **assumed)
+        assert abs(float(strong) - expected) < 0.05, (str(strong), expected)
+        assert float(weak) < 0.7 * float(strong)
+        for price in ("0.02", 1):
+            assert 0.02 <= float(proposal.power(price, **null)) <= 0.085
+        assert Power.from_json(strong.to_json()) == strong
+        with pytest.raises(InvalidParameter):
+            proposal.power(1)
+        with pytest.raises(InvalidParameter):
+            proposal.power(1, **{name: [*values, 7] for name, values in assumed.items()})
+    assert str(cases[2][0].power(1, shares=["0.53"])).startswith(
+        "at ε = 1 counts of a share of 0.53 of 3,000 are found"
+    )
+
+
+def test_power_of_a_correlation_is_not_told(clinic: sf.Curator) -> None:
+    with pytest.raises(Unsupported, match="correlation"):
+        clinic.test("correlation", clinic.sql("SELECT CORR(weight, dose) AS r FROM patients").limit(rows=1)).power(1)

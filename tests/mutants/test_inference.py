@@ -8,6 +8,7 @@ _ESTIMATES = "inference/test_survival_estimates.py"
 _SCORES = "inference/test_score_tests.py"
 _TESTS = "inference/test_hypothesis_tests.py"
 _CURVES = "curator/proposals/test_survival.py"
+_COUNTED = f"{_TESTS}::test_power_over_counts_is_that_of_the_tests_without_noise_and_less_with_it"
 _SUMMED = (f"{_TESTS}::test_a_count_beside_others_has_the_law_of_its_noises",)
 MUTANTS = (
     Mutant(
@@ -225,6 +226,30 @@ MUTANTS = (
         "max_rows > 1",
         "False",
         (f"{_TESTS}::test_several_rows_of_a_unit_are_no_independent_rows",),
+    ),
+    Mutant(
+        "the power of a test of counts is that of tables without noise",
+        Kind.RANGES,
+        "inference.power:AssumedCounts.count_rejections",
+        "draws.poisson(self.cells, TABLES) + law.draw(draws, TABLES, *self.cells.shape)",
+        "draws.poisson(self.cells, TABLES)",
+        (_COUNTED,),
+    ),
+    Mutant(
+        "the power of a share is that of counts without noise",
+        Kind.RANGES,
+        "inference.power:AssumedShare.count_rejections",
+        "score_tests.draw_binomial(draws, self.of, self.share, TABLES) + law.draw(draws, TABLES)",
+        "score_tests.draw_binomial(draws, self.of, self.share, TABLES)",
+        (_COUNTED,),
+    ),
+    Mutant(
+        "the power of a share is told for twice the level",
+        Kind.FACTOR_TWO,
+        "inference.power:AssumedShare.count_rejections",
+        "2 * p_value <= level",
+        "p_value <= level",
+        (_COUNTED,),
     ),
 )
 

@@ -14,6 +14,7 @@ import numpy as np
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference import score_tests
 from sfumato.inference.names_of_tests import TEST_NAMES
+from sfumato.inference.noise_laws import NoiseLaw
 from sfumato.inference.released_numbers import ReleasedNumbers, group_labels
 from sfumato.inference.score_tests import GroupSums, ScoreTest
 from sfumato.inference.seeded_draws import Floats, SeededDraws
@@ -166,10 +167,16 @@ def _build_result(name: str, hypothesis: str, test: ScoreTest, **more: Any) -> H
     return HypothesisTest(name, hypothesis, test.statistic, test.p_value, test.draws, **more, notes=tuple(notes))
 
 
-def _test_independence(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
+def independence_counts(numbers: ReleasedNumbers, options: TestOptions) -> tuple[Floats, NoiseLaw]:
+    """Return counts by two keys, with their noise."""
     numbers.require_key_count(2, "independence", "counts by two keys")
     cells, law = numbers.counts_and_noise_law(options.column)
     _require_two_values_per_key(numbers, cells)
+    return cells, law
+
+
+def _test_independence(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
+    cells, law = independence_counts(numbers, options)
     return _build_result(
         "independence", " and ".join(numbers.key_names) + " are independent", score_tests.independence(cells, law)
     )
@@ -189,11 +196,16 @@ def _require_few_groups(groups: int) -> None:
         raise Unsupported("test-of-many-groups", rule, fix="group by a column with fewer values, or by coarser values")
 
 
-def _test_fit(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
+def fit_counts_and_shares(numbers: ReleasedNumbers, options: TestOptions) -> tuple[Floats, NoiseLaw, Floats]:
+    """Return counts by one key with their noise, and the share of each value under the null."""
     numbers.require_key_count(1, "fit", "counts by one key")
     cells, law = numbers.counts_and_noise_law(options.column)
     _require_two_values_per_key(numbers, cells)
-    shares = parse_shares(options.shares, group_labels(numbers.key_values(0)))
+    return cells, law, parse_shares(options.shares, group_labels(numbers.key_values(0)))
+
+
+def _test_fit(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
+    cells, law, shares = fit_counts_and_shares(numbers, options)
     words = "equal shares" if options.shares is None else "the given shares"
     return _build_result("fit", f"{numbers.key_names[0]} has {words}", score_tests.goodness_of_fit(cells, shares, law))
 

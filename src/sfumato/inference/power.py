@@ -6,14 +6,16 @@ the data is used: sizes and effects are what the analyst assumes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from sfumato.errors import InvalidParameter
 from sfumato.inference import score_tests
-from sfumato.inference.score_tests import GroupSums
+from sfumato.inference.noise_laws import NoiseLaw
+from sfumato.inference.score_tests import GroupSums, ScoreTest
 from sfumato.inference.seeded_draws import Floats, SeededDraws
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, Number, exact, format_number, format_percent
@@ -117,6 +119,55 @@ def count_rejections(assumed: AssumedGroups, sums: GroupSums, contrast: Floats |
     draws = SeededDraws("power", str(assumed))  # the same tables at every price
     tests = (score_tests.equal_means(assumed.simulate(draws, sums), contrast, _NULL_DRAWS) for _ in range(TABLES))
     return sum(test.p_value <= level for test in tests)
+
+
+@dataclass(frozen=True, eq=False)
+class AssumedCounts:
+    """The number of rows that an analyst expects in each cell of a table of counts."""
+
+    cells: Floats
+
+    @classmethod
+    def parse(cls, shape: Sequence[int], counts: Sequence[Number] | None) -> AssumedCounts:
+        """Parse a number for each cell, in the order of the answer's groups."""
+        cells = _require_positive(_parse_numbers(counts, "counts", math.prod(shape)), "counts")
+        return cls(cells.reshape(shape))
+
+    def __str__(self) -> str:
+        return f"counts of {' and '.join(format_number(cell, 6) for cell in self.cells.ravel().tolist())}"
+
+    def count_rejections(self, test: Callable[[Floats, NoiseLaw, int], ScoreTest], law: NoiseLaw, level: float) -> int:
+        """Count the simulated tables, with the noise, that a test rejects."""
+        draws = SeededDraws("power", str(self))
+        tables = draws.poisson(self.cells, TABLES) + law.draw(draws, TABLES, *self.cells.shape)
+        return sum(test(table, law, _NULL_DRAWS).p_value <= level for table in tables)
+
+
+@dataclass(frozen=True)
+class AssumedShare:
+    """The share of a public number of units that an analyst expects, and that of the null."""
+
+    of: int
+    share: float
+    equals: float
+
+    @classmethod
+    def parse(cls, of: int, equals: Number, shares: Sequence[Number] | None) -> AssumedShare:
+        (share,) = _parse_numbers(shares, "shares", 1).tolist()
+        if not 0 <= share <= 1:
+            raise InvalidParameter("shares", shares, "between 0 and 1")
+        return cls(of, share, float(exact(equals, "equals")))
+
+    def __str__(self) -> str:
+        return f"counts of a share of {format_number(self.share)} of {self.of:,}"
+
+    def count_rejections(self, law: NoiseLaw, level: float) -> int:
+        """Count the simulated noisy counts whose p-value for both sides is at most the level."""
+        draws = SeededDraws("power", str(self))
+        counts = score_tests.draw_binomial(draws, self.of, self.share, TABLES) + law.draw(draws, TABLES)
+        pairs = zip(counts.tolist(), draws.uniforms(TABLES).tolist(), strict=True)
+        smaller = (min(score_tests.share_p_values(count, self.of, self.equals, law, each)) for count, each in pairs)
+        return sum(2 * p_value <= level for p_value in smaller)
 
 
 def _parse_numbers(given: Sequence[Number] | Number | None, name: str, count: int) -> Floats:

@@ -22,7 +22,7 @@ import math
 import numpy as np
 
 from sfumato.inference.noise_laws import NoiseLaw, nonnegative_cells
-from sfumato.inference.seeded_draws import Floats, SeededDraws
+from sfumato.inference.seeded_draws import Floats, SeededDraws, invert_cumulative
 from sfumato.quick_dataclass import dataclass
 
 NULL_DRAWS = 4999
@@ -194,13 +194,7 @@ def share_tails(count: float, unit_count: int, share: float, law: NoiseLaw) -> t
     """Return P(X + noise ≥ count) and P(X + noise ≤ count) for X binomial of a known number and a share: exact up to
     floating point. Noise has whole steps.
     """
-    deviation = math.sqrt(unit_count * share * (1 - share))
-    low, high = (
-        max(0, math.floor(unit_count * share - 40 * deviation) - 1),
-        min(unit_count, math.ceil(unit_count * share + 40 * deviation) + 1),
-    )
-    numbers = np.arange(low, high + 1, dtype=np.float64)
-    weights = _binomial_weights(numbers, unit_count, share)
+    numbers, weights = _binomial_law(unit_count, share)
     distance = (count - numbers) / law.unit
     return float(weights @ _noise_tail(distance, law)), float(weights @ _noise_tail(-distance, law))
 
@@ -212,6 +206,23 @@ def share_p_values(count: float, unit_count: int, share: float, law: NoiseLaw, u
     above, below = share_tails(count, unit_count, share, law)
     atom = max(0.0, above + below - 1)
     return above - (1 - uniform) * atom, below - uniform * atom
+
+
+def draw_binomial(draws: SeededDraws, unit_count: int, share: float, count: int) -> Floats:
+    """Return so many binomial numbers, by inversion."""
+    numbers, weights = _binomial_law(unit_count, share)
+    return np.asarray(numbers[invert_cumulative(weights, draws.uniforms(count))])
+
+
+def _binomial_law(unit_count: int, share: float) -> tuple[Floats, Floats]:
+    """Return the whole numbers within 40 deviations of the mean, and their probabilities."""
+    deviation = math.sqrt(unit_count * share * (1 - share))
+    low, high = (
+        max(0, math.floor(unit_count * share - 40 * deviation) - 1),
+        min(unit_count, math.ceil(unit_count * share + 40 * deviation) + 1),
+    )
+    numbers = np.arange(low, high + 1, dtype=np.float64)
+    return numbers, _binomial_weights(numbers, unit_count, share)
 
 
 def _binomial_weights(numbers: Floats, unit_count: int, share: float) -> Floats:

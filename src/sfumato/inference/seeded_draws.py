@@ -56,7 +56,7 @@ class SeededDraws:
         reach = math.ceil(10 * sigma) + 1
         values = np.arange(-reach, reach + 1, dtype=np.float64)
         weights = np.exp(-(values**2) / (2 * sigma**2))
-        return values[_invert_cumulative(weights, self.uniforms(*shape))]
+        return values[invert_cumulative(weights, self.uniforms(*shape))]
 
     def poisson(self, means: Floats, count: int) -> Floats:
         """Return ``count`` arrays of independent Poisson numbers of these means, by inversion."""
@@ -80,10 +80,10 @@ def _invert_poisson(mean: float, uniforms: Floats) -> Floats:
     numbers = np.arange(first, last + 1, dtype=np.float64)
     steps = np.concatenate([[0.0], np.log(mean / numbers[1:])])
     logs = np.cumsum(steps)
-    return numbers[_invert_cumulative(np.exp(logs - logs.max()), uniforms)]
+    return numbers[invert_cumulative(np.exp(logs - logs.max()), uniforms)]
 
 
-def _invert_cumulative(weights: Floats, uniforms: Floats) -> NDArray[np.intp]:
+def invert_cumulative(weights: Floats, uniforms: Floats) -> NDArray[np.intp]:
     """Return the index of each uniform number in the cumulative distribution of these weights."""
     cumulative = np.cumsum(weights)
     return np.minimum(np.searchsorted(cumulative / cumulative[-1], uniforms, side="right"), len(weights) - 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,20 @@ from sfumato.curator.proposals.question_tests import max_rows_of_one_unit
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.sampled_questions import refuse_sample_of_release
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.inference.hypothesis_tests import HypothesisTest, TestOptions, group_sums, run_test, trend_contrast
-from sfumato.inference.power import TABLES, AssumedGroups, Power, count_rejections
+from sfumato.inference import score_tests
+from sfumato.inference.hypothesis_tests import (
+    HypothesisTest,
+    TestOptions,
+    fit_counts_and_shares,
+    group_sums,
+    independence_counts,
+    run_test,
+    trend_contrast,
+)
+from sfumato.inference.noise_laws import NoiseLaw
+from sfumato.inference.power import TABLES, AssumedCounts, AssumedGroups, AssumedShare, Power, count_rejections
 from sfumato.inference.released_numbers import ReleasedNumbers, discovered_groups_refusal, require_unselected_rows
-from sfumato.inference.score_tests import GroupSums
+from sfumato.inference.score_tests import ScoreTest
 from sfumato.inference.seeded_draws import Floats
 from sfumato.plan.canonical import PlanKey
 from sfumato.privacy.numbers import POSITIVE, Number, exact
@@ -35,7 +46,7 @@ from sfumato.release.requests import PriceRequest, Within
 from sfumato.release.running_work import Progress
 from sfumato.renamed import RehearseAlias
 
-_POWERED = ("difference", "anova", "trend")
+_BY_GROUP = ("difference", "anova", "trend")
 
 
 @dataclass(frozen=True)
@@ -136,40 +147,68 @@ class TestProposal(RehearseAlias, StoredProposal):
         self,
         epsilon: Number | None = None,
         *,
-        sizes: Sequence[Number] | Number,
+        sizes: Sequence[Number] | Number | None = None,
         shares: Sequence[Number] | None = None,
         means: Sequence[Number] | None = None,
         deviation: Number | None = None,
+        counts: Sequence[Number] | None = None,
         level: Number = "0.05",
         delta: Number = 0,
         rho: Number | None = None,
         mechanism: NamedNoise | None = None,
     ) -> Power:
-        """Return how often the test would find these ``shares``, or these ``means`` with this standard ``deviation``
-        of the values, in groups of these ``sizes``. This is free: nothing of the data is used.
+        """Return how often the test would find what you assume: these ``shares``, or these ``means`` with this standard
+        ``deviation`` of the values, in groups of these ``sizes``; for independence and fit, these ``counts`` in the
+        groups of the answer; for a share, one of ``shares``. This is free: nothing of the data is used.
         """
         request = PriceRequest(epsilon, delta, rho, mechanism=mechanism)
-        sums, names, contrast = self._sums_and_names_and_contrast(request)
-        assumed = AssumedGroups.parse(len(names), sizes, shares, means, deviation)
+        largest_p = float(exact(level, "level", POSITIVE))
+        if self.test in _BY_GROUP:
+            if sizes is None:
+                raise InvalidParameter("sizes", sizes, "the number of rows in each group")
+            assumed, found = self._power_of_groups(request, (sizes, shares, means, deviation), largest_p)
+        else:
+            assumed, found = self._power_of_counts(request, counts, shares, largest_p)
+        price = str(self.question.price_release(request).price)
+        return Power(price, found, TABLES, largest_p, assumed)
+
+    def _power_of_groups(
+        self, request: PriceRequest, assumptions: tuple[Any, Any, Any, Number | None], level: float
+    ) -> tuple[str, int]:
+        """Return what is assumed of groups, in words, and the number of tables in which it is found."""
+        sums, names, _, _ = group_sums(self.numbers_from_zero_totals(request), self.options, self.test)
+        contrast = trend_contrast(self.options.scores, names) if self.test == "trend" else None
+        assumed = AssumedGroups.parse(len(names), *assumptions)
         if (assumed.deviation is None) is not (sums.width == 1 and len(self.question.query.plan.keys) == 2):
             raise InvalidParameter(
-                "shares", shares, "given only for counts of an outcome; for AVG, give means and deviation"
+                "shares", assumptions[1], "given only for counts of an outcome; for AVG, give means and deviation"
             )
-        largest_p = float(exact(level, "level", POSITIVE))
-        found = count_rejections(assumed, sums, contrast, largest_p)
-        price = str(self.question.price_release(request).price)
-        return Power(price, found, TABLES, largest_p, str(assumed))
+        return str(assumed), count_rejections(assumed, sums, contrast, level)
 
-    def _sums_and_names_and_contrast(self, request: PriceRequest) -> tuple[GroupSums, list[str], Floats | None]:
-        if self.test not in _POWERED:
-            rule = f"power can be forecast only for {', '.join(_POWERED)}"
-            raise Unsupported(
-                "no-power",
-                rule,
-                fix="see the ± of the counts with .error(epsilon=…), and compare it with the effect that you expect",
-            )
-        sums, names, _, _ = group_sums(self.numbers_from_zero_totals(request), self.options, self.test)
-        return sums, names, trend_contrast(self.options.scores, names) if self.test == "trend" else None
+    def _power_of_counts(
+        self, request: PriceRequest, counts: Sequence[Number] | None, shares: Sequence[Number] | None, level: float
+    ) -> tuple[str, int]:
+        """Return what is assumed of counts, in words, and the number of tables in which it is found."""
+        numbers = self.numbers_from_zero_totals(request)
+        if self.test == "share":
+            _, law = numbers.counts_and_noise_law(self.options.column)
+            assert self.options.of is not None  # a test without it is refused when it is proposed
+            share = AssumedShare.parse(self.options.of, self.options.equals, shares)
+            return str(share), share.count_rejections(law, level)
+        if self.test == "independence":
+            cells, law = independence_counts(numbers, self.options)
+            assumed = AssumedCounts.parse(cells.shape, counts)
+            return str(assumed), assumed.count_rejections(score_tests.independence, law, level)
+        if self.test == "fit":
+            cells, law, null = fit_counts_and_shares(numbers, self.options)
+            assumed = AssumedCounts.parse(cells.shape, counts)
+            fit = partial(_test_of_fit, null)
+            return str(assumed), assumed.count_rejections(fit, law, level)
+        raise Unsupported(
+            "no-power",
+            f"power cannot be forecast for {self.test}",
+            fix="see the ± of the counts with .error(epsilon=…), and compare it with the effect that you expect",
+        )
 
     def numbers_from_zero_totals(self, request: PriceRequest) -> ReleasedNumbers:
         """Return an answer of zeros with the noise of this price, from the policy alone."""
@@ -179,6 +218,10 @@ class TestProposal(RehearseAlias, StoredProposal):
         zeros = np.zeros((len(question.groups), columns), np.int64)
         measured = noisy_measurements(prepared, question.shared_parts.requests, zeros, question.groups, "")
         return ReleasedNumbers.from_measurements(question.query, measured, max_rows_of_one_unit(question))
+
+
+def _test_of_fit(shares: Floats, cells: Floats, law: NoiseLaw, draws: int) -> ScoreTest:
+    return score_tests.goodness_of_fit(cells, shares, law, draws)
 
 
 def propose_test(context: Context, question: Question, test: str, options: TestOptions) -> TestProposal:
