@@ -77,5 +77,5 @@ def test_power_counts_by_the_groups_that_are_simulated(tmp_path: Path, arms: int
         if arms == 2:
             assert proposal_cost_in_questions(proposal, "power", {}, per_second=1000) == 700
         else:
-            with pytest.raises(Unsupported, match=r"forecasts of power of at most 10 s.* about 24.5 s"):
+            with pytest.raises(Unsupported, match=r"forecasts of power for at most 10 s.* about 24.5 s"):
                 proposal_cost_in_questions(proposal, "power", {}, per_second=1000)
