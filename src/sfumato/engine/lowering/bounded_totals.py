@@ -602,16 +602,19 @@ def _sampled_totals(
 def _sampled_by_threshold(
     bounded_plan: BoundedPlan, rows: CountedRows, limits: SampleLimits, max_rows: int, sampling_key: int
 ) -> StagedSelect:
-    """Rank only the rows of those heavy units that have no threshold (``sampled_rows``)."""
+    """Rank only the rows of those heavy units that have no threshold (``sampled_rows``). Values that are 1 in every
+    row are not stored with them.
+    """
     names = tuple(dict.fromkeys(("u", *rows.keys, *rows.distinguishing_columns, *rows.values)))
+    stored = unrenamed_columns((name for name in names if name not in rows.ones), "r")
+    columns = (*stored, *((name, integer_constant(1)) for name in names if name in rows.ones))
     group_rank, _ = ranks(rows, "h")
     coded_rows = _rows_beyond_limit(
-        rows,
-        (*unrenamed_columns(names, "r"), *unrenamed_columns(SEED_COLUMNS, "h"), ("s", group_code(rows, group_rank))),
+        rows, (*stored, *unrenamed_columns(SEED_COLUMNS, "h"), ("s", group_code(rows, group_rank)))
     )
     row_rank = ("t", ranks(rows, "r")[1])
-    ranked = rows_to_rank((*unrenamed_columns((*names, SEED_COLUMNS[0], "s"), "r"), row_rank))
-    ranked, is_kept = with_settled_rows(*rank_rows(rows, limits, ranked), names)
+    ranked = rows_to_rank((*columns, *unrenamed_columns((SEED_COLUMNS[0], "s"), "r"), row_rank))
+    ranked, is_kept = with_settled_rows(*rank_rows(rows, limits, ranked), columns)
     stages = (
         _heavy_units(rows, limits, sampling_key),
         *threshold_stages(coded_rows, limits.groups or 0, max_rows),

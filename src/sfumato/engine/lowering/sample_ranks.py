@@ -26,6 +26,7 @@ from dataclasses import replace
 from sfumato.engine.lowering.applications import real_constant
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
+    Apply,
     Constant,
     GroupTotal,
     Rank,
@@ -115,12 +116,21 @@ def spread_rows(
 
 
 def polynomial_hash(numbers: Sequence[Scalar]) -> Scalar:
-    """Evaluate the polynomial whose coefficients are the numbers, modulo a prime p, as a whole number from 1 to 2p."""
+    """Evaluate the polynomial whose coefficients are the numbers, modulo a prime p, as a whole number from 0 to 2p: a
+    place in a list, which is less than p, as it is.
+    """
     prime = _PRIMES[0]
+    if len(numbers) == 1 and _is_place(numbers[0]):
+        return numbers[0]
     folded, *rest = (_remainder(number, prime) for number in numbers)
     for remainder in rest:
         folded = _remainder(_multiply_add(folded, integer_constant(_MULTIPLIER), remainder), prime)
     return apply(ScalarFunction.ADD, folded, integer_constant(prime))  # a remainder has the sign of its dividend
+
+
+def _is_place(number: Scalar) -> bool:
+    """Return whether a number is that of one of a few texts, or 0 for NULL."""
+    return isinstance(number, Apply) and getattr(number.arguments[0], "operation", None) is ScalarFunction.ORDINAL
 
 
 def _multiply_add(x: Scalar, factor: Scalar, summand: Scalar) -> Scalar:

@@ -201,11 +201,12 @@ def rows_to_rank(columns: Columns) -> Select:
     return _joined(columns, apply(ScalarFunction.IS_NULL, Reference("x", _ALIAS)))
 
 
-def with_settled_rows(ranked: Select, is_kept: Scalar, names: tuple[str, ...]) -> tuple[Select, Scalar]:
+def with_settled_rows(ranked: Select, is_kept: Scalar, columns: Columns) -> tuple[Select, Scalar]:
     """Add the rows of the units with a threshold to the ranked ones, with a column that says which are sampled."""
+    names = [name for name, _ in columns]
     is_within = apply(ScalarFunction.AT_MOST, Reference("s", "r"), Reference("x", _ALIAS))
     has_threshold = apply(ScalarFunction.NOT, apply(ScalarFunction.IS_NULL, Reference("x", _ALIAS)))
-    settled = _joined((*unrenamed_columns(names, "r"), ("w", is_within)), has_threshold)
+    settled = _joined((*columns, ("w", is_within)), has_threshold)
     union = RelationalUnion((Select((*unrenamed_columns(names), ("w", is_kept)), ranked), settled))
     return Select(unrenamed_columns((*names, "w")), union), Reference("w")
 
