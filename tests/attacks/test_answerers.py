@@ -109,9 +109,9 @@ def test_a_real_curator_answers_truly_but_for_noise() -> None:
 def test_groups_are_written_as_the_shorter_list() -> None:
     with private_answers(VALUES, 1, 3) as private:
         few, many = np.arange(6) == 2, np.arange(6) != 2
-        assert private.question(few).endswith('WHERE "person" IN (2)')
-        assert private.question(many).endswith('WHERE "person" NOT IN (2)')
-        assert private.question(np.ones(6, bool)).endswith("WHERE TRUE")
+        assert private.sums_sql(few).endswith('WHERE "person" IN (2)')
+        assert private.sums_sql(many).endswith('WHERE "person" NOT IN (2)')
+        assert private.sums_sql(np.ones(6, bool)).endswith("WHERE TRUE")
 
 
 def test_a_curator_of_ones_own_is_asked_by_its_own_names() -> None:
@@ -119,7 +119,7 @@ def test_a_curator_of_ones_own_is_asked_by_its_own_names() -> None:
     with private_answers(VALUES, 1, 3) as private:
         odd = replace(private, columns=('a"b',), table='c"', person='d"e', epsilon_per_question="0.1")
         assert odd.epsilon_per_question == sf.Guarantee("0.1").epsilon
-        assert odd.question(np.arange(6) == 2) == 'SELECT SUM("a""b") AS "a""b" FROM "c""" WHERE "d""e" IN (2)'
+        assert odd.sums_sql(np.arange(6) == 2) == 'SELECT SUM("a""b") AS "a""b" FROM "c""" WHERE "d""e" IN (2)'
         for wrong in (
             {"epsilon_per_question": 0},
             {"people": 0},

@@ -198,7 +198,7 @@ def test_lists_of_coins_that_differ_in_one_place_are_neighbours(relation: str, e
     present = np.arange(60) % 2 == 0
     flipped = present.copy()
     flipped[7] = True
-    one, other = (planted.holding(each).tables["people"].source.table.to_pylist() for each in (present, flipped))  # type: ignore[union-attr]
+    one, other = (planted.policy_with(each).tables["people"].source.table.to_pylist() for each in (present, flipped))  # type: ignore[union-attr]
     gone = [row for row in one if row not in other or one.count(row) > other.count(row)]
     come = [row for row in other if row not in one or other.count(row) > one.count(row)]
     assert len(other) - len(one) == (1 if relation == "add-remove" else 0)

@@ -12,8 +12,9 @@ import pytest
 
 from claims.claimed_questions import Claims
 from claims.recorded import Claim, check_claims
+from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter
-from sfumato.plan.aggregates.measures import CombinedEstimate, Floats, GroupEstimate, MeanEstimate, TotalEstimate
+from sfumato.plan.aggregates.measures import CombinedEstimate, GroupEstimate, MeanEstimate, TotalEstimate
 from sfumato.plan.aggregates.moments import (
     CentredRange,
     CorrelationEstimate,

@@ -48,9 +48,9 @@ def test_rows_without_an_id_are_named_unless_the_policy_declares_that_all_have_o
 ) -> None:
     with sf.Curator(policy(**({} if who is None else {"who": who})), tmp_path / "ledger") as curator:
         question: Any = curator.sql(UNITS)
-        assert question.caveats("").get("n") == line
+        assert question.caveat_by_column("").get("n") == line
         bills: Any = curator.sql("SELECT COUNT(*) AS n FROM bills")
-        assert "rows without an owner are left out" in bills.caveats("")["n"]
+        assert "rows without an owner are left out" in bills.caveat_by_column("")["n"]
 
 
 def test_a_forecast_says_what_the_answer_will_say(curator: Any) -> None:

@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 from inference.published_tests import alabi_vadhan, awan_slavkovic_power, kifer_rogers, kifer_rogers_fit
+from sfumato.array_types import Floats
 from sfumato.inference.noise_laws import NoiseLaw
 from sfumato.inference.score_tests import PairSums, correlation, goodness_of_fit, independence, share_p_values
-from sfumato.inference.seeded_draws import Floats
 
 Generator = np.random.Generator
 Both = Callable[[Generator], tuple[bool, bool]]

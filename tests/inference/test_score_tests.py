@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from inference.test_survival_estimates import laplace
+from sfumato.array_types import Floats
 from sfumato.inference.noise_laws import NoiseLaw
 from sfumato.inference.score_tests import (
     UNTESTABLE,
@@ -22,7 +23,6 @@ from sfumato.inference.score_tests import (
     share_p_values,
     share_tails,
 )
-from sfumato.inference.seeded_draws import Floats
 
 _NONE = NoiseLaw(1, 1e-3)
 Generator = np.random.Generator

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from sfumato.array_types import Floats
 from sfumato.errors import Unsupported
 from sfumato.inference.noise_laws import NoiseLaw
-from sfumato.inference.seeded_draws import Floats, SeededDraws
+from sfumato.inference.seeded_draws import SeededDraws
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.release.parts.scales import NoisyScale, QuantileScale
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from sfumato.array_types import Floats
 from sfumato.inference import survival_estimates
 from sfumato.inference.noise_laws import NoiseLaw, nonnegative_cells
-from sfumato.inference.seeded_draws import Floats
 from sfumato.inference.survival_estimates import LifeTable, log_rank, nonincreasing, upper_quantiles
 
 _NONE = NoiseLaw(1, 1e-3)

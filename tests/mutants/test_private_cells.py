@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant(
         "bought cells are not taken off the price",
         Kind.CHARGE_ORDER,
-        "publish.synthesis.state:SynthesisState.start",
+        "publish.synthesis.state:SynthesisState.count_rows_and_buy_cells",
         "self.budget = funds",
         "pass",
         _COSTS,

@@ -276,7 +276,7 @@ MUTANTS = (
     Mutant(
         "a unit's scores are clamped by no limit of rows",
         Kind.LIMITS,
-        "inference.clustered_meat:ClusteredMeatTerms.aggregate",
+        "inference.clustered_meat:ClusteredMeatTerms.meat_plan_over_rows_of",
         "LimitRowsPerUnit(plan.source, self.grid.rows)",
         "LimitRowsPerUnit(plan.source, 2 * self.grid.rows)",
         (_CLUSTER_MOVED,),

@@ -181,7 +181,7 @@ def test_a_cell_of_every_type_is_missing_unless_it_is_surely_possible(
 
 def line(curator: sf.Curator, text: str) -> dict[str, str]:
     question: Any = curator.sql(text)
-    return {name: said.split("; ")[-2] for name, said in question.caveats("").items()}
+    return {name: said.split("; ")[-2] for name, said in question.caveat_by_column("").items()}
 
 
 def test_a_number_says_its_worst_case_beside_its_limits(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_number_says_its_worst_case_beside_its_limits(tmp_path: Path) -> None:
             "n": "at most 2 more for each patient beyond the limit",
         }
         said: Any = curator.sql("SELECT AVG(cost) AS m FROM visits")
-        assert said.caveats("")["m"] == (
+        assert said.caveat_by_column("")["m"] == (
             "only 1 row per patient counts in full; cost beyond 1…2 counts as 1 or 2; cost beyond -2…4 is read as "
             "missing; rows of one patient beyond the first 2 are left out; rows without who are left out; at most 3 "
             "more or 4 less, however many rows and values are cut; ± does not include this"
@@ -229,7 +229,8 @@ def test_a_number_that_something_else_moves_has_no_worst_case(text: str, changes
         question: Any = curator.sql(text)
         assert worst_cases(question.query, question.row_limits("")) == {}
         assert all(
-            "at most" not in said.replace("at most 1 row of a table", "") for said in question.caveats("").values()
+            "at most" not in said.replace("at most 1 row of a table", "")
+            for said in question.caveat_by_column("").values()
         )
 
 

@@ -507,7 +507,7 @@ def test_an_answer_that_cannot_be_kept_holds_nobody_up(
 ) -> None:
     """Each is stored in the ledger all the same, and its place among the user's releases is free again."""
     small = open_server(tmp_path, releases_at_once=2)
-    end = RunningReleases.end
+    end = RunningReleases.finish
 
     def failing(self: RunningReleases, request: ReleaseKey, kept: StoredRelease | None, late: int) -> None:
         if kept is not None or broken == "the file cannot be used":
@@ -515,7 +515,7 @@ def test_an_answer_that_cannot_be_kept_holds_nobody_up(
         end(self, request, kept, late)
 
     with monkeypatch.context() as patch:
-        patch.setattr(RunningReleases, "end", failing)
+        patch.setattr(RunningReleases, "finish", failing)
         for number in range(2):
             with pytest.raises(LedgerUnavailable):
                 small.counter.release(small.ana, "clinic", "questions", questions(number), EPSILON, f"r{number}")

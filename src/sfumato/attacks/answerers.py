@@ -246,7 +246,7 @@ class PrivateAnswers:
         answers = np.array(rows, np.float64)
         return answers if self.town is not None or len(self.columns) > 1 else answers[:, 0]
 
-    def question(self, group: NDArray[np.bool_]) -> str:
+    def sums_sql(self, group: NDArray[np.bool_]) -> str:
         """Return the SQL for the sums over one group."""
         sums = ", ".join(f"SUM({_quote_name(name)}) AS {_quote_name(name)}" for name in self.columns)
         source = f"FROM {_quote_name(self.table)} WHERE {_membership_condition(self.person, group)}"
@@ -256,7 +256,7 @@ class PrivateAnswers:
         return f"SELECT {town}, {sums} {source} GROUP BY {town} ORDER BY {town}"
 
     def _ask(self, group: NDArray[np.bool_]) -> list[float]:
-        question: Any = self.curator.sql(self.question(group))
+        question: Any = self.curator.sql(self.sums_sql(group))
         rows = question.release(epsilon=self.epsilon_per_question, fresh=self.fresh).rows
         return [float(row[-1]) for row in rows] if self.town is not None else [float(number) for number in rows[0]]
 

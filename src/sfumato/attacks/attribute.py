@@ -22,6 +22,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats
 from sfumato.attacks.ceilings import power_ceiling
 from sfumato.attacks.findings import HALF_ALARM, TABLE, Finding, Findings, simulated_policy, temporary_curator
 from sfumato.mechanisms import bits
@@ -32,7 +33,6 @@ from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer, form
 from sfumato.quick_dataclass import dataclass
 
 Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Publish = Callable[[Counts], Floats]
 """Maps exact counts by (run, smoker, look, cancer) to what is published."""
 

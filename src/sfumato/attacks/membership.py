@@ -51,6 +51,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.array_types import Floats
 from sfumato.attacks.ceilings import guess_ceiling, power_ceiling
 from sfumato.attacks.findings import ALARM, TABLE, Finding, Findings, simulated_policy, temporary_curator
 from sfumato.curator.kinds.synthesis import Method
@@ -244,7 +245,6 @@ def plot_roc(
 
 
 Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
 CountPair = tuple[Floats, Floats]
 """Counts with the person and without, by run and attribute; NaN where withheld."""
 

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats, Integers
 from sfumato.attacks.answerers import (
     Answerer,
     ExactAnswers,
@@ -51,8 +52,6 @@ from sfumato.privacy import Budget, Guarantee, Neighbours
 from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer, format_exact
 from sfumato.quick_dataclass import dataclass
 
-Reals = NDArray[np.float64]
-
 _MAX_ITERATIONS = 60
 _RELATIVE_GAP = 1e-7
 """The duality gap, relative to the objective, at which the programme counts as solved."""
@@ -62,7 +61,7 @@ _STEP_FRACTION = 0.995
 """The fraction of the distance to the nearest bound that a step takes."""
 
 
-def least_squares(groups: NDArray[np.bool_], answers: Reals) -> Reals:
+def least_squares(groups: NDArray[np.bool_], answers: Floats) -> Floats:
     """Fit values to sums over groups by ridge regression toward ½.
 
     The variance of the errors is estimated from the residuals of an ordinary fit. A uniform bit has mean ½ and variance
@@ -84,7 +83,7 @@ def least_squares(groups: NDArray[np.bool_], answers: Reals) -> Reals:
     return _solve_linear_system(normal + max(1e-6, 4 * variance) * ridge, target) + 0.5
 
 
-def _transposed_product(groups: NDArray[np.float32], centred: Reals) -> Reals:
+def _transposed_product(groups: NDArray[np.float32], centred: Floats) -> Floats:
     """Return groupsᵀ·centred in double precision, by blocks of questions to avoid a second copy."""
     total = np.zeros((groups.shape[1], *centred.shape[1:]))
     for start in range(0, len(groups), 1024):
@@ -92,11 +91,11 @@ def _transposed_product(groups: NDArray[np.float32], centred: Reals) -> Reals:
     return total
 
 
-def _solve_linear_system(matrix: Reals, target: Reals) -> Reals:
+def _solve_linear_system(matrix: Floats, target: Floats) -> Floats:
     return np.asarray(np.linalg.solve(matrix, target), np.float64)
 
 
-def least_deviations(matrix: Reals, answers: Reals, upper_bound: float = 1.0, cost: float = 0.0) -> Reals:
+def least_deviations(matrix: Floats, answers: Floats, upper_bound: float = 1.0, cost: float = 0.0) -> Floats:
     """Find values between 0 and ``upper_bound`` that minimise Σ|matrix·x − answers| + cost·Σx.
 
     With residuals p − q and slack s below the upper bounds u: min Σp + Σq + cost·Σx subject to Ax + p − q = a,
@@ -115,16 +114,16 @@ def least_deviations(matrix: Reals, answers: Reals, upper_bound: float = 1.0, co
 class _InteriorPoint:
     """A strictly interior point: four positive primal vectors, their dual prices, and two multiplier vectors."""
 
-    x: Reals
-    s: Reals
-    p: Reals
-    q: Reals
-    y: Reals
-    w: Reals
-    zx: Reals
-    zs: Reals
-    zp: Reals
-    zq: Reals
+    x: Floats
+    s: Floats
+    p: Floats
+    q: Floats
+    y: Floats
+    w: Floats
+    zx: Floats
+    zs: Floats
+    zp: Floats
+    zq: Floats
 
     def duality_products(self) -> float:
         return float(self.x @ self.zx + self.s @ self.zs + self.p @ self.zp + self.q @ self.zq)
@@ -138,7 +137,7 @@ class _InteriorPoint:
         return _InteriorPoint(*first, *second, self.zp + dual * step.zp, self.zq + dual * step.zq)
 
 
-def _starting_point(matrix: Reals, answers: Reals, bounds: Reals, cost: float) -> _InteriorPoint:
+def _starting_point(matrix: Floats, answers: Floats, bounds: Floats, cost: float) -> _InteriorPoint:
     """Start at the centre of the box with feasible residuals and prices.
 
     All iterates stay feasible, so the duality gap alone measures the distance from the optimum.
@@ -153,7 +152,7 @@ def _starting_point(matrix: Reals, answers: Reals, bounds: Reals, cost: float) -
 
 
 def _predictor_corrector_step(
-    matrix: Reals, answers: Reals, bounds: Reals, cost: float, point: _InteriorPoint
+    matrix: Floats, answers: Floats, bounds: Floats, cost: float, point: _InteriorPoint
 ) -> _InteriorPoint:
     """Take one predictor-corrector step; the predictor's gap determines the centring."""
     spread = point.p / point.zp + point.q / point.zq
@@ -181,7 +180,7 @@ def _predictor_corrector_step(
 
 def _complementarity_targets(
     point: _InteriorPoint, predictor: _InteriorPoint | None, centring: float
-) -> tuple[Reals, Reals, Reals, Reals]:
+) -> tuple[Floats, Floats, Floats, Floats]:
     """Return the change that each complementarity product should make."""
     pairs = ((point.x, point.zx), (point.s, point.zs), (point.p, point.zp), (point.q, point.zq))
     targets = [centring - a * b for a, b in pairs]
@@ -197,14 +196,14 @@ def _complementarity_targets(
 
 
 def _newton_step(
-    matrix: Reals,
-    answers: Reals,
-    bounds: Reals,
+    matrix: Floats,
+    answers: Floats,
+    bounds: Floats,
     cost: float,
     point: _InteriorPoint,
-    normal: Reals,
-    spread: Reals,
-    targets: tuple[Reals, Reals, Reals, Reals],
+    normal: Floats,
+    spread: Floats,
+    targets: tuple[Floats, Floats, Floats, Floats],
 ) -> _InteriorPoint:
     """Solve the Newton equations of one step, with all unknowns but dx eliminated."""
     cx, cs, cp, cq = targets
@@ -417,25 +416,23 @@ _CELL_COST = 0.01
 """The cost of a person in a cell, relative to an error of one in a published count."""
 _COLUMNS = ("sex", "age", "ancestry")
 
-Places = NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class Census:
     """Simulated people: the block of each, and their sex, age and ancestry."""
 
     blocks: int
-    block: Places
-    cells: Places
+    block: Integers
+    cells: Integers
     """A row per person: sex, age decade, ancestry."""
 
-    def counts(self) -> Reals:
+    def counts(self) -> Floats:
         """Return the exact count of every cell of every block."""
         full = np.zeros((self.blocks, *SHAPE))
         np.add.at(full, (self.block, *self.cells.T), 1)
         return full
 
-    def published(self) -> Reals:
+    def published(self) -> Floats:
         """Return all published counts, exactly; a row per block."""
         return self.counts().reshape(self.blocks, -1) @ count_matrix().T
 
@@ -447,7 +444,7 @@ def random_census(blocks: int, people: int) -> Census:
     return Census(block_count, np.repeat(np.arange(block_count), block_size), cells)
 
 
-def count_matrix() -> Reals:
+def count_matrix() -> Floats:
     """Return which cells each published count sums: a row per count, a column per cell."""
     coordinates = np.indices(SHAPE).reshape(len(SHAPE), -1)
     rows = []
@@ -457,7 +454,7 @@ def count_matrix() -> Reals:
     return np.concatenate(rows).astype(np.float64)
 
 
-def fit_block_tables(published: Reals) -> Reals:
+def fit_block_tables(published: Floats) -> Floats:
     """Fit the full table of every block to the published counts; withheld ones are NaN and ignored.
 
     Of equally good fits, the one with the fewest people is chosen.
@@ -471,7 +468,7 @@ def fit_block_tables(published: Reals) -> Reals:
     return full.reshape(len(published), *SHAPE)
 
 
-def guess_ancestries(published: Reals, census: Census) -> Places:
+def guess_ancestries(published: Floats, census: Census) -> Integers:
     """Guess every person's ancestry from the published counts and their block, sex and age."""
     full = fit_block_tables(published)
     sex, age, _ = census.cells.T
@@ -497,7 +494,7 @@ def census(
     price, relation = exact(epsilon, "epsilon", POSITIVE), Neighbours.of(neighbours)
     promise = replacement_guarantee(Guarantee(price), relation)
     ceiling = guess_ceiling(promise, f"1/{SHAPE[-1]}", SHAPE[-1])
-    kinds: tuple[tuple[str, Callable[[Reals], Reals]], ...] = (
+    kinds: tuple[tuple[str, Callable[[Floats], Floats]], ...] = (
         ("exact", lambda counts: counts),
         ("rounded to 3s", lambda counts: 3 * np.floor(counts / 3 + 0.5)),
         ("below 3 withheld", lambda counts: np.where(counts < 3, np.nan, counts)),
@@ -512,7 +509,7 @@ def census(
     return Findings(CENSUS, tuple(findings), words)
 
 
-def release_tables(people: Census, budget: Budget) -> Reals:
+def release_tables(people: Census, budget: Budget) -> Floats:
     """Release all published counts by a real curator with a temporary account, for its whole budget."""
     columns = dict(zip(_COLUMNS, people.cells.T, strict=True))
     declared = {
@@ -529,7 +526,7 @@ def release_tables(people: Census, budget: Budget) -> Reals:
     return np.concatenate(tables, axis=1)
 
 
-def _census_finding(answers: str, published: Reals, people: Census, ceiling: float | None = None) -> Finding:
+def _census_finding(answers: str, published: Floats, people: Census, ceiling: float | None = None) -> Finding:
     is_correct = guess_ancestries(published, people) == people.cells[:, -1]
     answer_count = int((~np.isnan(published)).sum())
     return Finding(CENSUS, answers, int(is_correct.sum()), is_correct.size, 1 / SHAPE[-1], ceiling, answer_count)

@@ -354,13 +354,13 @@ class Planted:
         """Return the number of canaries."""
         return int(self.canaries.num_rows)
 
-    def holding(self, present: Present) -> Policy:
+    def policy_with(self, present_canaries: Present) -> Policy:
         """Return the policy over the generated rows and the canaries that are present."""
         import pyarrow
 
-        parts = [self.rows, self.canaries.filter(pyarrow.array(present))]
+        parts = [self.rows, self.canaries.filter(pyarrow.array(present_canaries))]
         if self.replacements is not None:
-            parts.append(self.replacements.filter(pyarrow.array(~present)))
+            parts.append(self.replacements.filter(pyarrow.array(~present_canaries)))
         table = replace(self.policy.tables[self.table], source=InMemory(pyarrow.concat_tables(parts)), relation=None)
         return replace(self.policy, tables={**self.policy.tables, self.table: table}, allow_large_delta=True)
 
@@ -374,7 +374,7 @@ class Planted:
         def run(present: Present) -> NDArray[np.float64]:
             with (
                 tempfile.TemporaryDirectory(prefix="sfumato-") as folder,
-                Curator(self.holding(present), Path(folder) / "canaries.ledger") as curator,
+                Curator(self.policy_with(present), Path(folder) / "canaries.ledger") as curator,
             ):
                 return self.scores(ask(curator))
 

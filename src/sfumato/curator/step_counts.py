@@ -45,11 +45,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Integers
 from sfumato.curator.previews.explaining import PlanStep
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import Laplace
 from sfumato.plan.bounding import BoundedPlan
-from sfumato.plan.readings.total_readings import ChosenGroups, Integers, LinearTotals, MeasureTotals, WeightMatrix
+from sfumato.plan.readings.total_readings import ChosenGroups, LinearTotals, MeasureTotals, WeightMatrix
 from sfumato.plan.values.expressions import Column, Expression
 from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Domain, Type, Value

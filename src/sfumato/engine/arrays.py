@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Indices, Integers
 from sfumato.errors import EngineFailed
 from sfumato.plan.nodes import GroupValues
 from sfumato.plan.readings.cell_rows import CellRows, CodedRows
@@ -30,14 +31,7 @@ from sfumato.plan.readings.dense_readings import (
     ValueTable,
     match_values_to_units,
 )
-from sfumato.plan.readings.total_readings import (
-    DiscoveredGroups,
-    DiscoveredTotals,
-    GroupTotals,
-    Indices,
-    Integers,
-    PlanReading,
-)
+from sfumato.plan.readings.total_readings import DiscoveredGroups, DiscoveredTotals, GroupTotals, PlanReading
 from sfumato.plan.values.intervals import nearest_double
 from sfumato.policy import Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER

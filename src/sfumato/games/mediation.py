@@ -33,10 +33,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats, Integers
 from sfumato.caching import cached_property
 from sfumato.curator.policy_account import refuse_data_with_account
 from sfumato.errors import InvalidParameter
-from sfumato.games.play import Crowd, Floats, Integers
+from sfumato.games.play import Crowd
 from sfumato.mechanisms import Gaussian, Laplace, bits
 from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity, calibrate, compose
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, POSITIVE, Number, exact, exact_integer

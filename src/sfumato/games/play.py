@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats, Integers
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.privacy.codec import constructor_repr
@@ -147,9 +148,6 @@ def _mixed_strategy(strategy: Any, actions: int) -> list[Fraction]:
         )
     return probabilities
 
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 _MAX_ANONYMOUS_ENTRIES = 50_000_000
 _ROUNDING = 1e-12  # gains below this are rounding

@@ -29,6 +29,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported, ValueWords
 from sfumato.inference.design import MAX_MOMENTS, Coordinate, Design
@@ -44,8 +45,6 @@ from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Type
 from sfumato.quick_dataclass import dataclass
-
-Floats = NDArray[np.float64]
 
 RESIDUAL_STEPS = 1 << 12
 """R: the steps of a residual at the clamp."""
@@ -189,7 +188,7 @@ class ClusteredMeatTerms:
         above_zero = call("+", present, integer_literal(steps * divisor + divisor // 2))
         return call("-", call("//", above_zero, integer_literal(divisor)), integer_literal(steps))
 
-    def aggregate(self, plan: Aggregate) -> Aggregate:
+    def meat_plan_over_rows_of(self, plan: Aggregate) -> Aggregate:
         """Return the plan of the meat over the rows of another: one row per unit, with at most m of its rows."""
         rows = (
             plan.source

@@ -14,8 +14,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.array_types import Floats
 from sfumato.caching import cached_property
 from sfumato.inference.design import Coordinate, Design, DesignBuilder
 from sfumato.inference.moments import MomentEstimates
@@ -25,8 +25,6 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.receipts import Receipt
-
-Floats = NDArray[np.float64]
 
 
 def components_design(columns: Sequence[str], domains: dict[str, Domain], scale: int) -> Design:

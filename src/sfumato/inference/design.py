@@ -27,6 +27,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference.formula import Factor, Formula, Term, term_label
@@ -36,7 +37,6 @@ from sfumato.policy import Domain, Type, Value
 from sfumato.privacy.numbers import exact, format_exact
 from sfumato.quick_dataclass import dataclass
 
-Floats = NDArray[np.float64]
 Level = tuple[int, int]
 """A value of a category: the index of the category, and that of the value."""
 

@@ -15,9 +15,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from sfumato.array_types import Floats
 from sfumato.inference.assumed import assumed_coordinates
 from sfumato.inference.design import Design, regressors
-from sfumato.inference.row_expressions import Floats, rounded_coefficients
+from sfumato.inference.row_expressions import rounded_coefficients
 from sfumato.quick_dataclass import dataclass
 
 MOMENTUM = 0.8

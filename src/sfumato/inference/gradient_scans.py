@@ -23,11 +23,12 @@ from functools import reduce
 
 import numpy as np
 
+from sfumato.array_types import Floats
 from sfumato.caching import cached_property
 from sfumato.inference.design import Design, Moment
 from sfumato.inference.logistic_design import LogisticDesign
 from sfumato.inference.logistic_scans import ScanFactors, ScanRowTerms
-from sfumato.inference.row_expressions import Floats, RowScore, integer_literal
+from sfumato.inference.row_expressions import RowScore, integer_literal
 from sfumato.inference.weighted_totals import OPPOSED, WeightedTotals
 from sfumato.plan.aggregates.measures import Count, Measure, Sum
 from sfumato.plan.bounding import BoundedPlan

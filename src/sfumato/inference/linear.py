@@ -24,14 +24,13 @@ from collections.abc import Callable
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.array_types import Floats
 from sfumato.caching import cached_property
 from sfumato.inference.design import Design, Regressor, regressors
 from sfumato.inference.moments import MomentEstimates
 from sfumato.quick_dataclass import dataclass
 
-Floats = NDArray[np.float64]
 _TOTAL_DEVIATIONS = 4.0
 """How many standard deviations of its noise the total sum of squares needs for a range of R²."""
 

@@ -29,9 +29,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from sfumato.array_types import Floats
 from sfumato.caching import cached_property
 from sfumato.inference.design import Design
-from sfumato.inference.linear import CoefficientTest, Floats, LinearFit
+from sfumato.inference.linear import CoefficientTest, LinearFit
 from sfumato.inference.logistic_scans import NoisyScan, ScanWeights, row_count_and_estimates
 from sfumato.inference.row_expressions import COEFFICIENT_STEPS, rounded_coefficients
 from sfumato.quick_dataclass import dataclass

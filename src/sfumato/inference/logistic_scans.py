@@ -29,8 +29,8 @@ from fractions import Fraction
 from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.array_types import Floats, Integers
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.inference.design import Level, Moment, largest_scale
@@ -41,7 +41,7 @@ from sfumato.inference.weighted_totals import OPPOSED, WeightedTotals
 from sfumato.mechanisms import Gaussian
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Measure, Sum
 from sfumato.plan.bounding import BoundedPlan
-from sfumato.plan.readings.total_readings import GroupTotals, Integers
+from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.values.expressions import Expression
 from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Type
@@ -50,8 +50,6 @@ from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.comparisons import GroupTotalsRelease
 from sfumato.release.measurement import Batch, Measurement
-
-Floats = NDArray[np.float64]
 
 SCAN_SHARES = tuple(Fraction(percent, 100) for percent in (5, 5, 10, 15, 25, 40))
 """The share of ρ of each scan, of which there are as many: five that approach the coefficients, and the one that

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
+from sfumato.array_types import Integers
 from sfumato.errors import InvalidParameter
 from sfumato.inference.design import Design
 from sfumato.inference.moments import NoisyMoments
 from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.mechanisms import Gaussian
 from sfumato.mechanisms.additive import LEAST_STEPS
-from sfumato.plan.readings.total_readings import GroupTotals, Integers
+from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.privacy import Guarantee
 from sfumato.privacy.calibration import calibrate
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number

@@ -27,8 +27,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.inference.design import Design
 from sfumato.inference.weighted_totals import NOT_OPPOSED, WeightedTotals
@@ -37,8 +37,6 @@ from sfumato.plan.bounding import BoundedPlan
 from sfumato.privacy import codec
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.payers import NOT_BOUGHT, PurchaseTerms
-
-Floats = NDArray[np.float64]
 
 WEIGHT = 29
 """C: √2·29 = 41.01, so that whole weights lose nearly nothing."""

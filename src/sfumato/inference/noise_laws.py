@@ -8,8 +8,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from sfumato.array_types import Floats
 from sfumato.errors import Unsupported
-from sfumato.inference.seeded_draws import Floats, SeededDraws
+from sfumato.inference.seeded_draws import SeededDraws
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.parts.scales import NoiseScale, NoisyScale, SampledScale
 

@@ -12,11 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter
 from sfumato.inference import score_tests
 from sfumato.inference.noise_laws import NoiseLaw
 from sfumato.inference.score_tests import GroupSums, ScoreTest
-from sfumato.inference.seeded_draws import Floats, SeededDraws
+from sfumato.inference.seeded_draws import SeededDraws
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, Number, exact, format_number, format_percent
 from sfumato.quick_dataclass import dataclass
@@ -99,25 +100,25 @@ class AssumedGroups:
         sizes = " and ".join(dict.fromkeys(format_number(size, 6) for size in self.sizes.tolist()))
         return f"{'shares' if self.deviation is None else 'means'} of {effects} in groups of {sizes}"
 
-    def simulate(self, draws: SeededDraws, sums: GroupSums) -> GroupSums:
-        """Simulate the released sums of one table, with the noise and the range of ``sums``."""
-        noise = sums.law.draw(draws, 2, len(self.sizes))
+    def simulate_sums(self, draws: SeededDraws, like: GroupSums) -> GroupSums:
+        """Simulate the released sums of one table, with the noise and the range of ``like``."""
+        noise = like.law.draw(draws, 2, len(self.sizes))
         if self.deviation is None:
             means = np.stack([self.sizes * self.effects, self.sizes * (1 - self.effects)])
             above, below = draws.poisson(means, 1)[0] + noise
-            return replace(sums, above=above, below=below)
+            return replace(like, above=above, below=below)
         rows = draws.poisson(self.sizes, 1)[0]
         spread = np.sqrt(rows) * self.deviation * draws.normals(len(rows))
-        totals = rows * (self.effects - sums.low) + spread
-        variances = None if sums.variances is None else np.full(len(rows), self.deviation**2)
-        below = sums.width * rows - totals + noise[1]
-        return replace(sums, above=totals + noise[0], below=below, variances=variances)
+        totals = rows * (self.effects - like.low) + spread
+        variances = None if like.variances is None else np.full(len(rows), self.deviation**2)
+        below = like.width * rows - totals + noise[1]
+        return replace(like, above=totals + noise[0], below=below, variances=variances)
 
 
 def count_rejections(assumed: AssumedGroups, sums: GroupSums, contrast: Floats | None, level: float) -> int:
     """Count the simulated tables in which the test of equal means finds a difference."""
     draws = SeededDraws("power", str(assumed))  # the same tables at every price
-    tests = (score_tests.equal_means(assumed.simulate(draws, sums), contrast, _NULL_DRAWS) for _ in range(TABLES))
+    tests = (score_tests.equal_means(assumed.simulate_sums(draws, sums), contrast, _NULL_DRAWS) for _ in range(TABLES))
     return sum(test.p_value <= level for test in tests)
 
 

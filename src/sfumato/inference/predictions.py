@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter
 from sfumato.inference.number_ranges import in_labelled_range
 
-Floats = NDArray[np.float64]
 _CENTRED = re.compile(r"center\((?P<column>.*), (?P<centre>-?[\d.e+-]+)\)")
 
 

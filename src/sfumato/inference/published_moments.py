@@ -20,10 +20,11 @@ from itertools import starmap
 
 import numpy as np
 
+from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter, Unsupported, ValueWords
 from sfumato.inference.design import MAX_SCALE, Category, Design, Moment, ScaledColumn, regression_design
 from sfumato.inference.formula import parse_formula
-from sfumato.inference.linear import Floats, LinearFit
+from sfumato.inference.linear import LinearFit
 from sfumato.inference.moments import MomentEstimates
 from sfumato.inference.regression_answers import RegressionAnswer, regression_answer
 from sfumato.policy import Value

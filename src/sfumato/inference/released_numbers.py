@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference.noise_laws import NoiseLaw
 from sfumato.inference.score_tests import GroupSums, PairSums
-from sfumato.inference.seeded_draws import Floats
 from sfumato.plan.aggregates.measures import Count, MeanEstimate
 from sfumato.plan.aggregates.moments import CentredRange, CorrelationEstimate, SpreadEstimate
 from sfumato.plan.nodes import GroupValues, Query

@@ -16,9 +16,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats
 from sfumato.inference.clustered_meat import ScoreGrid
 from sfumato.inference.design import Coordinate, Design
-from sfumato.inference.linear import Floats, LinearFit
+from sfumato.inference.linear import LinearFit
 from sfumato.inference.moments import MomentEstimates
 from sfumato.inference.robust_meat import NoisyMeat, meat_estimates
 from sfumato.inference.row_expressions import rounded_coefficients

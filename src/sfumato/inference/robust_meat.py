@@ -24,6 +24,7 @@ from functools import reduce
 
 import numpy as np
 
+from sfumato.array_types import Integers
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.inference.design import Design, Level, Moment, largest_scale
@@ -33,7 +34,7 @@ from sfumato.inference.weighted_totals import NOT_OPPOSED, WeightedTotals
 from sfumato.mechanisms import Gaussian
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Measure, Sum
 from sfumato.plan.bounding import BoundedPlan
-from sfumato.plan.readings.total_readings import GroupTotals, Integers
+from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.values.expressions import Expression
 from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Type

@@ -8,8 +8,8 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.array_types import Floats
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.inference.design import Coordinate, Design, Level
@@ -17,8 +17,6 @@ from sfumato.plan.values.expressions import Expression
 from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Type
 from sfumato.quick_dataclass import dataclass
-
-Floats = NDArray[np.float64]
 
 COEFFICIENT_STEPS = 1 << 12
 """F: coefficients of scaled coordinates are multiples of 1/F."""

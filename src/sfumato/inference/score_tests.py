@@ -21,8 +21,9 @@ import math
 
 import numpy as np
 
+from sfumato.array_types import Floats
 from sfumato.inference.noise_laws import NoiseLaw, nonnegative_cells
-from sfumato.inference.seeded_draws import Floats, SeededDraws, invert_cumulative
+from sfumato.inference.seeded_draws import SeededDraws, invert_cumulative
 from sfumato.quick_dataclass import dataclass
 
 NULL_DRAWS = 4999

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from sfumato.array_types import Floats
 
 _MAX_TABLE_MEAN = 2000.0
 """Poisson numbers of a larger mean are drawn as rounded normal ones."""

@@ -31,9 +31,10 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats
 from sfumato.caching import cached_property
 from sfumato.inference.noise_laws import NoiseLaw, nonnegative_cells
-from sfumato.inference.seeded_draws import Floats, SeededDraws
+from sfumato.inference.seeded_draws import SeededDraws
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 from sfumato.quick_dataclass import dataclass
 

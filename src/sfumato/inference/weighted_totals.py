@@ -15,11 +15,11 @@ import math
 
 import numpy as np
 
+from sfumato.array_types import Integers
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.limits import Strategy
-from sfumato.plan.readings.total_readings import Integers
 from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.quick_dataclass import dataclass
 

@@ -29,16 +29,13 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.array_types import Floats, Integers
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import exact_integer
 from sfumato.quick_dataclass import dataclass
-
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 MAX_PERIODS = 2_000
 """Matrices of this size are factorised within a few seconds."""

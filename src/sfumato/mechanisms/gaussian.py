@@ -32,6 +32,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats, Integers
 from sfumato.mechanisms import bits, laplace
 from sfumato.quick_dataclass import dataclass
 
@@ -172,9 +173,6 @@ def _cumulative_weights_slack_and_first(kind: str, size: Fraction) -> tuple[list
     # (reach+2)³ in a sum; the tails left out are below 10⁻⁴⁰ < 2⁻¹³⁰ of the total.
     return sums, 2 * (reach + 2) ** 3 + (sums[-1] >> 130), outcomes[0]
 
-
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _WIDTH = 64
 _GLANCE, _PLACE = 24, 39  # bits of a block's word: one is the sign, then the first of V, then the place's

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Integers
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.privacy import Sensitivity
 from sfumato.privacy.numbers import POSITIVE, Number, exact
-
-Integers = NDArray[np.int64]
 
 CHUNK = 1 << 16
 _LIMITS = np.iinfo(np.int64)

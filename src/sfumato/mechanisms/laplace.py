@@ -21,11 +21,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats, Integers
 from sfumato.mechanisms import bits
 from sfumato.quick_dataclass import dataclass
-
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 DIRECT = Fraction(1 << 24)  # the largest scale computed in one piece
 _WIDTH = 63  # bits of V; the last of a 64-bit word is the sign

@@ -65,6 +65,8 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats
+
 _CUT = 1e-14
 """More than what is cut off of a sum over Poisson events, and the rounding of its own additions."""
 _ULP = 2.0**-52
@@ -156,8 +158,6 @@ def _bisect_least(holds: Callable[[float], bool], high: float) -> float:
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
 
-
-Floats = NDArray[np.float64]
 
 _SMOOTH = 1.5
 _LEAST_SMOOTHED = 2 * _SMOOTH

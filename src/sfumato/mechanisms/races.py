@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats
 from sfumato.mechanisms import bits
 from sfumato.quick_dataclass import dataclass
 
 Gaps = NDArray[np.uint64]
-Floats = NDArray[np.float64]
 
 _WIDTH = 63
 _UNIT = 2.0**-63

@@ -33,11 +33,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Indices, Integers
 from sfumato.mechanisms import bits, races
 from sfumato.quick_dataclass import dataclass
 
-Integers = NDArray[np.int64]
-Places = NDArray[np.intp]
 Weights = NDArray[Any]
 """Whole numbers: of 64 bits while all of them fit, else of Python's own."""
 
@@ -59,8 +58,8 @@ class RankedValues:
 class QuantileParts:
     """The parts of all groups at one node of the recursion: each array has one element per group."""
 
-    first: Places
-    last: Places
+    first: Indices
+    last: Indices
     """The rows' values strictly between low and high are those from first to last."""
     low: Integers
     high: Integers
@@ -70,7 +69,7 @@ class QuantileParts:
     unit: int
     """One row counts as so many units: a product of denominators of shares, which are public."""
 
-    def __getitem__(self, groups: slice | Places) -> QuantileParts:
+    def __getitem__(self, groups: slice | Indices) -> QuantileParts:
         """Return the parts of some groups."""
         return QuantileParts(
             self.first[groups],
@@ -101,7 +100,7 @@ class RankRule:
     """
 
 
-def parts_with_all_rows(rows: RankedValues, starts: Places, bounds: tuple[int, int]) -> QuantileParts:
+def parts_with_all_rows(rows: RankedValues, starts: Indices, bounds: tuple[int, int]) -> QuantileParts:
     """Return every group with all its rows; values outside the bounds are clamped."""
     low, high = bounds
     begin, end = starts[:-1], starts[1:]
@@ -112,7 +111,7 @@ def parts_with_all_rows(rows: RankedValues, starts: Places, bounds: tuple[int, i
     return QuantileParts(first, last, low * ones, high * ones, below, above, 1)
 
 
-def _first_index_at_least(values: Integers, begin: Places, end: Places, least: int) -> Places:
+def _first_index_at_least(values: Integers, begin: Indices, end: Indices, least: int) -> Indices:
     """Return, in each group, the first index whose value is at least this: all groups at once, by bisection."""
     low, high = begin.copy(), end.copy()
     while (open_groups := np.flatnonzero(low < high)).size:
@@ -156,7 +155,7 @@ def _split_parts(
     parts: QuantileParts,
     rule: RankRule,
     numbers: Integers,
-    cut_index: Places,
+    cut_index: Indices,
     tied: NDArray[np.bool_],
 ) -> tuple[QuantileParts, QuantileParts]:
     denominator = rule.share.denominator
@@ -212,7 +211,9 @@ def _target_rank_in_units(parts: QuantileParts, weight: Weights, rule: RankRule)
     return weight * rule.share.numerator + rule.offset * parts.unit * rule.share.denominator
 
 
-def _first_and_last_values_in_reach(rows: RankedValues, parts: QuantileParts, rule: RankRule) -> tuple[Places, Places]:
+def _first_and_last_values_in_reach(
+    rows: RankedValues, parts: QuantileParts, rule: RankRule
+) -> tuple[Indices, Indices]:
     """Return the range of values of each part within reach of its target.
 
     With t the target in rows, a value is in reach if at most t + reach rows stand before it and at least t − reach up
@@ -228,7 +229,7 @@ def _first_and_last_values_in_reach(rows: RankedValues, parts: QuantileParts, ru
     return first, np.clip(last, first, parts.last)
 
 
-def _slices_of_groups(sizes: Places) -> list[slice]:
+def _slices_of_groups(sizes: Indices) -> list[slice]:
     """Group consecutive groups while their runs are few enough to be held at once."""
     ends = np.cumsum(sizes)
     chunks, start = [], 0
@@ -250,11 +251,11 @@ class ValueRuns:
     multiplicities: Integers
     distance: Weights
     """From the target, in units by the share's denominator: public, where the denominator of share·n is not."""
-    cut: Places
+    cut: Indices
     """How many of all values come before the run's numbers, within what its part holds,"""
     tied: NDArray[np.bool_]
     """and whether its number is the value that follows them."""
-    group: Places
+    group: Indices
     """They rise, and every group has a run."""
     rate: Fraction
     covered: NDArray[np.bool_]
@@ -262,7 +263,12 @@ class ValueRuns:
 
     @classmethod
     def around_windows(
-        cls, rows: RankedValues, parts: QuantileParts, rule: RankRule, window: tuple[Places, Places], reach: int | None
+        cls,
+        rows: RankedValues,
+        parts: QuantileParts,
+        rule: RankRule,
+        window: tuple[Indices, Indices],
+        reach: int | None,
     ) -> ValueRuns:
         """Return the runs around the values of each group's window: those within reach of the target, if a reach is
         given.
@@ -281,11 +287,11 @@ class ValueRuns:
         return runs
 
     @property
-    def begin(self) -> Places:
+    def begin(self) -> Indices:
         """The index of the first run of each group."""
         return np.searchsorted(self.group, np.arange(self.covered.size))
 
-    def choose_numbers(self) -> tuple[Integers, Places, NDArray[np.bool_]]:
+    def choose_numbers(self) -> tuple[Integers, Indices, NDArray[np.bool_]]:
         """Choose a number of each group; return it with its position among the values."""
         index = self.winners()
         return (
@@ -294,7 +300,7 @@ class ValueRuns:
             self.tied[index],
         )
 
-    def winners(self) -> Places:
+    def winners(self) -> Indices:
         """Choose a run of each group by a race."""
         begin = self.begin
         gaps = self.distance - np.minimum.reduceat(self.distance, begin)[self.group]
@@ -356,8 +362,8 @@ class ValueRuns:
 class _RunLayout:
     """What every run of every group is: low, a gap, a value, or high."""
 
-    group: Places
-    cut: Places
+    group: Indices
+    cut: Indices
     at_low: NDArray[np.bool_]
     at_high: NDArray[np.bool_]
     tied: NDArray[np.bool_]
@@ -365,7 +371,7 @@ class _RunLayout:
     """Whether the window extends to it: low and high count only where no value between is left out."""
 
     @classmethod
-    def from_windows(cls, parts: QuantileParts, window: tuple[Places, Places]) -> _RunLayout:
+    def from_windows(cls, parts: QuantileParts, window: tuple[Indices, Indices]) -> _RunLayout:
         first, last = window
         sizes = 2 * (last - first) + 3
         group = np.repeat(np.arange(sizes.size), sizes)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats, Integers
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import bits, grids, outcome_laws
 from sfumato.mechanisms.outcome_laws import OutcomeDistribution
@@ -31,9 +32,6 @@ from sfumato.privacy.numbers import (
     format_number,
 )
 from sfumato.quick_dataclass import dataclass
-
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _EPSILON_LEAST, _EPSILON_MOST = Fraction(1, 10**6), 50
 _CHOICES_MOST = 1 << 20

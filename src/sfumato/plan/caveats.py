@@ -105,10 +105,12 @@ class RowLimits:
     """Whether distinct values are matched to units, a few to each."""
 
     @classmethod
-    def from_policy(cls, limits: ContributionLimits, policy: Policy, groups: int | None, strategies: str) -> RowLimits:
+    def from_policy(
+        cls, limits: ContributionLimits, policy: Policy, groups: int | None, joined_strategies: str
+    ) -> RowLimits:
         """Return the limits of an answer that was bought under these strategies, that of its totals first."""
-        unit, reweights = policy.unit, strategies.partition("; ")[0] == Strategy.REWEIGHT.value
-        matches = Strategy.MATCH.value in strategies.split("; ")
+        unit, reweights = policy.unit, joined_strategies.partition("; ")[0] == Strategy.REWEIGHT.value
+        matches = Strategy.MATCH.value in joined_strategies.split("; ")
         account_columns = frozenset((table, policy.period_column(table)) for table in policy.tables if policy.per)
         name = unit.name if unit.period is None else f"{unit.name}-{unit.period}"
         possible = {

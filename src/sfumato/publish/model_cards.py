@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter
 from sfumato.notebook_html import escape, paragraph, preformatted, table
 from sfumato.plan.descriptions import count_with_noun
 from sfumato.privacy.numbers import format_exact, format_percent
 from sfumato.publish.graph.models import GraphicalModel
 from sfumato.publish.marginals.blocks import AttributeSet
-from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import MeasuredMarginal
 from sfumato.publish.marginals.half_widths import noise_l1_mean_and_bound
 from sfumato.publish.scoring import CandidateScore

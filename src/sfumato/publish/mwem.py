@@ -34,17 +34,16 @@ from typing import Protocol
 
 import numpy as np
 
+from sfumato.array_types import Floats, Integers
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.readings.dense_readings import MAX_CELLS, CountDistances, MarginalView, sum_cells
-from sfumato.plan.readings.total_readings import Integers
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, exact
 from sfumato.publish.marginals import blocks as block_algebra
 from sfumato.publish.marginals.attributes import Attribute, Attributes, PublicTableFacts
 from sfumato.publish.marginals.blocks import AttributeSet, Block, checked_attribute_set
-from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import MeasuredMarginal, least_squares
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
 from sfumato.publish.marginals.measuring import largest_sets

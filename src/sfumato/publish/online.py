@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.array_types import Floats, Integers
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Charged
@@ -37,12 +38,10 @@ from sfumato.mechanisms import AboveThreshold, Gaussian, Session, laplace
 from sfumato.mechanisms.additive import MAX_STEPS
 from sfumato.mechanisms.sparse import SecretSession
 from sfumato.plan.readings.dense_readings import Marginal, Marginals
-from sfumato.plan.readings.total_readings import Integers
 from sfumato.privacy import Neighbours
 from sfumato.privacy.numbers import Number
 from sfumato.publish.cells.answering import GroupedTotals
 from sfumato.publish.marginals.blocks import AttributeSet, sum_marginal_to
-from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.group_totals import AmountBounds, SynopsisEstimates, fit_max_entropy
 from sfumato.publish.marginals.measuring import MarginalsRelease, PublishedMarginals
 from sfumato.quick_dataclass import dataclass

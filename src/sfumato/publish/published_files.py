@@ -16,6 +16,7 @@ from dataclasses import field, replace
 
 import numpy as np
 
+from sfumato.array_types import Floats
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, SynopsisDamaged, Unsupported, ValueWords
 from sfumato.mechanisms import Laplace
@@ -28,7 +29,6 @@ from sfumato.publish.files import fitted_files, model_files, sealed_files, synop
 from sfumato.publish.linked.synthetic_tables import TABLES_KIND, SyntheticTables
 from sfumato.publish.marginals.attributes import Attributes, summarize_columns
 from sfumato.publish.marginals.blocks import AttributeSet
-from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.mwem import MwemFit, MwemModel
 from sfumato.publish.synopsis import Synopsis, cell_keys, column_indices, key_type
 from sfumato.publish.synthetic import Synthetic

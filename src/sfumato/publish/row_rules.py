@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import bits
 from sfumato.mechanisms.bits import ByteSource
@@ -44,7 +45,6 @@ from sfumato.publish.cells.cell_values import as_ranges
 from sfumato.publish.graph.models import GraphicalModel, Potential
 from sfumato.publish.graph.trees import AttributeSet, predicted_cells
 from sfumato.publish.marginals.attributes import Attribute, GroupCell, ListedCell, RangeCell
-from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.sampling import (
     MAX_AT_ONCE,
     ColumnSampler,

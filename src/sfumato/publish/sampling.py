@@ -48,20 +48,21 @@ import math
 from collections.abc import Collection, Sequence
 from fractions import Fraction
 from itertools import product
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats, Indices, Integers
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits
 from sfumato.mechanisms.bits import ByteSource
-from sfumato.plan.values.expressions import Expression, Reference
+from sfumato.plan.values.expressions import Expression
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import Value
 from sfumato.publish.cells.answering import CellCondition, QueryableTable
-from sfumato.publish.cells.cell_functions import evaluate_on_cells
+from sfumato.publish.cells.cell_functions import ConditionColumn, evaluate_on_cells
 from sfumato.publish.cells.cell_values import (
     CellOutcomes,
     CellTexts,
@@ -71,7 +72,6 @@ from sfumato.publish.cells.cell_values import (
     level_labels,
 )
 from sfumato.publish.marginals.attributes import Attribute, GroupCell, ListedCell, OtherCell, RangeCell
-from sfumato.publish.marginals.chains import Floats, Integers
 from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -394,10 +394,15 @@ def _cell_texts(cell: Any) -> tuple[Any, ...]:
     return (cell.value,) if isinstance(cell, ListedCell) else (None,)
 
 
-def _spikes_inside_bins(attribute: Attribute, step: Fraction) -> list[tuple[int, int]]:
-    """Return the cells that contain values with cells of their own, and the steps of these values, in increasing
-    order.
-    """
+class SpikeInBin(NamedTuple):
+    """A value with a cell of its own, which a bin contains, too."""
+
+    bin_index: int
+    step: int
+
+
+def _spikes_inside_bins(attribute: Attribute, step: Fraction) -> list[SpikeInBin]:
+    """Return the values with cells of their own that bins contain, in increasing order."""
     if attribute.type in (Type.TEXT, Type.BOOLEAN):
         return []
     spikes = sorted(value_number(cell.value) for cell in attribute.cells if isinstance(cell, ListedCell))
@@ -406,14 +411,14 @@ def _spikes_inside_bins(attribute: Attribute, step: Fraction) -> list[tuple[int,
         for cell_index, indexed_cell in enumerate(attribute.cells)
         if isinstance(indexed_cell, RangeCell)
     ]
-    steps_by_cell = []
+    spikes_in_bins = []
     for value in spikes if bins else ():
         for cell_index, cell_bin in bins:
             low, high = value_number(cell_bin.low), value_number(cell_bin.high)
             if low <= value < high or (cell_bin.closed and value == high):
                 steps = value / step if step else Fraction(0)
-                steps_by_cell.append((cell_index, int(steps) if steps.denominator == 1 else _MAX_STEP * 2))
-    return [cell_step for cell_step in steps_by_cell if cell_step[1] < _MAX_STEP * 2]
+                spikes_in_bins.append(SpikeInBin(cell_index, int(steps) if steps.denominator == 1 else _MAX_STEP * 2))
+    return [spike for spike in spikes_in_bins if spike.step < _MAX_STEP * 2]
 
 
 def _double_range(cell: Any) -> tuple[float, float]:
@@ -498,8 +503,6 @@ def _cell_value(cell: Any) -> Any:
     return float(cell.value) if isinstance(cell.value, Fraction) else cell.value
 
 
-Places = NDArray[np.intp]
-
 _MAX_REDRAWS = 32
 _MAX_END_COLUMNS = 6
 """The most columns of which the ends of bins are tried, in all combinations."""
@@ -536,7 +539,9 @@ def remove_impossible_rows(
         _replace_rows(rows, offending, read_columns, source)
 
 
-def _replace_rows(rows: SampledRows, offending: Places, read_columns: Sequence[int], source: ByteSource | None) -> None:
+def _replace_rows(
+    rows: SampledRows, offending: Indices, read_columns: Sequence[int], source: ByteSource | None
+) -> None:
     """Replace rows by copies of others; if there are none, set the columns that conditions read to NULL."""
     valid = np.setdiff1d(np.arange(len(rows.codes)), offending)
     if not valid.size:
@@ -550,22 +555,24 @@ def _replace_rows(rows: SampledRows, offending: Places, read_columns: Sequence[i
 
 
 def possibly_impossible_rows(
-    rows: SampledRows, impossible_conditions: Sequence[CellCondition], face: QueryableTable, candidates: Places
-) -> Places:
+    rows: SampledRows, impossible_conditions: Sequence[CellCondition], table: QueryableTable, row_indices: Indices
+) -> Indices:
     """Return the rows, among these, that may meet one of the conditions."""
-    meets = np.zeros(candidates.size, bool)
+    meets = np.zeros(row_indices.size, bool)
     for condition in impossible_conditions:
         possible = np.flatnonzero(
-            condition.truths.true[tuple(rows.codes[candidates, place] for place in condition.axes)]
+            condition.truths.true[tuple(rows.codes[row_indices, place] for place in condition.axes)]
         )
         if possible.size:
-            meets[possible] |= row_truths(rows, condition, face, candidates[possible]).true
-    return candidates[meets]
+            meets[possible] |= row_truths(rows, condition, table, row_indices[possible]).true
+    return row_indices[meets]
 
 
-def row_truths(rows: SampledRows, condition: CellCondition, face: QueryableTable, row_index: Places) -> PossibleTruths:
+def row_truths(
+    rows: SampledRows, condition: CellCondition, table: QueryableTable, row_index: Indices
+) -> PossibleTruths:
     """Return what a condition may be in each of these rows; a row whose value no double equals may be several."""
-    truths = as_truths(evaluate_rows(rows, condition.expression, condition.columns, face, row_index))
+    truths = as_truths(evaluate_rows(rows, condition.expression, condition.columns, table, row_index))
     true, false, null = (
         np.broadcast_to(outcome, (row_index.size,)) for outcome in (truths.true, truths.false, truths.null)
     )
@@ -575,36 +582,40 @@ def row_truths(rows: SampledRows, condition: CellCondition, face: QueryableTable
 def evaluate_rows(
     rows: SampledRows,
     expression: Expression,
-    columns: Sequence[tuple[Reference, int, int | None]],
-    face: QueryableTable,
-    row_index: Places,
+    columns: Sequence[ConditionColumn],
+    table: QueryableTable,
+    row_index: Indices,
 ) -> CellOutcomes:
     """Evaluate an expression on rows: each is a cell of one value."""
-    column_cells = {reference: row_outcomes(rows, face, row_index, place, level) for reference, place, level in columns}
+    column_cells = {
+        reference: row_outcomes(rows, table, row_index, place, level) for reference, place, level in columns
+    }
     return evaluate_on_cells(expression, column_cells, 1)
 
 
 def row_outcomes(
-    rows: SampledRows, face: QueryableTable, row_index: Places, index: int, level: int | None
+    rows: SampledRows, table: QueryableTable, row_index: Indices, attribute_index: int, level: int | None
 ) -> CellOutcomes:
     """Return what a column is in each row."""
-    attribute, codes = face.attributes[index], rows.codes[row_index, index]
+    attribute, codes = table.attributes[attribute_index], rows.codes[row_index, attribute_index]
     if level is not None:
         labels: NDArray[Any] = np.empty(attribute.size, dtype=object)
         labels[:] = level_labels(attribute, level)
         return CellTexts(labels[codes], np.zeros(codes.size, bool))
-    cells = face.outcomes_by_attribute[index]
-    if index not in rows.values:
+    cells = table.outcomes_by_attribute[attribute_index]
+    if attribute_index not in rows.values:
         fields = (getattr(cells, name)[codes] for name in cells.__dataclass_fields__)
         row_cells = type(cells)(*fields)
         return (
             row_cells
             if isinstance(row_cells, (CellTexts, PossibleTruths))
-            else _null_where_missing(row_cells, rows.missing_mask(index, row_index))
+            else _null_where_missing(row_cells, rows.missing_mask(attribute_index, row_index))
         )
     if attribute.type is Type.TEXT:
-        return CellTexts(rows.text_values(index, row_index), np.zeros(codes.size, bool))
-    return _number_spans(rows.values[index][row_index], rows.missing_mask(index, row_index), attribute.type)
+        return CellTexts(rows.text_values(attribute_index, row_index), np.zeros(codes.size, bool))
+    return _number_spans(
+        rows.values[attribute_index][row_index], rows.missing_mask(attribute_index, row_index), attribute.type
+    )
 
 
 def _null_where_missing(numbers: ValueRanges, missing: NDArray[np.bool_]) -> ValueRanges:

@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.array_types import Integers
 from sfumato.caching import cached_property
 from sfumato.engine.opening import open_engine
 from sfumato.errors import InvalidParameter, InvalidPolicy
@@ -39,7 +40,6 @@ from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import BoundedPlan, bound_by_unit_weights
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows, CountedCells
-from sfumato.plan.readings.total_readings import Integers
 from sfumato.plan.sql.building import start_selection
 from sfumato.policy import Policy, Table
 from sfumato.policy.domains import LARGEST_INTEGER

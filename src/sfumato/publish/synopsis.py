@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sfumato.array_types import Floats
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported, ValueWords
 from sfumato.notebook_html import table
@@ -39,7 +40,6 @@ from sfumato.publish.marginals.attributes import (
     summarize_columns,
 )
 from sfumato.publish.marginals.blocks import AttributeSet
-from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import (
     BlockEstimates,
     ConsistentMarginals,

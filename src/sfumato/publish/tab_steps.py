@@ -7,10 +7,12 @@ count, not even of all rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
+from sfumato.array_types import Integers
 from sfumato.caching import cached_property
 from sfumato.engine.protocols import OpenReading, Reader, StatelessReading
 from sfumato.errors import InvalidParameter
@@ -18,7 +20,7 @@ from sfumato.mechanisms import Exponential, Quantiles
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.readings.cell_rows import CellCounts, CellRanks, ColumnSetDistances
 from sfumato.plan.readings.dense_readings import CountDistances, MarginalView
-from sfumato.plan.readings.total_readings import E, Integers, PlanReading
+from sfumato.plan.readings.total_readings import E, PlanReading
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number
@@ -34,11 +36,11 @@ T = TypeVar("T")
 class ChosenCandidate:
     """The index of the candidate that was chosen in one step."""
 
-    place: int
+    index: int = field(metadata=codec.stored_name_metadata("place"))
 
     def __post_init__(self) -> None:
-        if type(self.place) is not int or self.place < 0:
-            raise InvalidParameter("place", self.place, "a whole number ≥ 0")
+        if type(self.index) is not int or self.index < 0:
+            raise InvalidParameter("index", self.index, "a whole number ≥ 0")
 
 
 @dataclass(frozen=True)

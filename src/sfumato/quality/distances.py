@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats
 from sfumato.quality.learning import evenly_spaced
 from sfumato.quality.paired_columns import PairedColumn
 from sfumato.quick_dataclass import dataclass
@@ -29,7 +30,6 @@ MAX_SETS = 2_000
 _MAX_DENSE_CELLS = 1 << 22
 
 Codes = NDArray[np.int64]
-Floats = NDArray[np.float64]
 ColumnSet = tuple[int, ...]
 
 

@@ -21,12 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.extras import install_command
 from sfumato.quality.paired_columns import PairedColumn
 from sfumato.quick_dataclass import dataclass
-
-Floats = NDArray[np.float64]
 
 _MAX_PROPENSITY_ROWS = 20_000
 """The most rows of each table that are used, evenly spaced."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats
 from sfumato.engine.inspecting import PairedTables
 from sfumato.policy import Type
 from sfumato.privacy.numbers import format_number
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     import pyarrow
 
 Codes = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 MAX_TEXTS = 100
 """The most texts of a column with cells of their own."""

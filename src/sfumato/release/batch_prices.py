@@ -18,13 +18,14 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from sfumato.array_types import Integers
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.ledger import Charged
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.readings.combining import CombinedReading, combine_readings
-from sfumato.plan.readings.total_readings import GroupTotals, Integers, PlanReading
+from sfumato.plan.readings.total_readings import GroupTotals, PlanReading
 from sfumato.privacy import Budget, Curve, codec, compose
 from sfumato.privacy.calibration import least_parameter_by_shortfall
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number

@@ -22,10 +22,11 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from sfumato.array_types import Integers
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import AboveThreshold, Laplace, Session
 from sfumato.plan.readings.dense_readings import SteppedTotal
-from sfumato.plan.readings.total_readings import GroupTotals, Integers
+from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number, exact, format_number

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.array_types import Indices, Integers
 from sfumato.mechanisms import KeyThreshold
 from sfumato.plan.keys import MAX_GROUPS, group_sort_key
 from sfumato.plan.nodes import GroupValues
-from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals, Indices, Integers, PlanReading
+from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals, PlanReading
 from sfumato.plan.sharing import MeasuredRequest
 from sfumato.policy import Value
 from sfumato.privacy.numbers import Number

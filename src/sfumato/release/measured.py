@@ -11,19 +11,19 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from sfumato.array_types import Floats, Integers
 from sfumato.caching import cached_property
 from sfumato.mechanisms import KeyThreshold
 from sfumato.plan.aggregates.measures import (
     CombinedEstimate,
     Estimator,
-    Floats,
     GroupEstimate,
     SummedEstimate,
     TotalEstimate,
     Width,
 )
 from sfumato.plan.nodes import GroupValues, Query
-from sfumato.plan.readings.total_readings import Integers, PlanReading
+from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.plan.sharing import MeasuredRequest
 from sfumato.plan.values.expressions import Column, Result
 from sfumato.privacy import codec

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from sfumato.array_types import Integers
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Charged
@@ -32,7 +33,6 @@ from sfumato.plan.readings.dense_readings import (
 from sfumato.plan.readings.total_readings import (
     ChosenGroups,
     GroupSizeHistogram,
-    Integers,
     KeyHolders,
     LinearScores,
     LinearTotals,

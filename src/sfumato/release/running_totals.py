@@ -12,15 +12,15 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.array_types import Floats, Integers
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.factorisations import Factorisation
 from sfumato.mechanisms.noise_sums import continuous_widths, gaussian_widths, laplace_widths
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.bounding import ScaledMeasure
 from sfumato.plan.nodes import GroupValues
-from sfumato.plan.readings.total_readings import GroupTotals, Integers
+from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plots.answers import draw_lines
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.plots.scales import ChartData
@@ -35,8 +35,6 @@ from sfumato.release.measurement import Batch
 from sfumato.release.parts.scales import ONE_GROUP, GroupKeys
 from sfumato.release.payers import NOT_BOUGHT, PurchaseTerms, purchase_terms
 from sfumato.release.prices import Price
-
-Floats = NDArray[np.float64]
 
 
 @codec.serialisable("running-noise")

@@ -34,8 +34,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.confidence_limits import lower_confidence_limit, upper_confidence_limit
 from sfumato.mechanisms.response import Response
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     import pandas
 
 
-Floats = NDArray[np.float64]
 _BLOCK_ENTRIES = 1 << 20
 """Entries of a support matrix that are in memory at one time."""
 

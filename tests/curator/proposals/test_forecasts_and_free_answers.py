@@ -169,7 +169,7 @@ def test_counts_of_units_are_moved_by_what_selects_the_rows_of_the_question(monk
         (None, None, own),
     ):
         question: Any = SimpleNamespace(column=column, about=cut, query=own, row_limits=lambda text: f"limits {text}")
-        assert ClippedQuestion.caveats(question, "s") == (expected, "limits s")
+        assert ClippedQuestion.caveat_by_column(question, "s") == (expected, "limits s")
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from publish.graph.worlds import added_up, joint, sizes_and_sets
+from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter
 from sfumato.publish.graph import fitting
 from sfumato.publish.graph.fitting import Observation, fit_model
 from sfumato.publish.graph.models import GraphicalModel, Potential
-from sfumato.publish.graph.trees import Floats
 
 SIZES = (3, 4, 5, 2)
 SETS = ((0, 1), (1, 2), (2, 3), (0,), (3,), (3, 0))

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from publish.graph.worlds import added_up, joint, random_model, sizes_and_sets, subsets
+from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter
 from sfumato.publish.graph.models import GraphicalModel, Potential
-from sfumato.publish.graph.trees import Floats
 
 LOOP = ((6, 5, 7, 4, 3, 8), [(0, 1), (1, 2), (2, 3), (3, 0), (3, 4), (4, 5)])
 

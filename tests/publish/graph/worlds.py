@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
+from sfumato.array_types import Floats
 from sfumato.publish.graph.models import GraphicalModel, Potential
-from sfumato.publish.graph.trees import Floats
 
 
 def joint(model: GraphicalModel) -> Floats:

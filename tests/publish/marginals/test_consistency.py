@@ -9,10 +9,10 @@ import pytest
 
 from publish.marginals.test_estimating import marginal, measured
 from publish.worlds import attributes, leveled, subsets
+from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter
 from sfumato.publish.marginals.attributes import Attributes
 from sfumato.publish.marginals.blocks import Block
-from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import BlockEstimates, MeasuredMarginal, least_squares, make_consistent
 from sfumato.publish.marginals.planning import MarginalWorkload, plan_gaussian
 

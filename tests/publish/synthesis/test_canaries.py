@@ -95,7 +95,7 @@ def likelihood(seen: Seen, worlds: Worlds) -> float:
 def _likelier(step: Any, outcome: Any, without: CodedRows, within: CodedRows) -> float:
     if isinstance(step, ChooseStep):
         laws = [_law(step.scores.extract(rows) * float(step.mechanism.rate)) for rows in (without, within)]
-        return float(laws[1][outcome.place] - laws[0][outcome.place])
+        return float(laws[1][outcome.index] - laws[0][outcome.index])
     size = float(sigma_or_scale(step.noise))
     apart = [np.abs(outcome.counts - step.view.extract(rows)) / size for rows in (without, within)]
     if isinstance(step.noise, Laplace):

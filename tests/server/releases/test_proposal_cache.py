@@ -154,9 +154,9 @@ def test_a_crash_before_the_answer_is_noted_charges_nobody_again(
 ) -> None:
     """The answer is in the ledger, and the people file knows nothing of it."""
     (spec, price), kind = BOUGHT[name], name.rpartition(" ")[2]
-    end = RunningReleases.end
+    end = RunningReleases.finish
     with monkeypatch.context() as dying:
-        dying.setattr(RunningReleases, "end", lambda self, request, _, late: end(self, request, None, late))
+        dying.setattr(RunningReleases, "finish", lambda self, request, _, late: end(self, request, None, late))
         first = small.counter.release(small.ana, "clinic", kind, spec, price, "one")
     assert not first.free
     lines = [line.number for line in small.ledger.lines() if line.kind in ("charge", "tab-open")]

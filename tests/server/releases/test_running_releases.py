@@ -43,7 +43,7 @@ def test_many_ids_of_one_answer_keep_its_text_once(tmp_path: Path) -> None:
         running = RunningReleases(people.database, 2)
         for number in range(20):
             running.store_copy(ReleaseKey("clinic", "ana", f"r{number}"), kept)
-        running.end(ReleaseKey("clinic", "ben", "r"), kept, 0)
+        running.finish(ReleaseKey("clinic", "ben", "r"), kept, 0)
         running.store_copy(
             ReleaseKey("clinic", "ana", "r0"), StoredRelease(4, "questions", "{}", "{}", "other")
         )  # an id has one answer
@@ -64,13 +64,13 @@ def test_many_texts_of_one_line_take_so_much_room_and_no_more(tmp_path: Path) ->
 
     with closing(PeopleFile(tmp_path / "people")) as people:
         running = RunningReleases(people.database, 2)
-        running.end(ReleaseKey("clinic", "ben", "bought"), told(100), 0)
+        running.finish(ReleaseKey("clinic", "ben", "bought"), told(100), 0)
         for number in range(MAX_TEXTS_PER_LINE + 1):
             running.store_copy(ReleaseKey("clinic", "ana", f"r{number}"), told(number))
             running.store_copy(ReleaseKey("clinic", "ana", f"s{number}"), told(number, line=4))
         running.store_copy(ReleaseKey("clinic", "ana", "same"), told(100))  # a text that is there takes no room
         running.store_copy(ReleaseKey("clinic", "ben", "r"), told(MAX_TEXTS_PER_LINE))  # others have room of their own
-        running.end(ReleaseKey("clinic", "ana", "paid"), told(200), 0)  # what is paid for is always kept
+        running.finish(ReleaseKey("clinic", "ana", "paid"), told(200), 0)  # what is paid for is always kept
         assert running.stored_release(ReleaseKey("clinic", "ana", f"r{MAX_TEXTS_PER_LINE - 1}")) == told(
             MAX_TEXTS_PER_LINE - 1
         )

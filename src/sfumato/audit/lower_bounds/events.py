@@ -17,6 +17,7 @@ selected and when they are measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import field
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -24,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
 from sfumato.quick_dataclass import dataclass
@@ -245,7 +247,7 @@ _MAX_CELLS, _MAX_BARS = 48, 12
 class OutputShares:
     """The shares of two worlds in a few cells, with the cells that belong to the event marked."""
 
-    seen: str
+    view_name: str = field(metadata=codec.stored_name_metadata("seen"))
     """The name of the view, such as "the value"."""
     first: tuple[float, ...]
     second: tuple[float, ...]
@@ -259,9 +261,12 @@ class OutputShares:
         cells = len(self.first)
         lengths_match = len(self.second) == len(self.inside) == cells and len(self.edges) in (0, cells + 1)
         if not (
-            lengths_match and cells and type(self.seen) is str and all(type(member) is bool for member in self.inside)
+            lengths_match
+            and cells
+            and type(self.view_name) is str
+            and all(type(member) is bool for member in self.inside)
         ):
-            raise InvalidParameter("laws", self.seen, "shares of both worlds for the same cells")
+            raise InvalidParameter("laws", self.view_name, "shares of both worlds for the same cells")
 
 
 def merge_labels_to_cells(event: Event, counts: tuple[NDArray[np.int64], NDArray[np.int64]]) -> OutputShares:
@@ -309,7 +314,6 @@ def _as_bool_tuple(truths: NDArray[np.bool_]) -> tuple[bool, ...]:
     return tuple(map(bool, truths))
 
 
-Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 MAX_ROWS = 20_000

@@ -53,7 +53,7 @@ def plot_shares(
 
 
 def _bars_heading(laws: OutputShares, names: Names) -> Drawing:
-    text = f"Outputs that differ most, by {laws.seen}: {names[0]} above, {names[1]} below"
+    text = f"Outputs that differ most, by {laws.view_name}: {names[0]} above, {names[1]} below"
     return Drawing((heading(0, 12, text, INNER_WIDTH),), INNER_WIDTH, 18.0)
 
 
@@ -71,13 +71,13 @@ def _step_plot(laws: OutputShares, names: Names) -> Drawing:
     ticks = fitting_ticks(y, SMALL_FONT, wide=False)
     plot_left = y_axis_width(ticks)
     x = LinearScale(laws.edges[0], laws.edges[-1], plot_left + 4, INNER_WIDTH - 10)
-    elements = [heading(0, 12, f"Share of outputs in each world, by {laws.seen}", INNER_WIDTH)]
+    elements = [heading(0, 12, f"Share of outputs in each world, by {laws.view_name}", INNER_WIDTH)]
     elements += _shade_event(laws, x, top, baseline)
     elements += [*y_axis(y, ticks, plot_left, INNER_WIDTH - 10), *x_axis(x, baseline, baseline, zero=False)]
     elements += [_step_line(laws.edges, side, x, y, series) for series, side in enumerate(heights)]
     elements += _legend(plot_left + 4, names)
     elements.append(
-        label(INNER_WIDTH / 2, _PLOT_HEIGHT - 4, laws.seen, anchor="middle", fill=QUIET, max_width=INNER_WIDTH / 2)
+        label(INNER_WIDTH / 2, _PLOT_HEIGHT - 4, laws.view_name, anchor="middle", fill=QUIET, max_width=INNER_WIDTH / 2)
     )
     return Drawing(tuple(elements), INNER_WIDTH, _PLOT_HEIGHT)
 

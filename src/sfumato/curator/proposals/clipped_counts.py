@@ -59,13 +59,13 @@ class ClippedQuestion(Question):
     def warnings(self) -> tuple[str, ...]:
         return () if self.about is None else self.about.warnings
 
-    def caveats(self, strategies: str) -> dict[str, str]:
+    def caveat_by_column(self, joined_strategies: str) -> dict[str, str]:
         """Name what moves these counts: what selects the rows, and for cells the limit on rows too."""
         if self.column is not None or self.about is None:
-            return caveat_by_column(self.query, self.row_limits(strategies))
+            return caveat_by_column(self.query, self.row_limits(joined_strategies))
         units = tuple(DistinctUnits() for _ in self.query.plan.measures)
         plan = replace(self.query.plan, source=self.about.query.plan.source, measures=units)
-        return caveat_by_column(replace(self.query, plan=plan), self.row_limits(strategies))
+        return caveat_by_column(replace(self.query, plan=plan), self.row_limits(joined_strategies))
 
     def least_price(self, request: PriceRequest, priced: Callable[[Fraction], Price] | None = None) -> Fraction:
         """Find the least price; a single half-width is that of the number beyond the limit: a share has none."""
@@ -137,14 +137,14 @@ class ClippedProposal(WorkloadProposal):
         return super().combine_answers(shown, receipt)
 
 
-def caveats_with_worst_cases(question: Question, strategies: str) -> dict[str, str]:
+def caveat_with_worst_case_by_column(question: Question, joined_strategies: str) -> dict[str, str]:
     """Name what can move each column, with its worst case if it has one: by counts if all were bought, else by limits
     alone. Free.
     """
-    row_limits, known = question.row_limits(strategies), question.known_caveats
-    if strategies not in known:
-        known[strategies] = caveat_by_column(question.query, row_limits), worst_cases(question.query, row_limits)
-    lines, cases = known[strategies]
+    row_limits, known = question.row_limits(joined_strategies), question.known_caveats
+    if joined_strategies not in known:
+        known[joined_strategies] = caveat_by_column(question.query, row_limits), worst_cases(question.query, row_limits)
+    lines, cases = known[joined_strategies]
     if not cases:
         return lines
     worst = {name: case.describe(row_limits.unit) for name, case in cases.items()}

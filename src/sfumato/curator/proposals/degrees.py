@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 
+from sfumato.array_types import Integers
 from sfumato.curator.context import Context
 from sfumato.curator.previews.explaining import Explanation, PlanStep
 from sfumato.curator.proposals.priced_by_epsilon import EpsilonPricedProposal
@@ -19,7 +20,7 @@ from sfumato.mechanisms import Laplace
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.nodes import GroupValues
 from sfumato.plan.quoting import quoted
-from sfumato.plan.readings.total_readings import GroupSizeHistogram, GroupTotals, Integers, MeasureTotals
+from sfumato.plan.readings.total_readings import GroupSizeHistogram, GroupTotals, MeasureTotals
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.calibration import least_parameter

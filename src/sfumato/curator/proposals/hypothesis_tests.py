@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.array_types import Floats
 from sfumato.curator.context import Context
 from sfumato.curator.previews.explaining import Explanation
 from sfumato.curator.previews.forecasts import Forecast
@@ -34,7 +35,6 @@ from sfumato.inference.noise_laws import NoiseLaw
 from sfumato.inference.power import TABLES, AssumedCounts, AssumedGroups, AssumedShare, Power, count_rejections
 from sfumato.inference.released_numbers import ReleasedNumbers, discovered_groups_refusal, require_unselected_rows
 from sfumato.inference.score_tests import ScoreTest
-from sfumato.inference.seeded_draws import Floats
 from sfumato.plan.canonical import PlanKey
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.quick_dataclass import dataclass

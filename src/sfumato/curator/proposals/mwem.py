@@ -457,7 +457,7 @@ class _MwemSeries:
     def _run_round(self, model: MwemModel) -> MwemRound:
         scores = self.candidates.scores(model.predicted_counts)
         selected = self._release_step(ChooseStep(scores, self.steps.selection), "a choice")
-        view = self.candidates.view(selected.place)
+        view = self.candidates.view(selected.index)
         return MwemRound(
             view,
             self._release_step(MeasureStep(view, self.steps.noise, NoisyCounts.from_integers), "a measurement").values,

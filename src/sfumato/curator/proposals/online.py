@@ -16,6 +16,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from sfumato.array_types import Floats, Integers
 from sfumato.curator.context import Context
 from sfumato.curator.previews.explaining import Explanation, PlanStep, explain_source
 from sfumato.curator.previews.previewing import preview_release
@@ -28,7 +29,6 @@ from sfumato.plan.catalog import Catalog
 from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.quoting import quoted
 from sfumato.plan.readings.dense_readings import MAX_CELLS, Marginal
-from sfumato.plan.readings.total_readings import Integers
 from sfumato.plan.sql.parameters import Parameters
 from sfumato.privacy.numbers import (
     CONFIDENCE,
@@ -41,7 +41,6 @@ from sfumato.privacy.numbers import (
 )
 from sfumato.publish.cells import answering
 from sfumato.publish.cells.answering import GroupedTotals, ResolvedTotals
-from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.measuring import PublishedMarginals, measurement_batch
 from sfumato.publish.marginals.planning import MarginalWorkload
 from sfumato.publish.online import (

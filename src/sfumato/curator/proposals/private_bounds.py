@@ -13,6 +13,7 @@ from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
 
+from sfumato.array_types import Integers
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.policy_account import explain_period_charges, restrict_to_periods
@@ -26,7 +27,7 @@ from sfumato.plan.bounding import BoundedPlan, candidate_bounded_plans, for_neig
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.limits import ONE_ROW
 from sfumato.plan.nodes import Aggregate, Filter, GroupValues, Scan, limit_rows_per_unit
-from sfumato.plan.readings.total_readings import GroupTotals, Integers
+from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.values.expressions import Column, Field
 from sfumato.plan.values.functions import call
 from sfumato.policy import Domain, Policy, Table, Type

@@ -12,6 +12,7 @@ from dataclasses import field, replace
 from fractions import Fraction
 from itertools import product
 
+from sfumato.array_types import Integers
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.policy_account import explain_period_charges, restrict_to_periods
@@ -27,7 +28,7 @@ from sfumato.plan.bounding import BoundedPlan, candidate_bounded_plans, for_neig
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.nodes import Aggregate, GroupValues, PerUnit, Scan
-from sfumato.plan.readings.total_readings import GroupTotals, Integers
+from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.values.expressions import Column, Field
 from sfumato.policy import Table, Type
 from sfumato.privacy import codec

@@ -72,7 +72,7 @@ class AnsweredQuestion(Protocol):
     def query(self) -> Query: ...
     @property
     def warnings(self) -> tuple[str, ...]: ...
-    def caveats(self, strategies: str) -> dict[str, str]: ...
+    def caveat_by_column(self, joined_strategies: str) -> dict[str, str]: ...
 
 
 class FinishedParts(NamedTuple):
@@ -110,5 +110,5 @@ def shown_parts(
         noise_words, shown_groups = (measured.selection.words(), *noise_words), len(measured.keys.groups)
         warnings += discovery_notes(measured.selection, shown_groups, max_groups(), question.query)
     selected = notes_by_column(question.query, selection_notes(measured, confidence))
-    caveats = question.caveats(measured.purchase.strategy)
+    caveats = question.caveat_by_column(measured.purchase.strategy)
     return FinishedParts(finished, noise_words, warnings, (ranks, selected, caveats))

@@ -577,14 +577,14 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
         """By a line's number and seal, and how it is shown."""
         return {}
 
-    def caveats(self, strategies: str) -> dict[str, str]:
+    def caveat_by_column(self, joined_strategies: str) -> dict[str, str]:
         """Name, by column, what can move its numbers under these bounding strategies and is not in their ±."""
-        return self._clipping.caveats_with_worst_cases(self, strategies)
+        return self._clipping.caveat_with_worst_case_by_column(self, joined_strategies)
 
-    def row_limits(self, strategies: str) -> RowLimits:
+    def row_limits(self, joined_strategies: str) -> RowLimits:
         """Return what one unit may contribute, in words, under these bounding strategies."""
         groups = None if self.discovered_keys else len(self.groups)
-        return RowLimits.from_policy(self.limits, self._context.policy, groups, strategies)
+        return RowLimits.from_policy(self.limits, self._context.policy, groups, joined_strategies)
 
     @property
     def max_groups_per_unit(self) -> int | None:
@@ -668,7 +668,7 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
         warnings = (*warnings, *([prepared.unused_delta_reason] if prepared.unused_delta_reason else []))
         level, price = exact(confidence, "confidence"), price_and_accounts_phrase(prepared.price, self._context)
         counted, whole = describe_dropped_rows(prepared.measured_plans), self.integer_columns
-        lines, facts = self.caveats(prepared.strategy_names), (widths, level, price, accepted, warnings)
+        lines, facts = self.caveat_by_column(prepared.strategy_names), (widths, level, price, accepted, warnings)
         caveats = {name: line if name in widths else without_coverage_note(line) for name, line in lines.items()}
         return Forecast(*facts, ranks=ranks, chosen=quality, counted=counted, whole=whole, caveats=caveats)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from sfumato.array_types import Floats
 from sfumato.curator.policy_account import explain_period_charges, price_and_accounts_phrase
 from sfumato.curator.previews.explaining import Explanation, PlanStep
 from sfumato.curator.proposals.moment_proposals import (
@@ -20,7 +21,7 @@ from sfumato.curator.proposals.moment_proposals import (
 from sfumato.errors import InvalidParameter
 from sfumato.inference.assumed import assumed_moments
 from sfumato.inference.formula import Formula, formula_of_columns, parse_formula
-from sfumato.inference.linear import Floats, LinearFit
+from sfumato.inference.linear import LinearFit
 from sfumato.inference.moment_releases import MomentsRelease
 from sfumato.inference.moments import MomentEstimates, NoisyMoments
 from sfumato.inference.regression_answers import COLUMNS, TYPES, WEAK, RegressionAnswer, regression_answer

@@ -249,7 +249,7 @@ class ClusteredProposal(RobustProposal):
         return ClusteredMeatTerms(self.meat_design, self._meat_factors, coefficients, clamp, self.grid)
 
     def meat_totals_at(self, coefficients: tuple[int, ...], clamp: Fraction) -> WeightedTotals:
-        plan = self.score_terms_at(coefficients, clamp).aggregate(self.meat_question.query.plan)
+        plan = self.score_terms_at(coefficients, clamp).meat_plan_over_rows_of(self.meat_question.query.plan)
         return self.grid.weighted_products(self._bounded_plan(plan))
 
     @property

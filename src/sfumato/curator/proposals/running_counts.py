@@ -411,7 +411,7 @@ class RunningTotalsProposal(RehearseAlias, StoredProposal):
             tuple(output.name for output in outputs if not _is_result(output.expression)),
             answer_receipt,
             self.question.warnings,
-            caveats=self.question.caveats(terms.strategy),
+            caveats=self.question.caveat_by_column(terms.strategy),
             period=next(output.name for output in outputs if _key_index_or_none(output.expression) == self.period),
         )
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 
+from sfumato.array_types import Integers
 from sfumato.curator.context import Context
 from sfumato.curator.policy_account import explain_period_charges
 from sfumato.curator.previews.explaining import Explanation, PlanStep
@@ -29,7 +30,6 @@ from sfumato.plan.nodes import Aggregate, GroupValues, Query, Scan
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.readings.total_readings import (
     GroupTotals,
-    Integers,
     LinearScores,
     MeasureTotals,
     RowsReachingCandidates,

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.array_types import Floats
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.policy_account import explain_period_charges, price_and_accounts_phrase
@@ -28,7 +29,6 @@ from sfumato.inference.gradient_scans import GRADIENT_SCANS, WIDE_SCAN_SHARES, G
 from sfumato.inference.logistic_design import logistic_design, range_logistic_design
 from sfumato.inference.logistic_scans import NoisyScan, ScanRelease, mean_steps, scan_scale
 from sfumato.inference.regression_answers import FOR_PREDICTION, LogisticAnswer, prediction_answer
-from sfumato.inference.row_expressions import Floats
 from sfumato.inference.step_noise import StepNoise, calibrated_step_noise
 from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.plan.aggregates.measures import Measure

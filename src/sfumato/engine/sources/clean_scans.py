@@ -192,11 +192,6 @@ class CleanScans:
     cells: CellExpressions
     spelling: Spelling
 
-    def check(self) -> None:
-        """Raise for what the policy declares and the sources do not have."""
-        for table in self.tables:
-            self.text(table)
-
     def scan(self, table: str, named: Callable[[str], str] = str, only: Collection[str] | None = None) -> CleanScan:
         """Select the declared columns, or ``only`` these, clean, and ``sf_unit`` when rows belong to units."""
         build, declared, rows = _ScanBuilder(self), self.policy.tables[table], RowLowering({})

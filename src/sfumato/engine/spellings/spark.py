@@ -32,8 +32,8 @@ _ESCAPED = str.maketrans({"\\": "\\\\", "'": "\\'", "$": "\\u0024"})
 """In a text a backslash begins an escape; and ``${…}`` stands for a setting, wherever in a statement it is written."""
 
 
-def _text(value: str) -> str:
-    return "'" + value.translate(_ESCAPED) + "'"
+def _text(text: str) -> str:
+    return "'" + text.translate(_ESCAPED) + "'"
 
 
 LITERALS = Literals(TYPES, _text, identifier_quote="`")

@@ -327,7 +327,7 @@ class PostgresStore:
             if head is None and last is not None and not refill:
                 raise lost_target_error(self.place)
             if head is None:
-                self._fill(rows, content)
+                self._insert_content(rows, content)
             yield rows.all_lines()
 
     def require_owner(self) -> None:
@@ -339,15 +339,17 @@ class PostgresStore:
                 fix="connect as the owner, who ran sfumato ledger init",
             )
 
-    def _fill(self, rows: PostgresRows, content: LedgerContent) -> None:
-        change_book(lambda text, *values: rows.run(text, values or None), self._address.schema, "key", content.key)
+    def _insert_content(self, transaction: PostgresRows, content: LedgerContent) -> None:
+        change_book(
+            lambda text, *values: transaction.run(text, values or None), self._address.schema, "key", content.key
+        )
         for row in content.rows():
             body = content.body(row.file) if row.file else None
             if body is not None:
                 self.bodies.write_body(body)
-            rows.append(row)
+            transaction.append(row)
         for charge in content.pending_charges:
-            rows.add_pending_charge(charge)
+            transaction.add_pending_charge(charge)
 
     def close(self) -> None:
         with self._lock:

@@ -15,8 +15,8 @@ from fractions import Fraction
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter
 from sfumato.plan.values.expressions import Expression
 from sfumato.plan.values.functions.declaring import call
@@ -25,7 +25,6 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact
 from sfumato.quick_dataclass import dataclass
 
-Floats = NDArray[np.float64]
 Width = float | Floats
 """A half-width: one for all groups, or one for each."""
 

@@ -31,8 +31,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter
-from sfumato.plan.aggregates.measures import Floats, GroupEstimate, Width
+from sfumato.plan.aggregates.measures import GroupEstimate, Width
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact
 from sfumato.quick_dataclass import dataclass

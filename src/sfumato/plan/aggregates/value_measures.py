@@ -16,12 +16,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from sfumato.array_types import Floats
 from sfumato.plan.aggregates.measures import (
     MAX_STEPS,
     AggregateRequest,
     Count,
     Estimator,
-    Floats,
     GroupEstimate,
     Measure,
     MeasureSteps,

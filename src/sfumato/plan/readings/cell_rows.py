@@ -21,11 +21,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Integers
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.readings.dense_readings import Marginals, cells_sensitivity
-from sfumato.plan.readings.total_readings import Integers, PlanReading
+from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.policy import Value
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Neighbours, Sensitivity

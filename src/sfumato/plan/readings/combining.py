@@ -41,16 +41,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
+from sfumato.array_types import Integers
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.plan.aggregates.measures import Measure
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.nodes import Aggregate, Filter, Relation
-from sfumato.plan.readings.total_readings import GroupTotals, Integers, MeasureTotals
+from sfumato.plan.readings.total_readings import GroupTotals, MeasureTotals
 from sfumato.plan.values.expressions import Expression
 from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.quick_dataclass import dataclass
@@ -105,9 +107,17 @@ def _combine(readings: Sequence[GroupTotals]) -> CombinedReading:
     return CombinedReading(GroupTotals(BoundedPlan(plan, tuple(measures)), first.groups), tuple(parts))
 
 
-def _combination_key(
-    bounded_plan: BoundedPlan,
-) -> tuple[Relation, Strategy, ContributionLimits, tuple[bool, ...]] | None:
+class CombinationKey(NamedTuple):
+    """What two readings share if one statement can execute both."""
+
+    relation: Relation
+    strategy: Strategy
+    limits: ContributionLimits
+    counts_units: tuple[bool, ...]
+    """Whether measures count units, which is done apart from rows: it is faster."""
+
+
+def _combination_key(bounded_plan: BoundedPlan) -> CombinationKey | None:
     """Return a key that is equal for all readings that one statement can execute; None for a reading that stays
     alone.
     """
@@ -118,9 +128,10 @@ def _combination_key(
         for scaled in bounded_plan.measures
     ):
         return None
-    # counted apart from rows, which is faster
     counts_units = tuple({scaled.measure.once_per_unit for scaled in bounded_plan.measures})
-    return _without_filter(bounded_plan.bounding_node.input), bounded_plan.strategy, bounded_plan.limits, counts_units
+    return CombinationKey(
+        _without_filter(bounded_plan.bounding_node.input), bounded_plan.strategy, bounded_plan.limits, counts_units
+    )
 
 
 def _without_filter(relation: Relation) -> Relation:

@@ -59,11 +59,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Indices, Integers
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.nodes import GroupValues
-from sfumato.plan.readings.total_readings import GroupTotals, Indices, Integers, PlanReading, ReadMeasure
+from sfumato.plan.readings.total_readings import GroupTotals, PlanReading, ReadMeasure
 from sfumato.plan.values.expressions import Expression, columns
 from sfumato.policy import Domain, Policy, Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER

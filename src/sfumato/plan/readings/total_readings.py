@@ -36,16 +36,13 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Indices, Integers
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.nodes import GroupValues
 from sfumato.privacy import Neighbours, Sensitivity, codec
 from sfumato.quick_dataclass import dataclass
-
-Integers = NDArray[np.int64]
-"""Integers: one row for each group, one column for each coordinate."""
-Indices = NDArray[np.intp]
 
 E = TypeVar("E")
 _LARGEST = (1 << 62) - 1

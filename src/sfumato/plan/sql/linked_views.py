@@ -7,6 +7,7 @@ join is removed, and the parent's columns are read under the names that they hav
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from sqlglot import exp
 
@@ -41,15 +42,21 @@ class LinkedView:
         return path if names == {self.table.lower(), *(ancestor.table.lower() for ancestor in path)} else None
 
 
-def replace_joins_by_view(statement: exp.Select, views: Sequence[LinkedView]) -> tuple[str, exp.Select]:
-    """Return the table of the view that answers, in lower case, and the question about it alone; a question without a
-    join is left as it is.
-    """
+class ViewQuestion(NamedTuple):
+    """A question about one view of linked tables."""
+
+    table: str
+    """The lowest table of the view, in lower case."""
+    select: exp.Select
+
+
+def replace_joins_by_view(statement: exp.Select, views: Sequence[LinkedView]) -> ViewQuestion:
+    """Return the question about the view that answers; a question without a join is left as it is."""
     joins, source = statement.args.get("joins") or [], statement.args.get("from_")
     if not joins or source is None:
         names = {table.name.lower() for table in statement.find_all(exp.Table)}
         asked = [view.table.lower() for view in views if view.table.lower() in names]
-        return (asked or [views[0].table.lower()])[0], statement
+        return ViewQuestion((asked or [views[0].table.lower()])[0], statement)
     tables = [node for node in (source.this, *(join.this for join in joins)) if isinstance(node, exp.Table)]
     aliases = {table.name.lower(): table.alias_or_name for table in tables}
     view, path = _view_and_joined_ancestors(joins, aliases, views)
@@ -59,7 +66,7 @@ def replace_joins_by_view(statement: exp.Select, views: Sequence[LinkedView]) ->
     columns_by_alias = {aliases[ancestor.table.lower()].lower(): ancestor for ancestor in path}
     for column in list(statement.find_all(exp.Column)):
         _replace_by_view_column(column, view, columns_by_alias)
-    return view.table.lower(), statement
+    return ViewQuestion(view.table.lower(), statement)
 
 
 _ROWS = 'tables.write("folder")'

@@ -467,8 +467,8 @@ Runs = tuple[tuple[int, int], ...]
 
 
 @cache
-def _steps_from_one_start(part: Part, letters: int, most: int) -> int | None:
-    """Return the most steps from one start of a text of so many letters; None where there are more than ``most``."""
+def _steps_from_one_start(part: Part, text_length: int, max_steps: int) -> int | None:
+    """Return the most steps from one start of a text of this length; None where there are more than ``max_steps``."""
     builder = _AutomatonBuilder()
     automaton = builder.build(part)
     alphabet = sorted({end for ranges in builder.letters for low, high in ranges for end in (low, high + 1)})
@@ -480,20 +480,20 @@ def _steps_from_one_start(part: Part, letters: int, most: int) -> int | None:
         tuple((position, 1) for position in sorted(automaton.first & possible)) for possible in allowed
     )
     costs, explored, earlier = [len(automaton.first)], 0, set[frozenset[Runs]]()
-    while frontier - {()} and len(costs) <= letters:
+    while frontier - {()} and len(costs) <= text_length:
         if frontier in earlier:  # from here on, everything comes again
-            return _none_if_above(sum(costs) + max(costs) * (letters + 1 - len(costs)), most)
+            return _none_if_above(sum(costs) + max(costs) * (text_length + 1 - len(costs)), max_steps)
         earlier.add(frontier)
         costs.append(max(_letter_cost(runs, builder) for runs in frontier))
         explored += len(frontier)
-        if explored > _MAX_EXPLORED or sum(costs) > most:
+        if explored > _MAX_EXPLORED or sum(costs) > max_steps:
             return None
         frontier = frozenset(_advance_runs(runs, possible, builder) for runs in frontier for possible in allowed)
-    return _none_if_above(sum(costs), most)
+    return _none_if_above(sum(costs), max_steps)
 
 
-def _none_if_above(steps: int, most: int) -> int | None:
-    return steps if steps <= most else None
+def _none_if_above(steps: int, max_steps: int) -> int | None:
+    return steps if steps <= max_steps else None
 
 
 def _advance_runs(runs: Runs, letters: frozenset[int], builder: _AutomatonBuilder) -> Runs:

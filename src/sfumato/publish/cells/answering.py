@@ -17,6 +17,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Bools, Floats
 from sfumato.caching import cached_property
 from sfumato.errors import Unsupported
 from sfumato.plan.aggregates.measures import (
@@ -41,9 +42,8 @@ from sfumato.plan.values.expressions import Column, Expression, Field, Reference
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import MAX_LETTERS
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact, format_exact as written
-from sfumato.publish.cells.cell_functions import evaluate_on_cells
+from sfumato.publish.cells.cell_functions import ConditionColumn, evaluate_on_cells
 from sfumato.publish.cells.cell_values import (
-    Bools,
     CellOutcomes,
     CellTexts,
     PossibleTruths,
@@ -57,7 +57,6 @@ from sfumato.publish.cells.cell_values import (
 from sfumato.publish.cells.groups import CellGroups, Codes, evaluate_group_key, group_cells
 from sfumato.publish.marginals.attributes import MAX_CELLS, Attributes, GroupCell, RangeCell
 from sfumato.publish.marginals.blocks import AttributeSet
-from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.group_totals import AmountBounds, BoundedTotals, SynopsisEstimates, bound_totals
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import BOUGHT, BOUNDED, HYPOTHESIS, MEASURED, UNVERIFIED, Answer, build_answer
@@ -223,8 +222,7 @@ class CellCondition:
     expression: Expression
     axes: AttributeSet
     truths: PossibleTruths
-    columns: tuple[tuple[Reference, int, int | None], ...]
-    """The columns that the condition names: the attribute index of each, and its level if it is one."""
+    columns: tuple[ConditionColumn, ...]
 
     @property
     def certain_cells(self) -> Bools:
@@ -419,9 +417,9 @@ class _QuestionEvaluator:
         references = {reference for expression in expressions for reference in columns(expression)}
         return tuple(sorted({self._attribute_and_level(reference)[0] for reference in references}))
 
-    def named_columns(self, expression: Expression) -> tuple[tuple[Reference, int, int | None], ...]:
+    def named_columns(self, expression: Expression) -> tuple[ConditionColumn, ...]:
         """Return the columns that an expression names, each with its attribute and level."""
-        return tuple((reference, *self._attribute_and_level(reference)) for reference in columns(expression))
+        return tuple(ConditionColumn(part, *self._attribute_and_level(part)) for part in columns(expression))
 
     def _attribute_and_level(self, reference: Reference) -> tuple[int, int | None]:
         """Return the attribute of a column, and its level."""

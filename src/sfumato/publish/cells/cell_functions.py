@@ -15,10 +15,11 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from sfumato.array_types import Bools
 from sfumato.errors import Unsupported
 from sfumato.plan.values import grammars
 from sfumato.plan.values.expressions import Call, Column, Expression, Literal, Reference
@@ -30,7 +31,6 @@ from sfumato.policy.domains import SMALLEST_REAL
 from sfumato.publish.cells.cell_numbers import DATE_FUNCTIONS, NUMBER_FUNCTIONS, lift_nondecreasing, moment_from_number
 from sfumato.publish.cells.cell_values import (
     LARGEST,
-    Bools,
     CellFunction,
     CellOutcomes,
     CellTexts,
@@ -47,6 +47,14 @@ from sfumato.publish.cells.cell_values import (
 
 ScalarFunction = Callable[..., Any]
 """A function of single texts and integers, none of them NULL; returns None for NULL."""
+
+
+class ConditionColumn(NamedTuple):
+    """A column in a condition, with the level of its attribute if it is one."""
+
+    reference: Reference
+    attribute_index: int
+    level: int | None
 
 
 def _like(call: Call, arguments: list[CellOutcomes]) -> PossibleTruths:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.array_types import Floats
 from sfumato.errors import Unsupported
 from sfumato.plan.values import calendar
 from sfumato.plan.values.expressions import Call, Literal
@@ -28,7 +29,6 @@ from sfumato.publish.cells.cell_values import (
     CellFunction,
     CellOutcomes,
     CellTexts,
-    Floats,
     ValueRanges,
     as_ranges,
     enclosing_doubles,

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Bools, Floats
 from sfumato.errors import Unsupported
 from sfumato.plan.values.expressions import Call, Literal
 from sfumato.policy import Domain, Type
@@ -28,9 +29,6 @@ from sfumato.policy.domains import LARGEST_REAL
 from sfumato.privacy.numbers import format_exact
 from sfumato.publish.marginals.attributes import Attribute, Cell, GroupCell, ListedCell, RangeCell
 from sfumato.quick_dataclass import dataclass
-
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 EPOCH = dt.date(1970, 1, 1)
 LARGEST = float(LARGEST_REAL)

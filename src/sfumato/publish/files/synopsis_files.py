@@ -16,13 +16,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from sfumato.array_types import Integers
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import NONNEGATIVE, exact
 from sfumato.publish.files import sealed_files
 from sfumato.publish.files.sealed_files import MANIFEST, FileKind, NumberMember, damaged_file_error
 from sfumato.publish.marginals.attributes import PublicTableFacts
-from sfumato.publish.marginals.chains import Integers
 from sfumato.publish.marginals.measuring import PublishedMarginals, encode_integers, measured_shapes
 from sfumato.publish.marginals.planning import NoisePlan
 from sfumato.quick_dataclass import dataclass

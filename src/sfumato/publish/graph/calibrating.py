@@ -18,10 +18,10 @@ from typing import Self
 
 import numpy as np
 
+from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter
 from sfumato.publish.graph.trees import (
     AttributeSet,
-    Floats,
     JunctionTree,
     Sizes,
     broadcast_to_attributes,

@@ -16,12 +16,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter
 from sfumato.publish.graph.calibrating import Propagation
 from sfumato.publish.graph.models import GraphicalModel, Potential
 from sfumato.publish.graph.trees import (
     AttributeSet,
-    Floats,
     JunctionTree,
     Sizes,
     canonical_order,

@@ -16,12 +16,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.publish.graph.calibrating import Propagation
 from sfumato.publish.graph.trees import (
     AttributeSet,
-    Floats,
     JunctionTree,
     Sizes,
     broadcast_to_attributes,

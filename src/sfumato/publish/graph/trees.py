@@ -23,8 +23,8 @@ from itertools import groupby
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter
 from sfumato.quick_dataclass import dataclass
 
@@ -246,7 +246,6 @@ def _cliques_with_parents(cliques: list[int]) -> list[tuple[int, int]]:
     return order
 
 
-Floats = NDArray[np.float64]
 _PLANS = 1 << 14
 """The number of cached plans for shapes: the same ones are used in every round."""
 _LONG = 16

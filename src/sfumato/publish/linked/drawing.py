@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sfumato.array_types import Integers
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits
 from sfumato.mechanisms.bits import ByteSource
@@ -27,7 +28,6 @@ from sfumato.publish.graph.models import ConditionalTable, GraphicalModel
 from sfumato.publish.graph.trees import AttributeSet, JunctionTree, transpose_to
 from sfumato.publish.linked.links import BETWEEN, FIRST, LAST, ONLY, TableLink, links_to_children
 from sfumato.publish.marginals.attributes import Attribute, Attributes, ListedCell
-from sfumato.publish.marginals.chains import Integers
 from sfumato.publish.sampling import Codes, SampledRows, extend_codes
 from sfumato.publish.synthetic import Synthetic
 from sfumato.quick_dataclass import dataclass

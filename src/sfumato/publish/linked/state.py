@@ -34,10 +34,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from sfumato.array_types import Floats
 from sfumato.publish.graph.fitting import Observation
 from sfumato.publish.linked.links import POSITIONS, TableLink
 from sfumato.publish.marginals.attributes import Attributes, ListedCell
-from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import MeasuredMarginal
 from sfumato.publish.synthesis.released import SynthesisRound
 from sfumato.publish.synthesis.state import Steps, SynthesisState

@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats, Indices
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.sql.text_positions import suggest_name
@@ -39,7 +40,7 @@ from sfumato.policy import Domain, Table
 from sfumato.policy.codings import CELLS_RULE, Coding
 from sfumato.policy.domains import Type, Value, parse_value
 from sfumato.privacy import codec
-from sfumato.publish.marginals.chains import CellHierarchy, Floats
+from sfumato.publish.marginals.chains import CellHierarchy
 from sfumato.quick_dataclass import dataclass
 
 MAX_CELLS = 10**7
@@ -348,7 +349,6 @@ def _domain_of_cells(attribute: Attribute) -> Domain:
     )
 
 
-Places = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 _DAY = dt.timedelta(days=1)
@@ -359,7 +359,7 @@ _STEPS: dict[Type, Any] = {Type.INTEGER: 1, Type.DATE: _DAY}
 class ImpliedCells:
     """Which cell of the decided column goes with each cell of the deciding one."""
 
-    cells: Places
+    cells: Indices
     """The most likely decided cell for each deciding cell; the most frequent one for a cell that decides nothing."""
     decides: Mask
     """Which cells decide at all: they hold one value."""
@@ -406,7 +406,7 @@ def infer_dependency(
     )
 
 
-def _shares_of_decided_cells(counts: Floats, possible: Mask, cells: Places, decides: Mask) -> Floats:
+def _shares_of_decided_cells(counts: Floats, possible: Mask, cells: Indices, decides: Mask) -> Floats:
     """Distribute rows: all to one cell where it is decided, and else as the counts above zero are, or evenly."""
     is_decided = np.arange(counts.shape[1]) == cells[:, None]
     positive = np.maximum(counts, 0.0)

@@ -43,11 +43,12 @@ from fractions import Fraction
 
 import numpy as np
 
+from sfumato.array_types import Floats, Integers
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, exact_integer
 from sfumato.publish.marginals.attributes import Attributes
-from sfumato.publish.marginals.chains import Floats, Integers, LevelDifference, reshape_along
+from sfumato.publish.marginals.chains import LevelDifference, reshape_along
 
 Block = tuple[tuple[int, int], ...]
 """Of each attribute of the block its place and the level of its difference, by rising places. Level 1 splits the whole;

@@ -24,13 +24,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats, Indices, Integers
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.quick_dataclass import dataclass
 
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Places = NDArray[np.intp]
 _Number = TypeVar("_Number", np.int64, np.float64)
 
 _LARGEST_SCALE = 1 << 12
@@ -45,11 +43,11 @@ class LevelDifference:
 
     scale: int
     """The number s that a·k equals for every parent, exactly or nearly."""
-    cells: Places
+    cells: Indices
     """The cells of measured parts, part by part."""
-    part_starts: Places
+    part_starts: Indices
     """The index of each part's first cell among them."""
-    sibling_starts: Places
+    sibling_starts: Indices
     """The index of each parent's first child among the parts."""
     children: Integers
     """k, the number of children of each parent."""
@@ -217,7 +215,7 @@ def reshape_along(values: NDArray[_Number], axis: int, dimensions: int) -> NDArr
     return values.reshape(shape)
 
 
-def _require_nested(parts: list[Places]) -> list[Places]:
+def _require_nested(parts: list[Indices]) -> list[Indices]:
     """Raise unless every level splits the one above it."""
     for upper, lower in itertools.pairwise(parts):
         if len(np.unique(np.stack([upper, lower]), axis=1).T) != len(np.unique(lower)):
@@ -227,18 +225,18 @@ def _require_nested(parts: list[Places]) -> list[Places]:
     return parts
 
 
-def _part_starts(parts: Places) -> Places:
+def _part_starts(parts: Indices) -> Indices:
     """Return where each part starts among cells in order."""
     return np.flatnonzero(np.diff(parts, prepend=-1))
 
 
-def _number_parts(parts: Places) -> Places:
+def _number_parts(parts: Indices) -> Indices:
     """Number the parts of cells in order, from 0."""
     return np.cumsum(np.diff(parts, prepend=parts[:1]) != 0)
 
 
 def _build_difference(
-    order: Places, upper: Places, lower: Places, children: Integers, shares: Floats
+    order: Indices, upper: Indices, lower: Indices, children: Integers, shares: Floats
 ) -> LevelDifference:
     """Build the difference between two levels, each given as the part of each cell in order."""
     is_split = children > 1

@@ -41,6 +41,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats, Integers
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.publish.marginals import blocks as block_algebra
@@ -58,7 +59,7 @@ from sfumato.publish.marginals.blocks import (
     squared_norms_by_block,
     weight_by_noise_deviation,
 )
-from sfumato.publish.marginals.chains import Floats, Integers, reshape_along
+from sfumato.publish.marginals.chains import reshape_along
 from sfumato.publish.marginals.half_widths import (
     MIN_STEPS,
     adaptive_half_width,

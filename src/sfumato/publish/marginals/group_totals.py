@@ -60,9 +60,10 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats
 from sfumato.publish.marginals.attributes import Attribute, Attributes
 from sfumato.publish.marginals.blocks import AttributeSet, Block, marginal_from_blocks
-from sfumato.publish.marginals.chains import Floats, reshape_along
+from sfumato.publish.marginals.chains import reshape_along
 from sfumato.publish.marginals.estimating import BlockEstimates
 from sfumato.publish.marginals.half_widths import (
     MIN_STEPS,

@@ -40,8 +40,8 @@ from statistics import NormalDist
 
 import numpy as np
 
+from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter
-from sfumato.publish.marginals.chains import Floats
 
 MIN_STEPS = 4096
 """The least number of steps of a deviation."""

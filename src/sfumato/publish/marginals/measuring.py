@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sfumato.array_types import Floats, Integers
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.nodes import Scan
-from sfumato.plan.readings.total_readings import Integers
 from sfumato.policy import Domain
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Sensitivity, codec
@@ -32,7 +32,6 @@ from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number
 from sfumato.publish.marginals import blocks as block_algebra
 from sfumato.publish.marginals.attributes import BARE, Attribute, Attributes, PublicTableFacts
 from sfumato.publish.marginals.blocks import AttributeSet, Block, scaled_residual, sum_marginal_to
-from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import MeasuredBlock, MeasuredMarginal
 from sfumato.publish.marginals.half_widths import gaussian_half_width
 from sfumato.publish.marginals.planning import NoisePlan

@@ -36,6 +36,7 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.array_types import Floats
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Neighbours, Sensitivity, codec
@@ -51,7 +52,7 @@ from sfumato.publish.marginals.blocks import (
     checked_block,
     squared_norms_by_block,
 )
-from sfumato.publish.marginals.chains import CellHierarchy, Floats
+from sfumato.publish.marginals.chains import CellHierarchy
 from sfumato.publish.marginals.half_widths import MIN_STEPS
 from sfumato.quick_dataclass import dataclass
 

@@ -15,20 +15,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.array_types import Floats, Indices, Integers
 from sfumato.plan.readings.cell_rows import MAX_WEIGHT
-from sfumato.plan.readings.total_readings import Integers
 from sfumato.privacy import codec
 from sfumato.publish.graph.models import GraphicalModel
 from sfumato.publish.graph.trees import predicted_cells
 from sfumato.publish.marginals.blocks import AttributeSet
-from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.measuring import decode_integers, encode_integers
 from sfumato.publish.tab_steps import ChooseQuantileCellsStep, ChooseStep, ChosenCandidate, MeasureStep, QuantileCells
 from sfumato.quick_dataclass import dataclass
-
-Places = NDArray[np.intp]
 
 BYTES_PER_CELL = 1 << 12
 """The bytes of allowed memory per cell of a model: it is fitted, and yields hundreds of marginals, in every round."""
@@ -54,7 +50,7 @@ _MAX_MARKED = 1 << 24
 """The most possible sets that are marked in an array of truths; more are sorted."""
 
 
-def subset_index_arrays(workload: Iterable[AttributeSet]) -> list[Places]:
+def subset_index_arrays(workload: Iterable[AttributeSet]) -> list[Indices]:
     """Return every subset of these sets as rows of column indices, one array for each number of columns; the same
     sets in the same order as ``weighted_subsets``, without weights.
     """
@@ -66,7 +62,7 @@ def subset_index_arrays(workload: Iterable[AttributeSet]) -> list[Places]:
     return [_column_subsets(index_arrays, count) for count in range(1, int(lengths.max(initial=0)) + 1)]
 
 
-def _column_subsets(index_arrays: Sequence[Places], count: int) -> Places:
+def _column_subsets(index_arrays: Sequence[Indices], count: int) -> Indices:
     """Return the distinct subsets of so many columns, in order."""
     selections = [
         sets[:, picks]
@@ -108,7 +104,7 @@ def integer_weights(exact: Mapping[AttributeSet, Fraction]) -> dict[AttributeSet
     return {candidate: max(1, weight * MAX_WEIGHT // largest) for candidate, weight in scaled.items()}
 
 
-def cell_counts(sets: Places, sizes: Sequence[int]) -> Floats:
+def cell_counts(sets: Indices, sizes: Sequence[int]) -> Floats:
     """Return the number of cells of each set: integers, exact below 2^53, which no model comes near."""
     return np.asarray(np.prod(np.array(sizes, float)[sets], axis=1))
 
@@ -124,7 +120,7 @@ def counted_sets(
     pairs that are measured first, and the candidates that a model of so many cells, beside those of its columns, holds.
     """
     columns, limit = range(len(sizes)), sum(sizes) + max_cells
-    subsets: list[Places] = []
+    subsets: list[Indices] = []
     if method == "mst" and len(sizes) > 1:
         subsets = [np.array([*itertools.combinations(columns, 2)])]
     elif method != "independent":

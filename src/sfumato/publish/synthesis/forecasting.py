@@ -31,15 +31,15 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats, Indices
 from sfumato.mechanisms import bits
 from sfumato.plan.readings.cell_rows import KEPT_CELLS, CellCounts, CodedRows
 from sfumato.privacy import codec
 from sfumato.publish.graph.fitting import Observation, fit_model
 from sfumato.publish.graph.trees import GrowingModelSize, predicted_bytes, predicted_cells
 from sfumato.publish.marginals.blocks import AttributeSet
-from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.synthesis.budget import FOR_CHOICES, FOR_ROWS
-from sfumato.publish.synthesis.candidates import Places, cell_counts, subset_index_arrays
+from sfumato.publish.synthesis.candidates import cell_counts, subset_index_arrays
 from sfumato.publish.synthesis.compared_sets import ROUNDS_PER_PART, comparison_factor, max_compared
 from sfumato.publish.synthesis.methods import FOR_TARGET, expected_rounds
 from sfumato.publish.synthesis.state import STEPS_PER_ROUND, SynthesisSetting, mean_absolute_noise
@@ -149,7 +149,7 @@ def _mean_noise(setting: SynthesisSetting, share: Fraction) -> float:
 
 
 def _typical_sets(
-    setting: SynthesisSetting, candidates: Sequence[Places], count: int, rows: int, noise: float, halved: float = 0.0
+    setting: SynthesisSetting, candidates: Sequence[Indices], count: int, rows: int, noise: float, halved: float = 0.0
 ) -> tuple[AttributeSet, ...]:
     """Return so many sets of two columns or more, those first whose noise is most like that of chosen sets, while
     the model fits the share of the price that is spent by then. In the ``halved`` share of the rounds, the last
@@ -181,7 +181,7 @@ def _typical_sets(
 
 
 def _nearest_in_size(
-    sets: Sequence[Places], sizes: Sequence[int], target_cells: float, count: int
+    sets: Sequence[Indices], sizes: Sequence[int], target_cells: float, count: int
 ) -> list[AttributeSet]:
     """Return the sets nearest to so many cells, on a scale of powers of two; ties are spread over all columns."""
     goal = math.log2(max(1.0, target_cells))

@@ -69,7 +69,7 @@ _MIN_ROWS_PER_CELL = 19.0
 
 def aim(course: SynthesisState) -> Steps:
     """Measure columns, then choose and measure until the price is spent."""
-    yield from course.start()
+    yield from course.count_rows_and_buy_cells()
     rounds = expected_rounds(course.setting, course.total)
     amounts = RoundAmounts.of_round(round_amount_down(course.budget.remaining / rounds))
     first_sets, first_amount = first_sets_and_amount(course.setting, course.budget.remaining, amounts)
@@ -118,7 +118,7 @@ def expected_rounds(setting: SynthesisSetting, rows: float) -> int:
 
 def independent(course: SynthesisState) -> Steps:
     """Measure all columns, each for the same amount; the last takes the rest."""
-    yield from course.start()
+    yield from course.count_rows_and_buy_cells()
     sets = [*((place,) for place in range(len(course.setting.attributes))), *course.setting.pairs]
     course.planned = len(sets)
     for index, places in enumerate(sets):
@@ -132,7 +132,7 @@ def mst(course: SynthesisState) -> Steps:
     columns = len(course.setting.attributes)
     if columns == 1:
         return (yield from independent(course))
-    yield from course.start()
+    yield from course.count_rows_and_buy_cells()
     pairs = course.setting.pairs
     course.planned = columns + max(columns - 1, len(pairs))
     after_rows = course.budget.remaining
@@ -191,7 +191,7 @@ def _unconnected_pairs(edges: list[AttributeSet], columns: int) -> list[Attribut
 
 def mwem(course: SynthesisState) -> Steps:
     """Choose and measure, round by round."""
-    yield from course.start()
+    yield from course.count_rows_and_buy_cells()
     weights = integer_weights(subsets_with_largest_weight(course.setting.workload))
     pairs = course.setting.pairs
     course.planned = rounds = len(course.setting.attributes) + len(pairs)

@@ -14,17 +14,16 @@ from fractions import Fraction
 
 import numpy as np
 
+from sfumato.array_types import Floats, Integers
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Laplace
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows, ColumnSetDistances, MergedCells
-from sfumato.plan.readings.total_readings import Integers
 from sfumato.publish.graph.fitting import Observation, fit_model
 from sfumato.publish.graph.models import GraphicalModel
 from sfumato.publish.marginals.attributes import Attributes
 from sfumato.publish.marginals.blocks import AttributeSet
-from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import MeasuredMarginal
 from sfumato.publish.synthesis.budget import FOR_ROWS, Currency, SynthesisBudget, round_amount_down, sigma_or_scale
 from sfumato.publish.synthesis.candidates import NoisyCells, Outcome, Step, candidates_within_cells, weighted_subsets
@@ -205,7 +204,7 @@ class SynthesisState:
         """Measure the number of rows, for its share of the price."""
         return self._measure_marginal((), round_amount_down(self.budget.currency.total * FOR_ROWS), "rows")
 
-    def start(self) -> Steps:
+    def count_rows_and_buy_cells(self) -> Steps:
         """Measure the number of rows, and buy the cells that the policy does not declare."""
         yield from self.count_rows()
         plan = self.setting.cell_plan
@@ -269,7 +268,7 @@ class SynthesisState:
         outcome = yield ChooseStep(scores, choice)
         assert isinstance(outcome, ChosenCandidate)
         self.budget = funds
-        return sets[outcome.place]
+        return sets[outcome.index]
 
     def _candidate_scores(
         self, sets: Sequence[AttributeSet], weights: Sequence[int], penalty: Callable[[int], float]

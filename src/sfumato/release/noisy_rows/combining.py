@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 
+from sfumato.array_types import Indices
 from sfumato.plan.nodes import CombinedRows
 from sfumato.plan.noisy_rows import (
     NoisyJoin,
@@ -36,7 +37,6 @@ from sfumato.release.noisy_rows.noisy_columns import (
 )
 from sfumato.release.noisy_rows.row_totals import (
     NO_ROW,
-    Places,
     Presence,
     dense_sort_ranks,
     group_codes_and_rows,
@@ -108,7 +108,7 @@ def _join(join: NoisyJoin, left: FinishedRows, right: FinishedRows) -> FinishedR
     return FinishedRows(columns, np.arange(count), np.ones(count, bool), left.statements | right.statements)
 
 
-def _take_columns(rows: FinishedRows, indices: Places) -> tuple[Evaluated, ...]:
+def _take_columns(rows: FinishedRows, indices: Indices) -> tuple[Evaluated, ...]:
     """Return the shown rows with these positions; −1 is NULL."""
     if not len(rows.shown):
         return tuple(
@@ -127,7 +127,7 @@ def _row_count(column: Evaluated) -> int:
     return len(column.true if isinstance(column, TruthColumn) else column.value)
 
 
-def _join_key_codes(join: NoisyJoin, left: FinishedRows, right: FinishedRows) -> tuple[Places, Places]:
+def _join_key_codes(join: NoisyJoin, left: FinishedRows, right: FinishedRows) -> tuple[Indices, Indices]:
     """Number the key values of both sides, equal ones alike; where one of the right is NULL, it has no number of the
     left.
     """

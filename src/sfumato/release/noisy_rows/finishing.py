@@ -13,6 +13,7 @@ from functools import cache
 
 import numpy as np
 
+from sfumato.array_types import Bools, Indices
 from sfumato.plan import noisy_rows
 from sfumato.plan.aggregates.measures import GroupEstimate
 from sfumato.plan.nodes import Query
@@ -34,7 +35,6 @@ from sfumato.release.noisy_rows.key_functions import AnswerRows
 from sfumato.release.noisy_rows.noise_forms import LinearEstimate
 from sfumato.release.noisy_rows.noisy_columns import (
     NONE,
-    Bools,
     ConfidenceStatement,
     ConfidenceStatements,
     Evaluated,
@@ -49,7 +49,6 @@ from sfumato.release.noisy_rows.noisy_columns import (
     object_array,
 )
 from sfumato.release.noisy_rows.row_totals import (
-    Places,
     Presence,
     aggregate_groups,
     correlation_or_slope,
@@ -66,7 +65,7 @@ class FinishedRows:
 
     columns: tuple[Evaluated, ...]
     """With their intervals: no column of a finished answer is a linear form any more."""
-    shown: Places
+    shown: Indices
     sure: Bools
     """Which rows are shown, or not shown, for all values within the intervals."""
     statements: ConfidenceStatements = NONE
@@ -188,7 +187,7 @@ def _finish_rows(query: Finish, columns: dict[Reference, Evaluated], present: Pr
     if query.qualify is not None:
         present = present.where(as_truths(evaluate_on(query.qualify, names, count)))
     outputs = tuple(evaluate_on(output.expression, names, count) for output in query.outputs)
-    shown_rows: Places = np.flatnonzero(present.present)
+    shown_rows: Indices = np.flatnonzero(present.present)
     order_columns = [evaluate_on(order.expression, names, count) for order in query.order]
     for order, column in reversed(list(zip(query.order, order_columns, strict=True))):
         order_ranks = dense_sort_ranks(column, order.descending, order.nulls_first)

@@ -15,16 +15,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats, Indices
 from sfumato.errors import Unsupported
-from sfumato.plan.aggregates.measures import Floats
 from sfumato.plan.keys import Evaluate, ValueCombinations, can_enumerate, real_as_double
 from sfumato.plan.nodes import GroupValues, Query
 from sfumato.plan.noisy_rows import FINISHING
 from sfumato.plan.values.expressions import Call, Column, Expression, Key, Order, columns, reads_only_keys, walk
 from sfumato.policy import Type, Value
 from sfumato.quick_dataclass import dataclass
-
-Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -35,8 +33,8 @@ class AnswerRows:
     """None is NULL, or a key that is summed over."""
     summed_over: NDArray[np.bool_]
     """For each row and key, whether it is summed over."""
-    rows: Places
-    groups: Places
+    rows: Indices
+    groups: Indices
     """Pairs of a row and a group that it sums."""
     has_sums: bool
     """Whether a row may sum several groups; otherwise rows are the groups."""
@@ -44,7 +42,7 @@ class AnswerRows:
     """The number of values of a key, also where there is no row."""
 
     @property
-    def groups_per_row(self) -> Places:
+    def groups_per_row(self) -> Indices:
         """Count the groups that each row sums."""
         return np.bincount(self.rows, minlength=len(self.keys))
 

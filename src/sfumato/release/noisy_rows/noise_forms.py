@@ -15,14 +15,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats, Indices
 from sfumato.caching import cached_property
 from sfumato.mechanisms import noise_sums
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.aggregates.measures import Floats, GroupEstimate
+from sfumato.plan.aggregates.measures import GroupEstimate
 from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
 
-Places = NDArray[np.intp]
 MAX_WEIGHTS = 8_000_000
 """The most weights of a form: a running total over n rows has n²/2 of them."""
 _MAX_CELLS = 1_000_000
@@ -34,9 +34,9 @@ _MANY_LENGTHS = 64
 class NoiseForm:
     """A sparse matrix of weights, row by row: one row for each number, one column for each independent noise."""
 
-    starts: Places
+    starts: Indices
     """The index of each row's first weight, and the number of all."""
-    noises: Places
+    noises: Indices
     weights: Floats
     common_weight: float | None = None
     """The weight of every row's only noise, where all rows have one noise each and are known to share the weight."""
@@ -47,7 +47,7 @@ class NoiseForm:
         return cls(np.zeros(count + 1, np.intp), np.zeros(0, np.intp), np.zeros(0))
 
     @classmethod
-    def single_noise_form(cls, noises: Places, weight: float = 1.0) -> NoiseForm:
+    def single_noise_form(cls, noises: Indices, weight: float = 1.0) -> NoiseForm:
         """Return the form of numbers with one noise each, all of one weight, which is not 0."""
         return cls(np.arange(len(noises) + 1), noises, np.full(len(noises), weight), weight)
 
@@ -55,16 +55,16 @@ class NoiseForm:
         return len(self.starts) - 1
 
     @cached_property
-    def noise_counts(self) -> Places:
+    def noise_counts(self) -> Indices:
         """The number of noises behind each number."""
         return np.diff(self.starts)
 
     @property
-    def row_of_weight(self) -> Places:
+    def row_of_weight(self) -> Indices:
         """The row of each weight."""
         return np.repeat(np.arange(len(self)), self.noise_counts)
 
-    def take(self, rows: Places) -> NoiseForm:
+    def take(self, rows: Indices) -> NoiseForm:
         """Return these rows; −1 is a row without noise."""
         is_row = rows >= 0
         safe = np.where(is_row, rows, 0)
@@ -72,7 +72,7 @@ class NoiseForm:
         begins = np.where(is_row, self.starts[:-1][safe], 0) if len(self) else ends
         return self._take_entries(begins, ends)
 
-    def sum_over_ranges(self, first: Places, end: Places) -> NoiseForm | None:
+    def sum_over_ranges(self, first: Indices, end: Indices) -> NoiseForm | None:
         """Return the sum of the rows from ``first`` up to ``end``, for each pair; None where that is too large."""
         begins, ends = self.starts[first], self.starts[np.maximum(first, end)]
         if int((ends - begins).sum()) > MAX_WEIGHTS:
@@ -80,7 +80,7 @@ class NoiseForm:
         entries = self._take_entries(begins, ends)
         return _sum_duplicate_weights(entries.row_of_weight, entries.noises, entries.weights, len(first))
 
-    def _take_entries(self, begins: Places, ends: Places) -> NoiseForm:
+    def _take_entries(self, begins: Indices, ends: Indices) -> NoiseForm:
         lengths = ends - begins
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.intp)
         index = np.arange(starts[-1]) + np.repeat(begins - starts[:-1], lengths)
@@ -99,14 +99,14 @@ class NoiseForm:
             len(self),
         )
 
-    def sum_by_group(self, codes: Places, count: int) -> NoiseForm:
+    def sum_by_group(self, codes: Indices, count: int) -> NoiseForm:
         """Add up the rows of each group; a row of group −1 is in none."""
         row_codes = codes[self.row_of_weight]
         kept = row_codes >= 0
         return _sum_duplicate_weights(row_codes[kept], self.noises[kept], self.weights[kept], count)
 
 
-def _sum_duplicate_weights(rows: Places, noises: Places, weights: Floats, count: int) -> NoiseForm:
+def _sum_duplicate_weights(rows: Indices, noises: Indices, weights: Floats, count: int) -> NoiseForm:
     """Build a form from weights in any order: those of one row and noise are added up."""
     order = np.lexsort((noises, rows))
     rows, noises, weights = rows[order], noises[order], weights[order]
@@ -193,21 +193,21 @@ class IndependentNoises:
         return widths
 
     @cached_property
-    def _block_ends(self) -> Places:
+    def _block_ends(self) -> Indices:
         """The number of noises up to the end of each block."""
         return np.cumsum([count for _, count in self.blocks])
 
-    def _blocks_of(self, noises: Places) -> Places:
+    def _blocks_of(self, noises: Indices) -> Indices:
         return np.searchsorted(self._block_ends, noises, side="right")
 
     @cached_property
-    def _first_block_of_equal_noise(self) -> Places:
+    def _first_block_of_equal_noise(self) -> Indices:
         """For each block, the index of the first one whose noise has the same law."""
         first_blocks: dict[AdditiveNoise | None, int] = {}
         laws = [first_blocks.setdefault(noise, index) for index, (noise, _) in enumerate(self.blocks)]
         return np.array(laws, np.intp)
 
-    def _equal_noise_widths(self, blocks: Places, lengths: Places, statements: int) -> Floats:
+    def _equal_noise_widths(self, blocks: Indices, lengths: Indices, statements: int) -> Floats:
         """Return the half-widths of sums of so many noises of one law each."""
         # a pair as one integer: columns of an array are compared much more slowly
         codes = _round_up_lengths(lengths) * len(self.blocks) + blocks
@@ -241,7 +241,7 @@ class IndependentNoises:
         miss = 1 - self.confidence
         return miss if statements == 1 else miss * (1 - miss)
 
-    def _mixed_widths(self, form: NoiseForm, blocks: Places, statements: int) -> Floats:
+    def _mixed_widths(self, form: NoiseForm, blocks: Indices, statements: int) -> Floats:
         """Return the half-widths of rows with different weights or sizes of noise."""
         steps, sizes, orders, roundings = (
             np.array(column)
@@ -263,7 +263,7 @@ def _step_size_order_and_rounding(scale: AdditiveNoise | None) -> tuple[float, f
     return step, float(max(mechanism.sizes)), mechanism.order, float(scale.rounding)
 
 
-def _round_up_lengths(lengths: Places) -> Places:
+def _round_up_lengths(lengths: Indices) -> Indices:
     """Round long sums up to few different lengths: a longer sum of noises is at least as wide."""
     if len(lengths) <= _MANY_LENGTHS or len(np.unique(lengths)) <= _MANY_LENGTHS:
         return lengths
@@ -271,7 +271,7 @@ def _round_up_lengths(lengths: Places) -> Places:
     return np.asarray(np.ceil(lengths / step) * step, np.intp)
 
 
-def _chunk_rows_by_length(lengths: Places, rows: Places) -> Iterator[Places]:
+def _chunk_rows_by_length(lengths: Indices, rows: Indices) -> Iterator[Indices]:
     """Split rows, ordered by their lengths, into parts whose padded matrices are of moderate size."""
     rows = rows[np.argsort(lengths[rows], kind="stable")]
     while len(rows):
@@ -288,11 +288,11 @@ class _PaddedForms:
     weights: Floats
     sizes: Floats
     is_laplace: NDArray[np.bool_]
-    row_index: Places
+    row_index: Indices
     """The row of the matrices for each row of the form."""
 
     @classmethod
-    def from_form(cls, form: NoiseForm, weights: Floats, sizes: Floats, orders: Places) -> _PaddedForms:
+    def from_form(cls, form: NoiseForm, weights: Floats, sizes: Floats, orders: Indices) -> _PaddedForms:
         order = np.lexsort((weights, sizes, orders, form.row_of_weight))
         width = int(form.noise_counts.max())
         column = np.arange(len(weights)) - np.repeat(form.starts[:-1], form.noise_counts)

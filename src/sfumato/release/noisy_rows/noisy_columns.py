@@ -21,15 +21,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Bools, Floats
 from sfumato.caching import cached_property
-from sfumato.plan.aggregates.measures import Floats
 from sfumato.plan.values.expressions import Call, Column, Expression, Literal, Reference, noise_count
 from sfumato.policy import Type
 from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.noisy_rows.noise_forms import IndependentNoises, NoiseForm, stack_forms
 
-Bools = NDArray[np.bool_]
 _SMALLEST, _LARGEST = float(SMALLEST_REAL), float(LARGEST_REAL)
 
 

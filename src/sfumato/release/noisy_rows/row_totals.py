@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.plan.aggregates.measures import Floats
+from sfumato.array_types import Bools, Floats, Indices
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.noisy_rows.noise_forms import stack_forms
 from sfumato.release.noisy_rows.noisy_columns import (
     NONE,
-    Bools,
     ConfidenceStatements,
     Evaluated,
     ExactColumn,
@@ -150,9 +149,6 @@ def _fraction_as_float(value: Any) -> Any:
     return float(value) if isinstance(value, Fraction) else value
 
 
-Places = NDArray[np.intp]
-
-
 @dataclass(frozen=True)
 class Presence:
     """Which rows are present, and for which of them that holds for all values within the intervals."""
@@ -189,10 +185,10 @@ class Presence:
         decided_by = NONE if isinstance(column, LinearColumn) else confidence_statements(column)
         return Presence(self.present & ~is_null, sure, self.statements | decided_by)
 
-    def take(self, rows: Places) -> Presence:
+    def take(self, rows: Indices) -> Presence:
         return Presence(self.present[rows], self.sure[rows], self.statements)
 
-    def of_groups(self, codes: Places, count: int) -> Presence:
+    def of_groups(self, codes: Indices, count: int) -> Presence:
         """Return the presence of groups: a group is present if one of its rows is."""
         here, surely, possibly = (
             _groups_with_any(rows, codes, count) for rows in (self.present, self.surely_present, self.possibly_present)
@@ -200,7 +196,7 @@ class Presence:
         return Presence(here, np.where(here, surely, ~possibly), statements_over_rows(self.statements))
 
 
-def group_codes_and_rows(keys: Sequence[Evaluated], present: Presence) -> tuple[Places, Places]:
+def group_codes_and_rows(keys: Sequence[Evaluated], present: Presence) -> tuple[Indices, Indices]:
     """Return the group number of each row, and one representative row of each group.
 
     Groups are ordered by their first row, those with a present row before others.
@@ -221,7 +217,7 @@ def group_codes_and_rows(keys: Sequence[Evaluated], present: Presence) -> tuple[
 
 
 def aggregate_groups(
-    function: str, argument: Evaluated | None, present: Presence, codes: Places, count: int
+    function: str, argument: Evaluated | None, present: Presence, codes: Indices, count: int
 ) -> NumberColumn | LinearColumn:
     """Compute an aggregate over each group's rows; NULL is ignored.
 
@@ -253,7 +249,7 @@ def aggregate_groups(
 
 
 def _linear_sum_or_average(
-    function: str, argument: Evaluated, present: Presence, codes: Places, count: int
+    function: str, argument: Evaluated, present: Presence, codes: Indices, count: int
 ) -> LinearColumn | None:
     """Add up the present rows of a linear column; None for other columns and functions."""
     if not isinstance(argument, LinearColumn) or function not in ("SUM", "AVG"):
@@ -272,22 +268,22 @@ def _narrow_to_linear_interval(total: NumberColumn, linear: LinearColumn, certai
     return replace(total, low=np.where(certain, ranged.low, total.low), high=np.where(certain, ranged.high, total.high))
 
 
-def sum_by_group(values: NDArray[np.generic], codes: Places, count: int) -> Floats:
+def sum_by_group(values: NDArray[np.generic], codes: Indices, count: int) -> Floats:
     return np.bincount(codes, weights=values.astype(np.float64), minlength=count).astype(np.float64)
 
 
-def _groups_with_any(rows: Bools, codes: Places, count: int) -> Bools:
+def _groups_with_any(rows: Bools, codes: Indices, count: int) -> Bools:
     return sum_by_group(rows, codes, count) > 0
 
 
-def group_minimum(values: Floats, rows: Bools, codes: Places, count: int) -> Floats:
+def group_minimum(values: Floats, rows: Bools, codes: Indices, count: int) -> Floats:
     """Return the minimum over each group's selected rows; infinity where there is none."""
     minimum = np.full(count, np.inf)
     np.minimum.at(minimum, codes[rows], values[rows])
     return minimum
 
 
-def _sum_groups(column: NumberColumn, present: Presence, codes: Places, count: int) -> NumberColumn:
+def _sum_groups(column: NumberColumn, present: Presence, codes: Indices, count: int) -> NumberColumn:
     here, surely, possibly = present.present, present.surely_present, present.possibly_present
     value = sum_by_group(np.where(here, column.value, 0), codes, count)
     low = np.where(surely, column.low, np.where(possibly, np.minimum(column.low, 0), 0))
@@ -298,7 +294,7 @@ def _sum_groups(column: NumberColumn, present: Presence, codes: Places, count: i
     )
 
 
-def _min_groups(column: NumberColumn, present: Presence, codes: Places, count: int) -> NumberColumn:
+def _min_groups(column: NumberColumn, present: Presence, codes: Indices, count: int) -> NumberColumn:
     """Compute each group's minimum.
 
     It is at most the highest value of any row that is surely present, or of any possible row where none is sure.
@@ -312,7 +308,7 @@ def _min_groups(column: NumberColumn, present: Presence, codes: Places, count: i
     )
 
 
-def _max_groups(column: NumberColumn, present: Presence, codes: Places, count: int) -> NumberColumn:
+def _max_groups(column: NumberColumn, present: Presence, codes: Indices, count: int) -> NumberColumn:
     negated_minimum = _min_groups(negated(column), present, codes, count)
     return negated(negated_minimum)
 
@@ -321,7 +317,7 @@ def negated(column: NumberColumn) -> NumberColumn:
     return NumberColumn(-column.value, -column.high, -column.low, column.statements, column.nulls_sure)
 
 
-def _average_groups(column: NumberColumn, present: Presence, codes: Places, count: int) -> NumberColumn:
+def _average_groups(column: NumberColumn, present: Presence, codes: Indices, count: int) -> NumberColumn:
     row_counts = sum_by_group(present.present, codes, count)
     total = _sum_groups(column, present, codes, count)
     certain = ~_groups_with_any(~present.sure, codes, count)
@@ -335,7 +331,7 @@ def _average_groups(column: NumberColumn, present: Presence, codes: Places, coun
         return NumberColumn(total.value / row_counts, low, high)
 
 
-_AGGREGATES: dict[str, Callable[[NumberColumn, Presence, Places, int], NumberColumn]] = {
+_AGGREGATES: dict[str, Callable[[NumberColumn, Presence, Indices, int], NumberColumn]] = {
     "SUM": _sum_groups,
     "AVG": _average_groups,
     "MIN": _min_groups,
@@ -344,7 +340,7 @@ _AGGREGATES: dict[str, Callable[[NumberColumn, Presence, Places, int], NumberCol
 
 
 def correlation_or_slope(
-    function: str, y: Evaluated, x: Evaluated, present: Presence, codes: Places, count: int
+    function: str, y: Evaluated, x: Evaluated, present: Presence, codes: Indices, count: int
 ) -> NumberColumn | LinearColumn:
     """Compute CORR or REGR_SLOPE of the rows in which both have a value.
 
@@ -374,5 +370,5 @@ def correlation_or_slope(
     )
 
 
-def _zero_padded_average(values: Floats, here: Bools, codes: Places, count: int) -> Floats:
+def _zero_padded_average(values: Floats, here: Bools, codes: Indices, count: int) -> Floats:
     return sum_by_group(values, codes, count) / np.maximum(sum_by_group(here, codes, count), 1)

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.plan.aggregates.measures import Floats
+from sfumato.array_types import Bools, Floats, Indices
 from sfumato.plan.noisy_rows import NoisyWindow
 from sfumato.plan.values.expressions import Expression, noise_count
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.noisy_rows.noisy_columns import (
-    Bools,
     Evaluated,
     ExactColumn,
     LinearColumn,
@@ -33,7 +32,6 @@ from sfumato.release.noisy_rows.noisy_columns import (
 )
 from sfumato.release.noisy_rows.row_totals import (
     NO_ROW,
-    Places,
     Presence,
     aggregate_groups,
     dense_sort_ranks,
@@ -91,25 +89,25 @@ def evaluate_window(over: NoisyWindow, evaluate: Callable[[Expression], Evaluate
 class _OrderedRows:
     """The present rows in the order of a window, partition by partition."""
 
-    rows: Places
+    rows: Indices
     """The row at each position."""
     count: int
     """The number of all rows."""
-    first: Places
+    first: Indices
     """The first position of each position's partition, and the one after its last."""
-    end: Places
-    first_peer: Places
+    end: Indices
+    first_peer: Indices
     """The first position with equal ORDER BY values, and the one after the last."""
-    end_peer: Places
+    end_peer: Indices
 
     @classmethod
-    def from_peers(cls, peers: Places, codes: Places, present: Presence) -> _OrderedRows:
+    def from_peers(cls, peers: Indices, codes: Indices, present: Presence) -> _OrderedRows:
         """Order rows by the numbers of their peers, which go up from partition to partition, and then by their own."""
         order = np.argsort(peers, kind="stable")
         rows = order[present.present[order]]
         return cls(rows, len(codes), *_run_starts_and_stops(codes[rows]), *_run_starts_and_stops(peers[rows]))
 
-    def frame_starts_and_stops(self, over: NoisyWindow) -> tuple[Places, Places]:
+    def frame_starts_and_stops(self, over: NoisyWindow) -> tuple[Indices, Indices]:
         """Return the first position of each frame, and the one after its last."""
         if over.frame is None:
             return self.first, self.end_peer
@@ -126,7 +124,7 @@ class _OrderedRows:
         return spread
 
 
-def _run_starts_and_stops(codes: Places) -> tuple[Places, Places]:
+def _run_starts_and_stops(codes: Indices) -> tuple[Indices, Indices]:
     """Return for each position of ascending codes where its run of equal ones starts, and where it has ended."""
     return np.searchsorted(codes, codes, side="left"), np.searchsorted(codes, codes, side="right")
 
@@ -191,8 +189,8 @@ class _Frames:
     """Where the argument has a value; ``surely`` and ``possibly`` for all, or some, values within the intervals."""
     surely: Bools
     possibly: Bools
-    first: Places
-    end: Places
+    first: Indices
+    end: Indices
 
     def aggregate_with_interval(self, function: str) -> tuple[Floats, Floats, Floats, Bools]:
         """Return an aggregate of each frame with its interval, and where it is certain whether it is NULL."""
@@ -237,11 +235,11 @@ class _Frames:
     def _frame_sums(self, values: NDArray[Any]) -> Floats:
         return _range_sums(values, self.first, self.end)
 
-    def _frame_minima(self, values: Floats, rows: Bools) -> Floats:
-        return _range_minima(np.where(rows, values, np.inf), self.first, self.end)
+    def _frame_minima(self, values: Floats, is_included: Bools) -> Floats:
+        return _range_minima(np.where(is_included, values, np.inf), self.first, self.end)
 
 
-def _range_sums(values: NDArray[Any], first: Places, end: Places) -> Floats:
+def _range_sums(values: NDArray[Any], first: Indices, end: Indices) -> Floats:
     """Add up the values of each range; an infinite interval end makes the sums that hold it infinite."""
     is_infinite = np.isinf(values.astype(np.float64))
     sums = np.concatenate([[0.0], np.cumsum(np.where(is_infinite, 0, values), dtype=np.float64)])
@@ -252,7 +250,7 @@ def _range_sums(values: NDArray[Any], first: Places, end: Places) -> Floats:
     return totals
 
 
-def _range_minima(values: Floats, first: Places, end: Places) -> Floats:
+def _range_minima(values: Floats, first: Indices, end: Indices) -> Floats:
     """Return the minimum of each range: two ranges whose length is a power of 2 cover it, the largest that fits."""
     lengths = end - first
     minima = np.full(len(first), np.inf)
@@ -266,7 +264,7 @@ def _range_minima(values: Floats, first: Places, end: Places) -> Floats:
 
 
 def _widen_to_all_frames(
-    over: NoisyWindow, evaluated: Evaluated, argument: Evaluated | None, present: Presence, codes: Places
+    over: NoisyWindow, evaluated: Evaluated, argument: Evaluated | None, present: Presence, codes: Indices
 ) -> Evaluated:
     """Widen intervals to every frame that noisy values could have made of a partition's rows."""
     if isinstance(evaluated, ExactColumn):
@@ -319,7 +317,7 @@ def _has_key_chosen_by_noise(keys: Sequence[Evaluated]) -> bool:
 
 
 def _rank_rows(
-    over: NoisyWindow, keys: Sequence[Evaluated], peers: Places, present: Presence, codes: Places
+    over: NoisyWindow, keys: Sequence[Evaluated], peers: Indices, present: Presence, codes: Indices
 ) -> NumberColumn:
     """Compute the rank of each row among the present rows of its partition."""
     value = _rank_within(over.function, peers, codes, present.present)
@@ -344,7 +342,7 @@ def _is_never_null(column: NumberColumn) -> bool:
     return is_known and bool(are_nulls_certain(column).all())
 
 
-def _count_below(ends: Floats, rows: Bools, limits: Floats, codes: Places, side: str) -> Floats:
+def _count_below(ends: Floats, rows: Bools, limits: Floats, codes: Indices, side: str) -> Floats:
     """Count for every row the rows of its partition whose end lies below its limit (with "right": or at it)."""
     levels = np.unique(np.concatenate([ends, limits]))
     levels_per_partition = len(levels)
@@ -354,7 +352,7 @@ def _count_below(ends: Floats, rows: Bools, limits: Floats, codes: Places, side:
     return (ends_before - np.searchsorted(sorted_ends, codes * levels_per_partition, side="left")).astype(np.float64)
 
 
-def _rank_within(function: str, peers: Places, codes: Places, here: Bools) -> Floats:
+def _rank_within(function: str, peers: Indices, codes: Indices, here: Bools) -> Floats:
     """Compute RANK, DENSE_RANK or ROW_NUMBER from the numbers of peers; absent rows are not counted."""
     order = np.argsort(peers, kind="stable")
     (first, _), (first_peer, _) = _run_starts_and_stops(codes[order]), _run_starts_and_stops(peers[order])
@@ -369,6 +367,6 @@ def _rank_within(function: str, peers: Places, codes: Places, here: Bools) -> Fl
     return row_ranks
 
 
-def _is_run_start(first: Places) -> Bools:
+def _is_run_start(first: Indices) -> Bools:
     """Return which positions are the first of their run."""
     return np.asarray(first == np.arange(len(first)), bool)

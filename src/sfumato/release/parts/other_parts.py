@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from sfumato.array_types import Integers
 from sfumato.errors import Unsupported
 from sfumato.mechanisms import FrequentValues, Quantiles
 from sfumato.plan.aggregates.measures import MeasureSteps, ReadingKind
@@ -33,7 +34,6 @@ from sfumato.plan.readings.dense_readings import (
     ValueTable,
     possible_value_count,
 )
-from sfumato.plan.readings.total_readings import Integers
 from sfumato.plan.sharing import ReadingPart
 from sfumato.plan.values.expressions import Expression
 from sfumato.policy import Value

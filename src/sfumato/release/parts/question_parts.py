@@ -14,13 +14,14 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from sfumato.array_types import Integers
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.additive import FAMILIES, LEAST_STEPS, MAX_STEPS
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.aggregates.measures import MeasureSteps
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.nodes import GroupValues
-from sfumato.plan.readings.total_readings import GroupTotals, Integers, MeasureTotals, PlanReading
+from sfumato.plan.readings.total_readings import GroupTotals, MeasureTotals, PlanReading
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Sensitivity
 from sfumato.privacy.numbers import Number

@@ -35,11 +35,12 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from sfumato.array_types import Floats
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import FrequentValues, Quantiles
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.aggregates.measures import Floats, Width
+from sfumato.plan.aggregates.measures import Width
 from sfumato.plan.nodes import GroupValues
 from sfumato.policy import Type, Value
 from sfumato.privacy import codec

@@ -31,8 +31,9 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter
-from sfumato.plan.aggregates.measures import Estimator, Floats
+from sfumato.plan.aggregates.measures import Estimator
 from sfumato.plan.bounding import ScaledMember
 from sfumato.plan.sharing import MeasuredRequest
 from sfumato.privacy.numbers import POSITIVE, Number, exact

@@ -212,7 +212,7 @@ class Flights:
     ) -> None:
         try:
             stored = None if released is None else flight.to_stored(released)
-            self._running.end(flight.request, stored, late)
+            self._running.finish(flight.request, stored, late)
         except Exception as error:  # the ledger holds the answer, and an equal request finds it
             released, failure = None, failure or error
             self._end_without_answer(flight.request, late)
@@ -233,7 +233,7 @@ class Flights:
         back.
         """
         try:
-            self._running.end(request, None, late)
+            self._running.finish(request, None, late)
         except Exception:  # the file is not available at all
             with self._unended_lock:
                 self._unended.add(request)

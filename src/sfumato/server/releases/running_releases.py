@@ -149,15 +149,15 @@ class RunningReleases:
                 (Phase.CHARGED.value, request.account, request.user, request.id),
             )
 
-    def end(self, request: ReleaseKey, stored: StoredRelease | None, late: int) -> None:
+    def finish(self, key: ReleaseKey, answer: StoredRelease | None, overruns: int) -> None:
         """End a release, store its answer, and add to the count of overruns."""
         with self._database.write_transaction() as rows:
-            key_values = (request.account, request.user, request.id)
+            key_values = (key.account, key.user, key.id)
             rows.execute("DELETE FROM running WHERE account = ? AND user = ? AND request = ?", key_values)
-            if stored is not None:
-                _store_release(rows, request, stored)
-            if late:
-                _add_overruns(rows, request.account, late)
+            if answer is not None:
+                _store_release(rows, key, answer)
+            if overruns:
+                _add_overruns(rows, key.account, overruns)
 
     def count_overrun(self, account: str) -> None:
         """Count one opening of a policy that took longer than the clock allows."""
