@@ -354,10 +354,10 @@ class Account:
         """Return the newest answer to this exact query on this exact data, at least as accurate in every requested
         column; without one, that under ``former_plan``.
         """
-        requested_widths, row = entries.checked_widths(accuracy or {}), None
-        for searched_plan in (plan, former_plan) if former_plan else (plan,):
-            where = self._hashed_answer_columns(searched_plan, data)
-            row = row or asking.find_stored_answer(self._guarded, where, requested_widths, self.until)
+        requested_widths = entries.checked_widths(accuracy or {})
+        plans = (plan, former_plan) if former_plan else (plan,)
+        searches = [self._hashed_answer_columns(searched_plan, data) for searched_plan in plans]
+        row = asking.find_stored_answer(self._guarded, searches, requested_widths, self.until)
         return None if row is None else self._guarded.read_answer(row)
 
     def published(self, shelf: str, *, data: str) -> tuple[Publication, ...]:

@@ -264,14 +264,16 @@ class PendingQuery:
 
 
 def find_stored_answer(
-    guarded: GuardedStore, question: Where, accuracy: Mapping[str, Fraction], until: int | None = None
+    guarded: GuardedStore, questions: Sequence[Where], accuracy: Mapping[str, Fraction], until: int | None = None
 ) -> Row | None:
-    """Return the newest answer to this query that is at least as accurate in every requested column; with ``until``,
-    among the lines up to this one.
+    """Return the newest answer to the first of these queries that has one at least as accurate in every requested
+    column; with ``until``, among the lines up to this one.
     """
     with guarded.reading() as transaction:
-        newest = newest_answer(transaction, question, until)
-    return first_accurate_from(guarded, question, accuracy, newest)
+        newest = [newest_answer(transaction, question, until) for question in questions]
+    searches = zip(questions, newest, strict=True)
+    answers = (first_accurate_from(guarded, question, accuracy, answer) for question, answer in searches)
+    return next(filter(None, answers), None)
 
 
 def newest_answer(transaction: Transaction, question: Where, until: int | None) -> Row | None:
