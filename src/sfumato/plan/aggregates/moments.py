@@ -364,12 +364,15 @@ def _max_slope(product_end: Floats, m_x: Range, m_y: Range, q_x: Range) -> Float
 
     As in ``_max_correlation`` the largest is at a corner with the least q if N > 0 anywhere. If not, |N|/D is least
     with the largest q; it is linear in m′, which is at an end, and quasi-convex in m: m is at an end, or where the
-    derivative is zero, m′·m² − 2·p·m + m′·q = 0. ∎
+    derivative is zero, m′·m² − 2·p·m + m′·q = 0. The product of its two solutions is q, so that D is 0 at the one that
+    is farther from 0, which for p < 0 is the one with −√: the other is looked at. For p > 0 there is none, as
+    p ≤ m·m′ ≤ √q·m′. ∎
     """
-    points = []
-    for w in m_y:
-        root = np.sqrt(np.maximum(product_end**2 - w**2 * q_x[1], 0))
-        points += [(_clip_to_bounds(_quotient_or_infinity(product_end + sign * root, w), m_x), w) for sign in (-1, 1)]
+    roots = [np.sqrt(np.maximum(product_end**2 - w**2 * q_x[1], 0)) for w in m_y]
+    points = [
+        (_clip_to_bounds(_quotient_or_infinity(product_end + root, w), m_x), w)
+        for w, root in zip(m_y, roots, strict=True)
+    ]
 
     def spread(m: Floats, w: Floats, end: int) -> Floats:  # noqa: ARG001
         return np.maximum(q_x[end] - m**2, 0)
