@@ -169,7 +169,7 @@ def test_counts_beyond_what_64_bits_hold_are_cut() -> None:
 
 def noises(plan: NoisePlan) -> dict[str, Any]:
     gaussian = {str(each.block): (each.deviation, each.grid, plan.block_rho(each)) for each in plan.blocks}
-    return gaussian | {str(each.places): (each.scale, plan.sensitivity(each).total) for each in plan.marginals}
+    return gaussian | {str(each.attribute_set): (each.scale, plan.sensitivity(each).total) for each in plan.marginals}
 
 
 def planned(plan: NoisePlan) -> dict[str, Any]:
@@ -547,14 +547,14 @@ def test_published_numbers() -> None:
         made = PublishedMarginals(plan, values)
         found |= claims_of(f"{kind} promise", str(made.price_or_plan_cost), words=True)
         for each in (*made.gaussian_blocks, *made.laplace_marginals):
-            found |= claims_of(f"{kind} {getattr(each, 'block', getattr(each, 'places', ()))}", each)
+            found |= claims_of(f"{kind} {getattr(each, 'block', getattr(each, 'attribute_set', ()))}", each)
         found |= claims_of(f"{kind} less", outcome(lambda: PublishedMarginals(plan, values[1:])))
         found |= claims_of(f"{kind} other", outcome(lambda: PublishedMarginals(plan, (values[-1], *values[1:]))))
         found |= claims_of(f"{kind} rehearsed", _without_largest_parts(plan) == plan)
         wide = (attribute(400), attribute(400, name="b"), attribute(5, name="c"))
         for sets in (((0, 1),), ((0, 1), (2,)), ((0,), (1, 2))):
             small = _without_largest_parts(make(MarginalWorkload(sets), wide))
-            named = [each.block for each in small.blocks] or [each.places for each in small.marginals]
+            named = [each.block for each in small.blocks] or [each.attribute_set for each in small.marginals]
             found |= claims_of(f"{kind} rehearsed {sets}", named)
     found |= claims_of("packed", decode_integers(encode_integers(np.array([1, -2, 1 << 62]))))
     found |= claims_of("unpacked", outcome(lambda: decode_integers("?")))

@@ -143,7 +143,7 @@ def synopsis_facts(got: Any) -> dict[str, Any]:
     marginals = {name: answer_facts(got.marginal([name], consistent=False)) for name in names}
     plan = got.plan
     noise: list[Any] = [(each.block, each.deviation, each.grid) for each in plan.blocks]
-    noise += [(each.places, each.scale) for each in plan.marginals]
+    noise += [(each.attribute_set, each.scale) for each in plan.marginals]
     return {"marginals": marginals, "noise": noise, "unit": plan.unit_value, "holds": got.verify().holds}
 
 

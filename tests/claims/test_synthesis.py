@@ -170,7 +170,7 @@ def test_columns_that_decide_others() -> None:
 def synthetic_facts(got: Any) -> dict[str, Any]:
     own = got.released
     rounds = [(each.columns, each.what, figures(each.price), float(f"{each.gain:.6g}")) for each in own.rounds]
-    measured = [(each.places, each.values.tolist(), each.size, each.laplace) for each in own.measured]
+    measured = [(each.attribute_set, each.values.tolist(), each.size, each.laplace) for each in own.measured]
     asked = got.sql("SELECT sex, COUNT(*) AS n, AVG(age) AS a FROM people WHERE NOT smokes GROUP BY sex")
     within = got.sql("SELECT sex, COUNT(*) AS n FROM people GROUP BY sex", confidence="0.8", together=True)
     quality = got.quality()
@@ -275,7 +275,7 @@ def test_dense_models() -> None:
         found |= {f"passes {cells} {count}": MwemModel.uniform((cells,), 5, count).passes}
     found |= claims_of("large", MwemModel.uniform((2,), 1 << 61, 1).total)
     for each in rounds:
-        found |= claims_of(f"multiplied {each.view.places}", update_weights(np.full((2, 3), 5.0), 30.0, each))
+        found |= claims_of(f"multiplied {each.view.attribute_set}", update_weights(np.full((2, 3), 5.0), 30.0, each))
     for values in ((), (1.5,), (1, 2)):
         found |= claims_of(f"counts {values}", outcome(lambda: NoisyCounts(values)))
     record("dense_models", found)

@@ -29,8 +29,8 @@ MUTANTS = (
         "the attribute with the largest table is taken away first",
         Kind.LIMITS,
         "publish.graph.trees:_elimination_cliques",
-        "place = min(_set_bit_indices(remaining)",
-        "place = max(_set_bit_indices(remaining)",
+        "attribute_index = min(_set_bit_indices(remaining)",
+        "attribute_index = max(_set_bit_indices(remaining)",
         _TREES,
     ),
     Mutant(
@@ -45,7 +45,7 @@ MUTANTS = (
         "what is shared is counted twice outside cliques",
         Kind.SAMPLING,
         "publish.graph.models:_CliqueSums._conditional",
-        "divide_or_zero(message, broadcast_to_attributes(self.sum_of(index, shared), shared, places))",
+        "divide_or_zero(message, broadcast_to_attributes(self.sum_of(index, shared), shared, attribute_set))",
         "message",
         _MODELS,
     ),
@@ -77,8 +77,9 @@ MUTANTS = (
         "axes are not turned back",
         Kind.SAMPLING,
         "publish.graph.models:GraphicalModel.marginals",
-        "transpose_to(counts_by_set[frozenset(places)], laid_places[frozenset(places)], places)",
-        "counts_by_set[frozenset(places)]",
+        "transpose_to(counts_by_set[frozenset(attribute_set)], ordered_indices[frozenset(attribute_set)], "
+        "attribute_set)",
+        "counts_by_set[frozenset(attribute_set)]",
         _MODELS,
     ),
     Mutant(
@@ -101,8 +102,8 @@ MUTANTS = (
         "a start is forgotten",
         Kind.REUSE,
         "publish.graph.fitting:_starting_logs",
-        "logs.get(laid_places, 0.0) + transpose_to(potential.logs, potential.places, laid_places)",
-        "logs.get(laid_places, 0.0) + 0 * potential.logs.transpose()",
+        "logs.get(ordered_indices, 0.0) + transpose_to(potential.logs, potential.attribute_set, ordered_indices)",
+        "logs.get(ordered_indices, 0.0) + 0 * potential.logs.transpose()",
         _FITTING,
     ),
     Mutant(

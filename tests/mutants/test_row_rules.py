@@ -62,7 +62,7 @@ MUTANTS = (
         "rows that the policy turned to NULL are kept under conditions",
         Kind.KEYS,
         "publish.row_rules:RowRules.accepted_rows",
-        "accepted &= column.weights[rows.codes[:, column.place]] > 0",
+        "accepted &= column.weights[rows.codes[:, column.attribute_index]] > 0",
         "pass",
         (_TESTS + "test_conditions_that_the_policy_cuts_within_cells_are_refused",),
     ),

@@ -71,8 +71,8 @@ MUTANTS = (
         "large counts wrap around before they are compared",
         Kind.WRAP,
         "publish.scoring:SetDistance._set_distance",
-        "counts = np.minimum(CellCounts(self.reading, places).extract(exact), largest_count) * self.grid",
-        "counts = CellCounts(self.reading, places).extract(exact) * self.grid",
+        "counts = np.minimum(CellCounts(self.reading, attribute_set).extract(exact), largest_count) * self.grid",
+        "counts = CellCounts(self.reading, attribute_set).extract(exact) * self.grid",
         ("publish/test_scoring.py::test_numbers_near_the_ends_are_added_up_exactly",),
     ),
     Mutant(

@@ -139,8 +139,8 @@ MUTANTS = (
         "impossible cells are measured and modelled like others",
         Kind.REUSE,
         "publish.synthesis.implications:zeros_from_policy",
-        "        if places and cells.any():",
-        "        if places and cells.all():",
+        "        if attribute_set and cells.any():",
+        "        if attribute_set and cells.all():",
         ("curator/proposals/test_synthesis.py::test_impossible_cells_stay_empty",),
     ),
     Mutant(
@@ -224,8 +224,8 @@ MUTANTS = (
         "a decided bin has any value in every row",
         Kind.KEYS,
         "publish.synthetic:Synthetic.typed_rows",
-        "for deciding, place in self._decided_binned_columns:",
-        "for deciding, place in self._decided_binned_columns[:0]:",
+        "for deciding, attribute_index in self._decided_binned_columns:",
+        "for deciding, attribute_index in self._decided_binned_columns[:0]:",
         ("publish/synthesis/test_implications.py::test_other_shapes_of_what_decides_are_kept",),
     ),
     Mutant(

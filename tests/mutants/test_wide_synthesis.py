@@ -136,8 +136,8 @@ MUTANTS = (
         "MST chooses among pairs that its reading does not count, and fails after the charge",
         Kind.CHARGE_ORDER,
         "publish.synthesis.methods:_fitting_pairs",
-        "places in setting.reading.distinct_sets",
-        "places",
+        "attribute_set in setting.reading.distinct_sets",
+        "attribute_set",
         ("publish/synthesis/test_tree_memory.py::test_a_pair_that_fits_only_the_bought_cells_is_left_out",),
     ),
     Mutant(

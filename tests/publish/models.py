@@ -72,7 +72,9 @@ def synthetic(
         values = np.rint(exact + noise).astype(np.int64).reshape(shape)
         marginals.append(MeasuredMarginal(places, values, size, laplace))
     seen = [
-        Observation(each.places, each.values.astype(float), each.variance**0.5) for each in marginals if each.places
+        Observation(each.attribute_set, each.values.astype(float), each.variance**0.5)
+        for each in marginals
+        if each.attribute_set
     ]
     total = max(1.0, float(marginals[0].values))
     model = fit_model(seen, sizes, total, zeros=zeros_from_policy("people", attributes, face), tolerance=1e-6)

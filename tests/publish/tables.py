@@ -152,7 +152,7 @@ def published(plan: NoisePlan, table: np.ndarray, *, noisy: bool = False, **more
         exact = block_algebra.scaled_residual(own, block.block, plan.attributes, block.grid)
         values.append(encode_integers(np.asarray(Gaussian(block.deviation).apply(exact)) if noisy else exact))
     for marginal in plan.marginals:
-        exact = _summed(table, marginal.places)
+        exact = _summed(table, marginal.attribute_set)
         values.append(encode_integers(np.asarray(Laplace(marginal.scale).apply(exact)) if noisy else exact))
     price = Price(rho=Fraction(1, 2)) if plan.blocks else Price(1)
     face = (

@@ -241,7 +241,7 @@ def test_candidates_may_have_the_share_of_the_cells_that_is_spent(monkeypatch: p
     monkeypatch.setattr(state, "candidates_within_cells", within)
     reading = SimpleNamespace(distinct_sets={(0, 1), (0, 2)})
     setting = SimpleNamespace(zeros=[((7,), None)], max_cells=1000, reading=reading, sizes=(2, 2, 2))
-    marginals = [SimpleNamespace(places=(0,)), SimpleNamespace(places=(1,))]
+    marginals = [SimpleNamespace(attribute_set=(0,)), SimpleNamespace(attribute_set=(1,))]
     synthesis: Any = SimpleNamespace(setting=setting, model="model", marginals=marginals, released=(), total=100)
     among = {(0, 1): 5, (0, 2): 6, (1, 2): 7}
     assert SynthesisState.affordable_candidates(synthesis, among, 0.25) == {(0, 1): 5}

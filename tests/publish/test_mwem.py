@@ -138,7 +138,7 @@ def _check_moves(engine: DuckDB, policies: list[sf.Policy], relation: str, textb
             moved = np.abs(one - other)
             assert moved.sum() <= view.sensitivity.total
             assert (moved**2).sum() <= view.sensitivity.squares
-            assert view.sensitivity.total <= steps.sensitivity.total or view.places == ()
+            assert view.sensitivity.total <= steps.sensitivity.total or view.attribute_set == ()
 
 
 @pytest.mark.parametrize("relation", RELATIONS)

@@ -105,7 +105,7 @@ def test_candidates_are_views_or_single_counts() -> None:
     assert (len(whole), len(single)) == (3, 3 + 1 + 4)
     assert [whole.view(index) for index in range(3)] == list(views)
     chosen = [single.view(index) for index in range(8)]
-    assert [view.places for view in chosen] == [(0,)] * 3 + [(1,)] * 5
+    assert [view.attribute_set for view in chosen] == [(0,)] * 3 + [(1,)] * 5
     assert [view.cells for view in chosen] == [(0,), (1,), (2,), (0, 2), (0,), (1,), (2,), (3,)]
     scores = single.scores(lambda view: np.zeros(view.size, np.int64))
     assert scores.per_count

@@ -249,8 +249,10 @@ def _stacked(sizes: tuple[int, ...], measured: list[MeasuredMarginal]) -> tuple[
     cells = list(itertools.product(*map(range, sizes)))
     rows, variances = [], []
     for each in measured:
-        for cell in itertools.product(*(range(sizes[place]) for place in each.places)):
-            rows.append([float(all(one[p] == c for p, c in zip(each.places, cell, strict=True))) for one in cells])
+        for cell in itertools.product(*(range(sizes[place]) for place in each.attribute_set)):
+            rows.append(
+                [float(all(one[p] == c for p, c in zip(each.attribute_set, cell, strict=True))) for one in cells]
+            )
             variances.append(each.variance)
     return np.array(rows), np.array(variances)
 
@@ -315,9 +317,9 @@ def _block_parts(query: np.ndarray) -> dict[tuple[int, ...], float]:
 def _precisions(places: tuple[int, ...], measured: list[MeasuredMarginal], sizes: tuple[int, ...]) -> float:
     """V_B of a block: what every marginal that has it tells of it."""
     return sum(
-        1 / (each.variance * math.prod(sizes[p] for p in each.places if p not in places))
+        1 / (each.variance * math.prod(sizes[p] for p in each.attribute_set if p not in places))
         for each in measured
-        if set(places) <= set(each.places)
+        if set(places) <= set(each.attribute_set)
     )
 
 
@@ -355,11 +357,11 @@ def _known_shares() -> Iterator[Vector]:
     measured.append(_measured(SIZES, (1, 2), 7, laplace=True))
     known = SynopsisEstimates(least_squares(attributes(SIZES), (), measured), ((0, 1), (1, 2)), {})
     for block, places in (((), ()), (((1, 1),), (1,)), (((0, 1), (1, 1)), (0, 1))):
-        holding = [(turn, each) for turn, each in enumerate(measured, 1) if set(places) <= set(each.places)]
+        holding = [(turn, each) for turn, each in enumerate(measured, 1) if set(places) <= set(each.attribute_set)]
         total = _precisions(places, measured, SIZES)
         wanted = []
         for turn, each in holding:
-            cells = math.prod(SIZES[p] for p in each.places if p not in places)
+            cells = math.prod(SIZES[p] for p in each.attribute_set if p not in places)
             wanted += [turn, 1 / (each.variance * cells) / total, float(each.size), cells]
         found = lambda own: [[s.turn, s.share, s.scale, s.cells] for s in known._laplace_shares(own)]  # noqa: E731
         yield exact(wanted, found, block)
@@ -444,7 +446,7 @@ def _bounded_totals() -> Iterator[Vector]:
         conjunctions = [3] * (sets * (sets - 1) // 2)
         uppers = [1] * (sets + 1)
         sharing = len(conjunctions) + len(uppers)
-        places = tuple(each.places for each in measured)
+        places = tuple(each.attribute_set for each in measured)
         ask = lambda known: _shares_of(group_totals.bound_totals(known, AmountBounds(query, query), (0, 1, 2), ()))  # noqa: B023, E731
         yield exact([sharing, 1.0, conjunctions + uppers], ask, SynopsisEstimates(estimates, places))
         # measured adaptively, every bound that there might have been has its share: two for each of 7 sets, and 6 pairs
@@ -452,7 +454,7 @@ def _bounded_totals() -> Iterator[Vector]:
         yield exact([20, 1 - 0.9, conjunctions + uppers], ask, adaptive)
     inside = lambda known: _shares_of(group_totals.bound_totals(known, AmountBounds(query[0], query[0]), (0, 1), ()))  # noqa: E731
     estimates = least_squares(attributes((2, 2, 2)), (), pairs)
-    places = tuple(each.places for each in pairs)
+    places = tuple(each.attribute_set for each in pairs)
     yield exact([1, 1.0, 1, 1], inside, SynopsisEstimates(estimates, places))
     yield exact([1, 0.9, 1, 1], inside, SynopsisEstimates(estimates, places, dict.fromkeys(estimates.parts, 1.0)))
     bounds = AmountBounds(query[0] * 0, query[0])
@@ -513,7 +515,7 @@ def _plan_width() -> Iterator[Vector]:
     pure = planning.plan_laplace(planning.MarginalWorkload(((0, 1), (1, 2))), attributes(SIZES), epsilon=1)
     for each in pure.marginals:
         wide = routes.laplace_half_width(each.scale, 1 - mpf("0.95"))
-        yield exact(float(wide), measuring.cell_half_width, pure, each.places, 0.95)
+        yield exact(float(wide), measuring.cell_half_width, pure, each.attribute_set, 0.95)
 
 
 @formula("publish.marginals.planning._block_cost")

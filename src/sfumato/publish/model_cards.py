@@ -137,11 +137,11 @@ def model_quality(
     confidence: Fraction,
 ) -> Quality:
     """Compare a model with every marginal that was measured."""
-    marginals = [marginal for marginal in measured if marginal.places]
-    sets = list(dict.fromkeys(marginal.places for marginal in marginals))
+    marginals = [marginal for marginal in measured if marginal.attribute_set]
+    sets = list(dict.fromkeys(marginal.attribute_set for marginal in marginals))
     modelled = dict(zip(sets, model.marginals(sets), strict=True))
     qualities = tuple(
-        _compare_marginal(marginal, modelled[marginal.places], names, model.total, 1 - float(confidence))
+        _compare_marginal(marginal, modelled[marginal.attribute_set], names, model.total, 1 - float(confidence))
         for marginal in marginals
     )
     rows = max(1, round(model.total))
@@ -162,7 +162,7 @@ def _compare_marginal(
         (observed_distance + largest_noise * step) * share,
     )
     distance = min(max((observed_distance - mean * step) * share, ends[0]), ends[1])
-    columns = tuple(names[place] for place in measured.places)
+    columns = tuple(names[attribute_index] for attribute_index in measured.attribute_set)
     return MarginalQuality(columns, measured.values.size, math.sqrt(measured.variance), distance, *ends)
 
 

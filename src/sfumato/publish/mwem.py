@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Protocol
 
@@ -80,7 +80,7 @@ class MwemView(Protocol):
     """What a round measures: all cells of some attributes, or some of these cells as one count."""
 
     @property
-    def places(self) -> AttributeSet: ...
+    def attribute_set(self) -> AttributeSet: ...
     @property
     def cells(self) -> tuple[int, ...] | None: ...
 
@@ -93,11 +93,11 @@ class MwemView(Protocol):
 class CellView:
     """A view of a model alone, from which no row can be read."""
 
-    places: AttributeSet
+    attribute_set: AttributeSet
     cells: tuple[int, ...] | None = None
 
     def sum_cells(self, whole: Floats) -> Floats:
-        return sum_cells(whole, tuple(range(whole.ndim)), self.places, self.cells)
+        return sum_cells(whole, tuple(range(whole.ndim)), self.attribute_set, self.cells)
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,9 @@ def update_weights(weights: Floats, total: float, mwem_round: MwemRound) -> Floa
     """
     view = mwem_round.view
     gap = np.clip(np.array(mwem_round.values, np.float64), 0.0, total) - view.sum_cells(weights)
-    shape = tuple(size if place in view.places else 1 for place, size in enumerate(weights.shape))
+    shape = tuple(
+        size if attribute_index in view.attribute_set else 1 for attribute_index, size in enumerate(weights.shape)
+    )
     factor = np.exp(gap / (2 * total))
     if view.cells is not None:
         cell_factors = np.ones(math.prod(shape))
@@ -201,7 +203,9 @@ def threshold_update(weights: Floats, total: float, mwem_round: MwemRound, thres
     if abs(gap) <= threshold:
         return weights
     assert view.cells is not None
-    shape = tuple(size if place in view.places else 1 for place, size in enumerate(weights.shape))
+    shape = tuple(
+        size if attribute_index in view.attribute_set else 1 for attribute_index, size in enumerate(weights.shape)
+    )
     factor = np.ones(math.prod(shape))
     factor[list(view.cells)] = 1 - math.copysign(rate, gap)
     changed = weights * factor.reshape(shape)
@@ -263,12 +267,12 @@ class FitRound:
     each by itself), and the noisy counts in steps.
     """
 
-    places: AttributeSet
+    attribute_set: AttributeSet = field(metadata=codec.stored_name_metadata("places"))
     cells: tuple[int, ...] | None
     values: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        for name in ("places", "values", *(() if self.cells is None else ("cells",))):
+        for name in ("attribute_set", "values", *(() if self.cells is None else ("cells",))):
             integers = getattr(self, name)
             if not isinstance(integers, (tuple, list)) or any(type(number) is not int for number in integers):
                 raise InvalidParameter(name, integers, "whole numbers")
@@ -337,7 +341,10 @@ class MwemFit:
             self._check_round(fit_round)
 
     def _check_round(self, fit_round: FitRound) -> None:
-        sizes = [self.attributes[place].size for place in checked_attribute_set(fit_round.places, self.attributes)]
+        sizes = [
+            self.attributes[attribute_index].size
+            for attribute_index in checked_attribute_set(fit_round.attribute_set, self.attributes)
+        ]
         cells, cell_count = fit_round.cells, math.prod(sizes)
         if len(fit_round.values) != (cell_count if cells is None else 1):
             raise InvalidParameter("rounds", len(fit_round.values), "one count for each cell that the round measures")
@@ -353,7 +360,10 @@ class MwemFit:
         start = initial_model(shape, self.rows, self.planned, textbook=self.textbook, threshold=self.threshold)
         return replay_rounds(
             start,
-            (MwemRound(CellView(fit_round.places, fit_round.cells), fit_round.values) for fit_round in self.rounds),
+            (
+                MwemRound(CellView(fit_round.attribute_set, fit_round.cells), fit_round.values)
+                for fit_round in self.rounds
+            ),
         )
 
     @property
@@ -363,18 +373,20 @@ class MwemFit:
         """
         measured = [self._measured_marginal((), (self.rows,), self.rows_noise)]
         measured += [
-            self._measured_marginal(fit_round.places, fit_round.values, self.noise)
+            self._measured_marginal(fit_round.attribute_set, fit_round.values, self.noise)
             for fit_round in self.rounds
             if fit_round.cells is None
         ]
         estimates = least_squares(self.attributes, (), measured)
-        sets = largest_sets([marginal.places for marginal in measured])
+        sets = largest_sets([marginal.attribute_set for marginal in measured])
         return SynopsisEstimates(estimates, sets, {block: self._prior_precision(block) for block in estimates.parts})
 
-    def _measured_marginal(self, places: AttributeSet, values: tuple[int, ...], noise: Additive) -> MeasuredMarginal:
-        shape = tuple(self.attributes[place].size for place in places)
+    def _measured_marginal(
+        self, attribute_set: AttributeSet, values: tuple[int, ...], noise: Additive
+    ) -> MeasuredMarginal:
+        shape = tuple(self.attributes[attribute_index].size for attribute_index in attribute_set)
         counts = np.array(values, np.int64).reshape(shape)
-        return MeasuredMarginal(places, counts, max(noise.sizes), unit_value=self.unit_value)
+        return MeasuredMarginal(attribute_set, counts, max(noise.sizes), unit_value=self.unit_value)
 
     def _prior_precision(self, block: Block) -> float:
         """Return the precision of a block from one measurement of the best requested set."""
@@ -382,7 +394,11 @@ class MwemFit:
         if not block_attribute_indices:
             return 1 / float(max(self.rows_noise.sizes) * self.unit_value) ** 2
         other_cells = min(
-            math.prod(self.attributes[place].size for place in requested_set if place not in block_attribute_indices)
+            math.prod(
+                self.attributes[attribute_index].size
+                for attribute_index in requested_set
+                if attribute_index not in block_attribute_indices
+            )
             for requested_set in self.sets
             if block_attribute_indices <= {*requested_set}
         )

@@ -326,8 +326,8 @@ class Hypothesis:
             / measure.max_row_effect
         )
         shape = [1] * self.counts.ndim
-        for axis, place in enumerate(measure.axes):
-            shape[place] = np.shape(table)[axis]
+        for axis, attribute_index in enumerate(measure.axes):
+            shape[attribute_index] = np.shape(table)[axis]
         reweighted_counts = self.counts * np.exp(np.reshape(table, shape))
         return replace(self, counts=reweighted_counts * (self.total / max(float(reweighted_counts.sum()), 1e-300)))
 

@@ -123,7 +123,7 @@ class FittedModel:
         round_price = f"{self.fit.choice.words()}; {self.fit.noise.words(step)}"
         return tuple(
             FittedRound(
-                tuple(self.columns[place] for place in fit_round.places),
+                tuple(self.columns[attribute_index] for attribute_index in fit_round.attribute_set),
                 fit_round.cells,
                 tuple(float(value * step) for value in fit_round.values),
                 round_price,
@@ -156,18 +156,23 @@ class FittedModel:
         domains = self.fit.face.domains_for(self.attributes)
         return answering.QueryableTable(self.table, self.attributes, domains, estimates, self.receipt, self.fit.where)
 
-    def _modelled_counts(self, places: AttributeSet) -> Floats:
+    def _modelled_counts(self, attribute_set: AttributeSet) -> Floats:
         """Return the model's counts in all cells of some columns, in rows."""
-        summed_axes = tuple(place for place in range(len(self.attributes)) if place not in places)
+        summed_axes = tuple(
+            attribute_index for attribute_index in range(len(self.attributes)) if attribute_index not in attribute_set
+        )
         return np.asarray(self.model.fitted_weights.sum(axis=summed_axes)) * float(self.fit.unit_value)
 
     def marginal(self, columns: Sequence[str]) -> Answer:
         """Return the model's counts in all cells of some columns, in the order in which these are named."""
         requested = column_indices(columns, self.columns)
-        places, attributes = sorted(requested), [self.attributes[place] for place in requested]
+        attribute_set, attributes = (
+            sorted(requested),
+            [self.attributes[attribute_index] for attribute_index in requested],
+        )
         counts = (
-            self._modelled_counts(tuple(places))
-            .transpose([places.index(place) for place in requested])
+            self._modelled_counts(tuple(attribute_set))
+            .transpose([attribute_set.index(attribute_index) for attribute_index in requested])
             .ravel()
             .tolist()
         )

@@ -128,7 +128,7 @@ class FixedColumn:
     """The values that a condition leaves to one column."""
 
     text: str
-    place: int
+    attribute_index: int
     weights: Floats
     """For each cell, the share of its values that are allowed."""
     bin_values: Mapping[int, NDArray[Any]]
@@ -137,9 +137,11 @@ class FixedColumn:
     def set_values(self, rows: SampledRows, source: ByteSource | None) -> None:
         """Draw one of the allowed values for every row in a bin."""
         for cell, values in self.bin_values.items():
-            in_cell = np.flatnonzero(rows.codes[:, self.place] == cell)
+            in_cell = np.flatnonzero(rows.codes[:, self.attribute_index] == cell)
             if in_cell.size:
-                rows.values[self.place][in_cell] = values[bits.random_array_below(len(values), in_cell.size, source)]
+                rows.values[self.attribute_index][in_cell] = values[
+                    bits.random_array_below(len(values), in_cell.size, source)
+                ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +149,7 @@ class ComputedColumn:
     """A binned column that a constraint computes from others."""
 
     condition: CellCondition
-    place: int
+    attribute_index: int
     expression: Expression
 
     def set_values(self, rows: SampledRows, face: QueryableTable) -> None:
@@ -158,19 +160,23 @@ class ComputedColumn:
         ranges = as_ranges(evaluate_rows(rows, self.expression, inputs, face, everywhere))
         low, high = (np.broadcast_to(values, everywhere.shape) for values in (ranges.low, ranges.high))
         null = np.broadcast_to(ranges.null, everywhere.shape)
-        present = ~null & ~rows.missing_mask(self.place) & np.isfinite(low) & np.isfinite(high)
+        present = ~null & ~rows.missing_mask(self.attribute_index) & np.isfinite(low) & np.isfinite(high)
         middle = low[present] + (high[present] - low[present]) / 2
-        values = rows.values[self.place]
+        values = rows.values[self.attribute_index]
         values[present] = middle if values.dtype == np.float64 else np.rint(middle).astype(values.dtype)
 
     def rows_within_cells(self, rows: SampledRows) -> Mask:
         """Return which rows have a value of their drawn cell."""
-        sampler, codes, values = rows.columns[self.place], rows.codes[:, self.place], rows.values[self.place]
+        sampler, codes, values = (
+            rows.columns[self.attribute_index],
+            rows.codes[:, self.attribute_index],
+            rows.values[self.attribute_index],
+        )
         low, high = sampler.extremes(codes)
         outside = (values < low) | (values > high)
         for cell, step in sampler.spikes:
             outside |= (codes == cell) & (values == step * float(sampler.step))
-        return np.asarray(rows.missing_mask(self.place) | ~outside)
+        return np.asarray(rows.missing_mask(self.attribute_index) | ~outside)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +192,7 @@ class RowRules:
         everywhere = np.arange(len(rows.codes))
         accepted = np.ones(everywhere.size, bool)
         for column in self.fixed:
-            accepted &= column.weights[rows.codes[:, column.place]] > 0
+            accepted &= column.weights[rows.codes[:, column.attribute_index]] > 0
         for _, constraint in self.constraints:
             accepted &= ~row_truths(rows, constraint, face, everywhere).false
         for _, computed in self.computed:
@@ -213,7 +219,7 @@ class RowRules:
     @property
     def fixed_column_indices(self) -> set[int]:
         """The columns whose values may not be drawn again."""
-        return {column.place for column in self.fixed if column.bin_values}
+        return {column.attribute_index for column in self.fixed if column.bin_values}
 
 
 NO_RULES = RowRules((), (), ())
@@ -233,7 +239,7 @@ def parse_rules(
         fix = 'write conditions={"ward": "ICU"}; a condition in SQL is a constraint: constraints="age >= 65"'
         raise InvalidParameter("conditions", conditions, "a mapping of columns to values", fix=fix)
     fixed = tuple(_fixed_column(face, samplers, name, given) for name, given in (conditions or {}).items())
-    if len({column.place for column in fixed}) < len(fixed):
+    if len({column.attribute_index for column in fixed}) < len(fixed):
         raise InvalidParameter("conditions", list(conditions or ()), "a mapping that names each column once")
     texts = (constraints,) if isinstance(constraints, str) else constraints
     if not isinstance(texts, (list, tuple)):
@@ -254,15 +260,17 @@ def parse_rules(
 def _fixed_column(
     face: QueryableTable, samplers: Sequence[ColumnSampler], name: object, allowed_value: object
 ) -> FixedColumn:
-    places = {attribute.name.lower(): place for place, attribute in enumerate(face.attributes)}
-    if not isinstance(name, str) or name.lower() not in places:
+    index_by_name = {
+        attribute.name.lower(): attribute_index for attribute_index, attribute in enumerate(face.attributes)
+    }
+    if not isinstance(name, str) or name.lower() not in index_by_name:
         fix = suggest_name(str(name), [attribute.name for attribute in face.attributes])
         raise InvalidParameter("conditions", name, "a mapping whose keys are columns of the model", fix=fix)
-    place = places[name.lower()]
+    attribute_index = index_by_name[name.lower()]
     values = list(allowed_value) if isinstance(allowed_value, (list, tuple, set, frozenset)) else [allowed_value]
     if not values:
         raise InvalidParameter(f"conditions of {name}", allowed_value, "a value, or a list of values")
-    sampler, attribute = samplers[place], face.attributes[place]
+    sampler, attribute = samplers[attribute_index], face.attributes[attribute_index]
     weights, bin_values = np.zeros(attribute.size), {}
     by_cell: dict[int, set[Any]] = {}
     for value in values:
@@ -276,7 +284,7 @@ def _fixed_column(
             bin_values[cell] = _stored_values(attribute, sampler, allowed)
     shown = " or ".join("NULL" if value is None else str(value) for value in values[:5])
     text = f"{attribute.name} = {shown}{' or …' if len(values) > 5 else ''}"
-    return FixedColumn(one_line_excerpt(text), place, weights, bin_values)
+    return FixedColumn(one_line_excerpt(text), attribute_index, weights, bin_values)
 
 
 def _declared_cell(attribute: Attribute, value: Any) -> int:
@@ -329,14 +337,16 @@ def _computed_column(condition: CellCondition, samplers: Sequence[ColumnSampler]
     call = condition.expression
     if not isinstance(call, Call) or call.function != "=":
         return None
-    places = {reference: place for reference, place, level in condition.columns if level is None}
+    index_by_reference = {
+        reference: attribute_index for reference, attribute_index, level in condition.columns if level is None
+    }
     for target, expression in (call.arguments, call.arguments[::-1]):
         reference = _column_or_cast(target)
-        if reference not in places or reference in columns_of(expression):
+        if reference not in index_by_reference or reference in columns_of(expression):
             continue
-        sampler = samplers[places[reference]]
+        sampler = samplers[index_by_reference[reference]]
         if sampler.has_bins and sampler.attribute.type is not Type.TEXT:
-            return ComputedColumn(condition, places[reference], expression)
+            return ComputedColumn(condition, index_by_reference[reference], expression)
     return None
 
 
@@ -365,7 +375,8 @@ def condition_model(
 ) -> ConditionedModel:
     """Multiply a model by the factors of conditions and constraints; refuse a request that leaves no row."""
     fixed = [
-        _express_by_model_columns((column.place,), column.weights, implied, len(model.sizes)) for column in rules.fixed
+        _express_by_model_columns((column.attribute_index,), column.weights, implied, len(model.sizes))
+        for column in rules.fixed
     ]
     expected = _expected_rows(model, fixed)
     conditioned, rejected = [column.text for column in rules.fixed], list[str]()
@@ -400,44 +411,49 @@ def _no_rows_refusal(texts: Sequence[str]) -> Unsupported:
 
 
 def _express_by_model_columns(
-    places: AttributeSet, weights: Floats, implied: Sequence[ImpliedColumn], columns: int
+    attribute_set: AttributeSet, weights: Floats, implied: Sequence[ImpliedColumn], columns: int
 ) -> Factor:
     """Express a factor on implied columns, which are not in the model, by the columns that decide them."""
-    axes = list(places)
-    for axis, place in enumerate(axes):
-        if place >= columns:
-            column = implied[place - columns]
+    axes = list(attribute_set)
+    for axis, attribute_index in enumerate(axes):
+        if attribute_index >= columns:
+            column = implied[attribute_index - columns]
             weights, axes[axis] = weights.take(np.array(column.cells), axis=axis), column.by
     letters = dict(zip(dict.fromkeys(axes), "abcdefghijklmnopqrstuvwxyz", strict=False))
-    inputs, ordered = "".join(letters[place] for place in axes), sorted(letters)
-    return tuple(ordered), np.einsum(f"{inputs}->{''.join(letters[place] for place in ordered)}", weights)
+    inputs, ordered = "".join(letters[attribute_index] for attribute_index in axes), sorted(letters)
+    return tuple(ordered), np.einsum(f"{inputs}->{''.join(letters[index] for index in ordered)}", weights)
 
 
-def _can_hold_columns(model: GraphicalModel, places: AttributeSet, max_cells: int) -> bool:
+def _can_hold_columns(model: GraphicalModel, attribute_set: AttributeSet, max_cells: int) -> bool:
     """Return whether a clique holds these columns, or the tree may be built anew with them."""
-    sets = [*(potential.places for potential in model.potentials), places]
-    return model.tree.clique_index_with(places) is not None or (
+    sets = [*(potential.attribute_set for potential in model.potentials), attribute_set]
+    return model.tree.clique_index_with(attribute_set) is not None or (
         predicted_cells(sets, model.sizes) <= sum(model.sizes) + max_cells
     )
 
 
 def _with_factor(model: GraphicalModel, factor: Factor) -> GraphicalModel:
-    places, weights = factor
+    attribute_set, weights = factor
     with np.errstate(divide="ignore"):
-        potential = Potential(places, np.log(weights))
-    if model.tree.clique_index_with(places) is not None:
+        potential = Potential(attribute_set, np.log(weights))
+    if model.tree.clique_index_with(attribute_set) is not None:
         return replace(model, potentials=(*model.potentials, potential))
     return GraphicalModel.from_potentials(model.sizes, (*model.potentials, potential), model.total)
 
 
 def _expected_rows(model: GraphicalModel, factors: Sequence[Factor]) -> float | None:
     """Return the number of rows of the model that meet the conditions, if their cells can be added up."""
-    places = tuple(dict.fromkeys(place for factor_places, _ in factors for place in factor_places))
-    if not places or math.prod(model.sizes[place] for place in places) > _MAX_EXPECTED_CELLS:
+    attribute_set = tuple(dict.fromkeys(attribute_index for factor_set, _ in factors for attribute_index in factor_set))
+    if (
+        not attribute_set
+        or math.prod(model.sizes[attribute_index] for attribute_index in attribute_set) > _MAX_EXPECTED_CELLS
+    ):
         return None
-    counts = model.marginal(places)
-    for (place,), weights in factors:
-        counts = counts * np.moveaxis(weights.reshape(-1, *(1,) * (len(places) - 1)), 0, places.index(place))
+    counts = model.marginal(attribute_set)
+    for (attribute_index,), weights in factors:
+        counts = counts * np.moveaxis(
+            weights.reshape(-1, *(1,) * (len(attribute_set) - 1)), 0, attribute_set.index(attribute_index)
+        )
     return float(counts.sum())
 
 

@@ -143,8 +143,8 @@ def _draw_clique(
         function = function[present_parents]
     order = _shuffle_within_parents(parents, len(function), source)
     counts = _stratified_counts(function, np.bincount(parents, minlength=len(function)), source)
-    for place, column_cells in zip(conditional.new, cells, strict=True):
-        codes[order, place] = np.repeat(np.tile(column_cells, len(function)), counts)
+    for attribute_index, column_cells in zip(conditional.new, cells, strict=True):
+        codes[order, attribute_index] = np.repeat(np.tile(column_cells, len(function)), counts)
 
 
 def _cumulative_distribution(conditional: ConditionalDistribution) -> Floats:
@@ -164,9 +164,9 @@ def _cumulative_distribution(conditional: ConditionalDistribution) -> Floats:
 def _parent_index(codes: Codes, given: Sequence[int], shape: tuple[int, ...]) -> Integers:
     """Return the index of each row's combination of given cells."""
     parents = np.zeros(len(codes), np.int64)
-    for axis, place in enumerate(given):
+    for axis, attribute_index in enumerate(given):
         parents *= shape[axis]
-        parents += codes[:, place]
+        parents += codes[:, attribute_index]
     return parents
 
 
@@ -456,8 +456,15 @@ class SampledRows:
         cls, columns: Sequence[ColumnSampler], codes: Codes, source: ByteSource | None = None
     ) -> SampledRows:
         """Draw a value for every row in every binned column."""
-        binned = [place for place, column in enumerate(columns) if column.has_bins]
-        return cls(tuple(columns), codes, {place: columns[place].sample(codes[:, place], source) for place in binned})
+        binned = [attribute_index for attribute_index, column in enumerate(columns) if column.has_bins]
+        return cls(
+            tuple(columns),
+            codes,
+            {
+                attribute_index: columns[attribute_index].sample(codes[:, attribute_index], source)
+                for attribute_index in binned
+            },
+        )
 
     def set_to_cell_middles(self, index: int, rows: NDArray[np.bool_]) -> None:
         """Set these rows of a column to the fixed middle value of their cell: another column decides it."""
@@ -471,7 +478,7 @@ class SampledRows:
         """Return the rows as an Arrow table with the types of the policy."""
         import pyarrow
 
-        arrays = [self._arrow_array(place) for place in range(len(self.columns))]
+        arrays = [self._arrow_array(attribute_index) for attribute_index in range(len(self.columns))]
         return pyarrow.Table.from_arrays(arrays, schema=arrow_schema([column.attribute for column in self.columns]))
 
     def _text_numbers(self, index: int, rows: Any = slice(None)) -> Integers:
@@ -520,20 +527,28 @@ def remove_impossible_rows(
     """
     if not conditions:
         return
-    read_columns = sorted({place for condition in conditions for place in condition.axes})
-    binned = [place for place in read_columns if place in rows.values and place not in fixed_columns]
+    read_columns = sorted({attribute_index for condition in conditions for attribute_index in condition.axes})
+    binned = [
+        attribute_index
+        for attribute_index in read_columns
+        if attribute_index in rows.values and attribute_index not in fixed_columns
+    ]
     offending = possibly_impossible_rows(rows, conditions, face, np.arange(len(rows.codes)))
     for _ in range(_MAX_REDRAWS):
         if not offending.size:
             return
-        for place in binned:
-            rows.values[place][offending] = rows.columns[place].sample(rows.codes[offending, place], source)
+        for attribute_index in binned:
+            rows.values[attribute_index][offending] = rows.columns[attribute_index].sample(
+                rows.codes[offending, attribute_index], source
+            )
         offending = possibly_impossible_rows(rows, conditions, face, offending)
     for ends in product((0, 1), repeat=min(len(binned), _MAX_END_COLUMNS)):
         if not offending.size:
             return
-        for place, end in zip(binned, ends, strict=False):
-            rows.values[place][offending] = rows.columns[place].extremes(rows.codes[offending, place])[end]
+        for attribute_index, end in zip(binned, ends, strict=False):
+            rows.values[attribute_index][offending] = rows.columns[attribute_index].extremes(
+                rows.codes[offending, attribute_index]
+            )[end]
         offending = possibly_impossible_rows(rows, conditions, face, offending)
     if offending.size:
         _replace_rows(rows, offending, read_columns, source)
@@ -545,8 +560,8 @@ def _replace_rows(
     """Replace rows by copies of others; if there are none, set the columns that conditions read to NULL."""
     valid = np.setdiff1d(np.arange(len(rows.codes)), offending)
     if not valid.size:
-        for place in read_columns:
-            rows.codes[offending, place] = rows.columns[place].attribute.size - 1
+        for attribute_index in read_columns:
+            rows.codes[offending, attribute_index] = rows.columns[attribute_index].attribute.size - 1
         return
     donors = valid[bits.random_array_below(valid.size, offending.size, source)]
     rows.codes[offending] = rows.codes[donors]
@@ -561,7 +576,7 @@ def possibly_impossible_rows(
     meets = np.zeros(row_indices.size, bool)
     for condition in impossible_conditions:
         possible = np.flatnonzero(
-            condition.truths.true[tuple(rows.codes[row_indices, place] for place in condition.axes)]
+            condition.truths.true[tuple(rows.codes[row_indices, attribute_index] for attribute_index in condition.axes)]
         )
         if possible.size:
             meets[possible] |= row_truths(rows, condition, table, row_indices[possible]).true
@@ -588,7 +603,8 @@ def evaluate_rows(
 ) -> CellOutcomes:
     """Evaluate an expression on rows: each is a cell of one value."""
     column_cells = {
-        reference: row_outcomes(rows, table, row_index, place, level) for reference, place, level in columns
+        reference: row_outcomes(rows, table, row_index, attribute_index, level)
+        for reference, attribute_index, level in columns
     }
     return evaluate_on_cells(expression, column_cells, 1)
 

@@ -130,7 +130,7 @@ class SetDistance:
     @property
     def sensitivity(self) -> Sensitivity:
         """The change that one unit can cause, by the theorem above: the sum, or the maximum, of every set's Δ₁."""
-        sensitivities = [CellCounts(self.reading, places).sensitivity for places in self.sets]
+        sensitivities = [CellCounts(self.reading, attribute_set).sensitivity for attribute_set in self.sets]
         change = (
             max(set_sensitivity.total for set_sensitivity in sensitivities)
             if self.takes_worst_set
@@ -142,19 +142,19 @@ class SetDistance:
         """Compute the distance from the rows as they were read, clipped at 2^62; clipping does not increase
         sensitivity.
         """
-        distances = [self._set_distance(exact, places) for places in self.sets]
+        distances = [self._set_distance(exact, attribute_set) for attribute_set in self.sets]
         distance = max(distances) if self.takes_worst_set else sum(distances)
         return np.array([min(distance, LARGEST_INTEGER)], np.int64)
 
-    def _set_distance(self, exact: CountedCells, places: AttributeSet) -> int:
+    def _set_distance(self, exact: CountedCells, attribute_set: AttributeSet) -> int:
         largest_count = LARGEST_INTEGER // self.grid
-        counts = np.minimum(CellCounts(self.reading, places).extract(exact), largest_count) * self.grid
-        return _exact_sum(np.abs(counts - self.predicted(places)))
+        counts = np.minimum(CellCounts(self.reading, attribute_set).extract(exact), largest_count) * self.grid
+        return _exact_sum(np.abs(counts - self.predicted(attribute_set)))
 
-    def predicted(self, places: AttributeSet) -> Integers:
+    def predicted(self, attribute_set: AttributeSet) -> Integers:
         """Scale the candidate's counts to ``price``, in integer steps: a function of public numbers alone."""
         scale = float(Fraction(self.total * self.grid, self.candidate_rows))
-        scaled = np.rint(self.candidate.marginal(places) * scale)
+        scaled = np.rint(self.candidate.marginal(attribute_set) * scale)
         return np.minimum(scaled, float(LARGEST_INTEGER)).astype(np.int64)
 
 

@@ -207,8 +207,8 @@ class Synopsis:
         counts that a table could have: none below zero, and all marginals in agreement.
         """
         requested = column_indices(columns, self.columns)
-        places = tuple(sorted(requested))
-        if not self._synopsis_estimates.covers(places):
+        attribute_set = tuple(sorted(requested))
+        if not self._synopsis_estimates.covers(attribute_set):
             published = "; ".join(
                 " and ".join(self.attributes[p].name for p in measured_set)
                 for measured_set in self._synopsis_estimates.sets[:3]
@@ -218,9 +218,11 @@ class Synopsis:
                 "columns", list(columns), "chosen from columns that were published together", fix=fix
             )
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
-        values, noise = self._synopsis_estimates.totals_and_errors(np.ones((1,) * len(places)), places, places, places)
+        values, noise = self._synopsis_estimates.totals_and_errors(
+            np.ones((1,) * len(attribute_set)), attribute_set, attribute_set, attribute_set
+        )
         widths = np.broadcast_to(noise.width(1 - float(confidence_level), values.size if together else 1), values.shape)
-        consistent_counts = self._consistent.marginal(places) if consistent else None
+        consistent_counts = self._consistent.marginal(attribute_set) if consistent else None
         answer = self._marginal_answer(requested, (values, widths), consistent_counts, confidence_level)
         return replace(answer, receipt=replace(answer.receipt, joint=together))
 
@@ -232,8 +234,11 @@ class Synopsis:
         confidence: Any,
     ) -> Answer:
         """Lay counts out as rows, in the order in which the columns were named."""
-        places, attributes = sorted(requested), [self.attributes[place] for place in requested]
-        order = tuple(places.index(place) for place in requested)
+        attribute_set, attributes = (
+            sorted(requested),
+            [self.attributes[attribute_index] for attribute_index in requested],
+        )
+        order = tuple(attribute_set.index(attribute_index) for attribute_index in requested)
         count, width = (array.transpose(order).ravel() for array in counts_and_widths)
         ranges = {"count": tuple(zip((count - width).tolist(), (count + width).tolist(), strict=True))}
         numbers = {"count": count.tolist()}
@@ -265,7 +270,11 @@ class Synopsis:
             int(np.prod([self.attributes[p].size for p in measured_set], dtype=np.float64)) for measured_set in sets
         )
         rounds = max(50, min(5_000, _MAX_ADDITIONS // (16 * max(1, cells))))
-        zeros = {places: cells for places, cells in self._zeros.items() if self._synopsis_estimates.covers(places)}
+        zeros = {
+            attribute_set: cells
+            for attribute_set, cells in self._zeros.items()
+            if self._synopsis_estimates.covers(attribute_set)
+        }
         return make_consistent(self.estimates, sets, zeros, rounds)
 
     @cached_property
@@ -276,16 +285,18 @@ class Synopsis:
             pair for release in self.releases for pair in release.published.face.implies
         ):
             pair = column_indices([deciding, decided], self.columns)
-            places = tuple(sorted(pair))
-            if self._synopsis_estimates.covers(places):
-                impossible = self._implied_cells(pair, zeros.get(places)).impossible.transpose(np.argsort(pair))
-                zeros[places] = zeros.get(places, False) | impossible
+            attribute_set = tuple(sorted(pair))
+            if self._synopsis_estimates.covers(attribute_set):
+                impossible = self._implied_cells(pair, zeros.get(attribute_set)).impossible.transpose(np.argsort(pair))
+                zeros[attribute_set] = zeros.get(attribute_set, False) | impossible
         return zeros
 
     def _implied_cells(self, pair: Sequence[int], zeros: Any) -> ImpliedCells:
         """Return what the first column of a pair decides of the second, from the counts of both."""
-        places = tuple(sorted(pair))
-        counts, noise = self._synopsis_estimates.totals_and_errors(np.ones((1, 1)), places, places, places)
+        attribute_set = tuple(sorted(pair))
+        counts, noise = self._synopsis_estimates.totals_and_errors(
+            np.ones((1, 1)), attribute_set, attribute_set, attribute_set
+        )
         widths = np.broadcast_to(noise.width(_IMPLICATION_MISS, counts.size), counts.shape)
         order = np.argsort(pair)
         zeros = np.zeros(counts.shape, bool) if zeros is None else zeros
@@ -298,11 +309,11 @@ class Synopsis:
         face = self._queryable_with(self._synopsis_estimates)
         for declared in dict.fromkeys(rule for release in self.releases for rule in release.published.face.impossible):
             try:
-                places, cells = answering.certain_cells(face, declared)
+                attribute_set, cells = answering.certain_cells(face, declared)
             except Unsupported:  # the condition names a column that was not published
                 continue
-            if places:
-                zeros[places] = zeros.get(places, False) | cells
+            if attribute_set:
+                zeros[attribute_set] = zeros.get(attribute_set, False) | cells
         return zeros
 
     def attribute_indices(self, columns: Sequence[str]) -> AttributeSet:
@@ -327,8 +338,8 @@ class Synopsis:
         import pyarrow
 
         tables = []
-        for places in self.sets:
-            names = [self.attributes[place].name for place in places]
+        for attribute_set in self.sets:
+            names = [self.attributes[attribute_index].name for attribute_index in attribute_set]
             cells = self.marginal(names, consistent=False).to_arrow()
             marginal_names = pyarrow.array([" × ".join(names)] * cells.num_rows, pyarrow.string())
             tables.append(cells.add_column(0, unused_name("marginal", self.columns), marginal_names))
@@ -342,8 +353,8 @@ class Synopsis:
         count.
         """
         frames = []
-        for places in self.sets:
-            names = [self.attributes[place].name for place in places]
+        for attribute_set in self.sets:
+            names = [self.attributes[attribute_index].name for attribute_index in attribute_set]
             frame = self.marginal(names, consistent=False).to_pandas()
             frame.insert(0, "marginal", " × ".join(names))
             frames.append(frame)
@@ -355,7 +366,11 @@ class Synopsis:
         """Plot the counts of each column with their ranges; with a path (.svg, .png, .html) the picture is saved
         too.
         """
-        column_names = [name for place, name in enumerate(self.columns) if self._synopsis_estimates.covers((place,))]
+        column_names = [
+            name
+            for attribute_index, name in enumerate(self.columns)
+            if self._synopsis_estimates.covers((attribute_index,))
+        ]
         answers = [self.marginal([name], consistent=False) for name in column_names]
         charts = [answer.chart_data(answer.columns[-1]) for answer in answers]
         return save_if_path(

@@ -255,13 +255,15 @@ class Synthetic:
         model_columns = len(self.attributes)
         codes = np.zeros((len(cells), len(self._row_columns)), np.int32, order="F")
         codes[:, :model_columns] = cells
-        for place, implied in enumerate(self.released.implied, model_columns):
-            codes[:, place] = np.array(implied.cells, np.int32)[codes[:, implied.by]]
+        for attribute_index, implied in enumerate(self.released.implied, model_columns):
+            codes[:, attribute_index] = np.array(implied.cells, np.int32)[codes[:, implied.by]]
         sampled = SampledRows.from_codes(self._row_columns, codes, source)
-        for deciding, place in self._decided_binned_columns:
-            sampled.set_to_cell_middles(place, deciding_cells(self.attributes, deciding)[codes[:, deciding]])
+        for deciding, attribute_index in self._decided_binned_columns:
+            sampled.set_to_cell_middles(attribute_index, deciding_cells(self.attributes, deciding)[codes[:, deciding]])
         rules.set_fixed_values(sampled, source)
-        unchanged = rules.fixed_column_indices | {place for _, place in self._decided_binned_columns}
+        unchanged = rules.fixed_column_indices | {
+            attribute_index for _, attribute_index in self._decided_binned_columns
+        }
         remove_impossible_rows(sampled, self._conditions, self._row_condition_table, unchanged, source)
         rules.compute_values(sampled, self._row_condition_table)
         return sampled
@@ -270,7 +272,11 @@ class Synthetic:
     def _decided_binned_columns(self) -> list[tuple[int, int]]:
         """The binned columns that another column decides: all rows in one deciding cell have one value."""
         pairs = deciding_pairs(self.attributes, self.released.face)
-        return [(deciding, place) for deciding, place in pairs if self._row_columns[place].has_bins]
+        return [
+            (deciding, attribute_index)
+            for deciding, attribute_index in pairs
+            if self._row_columns[attribute_index].has_bins
+        ]
 
     @cached_property
     def sampling_model(self) -> GraphicalModel:
@@ -283,7 +289,7 @@ class Synthetic:
         pairs = deciding_pairs(self.attributes, self.released.face)
         held_pairs = tuple(pair for pair in pairs if self.model.tree.clique_index_with(pair) is not None)
         decided = zeros_from_model(self.model, self.attributes, held_pairs, required=required)
-        missing = [missing_value_cell(self.attributes, place) for place in required]
+        missing = [missing_value_cell(self.attributes, attribute_index) for attribute_index in required]
         conditioned = self.model.conditioned_on_zeros([*missing, *decided])
         try:
             conditioned.conditionals()
@@ -296,9 +302,11 @@ class Synthetic:
         """Warnings for declared pairs of which the first column does not decide the second in every sampled row, and
         why.
         """
-        places = {attribute.name: place for place, attribute in enumerate(self.attributes)}
-        pairs = [pair for pair in self.released.face.implies if places.keys() >= {*pair}]
-        reasons = [self._undetermined_reason(places[deciding], places[decided]) for deciding, decided in pairs]
+        index_by_name = {attribute.name: attribute_index for attribute_index, attribute in enumerate(self.attributes)}
+        pairs = [pair for pair in self.released.face.implies if index_by_name.keys() >= {*pair}]
+        reasons = [
+            self._undetermined_reason(index_by_name[deciding], index_by_name[decided]) for deciding, decided in pairs
+        ]
         pairs_and_reasons = zip(pairs, reasons, strict=True)
         return tuple(
             f"{deciding} does not determine {decided} in every row: {reason}"
@@ -365,7 +373,10 @@ class Synthetic:
     def _synopsis_estimates(self) -> SynopsisEstimates:
         sets = maximal_sets([(), *self.released.sets])
         return SynopsisEstimates(
-            self.estimates, tuple(sets), self._fixed_precisions(), lambda places: self.model.marginal(places)
+            self.estimates,
+            tuple(sets),
+            self._fixed_precisions(),
+            lambda requested: self.model.marginal(requested),
         )
 
     def _fixed_precisions(self) -> dict[Block, float] | None:

@@ -109,9 +109,9 @@ def test_a_model_comes_close(tmp_path: Path, units: bool) -> None:
 
 def model_of(found: ReleasedSynthesis, zeros: Any = ()) -> Any:
     seen = [
-        Observation(each.places, each.values * float(each.unit_value), each.variance**0.5)
+        Observation(each.attribute_set, each.values * float(each.unit_value), each.variance**0.5)
         for each in found.measured
-        if each.places
+        if each.attribute_set
     ]
     return fit_model(seen, found.sizes, found.total, zeros=zeros, tolerance=1e-4)
 
@@ -353,7 +353,7 @@ def test_neighbours_look_alike_but_for_noise(tmp_path: Path, method: str, relati
             proposal = clinic.synthesize("people", method, [["sex", "age"]] if method == "mwem" else 2)
             found = proposal.release(epsilon=2, progress=phases.append).released
             charges = [(each.kind, str(each.spent)) for each in clinic.history()]
-            shapes = [(each.places, each.size) for each in found.marginals] if method == "independent" else []
+            shapes = [(each.attribute_set, each.size) for each in found.marginals] if method == "independent" else []
             told = str(proposal.explain(epsilon=2)), repr(proposal), proposal.question
         seen.append((phases, charges, shapes, told, found.columns, found.planned))
     assert all(each == seen[0] for each in seen[1:])
@@ -408,7 +408,7 @@ def test_the_number_of_rows_is_never_exact_and_rests_on_what_was_released(tmp_pa
             found.append(clinic.synthesize("people", "independent").release(epsilon="0.1").released)
     _, truth = exact(policy_of(people(1, 400)), Price(2))
     for each in found:
-        assert any((own.values.ravel() != truth.marginal(own.places)).mean() > 0.5 for own in each.measured)
+        assert any((own.values.ravel() != truth.marginal(own.attribute_set)).mean() > 0.5 for own in each.measured)
     assert len({each.total for each in found}) > 1
     assert len({int(each.measured[0].values) for each in found}) > 1
     proposal, _ = exact(policy_of(people(1, 400)), Price("0.1"), method="independent")

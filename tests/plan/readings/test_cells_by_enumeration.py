@@ -97,5 +97,5 @@ def test_misfits_move_as_far_as_derived(each: bool, neighbours: Neighbours) -> N
 def test_a_view_shows_attributes_of_its_marginal_alone() -> None:
     reading = Marginals(_bounded(2, Neighbours.ADD_REMOVE), _CELLS, ((0,),))
     for places in ((1,), (0, 1), (0, 0)):
-        with pytest.raises(InvalidParameter, match="places"):
+        with pytest.raises(InvalidParameter, match="attribute_set"):
             MarginalView(reading, places)

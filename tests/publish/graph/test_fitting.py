@@ -35,7 +35,7 @@ def observed(
 
 def loss(counts: Floats, observations: Sequence[Observation]) -> float:
     return sum(
-        float(np.square(added_up(counts, each.places) - each.values).sum()) / (2 * each.deviation**2)
+        float(np.square(added_up(counts, each.attribute_set) - each.values).sum()) / (2 * each.deviation**2)
         for each in observations
     )
 
@@ -44,8 +44,10 @@ def slopes(counts: Floats, observations: Sequence[Observation]) -> Floats:
     """How the loss changes with each number of the whole table."""
     found = np.zeros(counts.shape)
     for each in observations:
-        own = ((added_up(counts, each.places) - each.values) / each.deviation**2).transpose(np.argsort(each.places))
-        found = found + own.reshape([size if at in each.places else 1 for at, size in enumerate(counts.shape)])
+        own = ((added_up(counts, each.attribute_set) - each.values) / each.deviation**2).transpose(
+            np.argsort(each.attribute_set)
+        )
+        found = found + own.reshape([size if at in each.attribute_set else 1 for at, size in enumerate(counts.shape)])
     return found
 
 
@@ -196,7 +198,9 @@ def test_hostile_noise_neither_overflows_nor_stops_it(size: float) -> None:
 def test_a_start_on_a_smaller_tree_is_carried_over() -> None:
     observations = observed()
     small = fit_model(observations[:2], SIZES, TOTAL, tolerance=1e-6)
-    predicted = [Observation(each.places, added_up(joint(small), each.places), 5.0) for each in observations]
+    predicted = [
+        Observation(each.attribute_set, added_up(joint(small), each.attribute_set), 5.0) for each in observations
+    ]
     same = fit_model(predicted, SIZES, TOTAL, start=small, max_rounds=0)
     assert same.tree != small.tree
     np.testing.assert_allclose(joint(same), joint(small), rtol=1e-10)
@@ -207,7 +211,7 @@ def test_a_start_on_a_smaller_tree_is_carried_over() -> None:
 
 def test_a_set_that_is_new_to_the_start_is_met_at_once_unless_it_is_noise() -> None:
     """Before any step: cells far above the noise have their counts, and a prediction within it hardly moves."""
-    columns = [each for each in observed() if len(each.places) == 1]
+    columns = [each for each in observed() if len(each.attribute_set) == 1]
     start = fit_model(columns, SIZES, TOTAL)
     (pair, *_) = observed(deviation=0.01)
     model = fit_model([*columns, pair], SIZES, TOTAL, start=start, max_rounds=0)

@@ -16,8 +16,8 @@ def joint(model: GraphicalModel) -> Floats:
     """The counts of all combinations, computed as they are defined."""
     logs = np.zeros(model.sizes)
     for each in model.potentials:
-        order = np.argsort(each.places)
-        shape = [size if place in each.places else 1 for place, size in enumerate(model.sizes)]
+        order = np.argsort(each.attribute_set)
+        shape = [size if place in each.attribute_set else 1 for place, size in enumerate(model.sizes)]
         logs = logs + each.logs.transpose(order).reshape(shape)
     counts = np.exp(logs - logs.max())
     return counts * (model.total / counts.sum())

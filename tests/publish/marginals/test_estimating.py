@@ -186,9 +186,9 @@ def test_laplace_intervals_hold_for_the_real_sampler() -> None:
     own = attributes((2, 3, 4))
     plan = plan_laplace(MarginalWorkload.ways(3, 2), own, epsilon="0.5")
     table = RNG.integers(0, 30, (2, 3, 4))
-    drawn = [Laplace(p.scale).apply(np.stack([marginal(table, p.places)] * DRAWS)) for p in plan.marginals]
+    drawn = [Laplace(p.scale).apply(np.stack([marginal(table, p.attribute_set)] * DRAWS)) for p in plan.marginals]
     pairs = list(zip(plan.marginals, drawn, strict=True))
-    first = least_squares(own, (), [MeasuredMarginal(p.places, v[0], p.scale, laplace=True) for p, v in pairs])
+    first = least_squares(own, (), [MeasuredMarginal(p.attribute_set, v[0], p.scale, laplace=True) for p, v in pairs])
 
     def estimate(query: np.ndarray, places: AttributeSet) -> np.ndarray:
         noises = [first._noise_coefficients(query, places, each).reshape(-1) for each in first.laplace_marginals]

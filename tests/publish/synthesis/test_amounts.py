@@ -138,7 +138,7 @@ def test_every_step_fits_whatever_is_drawn(method: str, columns: int, without_fi
 
 
 def assert_measured_once(state: SynthesisState) -> None:
-    first = Counter(measured.places for measured, each in state.released if each.what == "first")
+    first = Counter(measured.attribute_set for measured, each in state.released if each.what == "first")
     assert {*first.values()} <= {1}
     assert {*first} >= {*state.setting.pairs, *state.setting.target_pairs}
 

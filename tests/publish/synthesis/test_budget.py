@@ -78,7 +78,7 @@ def test_all_steps_together_cost_what_was_claimed_and_no_more_than_the_price(
         assert course.budget.spent == Price(**price).epsilon
     else:
         assert own.rho * (1 - Fraction(1, 10**8)) <= course.budget.spent <= own.rho
-    assert course.marginals[0].places == ()
+    assert course.marginals[0].attribute_set == ()
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**5))

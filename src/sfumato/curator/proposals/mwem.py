@@ -309,7 +309,7 @@ class MwemProposal(RehearseAlias, StoredProposal):
             steps.selection,
             steps.noise,
             tuple(
-                FitRound(measured_round.view.places, measured_round.view.cells, measured_round.values)
+                FitRound(measured_round.view.attribute_set, measured_round.view.cells, measured_round.values)
                 for measured_round in model.rounds
             ),
             self.rounds,

@@ -230,17 +230,17 @@ class MarginalView:
     """
 
     reading: Marginals
-    places: tuple[int, ...]
+    attribute_set: tuple[int, ...]
     """The indices of the attributes, rising."""
     cells: tuple[int, ...] | None = None
     """The indices, in the flat marginal, of the cells that are counted together; None for one count per cell."""
 
     def __post_init__(self) -> None:
-        if len(self.reading.sets) != 1 or not {*self.places} <= {*self.reading.sets[0]}:
-            raise InvalidParameter("places", self.places, "indices of the marginal that is read")
-        if list(self.places) != sorted({*self.places}):
-            raise InvalidParameter("places", self.places, "different indices in ascending order")
-        cell_count = math.prod(self.reading.shape(self.places))
+        if len(self.reading.sets) != 1 or not {*self.attribute_set} <= {*self.reading.sets[0]}:
+            raise InvalidParameter("attribute_set", self.attribute_set, "indices of the marginal that is read")
+        if list(self.attribute_set) != sorted({*self.attribute_set}):
+            raise InvalidParameter("attribute_set", self.attribute_set, "different indices in ascending order")
+        cell_count = math.prod(self.reading.shape(self.attribute_set))
         cell_indices = self.cells or (0,)
         if (
             self.cells == ()
@@ -259,7 +259,7 @@ class MarginalView:
     @property
     def size(self) -> int:
         """The number of counts."""
-        return 1 if self.cells is not None else math.prod(self.reading.shape(self.places))
+        return 1 if self.cells is not None else math.prod(self.reading.shape(self.attribute_set))
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -272,7 +272,7 @@ class MarginalView:
 
     def sum_cells(self, counts: NDArray[Any]) -> NDArray[Any]:
         """Sum an array with an axis for each attribute of the reading to the counts of this view."""
-        return sum_cells(counts, self.reading.sets[0], self.places, self.cells)
+        return sum_cells(counts, self.reading.sets[0], self.attribute_set, self.cells)
 
 
 def sum_cells(

@@ -93,12 +93,12 @@ class QueryableTable:
         domains_by_name = {
             attribute.name: domain for attribute, domain in zip(self.attributes, self.domains, strict=True)
         }
-        for name, (place, level) in self.attribute_and_level_by_column.items():
-            labels = tuple(dict.fromkeys(filter(None, self._level_labels(place, level))))
-            domains_by_name[name] = Domain(Type.TEXT, values=labels, nullable=self.domains[place].nullable)
-        for name, (place, texts) in self.decider_and_labels.items():
+        for name, (attribute_index, level) in self.attribute_and_level_by_column.items():
+            labels = tuple(dict.fromkeys(filter(None, self._level_labels(attribute_index, level))))
+            domains_by_name[name] = Domain(Type.TEXT, values=labels, nullable=self.domains[attribute_index].nullable)
+        for name, (attribute_index, texts) in self.decider_and_labels.items():
             values = tuple(dict.fromkeys(filter(None, texts)))
-            domains_by_name[name] = Domain(Type.TEXT, values=values, nullable=self.domains[place].nullable)
+            domains_by_name[name] = Domain(Type.TEXT, values=values, nullable=self.domains[attribute_index].nullable)
         return Catalog({self.table: CatalogTable(self.table, domains_by_name, public=False)}, _refuse_join)
 
     def _level_labels(self, index: int, level: int) -> list[str | None]:
@@ -116,8 +116,8 @@ class QueryableTable:
         """
         column_names = {attribute.name.lower() for attribute in self.attributes}
         candidates = {
-            f"{attribute.name}_level_{level}": (place, level - 1)
-            for place, attribute in enumerate(self.attributes)
+            f"{attribute.name}_level_{level}": (attribute_index, level - 1)
+            for attribute_index, attribute in enumerate(self.attributes)
             for level in range(1, len(attribute.levels) + 1)
         }
         longest_labels = {
@@ -289,7 +289,7 @@ class GroupedTotals:
 
     def sum_by_group(self, table: NDArray[N]) -> NDArray[N]:
         """Sum a table over the axes, group by group, by the least weights."""
-        summed_axes = tuple(axis for axis, place in enumerate(self.axes) if place not in self.groups.axes)
+        summed_axes = tuple(axis for axis, index in enumerate(self.axes) if index not in self.groups.axes)
         return self._values_of_groups(
             [
                 (table * cell_weights.low.astype(table.dtype)).sum(summed_axes, keepdims=True)
@@ -315,11 +315,11 @@ class GroupedTotals:
     def _key_axis_sizes(self) -> tuple[int, ...]:
         """The number of cells along each key axis, and 1 along the others."""
         size_by_axis = dict(zip(self.groups.axes, self.groups.sizes, strict=True))
-        return tuple(size_by_axis.get(place, 1) for place in self.axes)
+        return tuple(size_by_axis.get(attribute_index, 1) for attribute_index in self.axes)
 
     def _values_of_groups(self, totals: Sequence[NDArray[N]]) -> NDArray[N]:
         """Lay totals out on the grid of groups, and take those that are shown."""
-        key_axes = [axis for axis, place in enumerate(self.axes) if place in self.groups.axes]
+        key_axes = [axis for axis, attribute_index in enumerate(self.axes) if attribute_index in self.groups.axes]
         flat = [
             np.broadcast_to(table.reshape([table.shape[axis] for axis in key_axes]), self.groups.sizes)
             for table in (
@@ -376,7 +376,7 @@ class _QuestionEvaluator:
 
     def __init__(self, face: QueryableTable, query: Query, conditions: tuple[Expression, ...], beta: float) -> None:
         self.face, self.query, self.conditions, self.beta = face, query, conditions, beta
-        self.places: dict[str, int] = {attribute.name.lower(): place for place, attribute in enumerate(face.attributes)}
+        self.index_by_name = {attribute.name.lower(): index for index, attribute in enumerate(face.attributes)}
         self.cuts: dict[int, set[int]] = {}
         self.outside: set[AttributeSet] = set()
         self.decided: set[str] = set()
@@ -430,7 +430,7 @@ class _QuestionEvaluator:
         levels = self.face.attribute_and_level_by_column
         if reference.name in levels:
             return levels[reference.name]
-        return self.places[reference.name.lower()], None
+        return self.index_by_name[reference.name.lower()], None
 
     def possible_outcomes(self, expression: Expression, axes: AttributeSet) -> CellOutcomes:
         """Return what an expression can be, along these axes."""
@@ -438,10 +438,10 @@ class _QuestionEvaluator:
         return evaluate_on_cells(expression, column_cells, len(axes))
 
     def _column_outcomes(self, reference: Reference, axes: AttributeSet) -> CellOutcomes:
-        place, level = self._attribute_and_level(reference)
-        attribute = self.face.attributes[place]
+        attribute_index, level = self._attribute_and_level(reference)
+        attribute = self.face.attributes[attribute_index]
         if level is None:
-            cells = self.face.outcomes_by_attribute[place]
+            cells = self.face.outcomes_by_attribute[attribute_index]
         else:
             labels = np.empty(attribute.size, dtype=object)
             is_decided = isinstance(reference, Field) and level == DECIDED
@@ -449,7 +449,7 @@ class _QuestionEvaluator:
             labels[:] = decided[reference.name][1] if is_decided else level_labels(attribute, level)  # type: ignore[union-attr]
             # missing or unlisted values decide nothing: such rows may have any value of the decided column
             cells = CellTexts(labels, (np.arange(attribute.size) == attribute.size - 1) & is_decided)
-        shape = tuple(attribute.size if axis_place == place else 1 for axis_place in axes)
+        shape = tuple(attribute.size if axis_index == attribute_index else 1 for axis_index in axes)
         return type(cells)(*(getattr(cells, name).reshape(shape) for name in cells.__dataclass_fields__))
 
     # Groups
@@ -481,10 +481,10 @@ class _QuestionEvaluator:
             return groups
         axes = self.checked_axes(tuple(sorted({*condition_axes, *groups.axes, *groups.joined_axes})))
         possible_cells = np.broadcast_to(self._truths_of_all(self.conditions, axes).true, self.axis_sizes(axes))
-        summed_axes = tuple(axis for axis, place in enumerate(axes) if place not in groups.axes)
+        summed_axes = tuple(axis for axis, attribute_index in enumerate(axes) if attribute_index not in groups.axes)
         masks = [possible_cells & self._may_be_in_group(groups, axes, index) for index in range(groups.count)]
         grid = np.stack([mask.any(summed_axes) for mask in masks], axis=-1).ravel()
-        shown_index = [index for index, place in enumerate(groups.grid_index.tolist()) if grid[place]]
+        shown_index = [index for index, grid_index in enumerate(groups.grid_index.tolist()) if grid[grid_index]]
         if not shown_index:
             rule = "no row can meet these conditions, so there is no group to show"
             raise Unsupported("no-groups", rule, fix="use a wider WHERE, or declare more values in the policy")
@@ -496,18 +496,18 @@ class _QuestionEvaluator:
         """Return which cells are in a joined group."""
         if not groups.joined_axes:
             return np.ones((1,) * len(axes), bool)
-        shape = tuple(self.face.attributes[place].size if place in groups.joined_axes else 1 for place in axes)
+        shape = tuple(self.face.attributes[index].size if index in groups.joined_axes else 1 for index in axes)
         return groups.members_of(index).reshape(shape)
 
     def axis_sizes(self, axes: AttributeSet) -> tuple[int, ...]:
-        return tuple(self.face.attributes[place].size for place in axes)
+        return tuple(self.face.attributes[attribute_index].size for attribute_index in axes)
 
     def checked_axes(self, axes: AttributeSet, times: int = 1) -> AttributeSet:
         """Refuse to read more cells together than can be held."""
         cells = math.prod(self.axis_sizes(axes))
         if cells > MAX_CELLS or cells * times > _MAX_CELL_VISITS:
-            largest = sorted(axes, key=lambda place: -self.face.attributes[place].size)[:3]
-            names = ", ".join(self.face.attributes[place].name for place in largest)
+            largest = sorted(axes, key=lambda attribute_index: -self.face.attributes[attribute_index].size)[:3]
+            names = ", ".join(self.face.attributes[attribute_index].name for attribute_index in largest)
             rule = f"a question can read at most {MAX_CELLS:,} cells of a synopsis; this one reads {cells * times:,}"
             raise Unsupported("too-many-cells", rule, fix=f"leave out a column: {names} have the most cells")
         return axes
@@ -566,7 +566,7 @@ class _QuestionEvaluator:
         if groups.joined_axes:
             parts = [weights.masked(self._may_be_in_group(groups, axes, index)) for index in range(groups.count)]
         if groups.undecided is not None:
-            undecided = groups.undecided.reshape([-1 if place in groups.joined_axes else 1 for place in axes])
+            undecided = groups.undecided.reshape([-1 if index in groups.joined_axes else 1 for index in axes])
             parts = [part.with_optional_cells(undecided) for part in parts]
         totals = tuple(bound_totals(self.face.estimates, part, axes, groups.axes) for part in parts)
         return GroupedTotals(totals, axes, groups, tuple(parts))
@@ -575,13 +575,13 @@ class _QuestionEvaluator:
         """Record which bins are cut, and which attributes were not published together."""
         if not self.face.estimates.covers(axes):
             self.outside.add(axes)
-        for axis, place in enumerate(axes):
+        for axis, attribute_index in enumerate(axes):
             other_axes = tuple(axis_index for axis_index in range(len(axes)) if axis_index != axis)
             for weights in weights_of_totals:
                 is_cut = np.atleast_1d(weights.ambiguous_cells.any(other_axes))
-                cells = self.face.attributes[place].cells
+                cells = self.face.attributes[attribute_index].cells
                 if len(is_cut) == len(cells) and any(isinstance(cell, (RangeCell, GroupCell)) for cell in cells):
-                    self.cuts.setdefault(place, set()).update(np.flatnonzero(is_cut).tolist())
+                    self.cuts.setdefault(attribute_index, set()).update(np.flatnonzero(is_cut).tolist())
 
     # The answer
 
@@ -637,23 +637,23 @@ class _QuestionEvaluator:
         for name in sorted(binned):
             yield f"{name}: each key is the start of a bin, and stands for the whole bin"
         for axes in sorted(self.outside):
-            names = " and ".join(self.face.attributes[place].name for place in axes)
+            names = " and ".join(self.face.attributes[attribute_index].name for attribute_index in axes)
             reason = "were not published together" if len(axes) > 1 else "was not published"
             yield f"{names} {reason}: such numbers are two-sided bounds, with a model's estimate between them"
         for name in sorted(self.decided):
             deciding = self.face.attributes[self.face.decider_and_labels[name][0]].name
             yield f"{name}: rows without a listed {deciding} may have any {name}, so such numbers are two-sided bounds"
-        for place, cells in sorted(self.cuts.items()):
+        for attribute_index, cells in sorted(self.cuts.items()):
             if cells:
-                attribute = self.face.attributes[place]
+                attribute = self.face.attributes[attribute_index]
                 bin_names = ", ".join(describe_cell(attribute.cells[cell]) for cell in sorted(cells)[:_MAX_LISTED_BINS])
                 remainder = f" and {len(cells) - _MAX_LISTED_BINS} more" if len(cells) > _MAX_LISTED_BINS else ""
                 rule = "the question splits bins, and only whole bins were published"
                 yield f"{attribute.name}: {rule}, so such numbers are two-sided bounds ({bin_names}{remainder})"
 
     def _has_binned_attribute(self, key: Column) -> bool:
-        place, level = self._attribute_and_level(key.reference)
-        return level is None and self.face.attributes[place].has_bins
+        attribute_index, level = self._attribute_and_level(key.reference)
+        return level is None and self.face.attributes[attribute_index].has_bins
 
 
 def _weakest_ranks(totals: tuple[GroupedTotals | ResolvedTotals, ...]) -> Codes:

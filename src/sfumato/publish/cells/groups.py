@@ -147,7 +147,7 @@ class CellGroups:
 def group_cells(keys: Sequence[GroupKeyCells], attributes: Sequence[Attribute]) -> CellGroups:
     """Combine keys: which axes are key axes, and which groups the cells of the others form."""
     axes, joined = _split_axes(keys)
-    sizes = tuple(attributes[place].size for place in axes)
+    sizes = tuple(attributes[attribute_index].size for attribute_index in axes)
     joined_keys = [key for key in keys if key.axes and set(key.axes) <= set(joined)]
     undecided = _undecided_cells(keys, joined_keys)
     codes, combinations = _combine_keys(joined_keys, joined, attributes)
@@ -200,9 +200,9 @@ def _undecided_cells(keys: Sequence[GroupKeyCells], joined_keys: Sequence[GroupK
 def _split_axes(keys: Sequence[GroupKeyCells]) -> tuple[AttributeSet, AttributeSet]:
     """Return the key axes and the joined axes; whatever a key reads beside a joined axis is joined too."""
     key_axes = {key.axes[0] for key in keys if key.is_whole_attribute}
-    joined = {place for key in keys for place in key.axes if place not in key_axes}
+    joined = {attribute_index for key in keys for attribute_index in key.axes if attribute_index not in key_axes}
     while True:
-        reached = {place for key in keys if joined & set(key.axes) for place in key.axes} - joined
+        reached = {attribute_index for key in keys if joined & set(key.axes) for attribute_index in key.axes} - joined
         if not reached:
             return tuple(sorted(key_axes - joined)), tuple(sorted(joined))
         joined |= reached
@@ -214,7 +214,7 @@ def _combine_keys(
     """Number the combinations of keys over joined cells; return the number of each cell, and the key codes of each
     number.
     """
-    sizes = tuple(attributes[place].size for place in joined)
+    sizes = tuple(attributes[attribute_index].size for attribute_index in joined)
     combined, in_group = np.zeros(sizes, np.int64), np.ones(sizes, bool)
     for key in keys:
         key_codes = key.codes.reshape(tuple(attributes[p].size if p in key.axes else 1 for p in joined))

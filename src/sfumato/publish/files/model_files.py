@@ -85,7 +85,7 @@ class ModelManifest:
             has_parent = type(parent) is int and -1 <= parent < index
             is_valid &= has_parent and shared <= (set(self.cliques[parent]) if has_parent and parent >= 0 else set())
             seen |= set(clique)
-        cliques = [set(places) for places in self.cliques]
+        cliques = [set(attribute_set) for attribute_set in self.cliques]
         is_valid &= len(seen) == len(self.released.attributes)
         is_valid &= all(any(set(potential) <= clique for clique in cliques) for potential in self.potentials)
         if not is_valid:
@@ -98,20 +98,26 @@ class ModelManifest:
         """The junction tree; separators follow from cliques and parents."""
         pairs = zip(self.cliques, self.parents, strict=True)
         separators = (
-            tuple(place for place in clique if parent >= 0 and place in self.cliques[parent])
+            tuple(
+                attribute_index for attribute_index in clique if parent >= 0 and attribute_index in self.cliques[parent]
+            )
             for clique, parent in pairs
         )
         return JunctionTree(self.cliques, self.parents, tuple(separators))
 
     def _checked_sets(self, decoded: Any, name: str) -> tuple[AttributeSet, ...]:
-        are_lists = isinstance(decoded, (tuple, list)) and all(isinstance(places, (tuple, list)) for places in decoded)
-        valid_places = set(range(len(self.released.attributes)))
-        for places in decoded if are_lists else ():
-            if list(places) != sorted(valid_places & {place for place in places if type(place) is int}):
-                raise InvalidParameter(name, places, "column indices in increasing order")
-        if not are_lists or len({tuple(places) for places in decoded}) != len(decoded):
+        are_lists = isinstance(decoded, (tuple, list)) and all(
+            isinstance(attribute_set, (tuple, list)) for attribute_set in decoded
+        )
+        valid_indices = set(range(len(self.released.attributes)))
+        for attribute_set in decoded if are_lists else ():
+            if list(attribute_set) != sorted(
+                valid_indices & {attribute_index for attribute_index in attribute_set if type(attribute_index) is int}
+            ):
+                raise InvalidParameter(name, attribute_set, "column indices in increasing order")
+        if not are_lists or len({tuple(attribute_set) for attribute_set in decoded}) != len(decoded):
             raise InvalidParameter(name, decoded, "distinct sets of column indices")
-        return tuple(tuple(places) for places in decoded)
+        return tuple(tuple(attribute_set) for attribute_set in decoded)
 
 
 # ── writing ────────────────────────────────────────────────────────────────────────────────────
@@ -126,7 +132,7 @@ def to_bytes(stored_model: StoredModel) -> bytes:
     numbers = np.concatenate([np.zeros(0), *(potential.logs.reshape(-1) for potential in model.potentials)])
     members = {POTENTIALS: _POTENTIALS.to_bytes(numbers)}
     public_release = replace(released, purchase=released.purchase.without_salt)
-    sets = tuple(potential.places for potential in model.potentials), model.tree.cliques, model.tree.parents
+    sets = tuple(potential.attribute_set for potential in model.potentials), model.tree.cliques, model.tree.parents
     manifest = ModelManifest(
         FORMAT, sealed_files.member_hashes(members), public_release, steps, public_receipt(receipt), *sets
     )
@@ -145,7 +151,7 @@ def read(content: bytes, file_name: str = "the file") -> StoredModel:
 def _read_model(manifest: ModelManifest, content: bytes, file_name: str) -> GraphicalModel:
     """Build the model after its sizes are checked: of the stored numbers, and of the tables built from them."""
     sizes = manifest.released.sizes
-    shapes = [tuple(sizes[column] for column in places) for places in manifest.potentials]
+    shapes = [tuple(sizes[column] for column in attribute_set) for attribute_set in manifest.potentials]
     counts = [math.prod(shape) for shape in shapes]
     if sum(counts) > _MAX_CELLS or manifest.tree.cell_count(sizes) > _MAX_CELLS:
         raise damaged_file_error(file_name, f"its model has more than {_MAX_CELLS:,} cells")
@@ -154,7 +160,7 @@ def _read_model(manifest: ModelManifest, content: bytes, file_name: str) -> Grap
         raise damaged_file_error(file_name, f"{POTENTIALS} has numbers that are not logarithms of weights")
     parts = np.split(numbers, np.cumsum(counts)[:-1]) if counts else []
     potentials = tuple(
-        Potential(places, part.reshape(shape))
-        for places, part, shape in zip(manifest.potentials, parts, shapes, strict=True)
+        Potential(attribute_set, part.reshape(shape))
+        for attribute_set, part, shape in zip(manifest.potentials, parts, shapes, strict=True)
     )
     return GraphicalModel(sizes, manifest.tree, potentials, manifest.released.total)

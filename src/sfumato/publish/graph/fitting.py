@@ -1,10 +1,11 @@
 """Fit a graphical model to noisy marginals by mirror descent on its potentials.
 
 Sought is the table of counts p ≥ 0 with a given total that minimises L(p) = Σ_t ‖M_t p − y_t‖² / 2σ_t² over all
-combinations of cells; M_t adds up to the places that y_t was measured of. A step of mirror descent with the entropy as
-its mirror adds −η·(M_t p − y_t)/σ_t² to the potential of each t, so that p stays a graphical model on the junction tree
-of the measured sets, and no more than its cliques is ever computed (McKenna, Sheldon & Miklau 2019, "Graphical-model
-based estimation and inference for differential privacy"). Among all minimisers the one of largest entropy is found.
+combinations of cells; M_t adds up to the attributes that y_t was measured of. A step of mirror descent with the entropy
+as its mirror adds −η·(M_t p − y_t)/σ_t² to the potential of each t, so that p stays a graphical model on the junction
+tree of the measured sets, and no more than its cliques is ever computed (McKenna, Sheldon & Miklau 2019,
+"Graphical-model based estimation and inference for differential privacy"). Among all minimisers the one of largest
+entropy is found.
 Cells that are declared impossible are potentials of -∞: they stay 0 in every step.
 """
 
@@ -45,9 +46,9 @@ Zeros = tuple[Sequence[int], NDArray[np.bool_]]
 class Observation:
     """A noisy marginal, in rows."""
 
-    places: AttributeSet
+    attribute_set: AttributeSet
     values: Floats
-    """Axes are in the order of the places."""
+    """Axes are in the order of the attributes."""
     deviation: float
     """The standard deviation of the noise of each number."""
 
@@ -75,10 +76,10 @@ def fit_model(
     tree = JunctionTree.for_sets(logs, attribute_sizes)
     descent = _Descent(Propagation(tree, attribute_sizes, tuple(logs)), targets, tuple(logs.values()), rows)
     fitted_logs = descent.run(tolerance, max_rounds)
-    sorted_sets = [tuple(sorted(places)) for places in logs]
+    sorted_sets = [tuple(sorted(attribute_set)) for attribute_set in logs]
     potentials = (
-        Potential(places, transpose_to(potential_logs, laid_places, places))
-        for laid_places, places, potential_logs in zip(logs, sorted_sets, fitted_logs, strict=True)
+        Potential(attribute_set, transpose_to(potential_logs, ordered_indices, attribute_set))
+        for ordered_indices, attribute_set, potential_logs in zip(logs, sorted_sets, fitted_logs, strict=True)
     )
     return GraphicalModel(attribute_sizes, tree, tuple(potentials), descent.total)
 
@@ -103,19 +104,19 @@ def _combined_observations(
     targets: dict[AttributeSet, _CombinedObservation] = {}
     for observation in observations:
         values = np.asarray(observation.values, float)
-        places = parse_attribute_indices(tuple(observation.places), len(sizes), "places")
-        if values.shape != table_shape(places, sizes) or not np.isfinite(values).all():
+        attribute_set = parse_attribute_indices(tuple(observation.attribute_set), len(sizes), "attribute_set")
+        if values.shape != table_shape(attribute_set, sizes) or not np.isfinite(values).all():
             raise InvalidParameter(
-                "values", values.shape, f"finite numbers in an array of shape {table_shape(places, sizes)}"
+                "values", values.shape, f"finite numbers in an array of shape {table_shape(attribute_set, sizes)}"
             )
         if not 0 < observation.deviation < math.inf:
             raise InvalidParameter("deviation", observation.deviation, "a number above 0")
-        laid_places = canonical_order(places, sizes)
-        observed = transpose_to(values + (total - values.sum()) / values.size, places, laid_places)
+        ordered_indices = canonical_order(attribute_set, sizes)
+        observed = transpose_to(values + (total - values.sum()) / values.size, attribute_set, ordered_indices)
         precision = observation.deviation**-2
-        target = targets.get(laid_places, _CombinedObservation(observed, 0.0))
+        target = targets.get(ordered_indices, _CombinedObservation(observed, 0.0))
         weight = precision / (target.precision + precision)
-        targets[laid_places] = _CombinedObservation(
+        targets[ordered_indices] = _CombinedObservation(
             target.mean + weight * (observed - target.mean), target.precision + precision
         )
     return targets
@@ -132,23 +133,27 @@ def _starting_logs(
 
     Without a model to start from, attributes are independent, each with the counts that were observed of it.
     """
-    logs = {places: np.zeros(table_shape(places, sizes)) for places in targets}
-    for places, target in targets.items() if start is None else ():
-        if len(places) == 1:
-            logs[places] = np.log(np.maximum(target.mean, target.precision**-0.5 / 2))
+    logs = {attribute_set: np.zeros(table_shape(attribute_set, sizes)) for attribute_set in targets}
+    for attribute_set, target in targets.items() if start is None else ():
+        if len(attribute_set) == 1:
+            logs[attribute_set] = np.log(np.maximum(target.mean, target.precision**-0.5 / 2))
     if start is not None:
         logs |= _corrections_of_start(targets, start, sizes)
     for potential in start.potentials if start is not None else ():
-        laid_places = canonical_order(potential.places, sizes)
-        logs[laid_places] = logs.get(laid_places, 0.0) + transpose_to(potential.logs, potential.places, laid_places)
-    for zero_places, impossible in zeros:
-        checked_zero_places = parse_attribute_indices(tuple(zero_places), len(sizes), "zeros")
+        ordered_indices = canonical_order(potential.attribute_set, sizes)
+        logs[ordered_indices] = logs.get(ordered_indices, 0.0) + transpose_to(
+            potential.logs, potential.attribute_set, ordered_indices
+        )
+    for zero_indices, impossible in zeros:
+        checked_zero_indices = parse_attribute_indices(tuple(zero_indices), len(sizes), "zeros")
         cells = np.asarray(impossible, bool)
-        if cells.shape != table_shape(checked_zero_places, sizes):
-            raise InvalidParameter("zeros", cells.shape, f"an array of shape {table_shape(checked_zero_places, sizes)}")
-        laid_places = canonical_order(checked_zero_places, sizes)
-        logs[laid_places] = logs.get(laid_places, 0.0) + transpose_to(
-            np.where(cells, -np.inf, 0.0), checked_zero_places, laid_places
+        if cells.shape != table_shape(checked_zero_indices, sizes):
+            raise InvalidParameter(
+                "zeros", cells.shape, f"an array of shape {table_shape(checked_zero_indices, sizes)}"
+            )
+        ordered_indices = canonical_order(checked_zero_indices, sizes)
+        logs[ordered_indices] = logs.get(ordered_indices, 0.0) + transpose_to(
+            np.where(cells, -np.inf, 0.0), checked_zero_indices, ordered_indices
         )
     return logs
 
@@ -159,13 +164,13 @@ def _corrections_of_start(
     """Scale the starting model on every set that it has no potential of: a step of iterative proportional fitting, by
     (observed + σ) / (expected + σ), so that cells within the noise hardly move. It saves most of the descent.
     """
-    known_sets = {canonical_order(potential.places, sizes) for potential in start.potentials}
+    known_sets = {canonical_order(potential.attribute_set, sizes) for potential in start.potentials}
     corrections = {}
-    for places, target in targets.items():
-        if places not in known_sets:
-            deviation, sorted_places = target.precision**-0.5, tuple(sorted(places))
-            expected = transpose_to(start.marginal(sorted_places), sorted_places, places)
-            corrections[places] = np.log(np.maximum(target.mean, 0.0) + deviation) - np.log(expected + deviation)
+    for attribute_set, target in targets.items():
+        if attribute_set not in known_sets:
+            deviation, sorted_indices = target.precision**-0.5, tuple(sorted(attribute_set))
+            expected = transpose_to(start.marginal(sorted_indices), sorted_indices, attribute_set)
+            corrections[attribute_set] = np.log(np.maximum(target.mean, 0.0) + deviation) - np.log(expected + deviation)
     return corrections
 
 
@@ -186,7 +191,7 @@ class _Descent:
         total: float,
     ) -> None:
         self.total, self._base, self._propagation = total, base, propagation
-        self._moved = [index for index, places in enumerate(propagation.sets) if places in targets]
+        self._moved = [index for index, attribute_set in enumerate(propagation.sets) if attribute_set in targets]
         set_targets = [targets[propagation.sets[index]] for index in self._moved]
         self._ends = np.cumsum([target.mean.size for target in set_targets], dtype=int)
         self._goal = _concatenate_flat([target.mean for target in set_targets])

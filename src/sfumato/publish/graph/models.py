@@ -1,7 +1,7 @@
 """Graphical models: maximum-entropy counts for every combination of cells, given by fitted potentials.
 
 Its joint table total · Π exp(potential) / Z is never built. The counts of each clique of its junction tree are
-(``calibrating``), and the counts of any other set follow exactly from the cliques that lie between its places: given
+(``calibrating``), and the counts of any other set follow exactly from the cliques between its attributes: given
 what two neighbouring cliques share, what is on one side does not depend on what is on the other (Koller & Friedman
 2009, ch. 10.3). Hundreds of sets are computed at once; what several of them need from a clique is summed once.
 """
@@ -41,16 +41,16 @@ _KEPT_CELLS = 6_000_000
 
 @dataclass(frozen=True, eq=False)
 class Potential:
-    """A log-linear factor over the cells of some places; counts are multiplied by e to the power of it."""
+    """A log-linear factor over the cells of some attributes; counts are multiplied by e to the power of it."""
 
-    places: AttributeSet
+    attribute_set: AttributeSet
     logs: Floats
-    """Axes are in the order of the places; -∞ for an impossible cell."""
+    """Axes are in the order of the attributes; -∞ for an impossible cell."""
 
 
 @dataclass(frozen=True, eq=False)
 class ConditionalTable:
-    """The counts of cells of new places, given the cells of places that were drawn before."""
+    """The counts of cells of new attributes, given the cells of attributes that were drawn before."""
 
     new: AttributeSet
     given: AttributeSet
@@ -77,14 +77,14 @@ class GraphicalModel:
         model_potentials = tuple(potentials)
         return cls(
             tuple(sizes),
-            JunctionTree.for_sets([potential.places for potential in model_potentials], sizes),
+            JunctionTree.for_sets([potential.attribute_set for potential in model_potentials], sizes),
             model_potentials,
             total,
         )
 
     @cached_property
     def beliefs(self) -> tuple[Floats, ...]:
-        """The counts of every clique, with axes in the order of its places."""
+        """The counts of every clique, with axes in the order of its attributes."""
         return tuple(
             transpose_to(table, canonical_order(clique, self.sizes), clique)
             for table, clique in zip(self.canonical_beliefs, self.tree.cliques, strict=True)
@@ -93,9 +93,9 @@ class GraphicalModel:
     @cached_property
     def canonical_beliefs(self) -> tuple[Floats, ...]:
         """The counts of every clique, with axes as they are laid out."""
-        propagation = Propagation(self.tree, self.sizes, [potential.places for potential in self.potentials])
+        propagation = Propagation(self.tree, self.sizes, [potential.attribute_set for potential in self.potentials])
         logs = [
-            transpose_to(potential.logs, potential.places, canonical_order(potential.places, self.sizes))
+            transpose_to(potential.logs, potential.attribute_set, canonical_order(potential.attribute_set, self.sizes))
             for potential in self.potentials
         ]
         return tuple(propagation.clique_counts(logs, self.total))
@@ -104,18 +104,22 @@ class GraphicalModel:
     def _clique_sums(self) -> _CliqueSums:
         return _CliqueSums(self)
 
-    def marginal(self, places: Sequence[int]) -> Floats:
-        """Return the counts of all combinations of these places' cells; axes are in the order of the argument."""
-        return self.marginals([places])[0]
+    def marginal(self, attribute_set: Sequence[int]) -> Floats:
+        """Return the counts of all combinations of these attributes' cells; axes are in the order of the argument."""
+        return self.marginals([attribute_set])[0]
 
     def marginals(self, sets: Sequence[Sequence[int]]) -> list[Floats]:
         """Return the counts of many sets at once; what they share is computed once."""
-        checked_sets = [parse_attribute_indices(tuple(places), len(self.sizes), "set") for places in sets]
-        laid_places = {frozenset(places): canonical_order(places, self.sizes) for places in checked_sets}
-        counts_by_set = {key: self._clique_sums.marginal(laid) for key, laid in laid_places.items()}
+        checked_sets = [parse_attribute_indices(tuple(attribute_set), len(self.sizes), "set") for attribute_set in sets]
+        ordered_indices = {
+            frozenset(attribute_set): canonical_order(attribute_set, self.sizes) for attribute_set in checked_sets
+        }
+        counts_by_set = {key: self._clique_sums.marginal(laid) for key, laid in ordered_indices.items()}
         return [
-            transpose_to(counts_by_set[frozenset(places)], laid_places[frozenset(places)], places)
-            for places in checked_sets
+            transpose_to(
+                counts_by_set[frozenset(attribute_set)], ordered_indices[frozenset(attribute_set)], attribute_set
+            )
+            for attribute_set in checked_sets
         ]
 
     def conditioned_on_zeros(self, zeros: Iterable[tuple[AttributeSet, NDArray[np.bool_]]]) -> Self:
@@ -123,7 +127,7 @@ class GraphicalModel:
 
         Each set lies within a clique. Sampling from the result raises ``InvalidParameter`` if no cell is left.
         """
-        cut = [Potential(places, np.where(cells, -np.inf, 0.0)) for places, cells in zeros]
+        cut = [Potential(attribute_set, np.where(cells, -np.inf, 0.0)) for attribute_set, cells in zeros]
         return replace(self, potentials=(*self.potentials, *cut))
 
     def conditionals(self) -> tuple[ConditionalTable, ...]:
@@ -132,7 +136,7 @@ class GraphicalModel:
 
     def _conditional(self, index: int) -> ConditionalTable:
         clique, given = self.tree.cliques[index], self.tree.separators[index]
-        new = tuple(place for place in clique if place not in given)
+        new = tuple(attribute_index for attribute_index in clique if attribute_index not in given)
         return ConditionalTable(
             new, given, transpose_to(self.canonical_beliefs[index], canonical_order(clique, self.sizes), (*given, *new))
         )
@@ -151,55 +155,55 @@ class _CliqueSums:
         self._kept = 0
         self._components = _components(model.tree)
 
-    def marginal(self, places: AttributeSet) -> Floats:
-        """Multiply the counts that the unconnected components of the tree have of their own places."""
-        product, wanted_places = np.array(self._total), set(places)
-        done_places: AttributeSet = ()
+    def marginal(self, attribute_set: AttributeSet) -> Floats:
+        """Multiply the counts that the unconnected components of the tree have of their own attributes."""
+        product, wanted_indices = np.array(self._total), set(attribute_set)
+        joined_set: AttributeSet = ()
         for cliques in self._components:
-            component_places = wanted_places.intersection(
-                *[{place for index in cliques for place in self._tree.cliques[index]}]
+            component_indices = wanted_indices.intersection(
+                *[{attribute_index for index in cliques for attribute_index in self._tree.cliques[index]}]
             )
-            if component_places:
-                part = canonical_order(tuple(component_places), self._sizes)
-                wider = canonical_order((*done_places, *part), self._sizes)
+            if component_indices:
+                part = canonical_order(tuple(component_indices), self._sizes)
+                wider = canonical_order((*joined_set, *part), self._sizes)
                 counts = self._connected_marginal(cliques, part)
-                share = counts if not done_places else divide_or_zero(counts, np.array(self._total))
+                share = counts if not joined_set else divide_or_zero(counts, np.array(self._total))
                 product = (
-                    broadcast_to_attributes(product, done_places, wider) * broadcast_to_attributes(share, part, wider)
-                    if done_places
+                    broadcast_to_attributes(product, joined_set, wider) * broadcast_to_attributes(share, part, wider)
+                    if joined_set
                     else counts
                 )
-                done_places = wider
+                joined_set = wider
         return product
 
-    def _connected_marginal(self, cliques: list[int], places: AttributeSet) -> Floats:
-        wanted_places = set(places)
-        candidates = [index for index in cliques if wanted_places.issubset(self._tree.cliques[index])]
+    def _connected_marginal(self, cliques: list[int], attribute_set: AttributeSet) -> Floats:
+        wanted_indices = set(attribute_set)
+        candidates = [index for index in cliques if wanted_indices.issubset(self._tree.cliques[index])]
         if candidates:
             best = min(candidates, key=lambda index: math.prod(table_shape(self._tree.cliques[index], self._sizes)))
-            return self.sum_of(best, places)
-        nodes = _connecting_cliques(self._tree, cliques, wanted_places)
+            return self.sum_of(best, attribute_set)
+        nodes = _connecting_cliques(self._tree, cliques, wanted_indices)
         root = (
-            min(nodes, key=lambda index: self._max_requested_cells_on_side(index, nodes, wanted_places))
+            min(nodes, key=lambda index: self._max_requested_cells_on_side(index, nodes, wanted_indices))
             if len(nodes) > 2
             else nodes[0]
         )
-        return self._message(root, -1, nodes, wanted_places)[0]
+        return self._message(root, -1, nodes, wanted_indices)[0]
 
     def _max_requested_cells_on_side(
-        self, clique: int, connecting_cliques: list[int], requested_places: set[int]
+        self, clique: int, connecting_cliques: list[int], requested_indices: set[int]
     ) -> int:
-        """Return the largest number of cells of requested places that come from one side of a clique."""
-        clique_places = set(self._tree.cliques[clique])
+        """Return the largest number of cells of requested attributes that come from one side of a clique."""
+        clique_indices = set(self._tree.cliques[clique])
         neighbours = (other for other in connecting_cliques if self._are_adjacent(clique, other))
         sides = (
-            self._requested_on_side(other, clique, connecting_cliques, requested_places) - clique_places
+            self._requested_on_side(other, clique, connecting_cliques, requested_indices) - clique_indices
             for other in neighbours
         )
         return max(math.prod(table_shape(tuple(side), self._sizes)) for side in sides)
 
     def _requested_on_side(self, index: int, parent: int, nodes: list[int], requested: set[int]) -> frozenset[int]:
-        """Return the requested places on one side of the tree."""
+        """Return the requested attributes on one side of the tree."""
         further = (other for other in nodes if other != parent and self._are_adjacent(index, other))
         clique_requested = requested.intersection(self._tree.cliques[index])
         return frozenset(
@@ -207,36 +211,37 @@ class _CliqueSums:
         )
 
     def _message(self, index: int, parent: int, nodes: list[int], requested: set[int]) -> tuple[Floats, AttributeSet]:
-        """Return the counts of the requested places on this side of the tree, with what is shared with the parent."""
+        """Return the counts of the requested attributes on this side of the tree, with those shared with the parent."""
         others = [other for other in nodes if other != parent and self._are_adjacent(index, other)]
         parent_separator = self._separator(index, parent) if parent >= 0 else set()
         separators = [self._separator(index, other) for other in others]
-        own_places = canonical_order(
+        table_set = canonical_order(
             requested.intersection(self._tree.cliques[index]).union(parent_separator, *separators), self._sizes
         )
-        table = self.sum_of(index, own_places)
+        table = self.sum_of(index, table_set)
         for position, other in enumerate(others):
-            message, places = self._conditional(other, index, nodes, requested)
-            kept_places = canonical_order(
-                {*own_places, *places} & requested.union(parent_separator, *separators[position + 1 :]), self._sizes
+            message, attribute_set = self._conditional(other, index, nodes, requested)
+            kept_indices = canonical_order(
+                {*table_set, *attribute_set} & requested.union(parent_separator, *separators[position + 1 :]),
+                self._sizes,
             )
-            table, own_places = (
-                multiply_and_sum(table, own_places, message, places, kept_places, self._sizes),
-                kept_places,
+            table, table_set = (
+                multiply_and_sum(table, table_set, message, attribute_set, kept_indices, self._sizes),
+                kept_indices,
             )
-        return table, own_places
+        return table, table_set
 
     def _conditional(
         self, index: int, parent: int, nodes: list[int], requested: set[int]
     ) -> tuple[Floats, AttributeSet]:
-        """Return the requested places on this side of the tree, given what is shared with the parent."""
+        """Return the requested attributes on this side of the tree, given what is shared with the parent."""
         key = (index, parent, self._requested_on_side(index, parent, nodes, requested))
         if key not in self._messages:
-            message, places = self._message(index, parent, nodes, requested)
+            message, attribute_set = self._message(index, parent, nodes, requested)
             shared = canonical_order(self._separator(index, parent), self._sizes)
             conditional = (
-                divide_or_zero(message, broadcast_to_attributes(self.sum_of(index, shared), shared, places)),
-                places,
+                divide_or_zero(message, broadcast_to_attributes(self.sum_of(index, shared), shared, attribute_set)),
+                attribute_set,
             )
             if not self._reserve_cache(message.size):
                 return conditional
@@ -256,20 +261,20 @@ class _CliqueSums:
         child = first if self._tree.parents[first] == second else second
         return set(self._tree.separators[child])
 
-    def sum_of(self, index: int, places: AttributeSet) -> Floats:
-        """Sum a clique to some of its places, from the smallest sum of it that has them."""
+    def sum_of(self, index: int, attribute_set: AttributeSet) -> Floats:
+        """Sum a clique to some of its attributes, from the smallest sum of it that has them."""
         sums = self._sums[index]
-        if places not in sums:
-            wanted_places = set(places)
-            source_places = min(
-                (candidate for candidate in sums if wanted_places.issubset(candidate)),
+        if attribute_set not in sums:
+            wanted_indices = set(attribute_set)
+            source_set = min(
+                (candidate for candidate in sums if wanted_indices.issubset(candidate)),
                 key=lambda candidate: sums[candidate].size,
             )
-            sums_to_places = sum_to_attributes(sums[source_places], source_places, places)
-            if not self._reserve_cache(sums_to_places.size):
-                return sums_to_places
-            sums[places] = sums_to_places
-        return sums[places]
+            summed = sum_to_attributes(sums[source_set], source_set, attribute_set)
+            if not self._reserve_cache(summed.size):
+                return summed
+            sums[attribute_set] = summed
+        return sums[attribute_set]
 
 
 def _components(tree: JunctionTree) -> list[list[int]]:
@@ -284,7 +289,7 @@ def _components(tree: JunctionTree) -> list[list[int]]:
 
 
 def _connecting_cliques(tree: JunctionTree, cliques: list[int], requested: set[int]) -> list[int]:
-    """Return the cliques without which some of these places would be missing or unconnected; parents come first."""
+    """Return the cliques without which some of these attributes would be missing or unconnected; parents come first."""
     nodes = list(cliques)
     while True:
         for index in nodes:

@@ -63,10 +63,10 @@ class JunctionTree:
         """Return the number of cells of all cliques."""
         return sum(_cell_count_of_mask(bit_mask(clique), sizes) for clique in self.cliques)
 
-    def clique_index_with(self, places: Sequence[int]) -> int | None:
-        """Return the smallest index of a clique that holds all these places, or None."""
-        wanted_places = set(places)
-        return next((index for index, clique in enumerate(self.cliques) if wanted_places.issubset(clique)), None)
+    def clique_index_with(self, attribute_set: Sequence[int]) -> int | None:
+        """Return the smallest index of a clique that holds all these attributes, or None."""
+        wanted_indices = set(attribute_set)
+        return next((index for index, clique in enumerate(self.cliques) if wanted_indices.issubset(clique)), None)
 
 
 def predicted_cells(sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> int:
@@ -80,17 +80,17 @@ class GrowingModelSize:
     def __init__(self, sizes: Sequence[int]) -> None:
         self._sizes, self._masks = tuple(sizes), _neighbour_masks((), len(sizes))
 
-    def predicted_with(self, places: Sequence[int]) -> int:
+    def predicted_with(self, attribute_set: Sequence[int]) -> int:
         """Return what ``predicted_cells`` does for all sets so far and this one."""
-        return _predicted_clique_cells(tuple(self._masks_with(places)), self._sizes)
+        return _predicted_clique_cells(tuple(self._masks_with(attribute_set)), self._sizes)
 
-    def add(self, places: Sequence[int]) -> None:
-        self._masks = self._masks_with(places)
+    def add(self, attribute_set: Sequence[int]) -> None:
+        self._masks = self._masks_with(attribute_set)
 
-    def _masks_with(self, places: Sequence[int]) -> list[int]:
-        masks, mask = self._masks.copy(), bit_mask(places)
-        for place in places:
-            masks[place] |= mask
+    def _masks_with(self, attribute_set: Sequence[int]) -> list[int]:
+        masks, mask = self._masks.copy(), bit_mask(attribute_set)
+        for attribute_index in attribute_set:
+            masks[attribute_index] |= mask
         return masks
 
 
@@ -106,7 +106,7 @@ def predicted_bytes(sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> int:
 
     For every measured cell there are its count and potential, what both were before, what is tried, and products.
     """
-    attribute_sizes, measured_sets = tuple(sizes), [tuple(places) for places in sets]
+    attribute_sizes, measured_sets = tuple(sizes), [tuple(attribute_set) for attribute_set in sets]
     cliques = [
         _cell_count_of_mask(clique, attribute_sizes)
         for clique in _maximal_cliques(
@@ -114,16 +114,17 @@ def predicted_bytes(sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> int:
         )
     ]
     measured_cells = sum(
-        _cell_count_of_mask(mask, attribute_sizes) for mask in {bit_mask(places) for places in measured_sets}
+        _cell_count_of_mask(mask, attribute_sizes)
+        for mask in {bit_mask(attribute_set) for attribute_set in measured_sets}
     )
     return _CELL_BYTES * (sum(cliques) + 2 * max(cliques, default=0) + 16 * measured_cells)
 
 
-def bit_mask(places: Iterable[int]) -> int:
+def bit_mask(attribute_set: Iterable[int]) -> int:
     """Encode a set as bits."""
     mask = 0
-    for place in places:
-        mask |= 1 << place
+    for attribute_index in attribute_set:
+        mask |= 1 << attribute_index
     return mask
 
 
@@ -132,16 +133,16 @@ def attributes_in_mask(mask: int) -> AttributeSet:
     return tuple(_set_bit_indices(mask))
 
 
-def parse_attribute_indices(places: object, count: int, name: str = "places") -> AttributeSet:
+def parse_attribute_indices(attribute_set: object, count: int, name: str = "attribute_set") -> AttributeSet:
     """Parse distinct indices of attributes, or raise for anything else."""
-    valid_places = range(count)
-    if not isinstance(places, (tuple, list)) or any(
-        type(place) is not int or place not in valid_places for place in places
+    valid_indices = range(count)
+    if not isinstance(attribute_set, (tuple, list)) or any(
+        type(attribute_index) is not int or attribute_index not in valid_indices for attribute_index in attribute_set
     ):
-        raise InvalidParameter(name, places, f"indices of attributes from 0 to {count - 1}")
-    if len(set(places)) != len(places):
-        raise InvalidParameter(name, places, "distinct indices of attributes")
-    return tuple(places)
+        raise InvalidParameter(name, attribute_set, f"indices of attributes from 0 to {count - 1}")
+    if len(set(attribute_set)) != len(attribute_set):
+        raise InvalidParameter(name, attribute_set, "distinct indices of attributes")
+    return tuple(attribute_set)
 
 
 def _set_bit_indices(mask: int) -> Iterator[int]:
@@ -162,11 +163,11 @@ def _cell_count_of_mask(mask: int, sizes: Sequence[int]) -> int:
 
 def _neighbour_masks(sets: Iterable[Sequence[int]], count: int) -> list[int]:
     """Return for each attribute the mask of those that are measured with it, itself among them."""
-    neighbours = [1 << place for place in range(count)]
-    for places in sets:
-        mask = bit_mask(places)
-        for place in places:
-            neighbours[place] |= mask
+    neighbours = [1 << attribute_index for attribute_index in range(count)]
+    for attribute_set in sets:
+        mask = bit_mask(attribute_set)
+        for attribute_index in attribute_set:
+            neighbours[attribute_index] |= mask
     return neighbours
 
 
@@ -183,11 +184,11 @@ def _elimination_cliques(neighbours: list[int], sizes: Sizes) -> list[int]:
         return cell_counts[mask]
 
     while remaining:
-        place, unchecked = _first_simplicial(unchecked, neighbours)
-        adds_edges = place < 0
+        attribute_index, unchecked = _first_simplicial(unchecked, neighbours)
+        adds_edges = attribute_index < 0
         if adds_edges:
-            place = min(_set_bit_indices(remaining), key=cells)
-        clique, own_bit = neighbours[place], 1 << place
+            attribute_index = min(_set_bit_indices(remaining), key=cells)
+        clique, own_bit = neighbours[attribute_index], 1 << attribute_index
         cliques.append(clique)
         remaining ^= own_bit
         rest = clique ^ own_bit
@@ -252,43 +253,43 @@ _LONG = 16
 """The least length of a contiguous stretch that is worth a loop of its own."""
 
 
-def canonical_order(places: Iterable[int], sizes: Sizes) -> AttributeSet:
-    """Sort places into the order of axes."""
-    return tuple(sorted(places, key=lambda place: (sizes[place], place)))
+def canonical_order(attribute_set: Iterable[int], sizes: Sizes) -> AttributeSet:
+    """Sort attributes into the order of axes."""
+    return tuple(sorted(attribute_set, key=lambda attribute_index: (sizes[attribute_index], attribute_index)))
 
 
-def table_shape(places: Sequence[int], sizes: Sizes) -> tuple[int, ...]:
+def table_shape(attribute_set: Sequence[int], sizes: Sizes) -> tuple[int, ...]:
     """Return the shape of a table with these axes."""
-    return tuple(sizes[place] for place in places)
+    return tuple(sizes[attribute_index] for attribute_index in attribute_set)
 
 
-def transpose_to(table: Floats, places: Sequence[int], wanted: Sequence[int]) -> Floats:
-    """Transpose a table's axes from the order of some places to that of others, the same in number."""
-    if tuple(places) == tuple(wanted):
+def transpose_to(table: Floats, attribute_set: Sequence[int], wanted: Sequence[int]) -> Floats:
+    """Transpose a table's axes from the order of some attributes to that of others, the same in number."""
+    if tuple(attribute_set) == tuple(wanted):
         return table
-    return np.ascontiguousarray(table.transpose([places.index(place) for place in wanted]))
+    return np.ascontiguousarray(table.transpose([attribute_set.index(attribute_index) for attribute_index in wanted]))
 
 
-def broadcast_to_attributes(table: Floats, places: AttributeSet, wider: AttributeSet) -> Floats:
+def broadcast_to_attributes(table: Floats, attribute_set: AttributeSet, wider: AttributeSet) -> Floats:
     """Reshape a table to the axes of a wider one, of length one where it has none; both are laid out."""
-    return table.reshape(_wider_shape(table.shape, places, wider))
+    return table.reshape(_wider_shape(table.shape, attribute_set, wider))
 
 
 @lru_cache(maxsize=_PLANS)
-def _wider_shape(shape: tuple[int, ...], places: AttributeSet, wider: AttributeSet) -> tuple[int, ...]:
-    size_of = dict(zip(places, shape, strict=True))
-    return tuple(size_of.get(place, 1) for place in wider)
+def _wider_shape(shape: tuple[int, ...], attribute_set: AttributeSet, wider: AttributeSet) -> tuple[int, ...]:
+    size_of = dict(zip(attribute_set, shape, strict=True))
+    return tuple(size_of.get(attribute_index, 1) for attribute_index in wider)
 
 
-def sum_to_attributes(table: Floats, places: AttributeSet, kept: AttributeSet) -> Floats:
-    """Sum a table to the kept places; both are laid out.
+def sum_to_attributes(table: Floats, attribute_set: AttributeSet, kept: AttributeSet) -> Floats:
+    """Sum a table to the kept attributes; both are laid out.
 
     >>> sum_to_attributes(np.ones((2, 3, 4)), (0, 1, 2), (1,)).tolist()
     [8.0, 8.0, 8.0]
     """
-    if places == kept:
+    if attribute_set == kept:
         return table
-    steps, shape = _sum_steps(table.shape, places, kept)
+    steps, shape = _sum_steps(table.shape, attribute_set, kept)
     for step in steps:
         table = _sum_middle_axis(table.reshape(step))
     return table.reshape(shape)
@@ -296,13 +297,13 @@ def sum_to_attributes(table: Floats, places: AttributeSet, kept: AttributeSet) -
 
 @lru_cache(maxsize=_PLANS)
 def _sum_steps(
-    shape: tuple[int, ...], places: AttributeSet, kept: AttributeSet
+    shape: tuple[int, ...], attribute_set: AttributeSet, kept: AttributeSet
 ) -> tuple[tuple[tuple[int, int, int], ...], tuple[int, ...]]:
     """Plan which adjacent axes are summed first, the longest ones; return the shapes whose middle axis is summed,
     and the final shape.
     """
-    kept_places, lengths = set(kept), list(zip(places, shape, strict=True))
-    grouped = groupby(lengths, key=lambda pair: pair[0] in kept_places)
+    kept_indices, lengths = set(kept), list(zip(attribute_set, shape, strict=True))
+    grouped = groupby(lengths, key=lambda pair: pair[0] in kept_indices)
     runs = [(keep, math.prod(length for _, length in run_lengths)) for keep, run_lengths in grouped]
     steps = []
     while any(not keep for keep, _ in runs):
@@ -310,7 +311,7 @@ def _sum_steps(
         before, after = (math.prod(length for _, length in part) for part in (runs[:run_index], runs[run_index + 1 :]))
         steps.append((before, runs[run_index][1], after))
         del runs[run_index]
-    return tuple(steps), tuple(length for place, length in lengths if place in kept_places)
+    return tuple(steps), tuple(length for attribute_index, length in lengths if attribute_index in kept_indices)
 
 
 def _sum_middle_axis(table: Floats) -> Floats:
@@ -324,21 +325,19 @@ def _sum_middle_axis(table: Floats) -> Floats:
 
 
 def multiply_and_sum(
-    left: Floats, left_places: AttributeSet, right: Floats, right_places: AttributeSet, kept: AttributeSet, sizes: Sizes
+    left: Floats, left_set: AttributeSet, right: Floats, right_set: AttributeSet, kept: AttributeSet, sizes: Sizes
 ) -> Floats:
-    """Multiply two tables and sum to the kept places, which both have together; all are laid out."""
-    plan = _join_plan(left_places, right_places, kept, sizes)
-    first = transpose_to(sum_to_attributes(left, left_places, plan.left), plan.left, plan.first).reshape(
-        plan.first_shape
-    )
-    second = transpose_to(sum_to_attributes(right, right_places, plan.right), plan.right, plan.second).reshape(
+    """Multiply two tables and sum to the kept attributes, which both have together; all are laid out."""
+    plan = _join_plan(left_set, right_set, kept, sizes)
+    first = transpose_to(sum_to_attributes(left, left_set, plan.left), plan.left, plan.first).reshape(plan.first_shape)
+    second = transpose_to(sum_to_attributes(right, right_set, plan.right), plan.right, plan.second).reshape(
         plan.second_shape
     )
     return transpose_to(np.matmul(first, second).reshape(plan.shape), plan.order, kept)
 
 
 class _JoinPlan(NamedTuple):
-    """A product of tables as a product of matrices: stacked over shared kept places, contracted over the other
+    """A product of tables as a product of matrices: stacked over shared kept attributes, contracted over the other
     shared ones.
     """
 
@@ -353,14 +352,22 @@ class _JoinPlan(NamedTuple):
 
 
 @lru_cache(maxsize=_PLANS)
-def _join_plan(left_places: AttributeSet, right_places: AttributeSet, kept: AttributeSet, sizes: Sizes) -> _JoinPlan:
-    kept_places, shared_places = set(kept), set(left_places) & set(right_places)
-    left = tuple(place for place in left_places if place in kept_places or place in shared_places)
-    right = tuple(place for place in right_places if place in kept_places or place in shared_places)
-    stack = tuple(place for place in kept if place in shared_places)
-    shared = tuple(place for place in left if place not in kept_places)
-    rows = tuple(place for place in left if place not in shared_places)
-    columns = tuple(place for place in right if place not in shared_places)
+def _join_plan(left_set: AttributeSet, right_set: AttributeSet, kept: AttributeSet, sizes: Sizes) -> _JoinPlan:
+    kept_indices, shared_indices = set(kept), set(left_set) & set(right_set)
+    left = tuple(
+        attribute_index
+        for attribute_index in left_set
+        if attribute_index in kept_indices or attribute_index in shared_indices
+    )
+    right = tuple(
+        attribute_index
+        for attribute_index in right_set
+        if attribute_index in kept_indices or attribute_index in shared_indices
+    )
+    stack = tuple(attribute_index for attribute_index in kept if attribute_index in shared_indices)
+    shared = tuple(attribute_index for attribute_index in left if attribute_index not in kept_indices)
+    rows = tuple(attribute_index for attribute_index in left if attribute_index not in shared_indices)
+    columns = tuple(attribute_index for attribute_index in right if attribute_index not in shared_indices)
     count, height, depth, width = (math.prod(table_shape(part, sizes)) for part in (stack, rows, shared, columns))
     order = (*stack, *rows, *columns)
     first, second = (*stack, *rows, *shared), (*stack, *shared, *columns)

@@ -44,7 +44,7 @@ def conditional_distributions(model: GraphicalModel, given: Sequence[int]) -> tu
     conditionals = []
     for index, parent in _rooted_order(model.tree, root):
         shared = tuple(given) if parent is None else _shared_attributes(model.tree, index, parent)
-        new = tuple(place for place in model.tree.cliques[index] if place not in shared)
+        new = tuple(attribute_index for attribute_index in model.tree.cliques[index] if attribute_index not in shared)
         if new:
             table = transpose_to(model.beliefs[index], model.tree.cliques[index], (*shared, *new))
             conditionals.append(ConditionalTable(new, shared, table))
@@ -53,7 +53,9 @@ def conditional_distributions(model: GraphicalModel, given: Sequence[int]) -> tu
 
 def _shared_attributes(tree: JunctionTree, index: int, neighbour: int) -> AttributeSet:
     """Return what a clique shares with a neighbour; with none in another component."""
-    return tuple(place for place in tree.cliques[index] if place in tree.cliques[neighbour])
+    return tuple(
+        attribute_index for attribute_index in tree.cliques[index] if attribute_index in tree.cliques[neighbour]
+    )
 
 
 def _rooted_order(tree: JunctionTree, root: int) -> list[tuple[int, int | None]]:
@@ -130,8 +132,8 @@ class LinkedModels:
         if first.max_parents == 1:
             return np.arange(len(cells)), cells
         model = self.models[first.parent]
-        place = model.columns.index(first.siblings_column)
-        siblings = np.array(_cell_numbers(model.attributes, place))[cells[:, place]]
+        attribute_index = model.columns.index(first.siblings_column)
+        siblings = np.array(_cell_numbers(model.attributes, attribute_index))[cells[:, attribute_index]]
         order = np.argsort(siblings, kind="stable")
         siblings = siblings[order]
         _, first_rows, inverse = np.unique(siblings, return_index=True, return_inverse=True)
@@ -179,11 +181,11 @@ class ModelPair:
         bands = np.searchsorted(np.array(link.bands), children, side="right") - 1
         codes[:, child.columns.index(link.count_column)] = band_cells[np.maximum(bands - 1, 0)][owners]
         for column, given_name in link.parent_conditioning_columns.items():
-            parent_place = self.parent.columns.index(column)
-            codes[:, child.columns.index(given_name)] = parent_cells[owners, parent_place]
+            parent_index = self.parent.columns.index(column)
+            codes[:, child.columns.index(given_name)] = parent_cells[owners, parent_index]
         if link.ends:
-            place = child.columns.index(link.position_column)
-            codes[:, place] = position_cells(child.attributes[place], children)
+            attribute_index = child.columns.index(link.position_column)
+            codes[:, attribute_index] = position_cells(child.attributes[attribute_index], children)
         self._draw_columns(codes, children)
         return codes
 
@@ -202,9 +204,9 @@ class ModelPair:
         for position in range(int(children.max(initial=0))):
             rows = first[children > position] + position
             drawn = np.asfortranarray(codes[rows])
-            for previous_place, place in pairs:
-                missing_value_cell = self.child.attributes[previous_place].size - 1
-                drawn[:, previous_place] = codes[rows - 1, place] if position else missing_value_cell
+            for previous_index, attribute_index in pairs:
+                missing_value_cell = self.child.attributes[previous_index].size - 1
+                drawn[:, previous_index] = codes[rows - 1, attribute_index] if position else missing_value_cell
             extend_codes(conditionals, drawn, self.source)
             codes[rows] = drawn
 
@@ -240,8 +242,8 @@ def sort_within_parents(rows: SampledRows, index: int, owners: Integers, *, whol
     """
     values = rows.values.get(index, rows.codes[:, index])
     order = np.lexsort((values, rows.missing_mask(index), owners))
-    places = range(rows.codes.shape[1]) if whole_rows else (index,)
-    for column in places:
+    attribute_set = range(rows.codes.shape[1]) if whole_rows else (index,)
+    for column in attribute_set:
         rows.codes[:, column] = rows.codes[order, column]
         if column in rows.values:
             rows.values[column][:] = rows.values[column][order]

@@ -98,13 +98,15 @@ class LinkedState:
         if parent.cell_plan is None or state.setting.cell_plan is None:
             return
         columns = link.parent_conditioning_columns
-        places = zip(
+        attribute_set = zip(
             _attribute_indices(parent.attributes, tuple(columns)),
             _attribute_indices(state.setting.attributes, tuple(columns.values())),
             strict=True,
         )
         parts = parent.cell_plan.parts
-        state.setting = state.setting.with_parts({place: parts[above] for above, place in places if above in parts})
+        state.setting = state.setting.with_parts(
+            {attribute_index: parts[above] for above, attribute_index in attribute_set if above in parts}
+        )
 
     def _children_by_parent(self, link: TableLink) -> Observation:
         """Return how many children the parent's model expects for each combination of given columns.
@@ -113,22 +115,22 @@ class LinkedState:
         """
         parent_state = self.states[link.parent]
         parent, child = parent_state.setting.attributes, self.states[link.child].setting.attributes
-        parent_places = _attribute_indices(parent, (link.count_column, *link.parent_conditioning_columns))
+        parent_indices = _attribute_indices(parent, (link.count_column, *link.parent_conditioning_columns))
         given = (*link.band_and_position_columns, *link.parent_conditioning_columns.values())
-        child_places = _attribute_indices(child, given)
-        parents = parent_state.model.marginal(parent_places)
-        counts = np.zeros([child[place].size for place in child_places])
-        child_cell = {cell: index for index, cell in enumerate(child[child_places[0]].cells)}
-        for index, cell in enumerate(parent[parent_places[0]].cells):
+        child_indices = _attribute_indices(child, given)
+        parents = parent_state.model.marginal(parent_indices)
+        counts = np.zeros([child[attribute_index].size for attribute_index in child_indices])
+        child_cell = {cell: index for index, cell in enumerate(child[child_indices[0]].cells)}
+        for index, cell in enumerate(parent[parent_indices[0]].cells):
             if isinstance(cell, ListedCell) and cell in child_cell:
                 children = _mean_children(link, str(cell.value))
                 if link.ends:
-                    shares = [children.get(getattr(cell, "value", ""), 0.0) for cell in child[child_places[1]].cells]
+                    shares = [children.get(getattr(cell, "value", ""), 0.0) for cell in child[child_indices[1]].cells]
                     counts[child_cell[cell]] = np.multiply.outer(shares, parents[index])
                 else:
                     counts[child_cell[cell]] = sum(children.values()) * parents[index]
         deviation = min(math.sqrt(marginal.variance) for marginal in parent_state.marginals)
-        return Observation(child_places, counts, deviation * self._children_per_parent(counts, parents))
+        return Observation(child_indices, counts, deviation * self._children_per_parent(counts, parents))
 
     @staticmethod
     def _children_per_parent(counts: Floats, parents: Floats) -> float:

@@ -51,8 +51,8 @@ from sfumato.publish.marginals.attributes import Attributes
 from sfumato.publish.marginals.chains import LevelDifference, reshape_along
 
 Block = tuple[tuple[int, int], ...]
-"""Of each attribute of the block its place and the level of its difference, by rising places. Level 1 splits the whole;
-an attribute without levels has no other."""
+"""The index of each attribute of the block, rising, and the level of its difference. Level 1 splits the whole; an
+attribute without levels has no other."""
 AttributeSet = tuple[int, ...]
 """Indices of attributes, in increasing order."""
 
@@ -62,11 +62,11 @@ _LARGEST = (1 << 62) - 1
 def checked_block(block: object, attributes: Attributes) -> Block:
     """Parse a block, or raise for what is none of these attributes."""
     try:
-        pairs = tuple((place, level) for place, level in block)  # type: ignore[attr-defined]
+        pairs = tuple((attribute_index, level) for attribute_index, level in block)  # type: ignore[attr-defined]
     except (TypeError, ValueError):
         raise InvalidParameter("block", block, "pairs of an attribute's index and a level") from None
-    places = checked_attribute_set(tuple(place for place, _ in pairs), attributes)
-    level_counts = [len(attributes[place].hierarchy.differences) for place in places]
+    attribute_set = checked_attribute_set(tuple(attribute_index for attribute_index, _ in pairs), attributes)
+    level_counts = [len(attributes[attribute_index].hierarchy.differences) for attribute_index in attribute_set]
     if any(
         type(level) is not int or not 1 <= level <= last for (_, level), last in zip(pairs, level_counts, strict=True)
     ):
@@ -74,26 +74,26 @@ def checked_block(block: object, attributes: Attributes) -> Block:
     return pairs
 
 
-def checked_attribute_set(places: object, attributes: Attributes) -> AttributeSet:
-    """Parse a set of attributes, or raise for places that are not theirs, that do not rise, or stand twice."""
-    valid_places = range(len(attributes))
-    if not isinstance(places, (tuple, list)) or any(
-        type(place) is not int or place not in valid_places for place in places
+def checked_attribute_set(attribute_set: object, attributes: Attributes) -> AttributeSet:
+    """Parse a set of attributes, or raise for attributes that are not theirs, that do not rise, or stand twice."""
+    valid_indices = range(len(attributes))
+    if not isinstance(attribute_set, (tuple, list)) or any(
+        type(attribute_index) is not int or attribute_index not in valid_indices for attribute_index in attribute_set
     ):
-        raise InvalidParameter("places", places, f"indices of attributes from 0 to {len(attributes) - 1}")
-    if any(first >= second for first, second in itertools.pairwise(places)):
-        raise InvalidParameter("places", places, "indices of attributes in increasing order")
-    return tuple(places)
+        raise InvalidParameter("attribute_set", attribute_set, f"indices of attributes from 0 to {len(attributes) - 1}")
+    if any(first >= second for first, second in itertools.pairwise(attribute_set)):
+        raise InvalidParameter("attribute_set", attribute_set, "indices of attributes in increasing order")
+    return tuple(attribute_set)
 
 
 def block_attribute_indices(block: Block) -> AttributeSet:
     """Return the attributes of a block."""
-    return tuple(place for place, _ in block)
+    return tuple(attribute_index for attribute_index, _ in block)
 
 
 def level_differences(block: Block, attributes: Attributes) -> tuple[LevelDifference, ...]:
     """Return the difference that the block picks of each of its attributes."""
-    return tuple(attributes[place].hierarchy.differences[level - 1] for place, level in block)
+    return tuple(attributes[attribute_index].hierarchy.differences[level - 1] for attribute_index, level in block)
 
 
 def block_shape(block: Block, attributes: Attributes) -> tuple[int, ...]:
@@ -177,7 +177,7 @@ def scaled_residual(marginal: Integers, block: Block, attributes: Attributes, gr
     >>> scaled_residual(np.array([5, 2, 0]), ((0, 1),), (sex,)).tolist()
     [8, -1, -7]
     """
-    expected_shape = tuple(attributes[place].size for place in block_attribute_indices(block))
+    expected_shape = tuple(attributes[attribute_index].size for attribute_index in block_attribute_indices(block))
     if marginal.shape != expected_shape or marginal.dtype != np.int64:
         raise InvalidParameter(
             "marginal", f"{marginal.dtype} of shape {marginal.shape}", f"an int64 array of shape {expected_shape}"
@@ -205,7 +205,7 @@ def max_unclipped_count(block: Block, attributes: Attributes, grid: int = 1) -> 
 
 def sum_marginal_to(marginal: Integers, having: AttributeSet, wanted: AttributeSet) -> Integers:
     """Sum a marginal to one over fewer of its attributes."""
-    summed_axes = tuple(axis for axis, place in enumerate(having) if place not in wanted)
+    summed_axes = tuple(axis for axis, attribute_index in enumerate(having) if attribute_index not in wanted)
     return np.asarray(marginal.sum(summed_axes)) if summed_axes else marginal
 
 
@@ -213,88 +213,93 @@ def maximal_sets(sets: Iterable[AttributeSet]) -> tuple[AttributeSet, ...]:
     """Leave out sets within others: marginals over those are sums of the rest."""
     distinct_sets = dict.fromkeys(sets)
     subsets = {
-        subset for places in distinct_sets for k in range(len(places)) for subset in itertools.combinations(places, k)
+        subset
+        for attribute_set in distinct_sets
+        for k in range(len(attribute_set))
+        for subset in itertools.combinations(attribute_set, k)
     }
-    return tuple(places for places in distinct_sets if places not in subsets)
+    return tuple(attribute_set for attribute_set in distinct_sets if attribute_set not in subsets)
 
 
-def blocks_within(places: AttributeSet, attributes: Attributes) -> Iterator[Block]:
+def blocks_within(attribute_set: AttributeSet, attributes: Attributes) -> Iterator[Block]:
     """Yield the blocks that a marginal is made of: for each attribute none, or one of its differences."""
-    if not places:
+    if not attribute_set:
         yield ()
         return
-    last = places[-1]
+    last = attribute_set[-1]
     levels = [
         level_index
         for level_index, difference in enumerate(attributes[last].hierarchy.differences, 1)
         if difference.part_count
     ]
-    for block in blocks_within(places[:-1], attributes):
+    for block in blocks_within(attribute_set[:-1], attributes):
         yield block
         for level in levels:
             yield (*block, (last, level))
 
 
 def marginal_from_blocks(
-    parts: Mapping[Block, Floats], places: AttributeSet, attributes: Attributes, within: Block = ()
+    parts: Mapping[Block, Floats], attribute_set: AttributeSet, attributes: Attributes, within: Block = ()
 ) -> Floats:
     """Build a marginal from its blocks; ``within`` are those of earlier axes, which stay as they are."""
-    if not places:
+    if not attribute_set:
         return parts[within]
-    axis, chain = len(within), attributes[places[0]].hierarchy
-    without_axis = marginal_from_blocks(parts, places[1:], attributes, within)
+    axis, chain = len(within), attributes[attribute_set[0]].hierarchy
+    without_axis = marginal_from_blocks(parts, attribute_set[1:], attributes, within)
     marginal = np.expand_dims(without_axis, axis) * reshape_along(chain.shares, axis, without_axis.ndim + 1)
     for level, difference in enumerate(chain.differences, 1):
         if difference.part_count:
-            block_part = marginal_from_blocks(parts, places[1:], attributes, (*within, (places[0], level)))
+            block_part = marginal_from_blocks(
+                parts, attribute_set[1:], attributes, (*within, (attribute_set[0], level))
+            )
             marginal += difference.distribute_to_cells(block_part, axis)
     return marginal
 
 
-def cell_variances(variances: Mapping[Block, float], places: AttributeSet, attributes: Attributes) -> Floats:
+def cell_variances(variances: Mapping[Block, float], attribute_set: AttributeSet, attributes: Attributes) -> Floats:
     """Return the variance of every cell of a marginal, from those of its blocks; the array is read-only."""
-    sizes = tuple(attributes[place].size for place in places)
-    return np.broadcast_to(_expand_variances(variances, places, attributes, ()), sizes)
+    sizes = tuple(attributes[attribute_index].size for attribute_index in attribute_set)
+    return np.broadcast_to(_expand_variances(variances, attribute_set, attributes, ()), sizes)
 
 
 def _expand_variances(
-    variances: Mapping[Block, float], places: AttributeSet, attributes: Attributes, within: Block
+    variances: Mapping[Block, float], attribute_set: AttributeSet, attributes: Attributes, within: Block
 ) -> Floats:
-    if not places:
+    if not attribute_set:
         return np.asarray(variances[within])
-    chain = attributes[places[0]].hierarchy
+    chain = attributes[attribute_set[0]].hierarchy
     variance: Floats = np.zeros(())
     for level, factors in enumerate(
         [chain.shares**2, *(difference.cell_variances for difference in chain.differences)]
     ):
         if level and not chain.differences[level - 1].part_count:
             continue
-        block = (*within, (places[0], level)) if level else within
-        inner_variance = _expand_variances(variances, places[1:], attributes, block)
+        block = (*within, (attribute_set[0], level)) if level else within
+        inner_variance = _expand_variances(variances, attribute_set[1:], attributes, block)
         constant = factors[:1] if bool((factors == factors[0]).all()) else factors
         variance = variance + reshape_along(constant, 0, inner_variance.ndim + 1) * inner_variance[None]
     return variance
 
 
-def block_coefficients(query: Floats, places: AttributeSet, attributes: Attributes) -> dict[Block, Floats]:
+def block_coefficients(query: Floats, attribute_set: AttributeSet, attributes: Attributes) -> dict[Block, Floats]:
     """Compute q_B for each block of the marginal that a query is over."""
     parts: dict[Block, Floats] = {(): np.asarray(query, np.float64)}
-    for place in places:
-        chain, next_parts = attributes[place].hierarchy, {}
+    for attribute_index in attribute_set:
+        chain, next_parts = attributes[attribute_index].hierarchy, {}
         for block, values in parts.items():
             axis = len(block)
             next_parts[block] = np.asarray(np.tensordot(values, chain.shares, (axis, 0)))
             for level, difference in enumerate(chain.differences, 1):
                 if difference.part_count:
-                    next_parts[(*block, (place, level))] = difference.coefficients(values, axis)
+                    next_parts[(*block, (attribute_index, level))] = difference.coefficients(values, axis)
         parts = next_parts
     return parts
 
 
 def weight_by_noise_deviation(values: Floats, block: Block, attributes: Attributes) -> Floats:
     """Multiply entries by the deviation of their noise, which is 1 unless weights of parents were rounded."""
-    for axis, (place, level) in enumerate(block):
-        difference = attributes[place].hierarchy.differences[level - 1]
+    for axis, (attribute_index, level) in enumerate(block):
+        difference = attributes[attribute_index].hierarchy.differences[level - 1]
         if not difference.is_even:
             values = values * reshape_along(difference.noise_deviations, axis, values.ndim)
     return values

@@ -106,7 +106,7 @@ class MeasuredBlock:
 class MeasuredMarginal:
     """A whole marginal with independent noise in every cell, as it was released."""
 
-    places: AttributeSet
+    attribute_set: AttributeSet
     values: Integers
     size: Fraction
     """The deviation of Gaussian noise or the scale of Laplace noise, in steps of the values."""
@@ -141,31 +141,35 @@ class BlockEstimates:
     min_deviation_steps: float = math.inf
     """The least deviation of Gaussian noise, in its own steps."""
 
-    def covers(self, places: AttributeSet) -> bool:
+    def covers(self, attribute_set: AttributeSet) -> bool:
         """Return whether every block of a marginal was measured."""
-        return all(block in self.parts for block in blocks_within(places, self.attributes))
+        return all(block in self.parts for block in blocks_within(attribute_set, self.attributes))
 
-    def marginal_and_variances(self, places: AttributeSet) -> tuple[Floats, Floats]:
+    def marginal_and_variances(self, attribute_set: AttributeSet) -> tuple[Floats, Floats]:
         """Return the unbiased counts of a marginal and their variances."""
-        self._require_covered(places)
-        values = marginal_from_blocks(self.parts, places, self.attributes) if places else self.parts[()].copy()
-        return values, cell_variances(self.variances, places, self.attributes)
+        self._require_covered(attribute_set)
+        values = (
+            marginal_from_blocks(self.parts, attribute_set, self.attributes) if attribute_set else self.parts[()].copy()
+        )
+        return values, cell_variances(self.variances, attribute_set, self.attributes)
 
-    def linear_estimate_and_variance(self, query: Floats, places: AttributeSet) -> tuple[float, float]:
+    def linear_estimate_and_variance(self, query: Floats, attribute_set: AttributeSet) -> tuple[float, float]:
         """Estimate ⟨query, marginal⟩; return it with its variance."""
-        self._require_covered(places, query.shape)
-        parts = block_coefficients(query, places, self.attributes)
+        self._require_covered(attribute_set, query.shape)
+        parts = block_coefficients(query, attribute_set, self.attributes)
         value = sum(float(np.vdot(coefficients, self.parts[block])) for block, coefficients in parts.items())
         norms = squared_norms_by_block(parts, self.attributes)
         return value, sum(norm * self.variances[block] for block, norm in norms.items())
 
-    def half_width(self, query: Floats, places: AttributeSet, beta: float, cells: int = 1) -> float:
+    def half_width(self, query: Floats, attribute_set: AttributeSet, beta: float, cells: int = 1) -> float:
         """Bound the error of one of so many queries, of a plan that was fixed beforehand."""
-        variance = self.linear_estimate_and_variance(query, places)[1]
+        variance = self.linear_estimate_and_variance(query, attribute_set)[1]
         if not self.laplace_marginals:
             width = gaussian_half_width if self.min_deviation_steps >= MIN_STEPS else coarse_gaussian_half_width
             return width(variance, beta, cells)
-        coefficients_of = [self._noise_coefficients(query, places, marginal) for marginal in self.laplace_marginals]
+        coefficients_of = [
+            self._noise_coefficients(query, attribute_set, marginal) for marginal in self.laplace_marginals
+        ]
         laplace_variance = sum(
             float((coefficients**2).sum()) * marginal.variance
             for coefficients, marginal in zip(coefficients_of, self.laplace_marginals, strict=True)
@@ -177,32 +181,40 @@ class BlockEstimates:
         return laplace_half_width(steps, beta, cells, variance=max(0.0, variance - laplace_variance))
 
     def adaptive_half_width(
-        self, query: Floats, places: AttributeSet, beta: float, eta: float, cells: int = 1
+        self, query: Floats, attribute_set: AttributeSet, beta: float, eta: float, cells: int = 1
     ) -> float:
         """Bound the error of one of so many queries, if earlier noise decided what was measured."""
-        self._require_covered(places, query.shape)
-        norms = squared_norms_by_block(block_coefficients(query, places, self.attributes), self.attributes)
+        self._require_covered(attribute_set, query.shape)
+        norms = squared_norms_by_block(block_coefficients(query, attribute_set, self.attributes), self.attributes)
         norms_and_precisions = [(math.sqrt(norm), 1 / self.variances[block]) for block, norm in norms.items()]
         return adaptive_half_width(norms_and_precisions, beta, eta, cells)
 
-    def _noise_coefficients(self, query: Floats, places: AttributeSet, measured: MeasuredMarginal) -> Floats:
+    def _noise_coefficients(self, query: Floats, attribute_set: AttributeSet, measured: MeasuredMarginal) -> Floats:
         """Compute the coefficient of the noise of each cell of a measured marginal in the estimate of a query."""
-        shape = tuple(self.attributes[place].size for place in measured.places)
+        shape = tuple(self.attributes[attribute_index].size for attribute_index in measured.attribute_set)
         coefficients = np.zeros(shape)
-        for block, part in block_coefficients(query, places, self.attributes).items():
+        for block, part in block_coefficients(query, attribute_set, self.attributes).items():
             block_attribute_indices = block_algebra.block_attribute_indices(block)
-            if not set(block_attribute_indices) <= set(measured.places):
+            if not set(block_attribute_indices) <= set(measured.attribute_set):
                 continue
             share = self.variances[block] / _spread_variance(measured, block, self.attributes)
             coefficients += share * np.expand_dims(
-                part, tuple(axis for axis, place in enumerate(measured.places) if place not in block_attribute_indices)
+                part,
+                tuple(
+                    axis
+                    for axis, attribute_index in enumerate(measured.attribute_set)
+                    if attribute_index not in block_attribute_indices
+                ),
             )
         return coefficients
 
-    def _require_covered(self, places: AttributeSet, shape: tuple[int, ...] | None = None) -> None:
-        sizes = tuple(self.attributes[place].size for place in checked_attribute_set(places, self.attributes))
-        if not self.covers(places):
-            raise InvalidParameter("places", places, "attributes that were measured together")
+    def _require_covered(self, attribute_set: AttributeSet, shape: tuple[int, ...] | None = None) -> None:
+        sizes = tuple(
+            self.attributes[attribute_index].size
+            for attribute_index in checked_attribute_set(attribute_set, self.attributes)
+        )
+        if not self.covers(attribute_set):
+            raise InvalidParameter("attribute_set", attribute_set, "attributes that were measured together")
         if shape is not None and shape != sizes:
             raise InvalidParameter("query", f"shape {shape}", f"an array of shape {sizes}, with a number for each cell")
 
@@ -211,7 +223,9 @@ def _spread_variance(measured: MeasuredMarginal, block: Block, attributes: Attri
     """Compute σ_t²·s_{A_t∖B}."""
     block_attribute_indices = block_algebra.block_attribute_indices(block)
     return measured.variance * math.prod(
-        attributes[place].size for place in measured.places if place not in block_attribute_indices
+        attributes[attribute_index].size
+        for attribute_index in measured.attribute_set
+        if attribute_index not in block_attribute_indices
     )
 
 
@@ -224,7 +238,9 @@ def least_squares(
         read_attributes = tuple(attribute.without_levels for attribute in attributes)
     means = _PrecisionMeans(read_attributes)
     for measured_block in measured_blocks:
-        if measured_marginals and any(attributes[place].levels for place, _ in measured_block.block):
+        if measured_marginals and any(
+            attributes[attribute_index].levels for attribute_index, _ in measured_block.block
+        ):
             rule = "blocks of attributes without levels: blocks of levels cannot be combined with whole marginals"
             raise InvalidParameter("blocks", measured_block.block, rule)
         _require_shape(
@@ -237,9 +253,12 @@ def least_squares(
     for measured in measured_marginals:
         _require_shape(
             measured.values,
-            tuple(read_attributes[place].size for place in checked_attribute_set(measured.places, read_attributes)),
+            tuple(
+                read_attributes[attribute_index].size
+                for attribute_index in checked_attribute_set(measured.attribute_set, read_attributes)
+            ),
         )
-        for block in blocks_within(measured.places, read_attributes):
+        for block in blocks_within(measured.attribute_set, read_attributes):
             means.add(
                 block, _residual(measured, block, read_attributes), _spread_variance(measured, block, read_attributes)
             )
@@ -259,7 +278,7 @@ def _require_shape(values: Integers, shape: tuple[int, ...]) -> None:
 def _residual(measured: MeasuredMarginal, block: Block, attributes: Attributes) -> Floats:
     """Sum a measured marginal to the attributes of a block, and subtract means."""
     summed = block_algebra.sum_marginal_to(
-        measured.values, measured.places, block_algebra.block_attribute_indices(block)
+        measured.values, measured.attribute_set, block_algebra.block_attribute_indices(block)
     )
     residual = np.asarray(summed.astype(np.float64) * float(measured.unit_value))
     for axis, difference in enumerate(block_algebra.level_differences(block, attributes)):
@@ -307,11 +326,11 @@ class ConsistentMarginals:
     largest_shortfall: float
     """The largest shortfall of a cell of these marginals below 0, in rows; it is clipped."""
 
-    def marginal(self, places: AttributeSet) -> Floats:
+    def marginal(self, attribute_set: AttributeSet) -> Floats:
         """Return the counts of a marginal within one of the sets."""
-        values = np.maximum(marginal_from_blocks(self.estimates.parts, places, self.estimates.attributes), 0)
-        if places in self.zeros:
-            values[self.zeros[places]] = 0
+        values = np.maximum(marginal_from_blocks(self.estimates.parts, attribute_set, self.estimates.attributes), 0)
+        if attribute_set in self.zeros:
+            values[self.zeros[attribute_set]] = 0
         return values
 
 
@@ -326,22 +345,27 @@ def make_consistent(
     problem = _ProjectionProblem(
         estimates,
         covering_sets,
-        {places: _implied_zero_cells(places, impossible, estimates) for places in covering_sets},
+        {attribute_set: _implied_zero_cells(attribute_set, impossible, estimates) for attribute_set in covering_sets},
     )
     parts, gap = problem.solve(rounds)
     return ConsistentMarginals(replace(estimates, parts=parts), covering_sets, impossible, gap)
 
 
-def _implied_zero_cells(places: AttributeSet, zeros: Zeros, estimates: BlockEstimates) -> NDArray[np.bool_]:
+def _implied_zero_cells(attribute_set: AttributeSet, zeros: Zeros, estimates: BlockEstimates) -> NDArray[np.bool_]:
     """Return the cells of a marginal that a declared zero of it, or of a smaller one, rules out."""
-    sizes = tuple(estimates.attributes[place].size for place in places)
+    sizes = tuple(estimates.attributes[attribute_index].size for attribute_index in attribute_set)
     is_zero = np.zeros(sizes, bool)
-    for declared_places, cells in zeros.items():
-        if set(declared_places) <= set(places):
-            if cells.shape != tuple(estimates.attributes[place].size for place in declared_places):
+    for declared_indices, cells in zeros.items():
+        if set(declared_indices) <= set(attribute_set):
+            if cells.shape != tuple(estimates.attributes[attribute_index].size for attribute_index in declared_indices):
                 raise InvalidParameter("zeros", cells.shape, "an array with a boolean for each cell of the marginal")
             is_zero |= np.expand_dims(
-                cells, tuple(axis for axis, place in enumerate(places) if place not in declared_places)
+                cells,
+                tuple(
+                    axis
+                    for axis, attribute_index in enumerate(attribute_set)
+                    if attribute_index not in declared_indices
+                ),
             )
     return is_zero
 
@@ -357,29 +381,40 @@ class _ProjectionProblem:
         shortfall.
         """
         attributes = self.estimates.attributes
-        blocks = {block for places in self.sets for block in blocks_within(places, attributes)}
+        blocks = {block for attribute_set in self.sets for block in blocks_within(attribute_set, attributes)}
         start = {block: self.estimates.parts[block] for block in blocks}
-        start_marginals = {places: marginal_from_blocks(start, places, attributes) for places in self.sets}
+        start_marginals = {
+            attribute_set: marginal_from_blocks(start, attribute_set, attributes) for attribute_set in self.sets
+        }
         step = 1 / _largest_eigenvalue_bound(self.sets, self.estimates.variances, attributes)
-        multipliers = {places: np.zeros_like(start_marginals[places]) for places in self.sets}
+        multipliers = {attribute_set: np.zeros_like(start_marginals[attribute_set]) for attribute_set in self.sets}
         extrapolated, inertia, max_shortfall = multipliers, 1.0, _CLOSE * max(1.0, float(start[()]))
         for _ in range(rounds):
             parts = self._move_blocks(start, extrapolated)
-            marginals = {places: marginal_from_blocks(parts, places, attributes) for places in self.sets}
+            marginals = {
+                attribute_set: marginal_from_blocks(parts, attribute_set, attributes) for attribute_set in self.sets
+            }
             if self._worst_cell_violation(marginals) <= max_shortfall and self._is_nearest(
                 extrapolated, marginals, start_marginals
             ):
                 break
             next_multipliers = {
-                places: self._project_multipliers(places, extrapolated[places] - step * marginals[places])
-                for places in self.sets
+                attribute_set: self._project_multipliers(
+                    attribute_set, extrapolated[attribute_set] - step * marginals[attribute_set]
+                )
+                for attribute_set in self.sets
             }
-            movement = {places: next_multipliers[places] - multipliers[places] for places in self.sets}
+            movement = {
+                attribute_set: next_multipliers[attribute_set] - multipliers[attribute_set]
+                for attribute_set in self.sets
+            }
             next_inertia = 1.0 if _inner_product(movement, marginals) > 0 else (1 + math.sqrt(1 + 4 * inertia**2)) / 2
             momentum = (inertia - 1) / next_inertia if next_inertia > 1 else 0.0
             extrapolated = {
-                places: self._project_multipliers(places, next_multipliers[places] + momentum * movement[places])
-                for places in self.sets
+                attribute_set: self._project_multipliers(
+                    attribute_set, next_multipliers[attribute_set] + momentum * movement[attribute_set]
+                )
+                for attribute_set in self.sets
             }
             multipliers, inertia = next_multipliers, next_inertia
         return {**self.estimates.parts, **parts}, self._worst_cell_violation(marginals)
@@ -396,25 +431,28 @@ class _ProjectionProblem:
     ) -> dict[Block, Floats]:
         """Compute r̂ + Σ V⁻¹·Lᵀμ."""
         parts = dict(start)
-        for places, cell_multipliers in multipliers.items():
-            for block, part in block_coefficients(cell_multipliers, places, self.estimates.attributes).items():
+        for attribute_set, cell_multipliers in multipliers.items():
+            for block, part in block_coefficients(cell_multipliers, attribute_set, self.estimates.attributes).items():
                 twice = weight_by_noise_deviation(
                     weight_by_noise_deviation(part, block, self.estimates.attributes), block, self.estimates.attributes
                 )
                 parts[block] = parts[block] + self.estimates.variances[block] * twice
         return parts
 
-    def _project_multipliers(self, places: AttributeSet, multipliers: Floats) -> Floats:
-        return np.where(self.zeros[places], multipliers, np.maximum(multipliers, 0))
+    def _project_multipliers(self, attribute_set: AttributeSet, multipliers: Floats) -> Floats:
+        return np.where(self.zeros[attribute_set], multipliers, np.maximum(multipliers, 0))
 
     def _worst_cell_violation(self, marginals: Mapping[AttributeSet, Floats]) -> float:
         """Compute how far any cell is below zero, or from a declared zero."""
-        sizes = (np.where(self.zeros[places], np.abs(values), -values).max() for places, values in marginals.items())
+        sizes = (
+            np.where(self.zeros[attribute_set], np.abs(values), -values).max()
+            for attribute_set, values in marginals.items()
+        )
         return max(0.0, *map(float, sizes))
 
 
 def _inner_product(first: _Cells, second: _Cells) -> float:
-    return sum(float((first[places] * second[places]).sum()) for places in first)
+    return sum(float((first[attribute_set] * second[attribute_set]).sum()) for attribute_set in first)
 
 
 def _largest_eigenvalue_bound(
@@ -422,13 +460,16 @@ def _largest_eigenvalue_bound(
 ) -> float:
     """Bound the largest eigenvalue of Σ_A V⁻¹·L_Aᵀ·L_A; without uneven levels it is attained."""
     totals: dict[Block, float] = {}
-    for places in sets:
-        for block in blocks_within(places, attributes):
+    for attribute_set in sets:
+        for block in blocks_within(attribute_set, attributes):
             levels = dict(block)
-            lengths = [_squared_shares(attributes, place, levels.get(place, 0)) for place in places]
+            lengths = [
+                _squared_shares(attributes, attribute_index, levels.get(attribute_index, 0))
+                for attribute_index in attribute_set
+            ]
             lengths += [
                 len(chain.differences) + 1
-                for chain in (attributes[place].hierarchy for place in places)
+                for chain in (attributes[attribute_index].hierarchy for attribute_index in attribute_set)
                 if not chain.is_even
             ]
             totals[block] = totals.get(block, 0.0) + variances[block] * math.prod(lengths)

@@ -165,7 +165,9 @@ class PlannedLaplaceError:
 
     def width(self, beta: float, cells: int) -> Floats:
         group_axes = [
-            axis for axis, place in enumerate(self.axes) if place in self.key_axes or place not in self.marginal_axes
+            axis
+            for axis, attribute_index in enumerate(self.axes)
+            if attribute_index in self.key_axes or attribute_index not in self.marginal_axes
         ]
         shape = tuple(size if axis in group_axes else 1 for axis, size in enumerate(self.weights.shape))
         widths = np.empty(shape)
@@ -175,16 +177,20 @@ class PlannedLaplaceError:
 
     def _group_query(self, group: tuple[int, ...]) -> Floats:
         """Return the weights of one group over the whole marginal."""
-        sizes = {place: self.estimates.attributes[place].size for place in self.marginal_axes}
+        sizes = {
+            attribute_index: self.estimates.attributes[attribute_index].size for attribute_index in self.marginal_axes
+        }
         query = self.weights
-        for axis, place in enumerate(self.axes):
-            if place in self.key_axes or place not in self.marginal_axes:
+        for axis, attribute_index in enumerate(self.axes):
+            if attribute_index in self.key_axes or attribute_index not in self.marginal_axes:
                 query = np.take(query, [group[axis]], axis)
-            if place in self.marginal_axes and place in self.key_axes:
-                indicator = np.zeros(sizes[place])
+            if attribute_index in self.marginal_axes and attribute_index in self.key_axes:
+                indicator = np.zeros(sizes[attribute_index])
                 indicator[group[axis]] = 1
                 query = query * reshape_along(indicator, axis, query.ndim)
-        outside = tuple(axis for axis, place in enumerate(self.axes) if place not in self.marginal_axes)
+        outside = tuple(
+            axis for axis, attribute_index in enumerate(self.axes) if attribute_index not in self.marginal_axes
+        )
         return np.array(np.broadcast_to(query.squeeze(outside), tuple(sizes.values())))
 
 
@@ -210,36 +216,42 @@ class SynopsisEstimates:
     def attributes(self) -> Attributes:
         return self.estimates.attributes
 
-    def covers(self, places: AttributeSet) -> bool:
+    def covers(self, attribute_set: AttributeSet) -> bool:
         """Return whether a marginal is within what was measured."""
-        return any(set(places) <= set(measured) for measured in self.sets)
+        return any(set(attribute_set) <= set(measured) for measured in self.sets)
 
     def possible_cells(self, axes: AttributeSet) -> NDArray[np.bool_]:
         """Return which combinations of cells may have rows; an axis without declared zeros has the length 1."""
         is_possible = np.ones((1,) * len(axes), bool)
-        for places, cells in self.declared_zeros().items():
-            if set(places) <= set(axes):
+        for attribute_set, cells in self.declared_zeros().items():
+            if set(attribute_set) <= set(axes):
                 is_possible = is_possible & ~np.expand_dims(
-                    cells, tuple(axis for axis, place in enumerate(axes) if place not in places)
+                    cells,
+                    tuple(axis for axis, attribute_index in enumerate(axes) if attribute_index not in attribute_set),
                 )
         return is_possible
 
-    def marginal(self, places: AttributeSet) -> Floats:
+    def marginal(self, attribute_set: AttributeSet) -> Floats:
         """Return the unbiased counts of a marginal; small ones are cached."""
-        counts = self._marginals.get(places)
+        counts = self._marginals.get(attribute_set)
         if counts is None:
-            counts = marginal_from_blocks(self.estimates.parts, places, self.attributes)
+            counts = marginal_from_blocks(self.estimates.parts, attribute_set, self.attributes)
             if len(self._marginals) < _MAX_CACHED and counts.size <= _MAX_CACHED_CELLS:
-                self._marginals[places] = counts
+                self._marginals[attribute_set] = counts
         return counts
 
     def totals_and_errors(
         self, weights: Floats, weight_axes: AttributeSet, marginal_axes: AttributeSet, key_axes: AttributeSet
     ) -> tuple[Floats, TotalError]:
         """Estimate the totals of all groups; return them with the distribution of their error."""
-        shape = tuple(self.attributes[place].size if place in marginal_axes else 1 for place in weight_axes)
+        shape = tuple(
+            self.attributes[attribute_index].size if attribute_index in marginal_axes else 1
+            for attribute_index in weight_axes
+        )
         summed_axes = tuple(
-            axis for axis, place in enumerate(weight_axes) if place in marginal_axes and place not in key_axes
+            axis
+            for axis, attribute_index in enumerate(weight_axes)
+            if attribute_index in marginal_axes and attribute_index not in key_axes
         )
         values = np.asarray((weights * self.marginal(marginal_axes).reshape(shape)).sum(summed_axes, keepdims=True))
         return values, self._error_distribution(weights, weight_axes, marginal_axes, key_axes)
@@ -263,11 +275,13 @@ class SynopsisEstimates:
 
     def _laplace_shares(self, block: Block) -> tuple[LaplaceShare, ...]:
         """Return the share in the estimate of a block of each measurement that has it."""
-        block_attribute_indices, shares = {place for place, _ in block}, []
+        block_attribute_indices, shares = {attribute_index for attribute_index, _ in block}, []
         for turn, marginal in enumerate(self.estimates.laplace_marginals, 1):
-            if block_attribute_indices <= set(marginal.places):
+            if block_attribute_indices <= set(marginal.attribute_set):
                 cells = math.prod(
-                    self.attributes[place].size for place in marginal.places if place not in block_attribute_indices
+                    self.attributes[attribute_index].size
+                    for attribute_index in marginal.attribute_set
+                    if attribute_index not in block_attribute_indices
                 )
                 share = self.estimates.variances[block] / (marginal.variance * cells)
                 shares.append(LaplaceShare(turn, share, float(marginal.size * marginal.unit_value), cells))
@@ -283,10 +297,10 @@ def squared_norms_of_groups(
     summed section by section, once for all blocks. Along a key axis each level is a factor.
     """
     values, sections = np.asarray(weights, np.float64), []
-    marginal_axes = [(axis, place) for axis, place in enumerate(axes) if place in inside]
-    for axis, place in marginal_axes:
-        if place not in keys:
-            values, level_lengths = _axis_coefficients(values, axis, attributes[place])
+    marginal_axes = [(axis, attribute_index) for axis, attribute_index in enumerate(axes) if attribute_index in inside]
+    for axis, attribute_index in marginal_axes:
+        if attribute_index not in keys:
+            values, level_lengths = _axis_coefficients(values, axis, attributes[attribute_index])
             sections.append((axis, level_lengths))
     squares = values**2
     for axis, level_lengths in sections:
@@ -294,10 +308,16 @@ def squared_norms_of_groups(
         squares = np.add.reduceat(squares, starts, axis)
     levels = {axis: [level for level, _ in level_lengths] for axis, level_lengths in sections}
     factors = {
-        axis: dict(_squared_coefficients_by_level(attributes[place])) for axis, place in marginal_axes if place in keys
+        axis: dict(_squared_coefficients_by_level(attributes[attribute_index]))
+        for axis, attribute_index in marginal_axes
+        if attribute_index in keys
     }
     for levels_chosen in product(*(levels.get(axis) or factors[axis] for axis, _ in marginal_axes)):
-        block = tuple((place, level) for (_, place), level in zip(marginal_axes, levels_chosen, strict=True) if level)
+        block = tuple(
+            (attribute_index, level)
+            for (_, attribute_index), level in zip(marginal_axes, levels_chosen, strict=True)
+            if level
+        )
         selection = [slice(None)] * squares.ndim
         for (axis, _), level in zip(marginal_axes, levels_chosen, strict=True):
             if axis in levels:
@@ -439,7 +459,11 @@ def bound_totals(
     sets, possible = _maximal_measured_parts(axes, known.sets), known.possible_cells(axes)
     uppers = _ExtremeWeights(known, axes, keys, np.where(possible, weights.high, -np.inf), np.maximum)
     lowers = _ExtremeWeights(known, axes, keys, np.where(possible, weights.low, np.inf), np.minimum)
-    lower_bounds = [lowers.bound_and_errors(places) for places in sets if not nonnegative or lowers.has_weight(places)]
+    lower_bounds = [
+        lowers.bound_and_errors(attribute_set)
+        for attribute_set in sets
+        if not nonnegative or lowers.has_weight(attribute_set)
+    ]
     if nonnegative:
         are_alike = bool(possible.all()) and not weights.ambiguous_cells.any()
         greatest = uppers if are_alike else _ExtremeWeights(known, axes, keys, weights.low, np.maximum)
@@ -463,7 +487,7 @@ def max_bound_count(attribute_count: int) -> int:
 def _measured_totals(
     known: SynopsisEstimates, weights: AmountBounds, axes: AttributeSet, keys: AttributeSet, nonnegative: bool
 ) -> BoundedTotals:
-    summed_axes = tuple(axis for axis, place in enumerate(axes) if place not in keys)
+    summed_axes = tuple(axis for axis, attribute_index in enumerate(axes) if attribute_index not in keys)
     low, noise = known.totals_and_errors(weights.low, axes, axes, keys)
     measured = np.asarray(~weights.ambiguous_cells.any(summed_axes, keepdims=True))
     share = (
@@ -479,7 +503,7 @@ def _measured_totals(
 
 def _maximal_measured_parts(axes: AttributeSet, sets: tuple[AttributeSet, ...]) -> list[AttributeSet]:
     """Return what the measured marginals have of these attributes, without what is within another; and the total."""
-    parts = {tuple(place for place in axes if place in set(part)) for part in sets}
+    parts = {tuple(attribute_index for attribute_index in axes if attribute_index in set(part)) for part in sets}
     maximal_parts = [part for part in parts if not any(set(part) < set(other) for other in parts)]
     return sorted({*maximal_parts, ()})
 
@@ -498,7 +522,9 @@ class _ExtremeWeights:
         """Take the least or the greatest over what a marginal does not have, group by group."""
         if marginal_axes not in self._reduced:
             reduced_axes = tuple(
-                axis for axis, place in enumerate(self.axes) if place not in {*marginal_axes, *self.keys}
+                axis
+                for axis, attribute_index in enumerate(self.axes)
+                if attribute_index not in {*marginal_axes, *self.keys}
             )
             extreme = self.pick.reduce(self.weights, axis=reduced_axes, keepdims=True)
             self._reduced[marginal_axes] = np.where(
@@ -512,7 +538,10 @@ class _ExtremeWeights:
         return np.asarray(self.pick(extreme, 0.0)) if self._lacks_keys(marginal_axes) else extreme
 
     def _lacks_keys(self, marginal_axes: AttributeSet) -> bool:
-        return any(place not in marginal_axes and self.known.attributes[place].size > 1 for place in self.keys)
+        return any(
+            attribute_index not in marginal_axes and self.known.attributes[attribute_index].size > 1
+            for attribute_index in self.keys
+        )
 
     def has_weight(self, marginal_axes: AttributeSet) -> bool:
         """Return whether some row counts: a bound of weights that are all 0 is 0."""
@@ -541,18 +570,22 @@ def _bounds_from_two_marginals(
     for first_set, second_set in combinations(sets, 2):
         if {*first_set, *second_set} != set(greatest.axes):
             continue
-        shared_places = tuple(place for place in first_set if place in second_set)
-        u, v, w = map(greatest.reduced, (first_set, second_set, shared_places))
+        shared_indices = tuple(attribute_index for attribute_index in first_set if attribute_index in second_set)
+        u, v, w = map(greatest.reduced, (first_set, second_set, shared_indices))
         if not bool((u + v - w <= greatest.weights).all()):
             continue
-        (first, a), (second, b), (third, c) = map(greatest.total_and_error, (first_set, second_set, shared_places))
+        (first, a), (second, b), (third, c) = map(greatest.total_and_error, (first_set, second_set, shared_indices))
         bounds.append((first + second - third, (a, b, c)))
     return bounds
 
 
 def _sum_to_keys(values: Floats, axes: AttributeSet, keys: AttributeSet) -> Floats:
     """Sum over all but the key axes."""
-    return np.asarray(values.sum(tuple(axis for axis, place in enumerate(axes) if place not in keys), keepdims=True))
+    return np.asarray(
+        values.sum(
+            tuple(axis for axis, attribute_index in enumerate(axes) if attribute_index not in keys), keepdims=True
+        )
+    )
 
 
 def _cached_model(known: SynopsisEstimates, axes: AttributeSet, sets: Sequence[AttributeSet]) -> Floats:
@@ -572,15 +605,24 @@ def fit_max_entropy(
 
     It is a guess: nothing but the marginals says that it is near the truth.
     """
-    sizes = tuple(known.attributes[place].size for place in axes)
+    sizes = tuple(known.attributes[attribute_index].size for attribute_index in axes)
     total = max(float(known.marginal(())), 0.0)
     table = np.full(sizes, total / max(1, int(np.prod(sizes))))
-    targets = [(places, _clip_and_scale(known.marginal(places), total)) for places in sets if places]
+    targets = [
+        (attribute_set, _clip_and_scale(known.marginal(attribute_set), total))
+        for attribute_set in sets
+        if attribute_set
+    ]
     rounds = max(1, min(rounds, _MAX_STEPS // max(1, table.size * len(targets))))
     for _ in range(rounds if len(targets) > 1 else 1):
-        for places, counts in targets:
-            shape = tuple(size if place in places else 1 for place, size in zip(axes, sizes, strict=True))
-            summed_axes = tuple(axis for axis, place in enumerate(axes) if place not in places)
+        for attribute_set, counts in targets:
+            shape = tuple(
+                size if attribute_index in attribute_set else 1
+                for attribute_index, size in zip(axes, sizes, strict=True)
+            )
+            summed_axes = tuple(
+                axis for axis, attribute_index in enumerate(axes) if attribute_index not in attribute_set
+            )
             current = table.sum(summed_axes, keepdims=True)
             table *= np.divide(counts.reshape(shape), current, out=np.zeros(shape), where=current > _SMALL)
     return table

@@ -67,8 +67,11 @@ class ResidualBlock:
     grid: int = 1
 
     def __post_init__(self) -> None:
-        marginal_places, shape = self.marginals.sets[self.index], tuple(attribute.size for attribute in self.attributes)
-        if not set(block_algebra.block_attribute_indices(self.block)) <= set(marginal_places):
+        marginal_indices, shape = (
+            self.marginals.sets[self.index],
+            tuple(attribute.size for attribute in self.attributes),
+        )
+        if not set(block_algebra.block_attribute_indices(self.block)) <= set(marginal_indices):
             raise InvalidParameter("block", self.block, "part of the marginal that is read")
         if shape != self.marginals.shape(tuple(range(len(self.attributes)))):
             raise InvalidParameter("attributes", shape, "those of the keys that are read, with the same cells")
@@ -104,25 +107,31 @@ def has_fixed_total(bounded_plan: BoundedPlan) -> bool:
 
 def largest_sets(sets: Sequence[AttributeSet]) -> tuple[AttributeSet, ...]:
     """Return the sets that are not subsets of others, in their order: all marginals are sums of these."""
-    larger: dict[int, set[AttributeSet]] = {place: set() for places in sets for place in places}
+    larger: dict[int, set[AttributeSet]] = {
+        attribute_index: set() for attribute_set in sets for attribute_index in attribute_set
+    }
     maximal: set[AttributeSet] = set()
     for _, same_size in groupby(sorted({*sets}, key=len, reverse=True), len):
-        maximal_sets = [places for places in same_size if not (_supersets(places, larger) if places else maximal)]
+        maximal_sets = [
+            attribute_set
+            for attribute_set in same_size
+            if not (_supersets(attribute_set, larger) if attribute_set else maximal)
+        ]
         maximal.update(maximal_sets)
-        for places in maximal_sets:
-            for place in places:
-                larger[place].add(places)
-    return tuple(places for places in dict.fromkeys(sets) if places in maximal)
+        for attribute_set in maximal_sets:
+            for attribute_index in attribute_set:
+                larger[attribute_index].add(attribute_set)
+    return tuple(attribute_set for attribute_set in dict.fromkeys(sets) if attribute_set in maximal)
 
 
-def _supersets(places: AttributeSet, larger: Mapping[int, set[AttributeSet]]) -> set[AttributeSet]:
-    """Return the larger sets that hold all of these places."""
-    return set.intersection(*(larger[place] for place in places))
+def _supersets(attribute_set: AttributeSet, larger: Mapping[int, set[AttributeSet]]) -> set[AttributeSet]:
+    """Return the larger sets that hold all of these attributes."""
+    return set.intersection(*(larger[attribute_index] for attribute_index in attribute_set))
 
 
 def measured_sets(plan: NoisePlan) -> tuple[AttributeSet, ...]:
     """Return the marginals that are read for a plan."""
-    return tuple(marginal.places for marginal in plan.marginals) or largest_sets(plan.workload.sets)
+    return tuple(marginal.attribute_set for marginal in plan.marginals) or largest_sets(plan.workload.sets)
 
 
 def measurement_batch(plan: NoisePlan, reading: Marginals) -> Batch:
@@ -156,30 +165,30 @@ def _smallest_marginal_finder(reading: Marginals) -> Callable[[Block], int]:
     order = sorted(range(len(reading.sets)), key=lambda index: math.prod(reading.shape(reading.sets[index])))
     holding: dict[int, list[int]] = {}
     for index in order:
-        for place in reading.sets[index]:
-            holding.setdefault(place, []).append(index)
-    sets = [frozenset(places) for places in reading.sets]
+        for attribute_index in reading.sets[index]:
+            holding.setdefault(attribute_index, []).append(index)
+    sets = [frozenset(attribute_set) for attribute_set in reading.sets]
 
     def smallest(block: Block) -> int:
-        places = frozenset(block_algebra.block_attribute_indices(block))
-        candidates = holding.get(next(iter(places)), []) if places else order
-        return next(index for index in candidates if places <= sets[index])
+        attribute_set = frozenset(block_algebra.block_attribute_indices(block))
+        candidates = holding.get(next(iter(attribute_set)), []) if attribute_set else order
+        return next(index for index in candidates if attribute_set <= sets[index])
 
     return smallest
 
 
-def largest_variance(plan: NoisePlan, places: AttributeSet) -> float:
+def largest_variance(plan: NoisePlan, attribute_set: AttributeSet) -> float:
     """Return the largest variance of a cell of a marginal within the closure of a plan of blocks, in rows.
 
     Cells of one attribute differ only in how their levels split, so one cell of each kind is enough.
     """
-    kinds = [_variance_factors_by_level(plan.attributes[place]) for place in places]
+    kinds = [_variance_factors_by_level(plan.attributes[attribute_index]) for attribute_index in attribute_set]
     variances: Any = 0.0
-    for block in block_algebra.blocks_within(places, plan.attributes):
+    for block in block_algebra.blocks_within(attribute_set, plan.attributes):
         levels = dict(block)
         product: Any = plan.block_variances[block]
-        for place, factors in zip(places, kinds, strict=True):
-            product = np.multiply.outer(product, factors[levels.get(place, 0)])
+        for attribute_index, factors in zip(attribute_set, kinds, strict=True):
+            product = np.multiply.outer(product, factors[levels.get(attribute_index, 0)])
         variances = variances + product
     return float(np.max(variances))
 
@@ -191,19 +200,19 @@ def _variance_factors_by_level(attribute: Attribute) -> Floats:
     return np.unique([chain.shares**2, *(difference.cell_variances for difference in chain.differences)], axis=1)
 
 
-def cell_half_width(plan: NoisePlan, places: AttributeSet, confidence: float, cells: int = 1) -> float:
+def cell_half_width(plan: NoisePlan, attribute_set: AttributeSet, confidence: float, cells: int = 1) -> float:
     """Return the half-width of each cell of a marginal at this confidence, in rows: as measured, or as it follows
     from blocks. ``cells`` ranges that hold together share the miss probability.
     """
     if not plan.marginals:
-        return gaussian_half_width(largest_variance(plan, places), 1 - confidence, cells)
-    planned = next(marginal for marginal in plan.marginals if marginal.places == places)
+        return gaussian_half_width(largest_variance(plan, attribute_set), 1 - confidence, cells)
+    planned = next(marginal for marginal in plan.marginals if marginal.attribute_set == attribute_set)
     from sfumato.mechanisms import Laplace
 
     return float(Laplace(planned.scale).error(f"{confidence:.12g}", cells) * plan.unit_value)
 
 
-def expected_width(plan: NoisePlan, places: AttributeSet) -> float:
+def expected_width(plan: NoisePlan, attribute_set: AttributeSet) -> float:
     """Return the half-width of one cell of the marginal over these columns, in rows; infinite if no part of the plan
     has all of them.
 
@@ -212,15 +221,19 @@ def expected_width(plan: NoisePlan, places: AttributeSet) -> float:
     """
     if not plan.marginals:
         is_covered = all(
-            block in plan.block_variances for block in block_algebra.blocks_within(places, plan.attributes)
+            block in plan.block_variances for block in block_algebra.blocks_within(attribute_set, plan.attributes)
         )
-        return gaussian_half_width(largest_variance(plan, places), 1 - CONFIDENCE) if is_covered else math.inf
-    wanted_places = set(places)
+        return gaussian_half_width(largest_variance(plan, attribute_set), 1 - CONFIDENCE) if is_covered else math.inf
+    wanted_indices = set(attribute_set)
     scales = (
         float(marginal.scale)
-        * math.sqrt(math.prod(plan.attributes[place].size for place in {*marginal.places} - wanted_places))
+        * math.sqrt(
+            math.prod(
+                plan.attributes[attribute_index].size for attribute_index in {*marginal.attribute_set} - wanted_indices
+            )
+        )
         for marginal in plan.marginals
-        if wanted_places <= {*marginal.places}
+        if wanted_indices <= {*marginal.attribute_set}
     )
     return min(scales, default=math.inf) * _LAPLACE_WIDTH * float(plan.unit_value)
 
@@ -274,7 +287,7 @@ class PublishedMarginals:
         arrays = self._decoded_arrays() if self.plan.marginals else ()
         unit_value = self.plan.unit_value
         return tuple(
-            MeasuredMarginal(planned.places, values, planned.scale, laplace=True, unit_value=unit_value)
+            MeasuredMarginal(planned.attribute_set, values, planned.scale, laplace=True, unit_value=unit_value)
             for planned, values in zip(self.plan.marginals, arrays, strict=True)
         )
 
@@ -288,7 +301,7 @@ def measured_shapes(plan: NoisePlan) -> Iterator[tuple[int, ...]]:
     for block in plan.blocks:
         yield block_algebra.block_shape(block.block, plan.attributes)
     for marginal in plan.marginals:
-        yield tuple(plan.attributes[place].size for place in marginal.places)
+        yield tuple(plan.attributes[attribute_index].size for attribute_index in marginal.attribute_set)
 
 
 def encode_integers(values: Integers) -> str:
@@ -319,7 +332,9 @@ def _without_largest_parts(plan: NoisePlan) -> NoisePlan:
     if len(kept_parts) == len(sizes):
         return plan
     if plan.marginals:
-        marginals = tuple(plan.marginals[index] for index in kept_parts) or (replace(plan.marginals[0], places=()),)
+        marginals = tuple(plan.marginals[index] for index in kept_parts) or (
+            replace(plan.marginals[0], attribute_set=()),
+        )
         return replace(plan, marginals=marginals)
     return replace(
         plan, blocks=tuple(plan.blocks[index] for index in kept_parts) or (replace(plan.blocks[0], block=()),)
@@ -358,7 +373,9 @@ class MarginalsRelease:
     @cached_property
     def accuracy_to_match(self) -> Mapping[str, Number]:
         """The half-widths that stored measurements must match to be reused: of the worst marginal, and overall."""
-        widths = np.array([cell_half_width(self.plan, places, CONFIDENCE) for places in self.plan.workload.sets])
+        widths = np.array(
+            [cell_half_width(self.plan, attribute_set, CONFIDENCE) for attribute_set in self.plan.workload.sets]
+        )
         return {"worst": f"{widths.max():.12g}", "typical": f"{np.sqrt((widths**2).mean()):.12g}"}
 
     @cached_property
@@ -367,8 +384,13 @@ class MarginalsRelease:
         the columns of a synopsis.
         """
         plan = self.plan
-        used_places = sorted({place for places in plan.workload.sets for place in places})
-        columns = {_COLUMN + plan.attributes[place].name: expected_width(plan, (place,)) for place in used_places}
+        used_indices = sorted(
+            {attribute_index for attribute_set in plan.workload.sets for attribute_index in attribute_set}
+        )
+        columns = {
+            _COLUMN + plan.attributes[attribute_index].name: expected_width(plan, (attribute_index,))
+            for attribute_index in used_indices
+        }
         widths = {"rows": expected_width(plan, ()), **columns}
         return {
             **self.accuracy_to_match,
@@ -421,10 +443,10 @@ def price_share_by_set(plan: NoisePlan) -> dict[AttributeSet, float]:
     """Return the share of the price for the blocks of each set of attributes, or for its marginal."""
     shares_by_set: dict[AttributeSet, float] = {}
     for block in plan.blocks:
-        places = block_algebra.block_attribute_indices(block.block)
-        shares_by_set[places] = shares_by_set.get(places, 0.0) + float(plan.block_rho(block) / plan.rho)
+        attribute_set = block_algebra.block_attribute_indices(block.block)
+        shares_by_set[attribute_set] = shares_by_set.get(attribute_set, 0.0) + float(plan.block_rho(block) / plan.rho)
     for marginal in plan.marginals:
-        shares_by_set[marginal.places] = float(plan.sensitivity(marginal).total / marginal.scale / plan.epsilon)
+        shares_by_set[marginal.attribute_set] = float(plan.sensitivity(marginal).total / marginal.scale / plan.epsilon)
     return shares_by_set
 
 
@@ -473,20 +495,20 @@ class CombinedReleases:
         self, sets_by_release: Sequence[tuple[PublishedMarginals, Sequence[AttributeSet]]]
     ) -> tuple[AttributeSet, ...]:
         moved = (
-            tuple(sorted(self._combined_indices(release)[place] for place in places))
+            tuple(sorted(self._combined_indices(release)[attribute_index] for attribute_index in attribute_set))
             for release, sets in sets_by_release
-            for places in sets
+            for attribute_set in sets
         )
         return tuple(dict.fromkeys(moved))
 
     def _combined_indices(self, release: PublishedMarginals) -> list[int]:
         """Return the index here of each column of a release."""
-        place_of = {attribute.name: place for place, attribute in enumerate(self.attributes)}
-        return [place_of[attribute.name] for attribute in release.plan.attributes]
+        index_by_name = {attribute.name: attribute_index for attribute_index, attribute in enumerate(self.attributes)}
+        return [index_by_name[attribute.name] for attribute in release.plan.attributes]
 
     def _with_combined_indices(self, measured: MeasuredBlock, release: PublishedMarginals) -> MeasuredBlock:
-        places = self._combined_indices(release)
-        moved_block = [(places[place], level) for place, level in measured.block]
+        combined_indices = self._combined_indices(release)
+        moved_block = [(combined_indices[attribute_index], level) for attribute_index, level in measured.block]
         order = sorted(range(len(moved_block)), key=lambda axis: moved_block[axis])
         values = measured.values.transpose(order)
         return replace(measured, block=tuple(moved_block[axis] for axis in order), values=values)

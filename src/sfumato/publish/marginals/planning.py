@@ -30,7 +30,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -82,7 +82,7 @@ class MarginalWorkload:
     ranges: AttributeSet = ()
 
     def __post_init__(self) -> None:
-        sets = tuple(tuple(places) for places in self.sets)
+        sets = tuple(tuple(attribute_set) for attribute_set in self.sets)
         if not sets or len(set(sets)) != len(sets):
             raise InvalidParameter("sets", self.sets, "a list of at least one set of attributes, none of them twice")
         weights = tuple(exact(weight, "weights", POSITIVE) for weight in self.weights)
@@ -103,7 +103,7 @@ class MarginalWorkload:
         if not 1 <= exact_integer(ways, "ways") <= columns:
             raise InvalidParameter("ways", ways, f"a whole number between 1 and {columns}, the number of columns")
         sizes = range(1, ways + 1) if fewer else (ways,)
-        return cls(tuple(places for k in sizes for places in itertools.combinations(range(columns), k)))
+        return cls(tuple(attribute_set for k in sizes for attribute_set in itertools.combinations(range(columns), k)))
 
     def weight(self, index: int) -> Fraction:
         """Return the weight of a set."""
@@ -111,21 +111,23 @@ class MarginalWorkload:
 
     def require_valid(self, attributes: Attributes) -> MarginalWorkload:
         """Raise for sets that are not of these attributes, and for marginals that are too large."""
-        for places in self.sets:
-            cells = math.prod(attributes[place].size for place in checked_attribute_set(places, attributes))
+        for attribute_set in self.sets:
+            cells = math.prod(
+                attributes[attribute_index].size for attribute_index in checked_attribute_set(attribute_set, attributes)
+            )
             if cells > MAX_CELLS:
                 raise InvalidParameter(
-                    "sets", places, f"marginals of at most {MAX_CELLS:,} cells; this one has {cells:,}"
+                    "sets", attribute_set, f"marginals of at most {MAX_CELLS:,} cells; this one has {cells:,}"
                 )
-        for place in checked_attribute_set(self.ranges, attributes):
-            if attributes[place].size > MAX_RANGED:
-                raise InvalidParameter("ranges", place, f"attributes of at most {MAX_RANGED:,} cells")
+        for attribute_index in checked_attribute_set(self.ranges, attributes):
+            if attributes[attribute_index].size > MAX_RANGED:
+                raise InvalidParameter("ranges", attribute_index, f"attributes of at most {MAX_RANGED:,} cells")
         return self
 
 
 def blocks_of_marginals(sets: Iterable[AttributeSet], attributes: Attributes) -> tuple[Block, ...]:
     """Return the blocks of some marginals, smaller ones first."""
-    blocks = {block for places in set(sets) for block in block_algebra.blocks_within(places, attributes)}
+    blocks = {block for attribute_set in set(sets) for block in block_algebra.blocks_within(attribute_set, attributes)}
     return tuple(sorted(blocks, key=lambda block: (len(block), block)))
 
 
@@ -155,11 +157,11 @@ class PlannedBlock:
 class PlannedMarginal:
     """A whole marginal, measured with discrete Laplace noise of this scale, in steps of its counts."""
 
-    places: AttributeSet
+    attribute_set: AttributeSet = field(metadata=codec.stored_name_metadata("places"))
     scale: Fraction
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "places", tuple(self.places))
+        object.__setattr__(self, "attribute_set", tuple(self.attribute_set))
         object.__setattr__(self, "scale", exact(self.scale, "scale", POSITIVE))
 
 
@@ -191,7 +193,7 @@ class NoisePlan:
         _require_objective(self.objective)
         self.workload.require_valid(self.attributes)
         block_keys = [checked_block(planned.block, self.attributes) for planned in self.blocks]
-        marginal_sets = [checked_attribute_set(planned.places, self.attributes) for planned in self.marginals]
+        marginal_sets = [checked_attribute_set(planned.attribute_set, self.attributes) for planned in self.marginals]
         if len(set(block_keys)) != len(block_keys) or len(set(marginal_sets)) != len(marginal_sets):
             raise InvalidParameter("blocks", "the same block or marginal twice", "a list of different blocks")
         if bool(block_keys) is bool(marginal_sets):
@@ -212,7 +214,7 @@ class NoisePlan:
             return block_algebra.block_sensitivity(*arguments, fixed_total=fixed_total)
         if self.neighbours is Neighbours.ADD_REMOVE:
             return Sensitivity(1, self.max_weight)
-        if math.prod(self.attributes[place].size for place in planned.places) > 1:
+        if math.prod(self.attributes[attribute_index].size for attribute_index in planned.attribute_set) > 1:
             return Sensitivity(1, self.max_weight).for_neighbours(Neighbours.REPLACE, signed=False)
         return Sensitivity(1, self.max_weight * (not self.fixed_total), neighbours=Neighbours.REPLACE)
 
@@ -249,14 +251,14 @@ class NoisePlan:
         )
         return min(counts, default=1 << 62) * self.unit_value
 
-    def cell_variances(self, places: AttributeSet) -> Floats:
+    def cell_variances(self, attribute_set: AttributeSet) -> Floats:
         """Return the variance of every cell of a marginal within the closure."""
-        return cell_variances(self.block_variances, places, self.attributes)
+        return cell_variances(self.block_variances, attribute_set, self.attributes)
 
-    def query_variance(self, query: Floats, places: AttributeSet) -> float:
+    def query_variance(self, query: Floats, attribute_set: AttributeSet) -> float:
         """Return the variance of a query over a marginal within the closure."""
         variances = self.block_variances
-        norms = squared_norms_by_block(block_coefficients(query, places, self.attributes), self.attributes)
+        norms = squared_norms_by_block(block_coefficients(query, attribute_set, self.attributes), self.attributes)
         return sum(norm * variances[block] for block, norm in norms.items())
 
     def at_price(self, price: Number) -> NoisePlan:
@@ -286,12 +288,13 @@ def finest_unit_value(workload: MarginalWorkload, attributes: Attributes) -> Fra
     count.
     """
     least_count = min(
-        block_algebra.max_unclipped_count(_largest_block(places, attributes), attributes) for places in workload.sets
+        block_algebra.max_unclipped_count(_largest_block(attribute_set, attributes), attributes)
+        for attribute_set in workload.sets
     )
     return Fraction(1, 1 << max(0, min(_WEIGHT_BITS, (least_count // LARGEST_COUNT).bit_length() - 1)))
 
 
-def _largest_block(places: AttributeSet, attributes: Attributes) -> Block:
+def _largest_block(attribute_set: AttributeSet, attributes: Attributes) -> Block:
     """Return the block of a marginal whose numbers are largest."""
 
     def level(index: int) -> int:
@@ -300,7 +303,7 @@ def _largest_block(places: AttributeSet, attributes: Attributes) -> Block:
         ]
         return 1 + scales.index(max(scales))
 
-    return tuple((place, level(place)) for place in places)
+    return tuple((attribute_index, level(attribute_index)) for attribute_index in attribute_set)
 
 
 def plan_gaussian(
@@ -359,13 +362,14 @@ def plan_laplace(
     """Optimise whole marginals with Laplace noise, for a pure price."""
     _require_objective(objective)
     sets = workload.require_valid(attributes).sets
-    cells = [math.prod(attributes[place].size for place in places) for places in sets]
+    cells = [math.prod(attributes[attribute_index].size for attribute_index in attribute_set) for attribute_set in sets]
     power = -1 / 3 if objective == "total" else -1 / 2
     weights = [
         float(workload.weight(index)) * (size if objective == "total" else 1) for index, size in enumerate(cells)
     ]
     unscaled = tuple(
-        PlannedMarginal(places, Fraction(weight**power)) for places, weight in zip(sets, weights, strict=True)
+        PlannedMarginal(attribute_set, Fraction(weight**power))
+        for attribute_set, weight in zip(sets, weights, strict=True)
     )
     max_rows, step, relation = (
         exact(rows, "rows", POSITIVE),
@@ -385,7 +389,13 @@ def independent_variances(
     The least Σ w_A s_A σ_A² for Σm²/2σ_A² = ρ has σ_A² ∝ (w_A s_A)^−1/2; the least worst w_A σ_A² has σ_A² ∝ 1/w_A.
     """
     _require_objective(objective)
-    cells = np.array([math.prod(attributes[place].size for place in places) for places in workload.sets], np.float64)
+    cells = np.array(
+        [
+            math.prod(attributes[attribute_index].size for attribute_index in attribute_set)
+            for attribute_set in workload.sets
+        ],
+        np.float64,
+    )
     weights = np.array([float(workload.weight(index)) for index in range(len(workload.sets))])
     shape = (weights * cells) ** -0.5 if objective == "total" else 1 / weights
     unit = float(exact(rows, "rows", POSITIVE) ** 2 / (2 * exact(rho, "rho", POSITIVE)))
@@ -432,14 +442,15 @@ class _VarianceCoefficients:
         if workload.ranges and objective != "total":
             raise InvalidParameter("objective", objective, '"total" for marginals with ranges')
         factors = [
-            _variance_factors(place, attribute, workload, objective) for place, attribute in enumerate(attributes)
+            _variance_factors(attribute_index, attribute, workload, objective)
+            for attribute_index, attribute in enumerate(attributes)
         ]
         block_numbers: dict[Block, int] = {}
         entries: list[tuple[int, int, float]] = []
-        for index, places in enumerate(workload.sets):
+        for index, attribute_set in enumerate(workload.sets):
             entries += [
                 (index, block_numbers.setdefault(block, len(block_numbers)), coefficient)
-                for block, coefficient in _blocks_with_factors(places, factors)
+                for block, coefficient in _blocks_with_factors(attribute_set, factors)
             ]
             if len(block_numbers) > MAX_BLOCKS:
                 rule = f"marginals of at most {MAX_BLOCKS:,} blocks together"
@@ -480,14 +491,16 @@ class _VarianceCoefficients:
         return best
 
 
-def _blocks_with_factors(places: Sequence[int], factors: list[list[tuple[int, float]]]) -> list[tuple[Block, float]]:
+def _blocks_with_factors(
+    attribute_set: Sequence[int], factors: list[list[tuple[int, float]]]
+) -> list[tuple[Block, float]]:
     """Return the blocks of a marginal with the coefficient of the variance of each."""
     coefficients: list[tuple[Block, float]] = [((), 1.0)]
-    for place in places:
+    for attribute_index in attribute_set:
         coefficients = [
-            ((*block, (place, level)) if level else block, coefficient * factor)
+            ((*block, (attribute_index, level)) if level else block, coefficient * factor)
             for block, coefficient in coefficients
-            for level, factor in factors[place]
+            for level, factor in factors[attribute_index]
         ]
     return coefficients
 

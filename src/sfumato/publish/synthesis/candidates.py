@@ -36,11 +36,11 @@ def weighted_subsets(workload: Mapping[AttributeSet, Fraction]) -> dict[Attribut
     """
     per_column: dict[int, Fraction] = {}
     for workload_set, weight in workload.items():
-        for place in workload_set:
-            per_column[place] = per_column.get(place, Fraction(0)) + weight
+        for attribute_index in workload_set:
+            per_column[attribute_index] = per_column.get(attribute_index, Fraction(0)) + weight
     return integer_weights(
         {
-            candidate: sum((per_column[place] for place in candidate), start=Fraction(0))
+            candidate: sum((per_column[attribute_index] for attribute_index in candidate), start=Fraction(0))
             for candidate in subsets_with_largest_weight(workload)
         }
     )
@@ -125,7 +125,11 @@ def counted_sets(
         subsets = [np.array([*itertools.combinations(columns, 2)])]
     elif method != "independent":
         subsets = subset_index_arrays(workload)
-    candidates = (tuple(places) for array in subsets for places in array[cell_counts(array, sizes) <= limit].tolist())
+    candidates = (
+        tuple(attribute_set)
+        for array in subsets
+        for attribute_set in array[cell_counts(array, sizes) <= limit].tolist()
+    )
     return tuple(dict.fromkeys([(), *((column,) for column in columns), *first_pairs, *candidates]))
 
 
@@ -142,7 +146,7 @@ def candidates_within_cells(
         for candidate in candidates
         if any(clique.issuperset(candidate) for clique in cliques)
         or (
-            math.prod(sizes[place] for place in candidate) <= max_cells
+            math.prod(sizes[attribute_index] for attribute_index in candidate) <= max_cells
             and predicted_cells((*measured, candidate), sizes) <= max_cells
         )
     ]

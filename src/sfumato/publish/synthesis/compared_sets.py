@@ -74,5 +74,5 @@ def _extended_sets(
     chosen: Iterable[AttributeSet], larger: Sequence[AttributeSet], singles: Sequence[AttributeSet]
 ) -> list[AttributeSet]:
     """Return the candidates that are a chosen set and one more column."""
-    wanted = {tuple(sorted({*places, *single})) for places in dict.fromkeys(chosen) for single in singles}
+    wanted = {tuple(sorted({*attribute_set, *single})) for attribute_set in dict.fromkeys(chosen) for single in singles}
     return [candidate for candidate in larger if candidate in wanted]

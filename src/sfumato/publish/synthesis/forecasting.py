@@ -84,7 +84,11 @@ class ExpectedRun:
 
     def sets(self, columns: int) -> list[AttributeSet]:
         """Return all sets that are measured, in order."""
-        return [*((place,) for place in range(columns if self.single_columns else 0)), *self.pairs, *self.chosen]
+        return [
+            *((attribute_index,) for attribute_index in range(columns if self.single_columns else 0)),
+            *self.pairs,
+            *self.chosen,
+        ]
 
 
 def expected_run(setting: SynthesisSetting, method: str, rows: int) -> ExpectedRun:
@@ -130,9 +134,9 @@ def _chain_within_cells(sizes: Sequence[int], max_cells: int) -> tuple[Attribute
     chain: list[AttributeSet] = []
     cells = sum(sizes)
     for pair in itertools.pairwise(range(len(sizes))):
-        if cells + math.prod(sizes[place] for place in pair) <= max_cells:
+        if cells + math.prod(sizes[attribute_index] for attribute_index in pair) <= max_cells:
             chain.append(pair)
-            cells += math.prod(sizes[place] for place in pair)
+            cells += math.prod(sizes[attribute_index] for attribute_index in pair)
     return tuple(chain)
 
 
@@ -230,8 +234,12 @@ def measure_speed() -> MachineSpeed:
 def _fit_chain(sizes: tuple[int, ...]) -> None:
     """Run a fit of pairs of neighbouring columns for so many rounds, whatever its result."""
     observed = [
-        Observation((place, place + 1), 100 + np.arange(rows * columns, dtype=float).reshape(rows, columns) % 7, 1.0)
-        for place, (rows, columns) in enumerate(pairwise(sizes))
+        Observation(
+            (attribute_index, attribute_index + 1),
+            100 + np.arange(rows * columns, dtype=float).reshape(rows, columns) % 7,
+            1.0,
+        )
+        for attribute_index, (rows, columns) in enumerate(pairwise(sizes))
     ]
     fit_model(observed, sizes, 100.0 * sizes[0] * sizes[1], tolerance=0.0, max_rounds=_TIMED_ROUNDS)
 
@@ -348,7 +356,9 @@ def _fitting_seconds(setting: SynthesisSetting, course: ExpectedRun, rows: int, 
 
 def _round_seconds(sets: list[tuple[int, ...]], sizes: tuple[int, ...], machine: MachineSpeed) -> float:
     """Return the time of one round of a fit: by its tables, and by the cells of the model and of what was measured."""
-    cells = predicted_cells(sets, sizes) + sum(math.prod(sizes[place] for place in places) for places in sets)
+    cells = predicted_cells(sets, sizes) + sum(
+        math.prod(sizes[attribute_index] for attribute_index in attribute_set) for attribute_set in sets
+    )
     return machine.seconds_per_table * _MEASURED_COST * len(set(sets)) + machine.seconds_per_cell / 2 * cells
 
 

@@ -50,11 +50,11 @@ Pairs = tuple[tuple[int, int], ...]
 
 def deciding_pairs(attributes: Attributes, face: PublicTableFacts) -> Pairs:
     """Return the declared pairs whose columns are both here, and of which some cell of the first decides."""
-    places = {attribute.name: place for place, attribute in enumerate(attributes)}
+    index_by_name = {attribute.name: attribute_index for attribute_index, attribute in enumerate(attributes)}
     declared = [
-        (places[deciding], places[decided])
+        (index_by_name[deciding], index_by_name[decided])
         for deciding, decided in face.implies
-        if deciding in places and decided in places
+        if deciding in index_by_name and decided in index_by_name
     ]
     return tuple(pair for pair in declared if deciding_cells(attributes, pair[0]).any())
 
@@ -67,7 +67,7 @@ def deciding_cells(attributes: Attributes, index: int) -> Mask:
 
 def non_nullable_attributes(face: PublicTableFacts) -> tuple[int, ...]:
     """Return the columns that the policy does not call nullable; none if only cells are known."""
-    return tuple(place for place, domain in enumerate(face.domains) if not domain.nullable)
+    return tuple(attribute_index for attribute_index, domain in enumerate(face.domains) if not domain.nullable)
 
 
 def missing_value_cell(attributes: Attributes, index: int) -> tuple[AttributeSet, Mask]:
@@ -99,8 +99,8 @@ def zeros_from_model(
         counts = model.marginal((deciding, decided))
         impossible = np.zeros(counts.shape, bool)
         impossible[:, -1] = decided in required
-        for places, cells in zeros:
-            if places == _sorted_pair((deciding, decided)):
+        for attribute_set, cells in zeros:
+            if attribute_set == _sorted_pair((deciding, decided)):
                 impossible |= cells if deciding < decided else cells.T
         mapping = infer_dependency(counts, attributes[deciding], impossible=impossible)
         ruled_out.append(zeros_of_pair((deciding, decided), mapping.cells.tolist(), mapping.decides, counts.shape[1]))
@@ -119,25 +119,28 @@ def zeros_from_policy(table: str, attributes: Attributes, face: PublicTableFacts
     model_face = answering.QueryableTable(table, attributes, face.domains_for(attributes), None, None)  # type: ignore[arg-type]
     for declared in face.impossible:
         try:
-            places, cells = answering.certain_cells(model_face, declared)
+            attribute_set, cells = answering.certain_cells(model_face, declared)
         except Unsupported:
             continue
-        if places and cells.any():
-            zeros[places] = zeros.get(places, np.zeros(cells.shape, bool)) | cells
+        if attribute_set and cells.any():
+            zeros[attribute_set] = zeros.get(attribute_set, np.zeros(cells.shape, bool)) | cells
     return tuple(zeros.items())
 
 
 def require_possible_rows(zeros: Zeros, sizes: Sequence[int], max_cells: int) -> None:
     """Refuse zeros that leave no cell for any row, or that the model cannot hold."""
-    sets = [places for places, _ in zeros]
+    sets = [attribute_set for attribute_set, _ in zeros]
     if predicted_cells(sets, sizes) > sum(sizes) + max_cells:
-        largest = max((math.prod(sizes[place] for place in places) for places in sets), default=1)
+        largest = max(
+            (math.prod(sizes[attribute_index] for attribute_index in attribute_set) for attribute_set in sets),
+            default=1,
+        )
         raise Unsupported(
             "too-many-cells",
             f"the model can have at most {max_cells:,} cells, and the policy's impossible conditions need more",
             fix=f"allow more memory, use coarser bins, or remove the condition with {largest:,} cells",
         )
-    logs = [Potential(places, np.where(cells, -np.inf, 0.0)) for places, cells in zeros]
+    logs = [Potential(attribute_set, np.where(cells, -np.inf, 0.0)) for attribute_set, cells in zeros]
     try:
         possible = float(GraphicalModel.from_potentials(sizes, logs, 1.0).beliefs[0].sum()) > 0
     except InvalidParameter:

@@ -74,8 +74,8 @@ def aim(course: SynthesisState) -> Steps:
     amounts = RoundAmounts.of_round(round_amount_down(course.budget.remaining / rounds))
     first_sets, first_amount = first_sets_and_amount(course.setting, course.budget.remaining, amounts)
     course.planned = len(first_sets) + rounds
-    for places in first_sets:
-        yield from course.measure(places, first_amount, "first", fit=False)
+    for attribute_set in first_sets:
+        yield from course.measure(attribute_set, first_amount, "first", fit=False)
     course.fit()
     is_last = False
     while not is_last:
@@ -94,7 +94,7 @@ def first_sets_and_amount(
     the pairs of which one column decides the other.
     """
     if setting.target is None:
-        return [*((place,) for place in setting.first_columns), *setting.pairs], amounts.measurement
+        return [*((attribute_index,) for attribute_index in setting.first_columns), *setting.pairs], amounts.measurement
     pairs = setting.target_and_implied_pairs
     return pairs, round_amount_down(remaining * FOR_TARGET / len(pairs))
 
@@ -119,12 +119,12 @@ def expected_rounds(setting: SynthesisSetting, rows: float) -> int:
 def independent(course: SynthesisState) -> Steps:
     """Measure all columns, each for the same amount; the last takes the rest."""
     yield from course.count_rows_and_buy_cells()
-    sets = [*((place,) for place in range(len(course.setting.attributes))), *course.setting.pairs]
+    sets = [*((attribute_index,) for attribute_index in range(len(course.setting.attributes))), *course.setting.pairs]
     course.planned = len(sets)
-    for index, places in enumerate(sets):
+    for index, attribute_set in enumerate(sets):
         remaining = course.budget.remaining
         amount = round_amount_down(remaining / (len(sets) - index)) if index < len(sets) - 1 else remaining
-        yield from course.measure(places, amount, "first", fit=False)
+        yield from course.measure(attribute_set, amount, "first", fit=False)
 
 
 def mst(course: SynthesisState) -> Steps:
@@ -136,8 +136,8 @@ def mst(course: SynthesisState) -> Steps:
     pairs = course.setting.pairs
     course.planned = columns + max(columns - 1, len(pairs))
     after_rows = course.budget.remaining
-    for place in range(columns):
-        yield from course.measure((place,), round_amount_down(after_rows / 3 / columns), "first", fit=False)
+    for attribute_index in range(columns):
+        yield from course.measure((attribute_index,), round_amount_down(after_rows / 3 / columns), "first", fit=False)
     course.fit()
     edges = list(pairs)  # a declared dependency is in every tree
     # no choice depends on a measured pair, so the model is fitted once before the choices and once after all pairs
@@ -147,13 +147,13 @@ def mst(course: SynthesisState) -> Steps:
     if not edges:  # no pair fits: columns stay independent
         return
     before = course.model.marginals(edges)
-    for index, places in enumerate(edges):
+    for index, attribute_set in enumerate(edges):
         amount = (
             round_amount_down(course.budget.remaining / (len(edges) - index))
             if index < len(edges) - 1
             else course.budget.remaining
         )
-        yield from course.measure(places, amount, "first" if places in pairs else "chosen", fit=False)
+        yield from course.measure(attribute_set, amount, "first" if attribute_set in pairs else "chosen", fit=False)
     course.fit()
     course.record_gains(before)
 
@@ -167,11 +167,11 @@ def _fitting_pairs(
     Bought cells may be fewer than planned, but the reading was planned before: it counts no pair that fits them alone.
     """
     setting, sizes = course.setting, course.setting.sizes
-    candidates = [places for places in candidates if places in setting.reading.distinct_sets]
-    fixed_sets = [places for places, _ in setting.zeros]
+    candidates = [attribute_set for attribute_set in candidates if attribute_set in setting.reading.distinct_sets]
+    fixed_sets = [attribute_set for attribute_set, _ in setting.zeros]
     if fixed_sets:
         return candidates_within_cells(candidates, course.model, [*fixed_sets, *edges], setting.max_cells)
-    singles = ((place,) for place in range(len(sizes)))
+    singles = ((attribute_index,) for attribute_index in range(len(sizes)))
     room = sum(sizes) + setting.max_cells - predicted_cells([*singles, *edges], sizes)
     return [(first, second) for first, second in candidates if sizes[first] * sizes[second] <= room]
 

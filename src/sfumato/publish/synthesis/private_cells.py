@@ -110,8 +110,10 @@ class QuantileBins:
         cells = self.fine.size - 1
         return np.append(np.arange(cells) * MAX_BINS // cells, MAX_BINS).astype(np.int32)
 
-    def step(self, reading: CellRows, place: int, amount: Fraction, currency: Currency) -> tuple[Step, Fraction]:
-        ranks = CellRanks(reading, place)
+    def step(
+        self, reading: CellRows, attribute_index: int, amount: Fraction, currency: Currency
+    ) -> tuple[Step, Fraction]:
+        ranks = CellRanks(reading, attribute_index)
         quantiles = currency.quantiles(amount, ranks, [Fraction(index, MAX_BINS) for index in range(1, MAX_BINS)])
         return ChooseQuantileCellsStep(ranks, quantiles), currency.quantiles_cost(quantiles)
 
@@ -220,13 +222,13 @@ def has_many_values(domain: Domain) -> bool:
 def plan_cells(table: Table, attributes: Attributes) -> CellPlan | None:
     """Plan the cells that are bought: of columns that the policy bins nowhere, and of texts with very many values."""
     cells: dict[int, PrivateCells] = {}
-    for place, attribute in enumerate(attributes):
+    for attribute_index, attribute in enumerate(attributes):
         fine = attribute.without_levels
         if not table.is_coded(attribute.name) and attribute.size - 1 > MAX_BINS:
-            cells[place] = QuantileBins(fine)
+            cells[attribute_index] = QuantileBins(fine)
         elif has_many_values(table.columns[attribute.name]):
-            cells[place] = ValueGroups(fine, _level_groups(attribute))
-    parts = {place: private.planned_joined_cells for place, private in cells.items()}
+            cells[attribute_index] = ValueGroups(fine, _level_groups(attribute))
+    parts = {attribute_index: private.planned_joined_cells for attribute_index, private in cells.items()}
     return CellPlan(cells, attributes, parts) if cells else None
 
 
@@ -272,15 +274,15 @@ class ColumnOrigin:
 
 def plan_selected_cells(attributes: Attributes, origins: Mapping[str, ColumnOrigin]) -> CellPlan | None:
     """Plan the cells of the columns of a SELECT that are plain columns of tables; each is bought once."""
-    places = {attribute.name: place for place, attribute in enumerate(attributes)}
+    index_by_name = {attribute.name: attribute_index for attribute_index, attribute in enumerate(attributes)}
     cells: dict[int, PrivateCells] = {}
     for name in origins:
-        attribute = attributes[places[name]]
+        attribute = attributes[index_by_name[name]]
         fine, is_text = attribute.without_levels, attribute.type is Type.TEXT
-        cells[places[name]] = ValueGroups(fine, _level_groups(attribute)) if is_text else QuantileBins(fine)
-    twins = {places[name]: places[origin.twin] for name, origin in origins.items() if origin.twin}
-    given = frozenset(places[name] for name, origin in origins.items() if origin.is_given)
-    parts = {place: private.planned_joined_cells for place, private in cells.items()}
+        cells[index_by_name[name]] = ValueGroups(fine, _level_groups(attribute)) if is_text else QuantileBins(fine)
+    twins = {index_by_name[name]: index_by_name[origin.twin] for name, origin in origins.items() if origin.twin}
+    given = frozenset(index_by_name[name] for name, origin in origins.items() if origin.is_given)
+    parts = {attribute_index: private.planned_joined_cells for attribute_index, private in cells.items()}
     return CellPlan(cells, attributes, parts, twins, given) if cells else None
 
 
@@ -304,21 +306,27 @@ class CellPlan:
     def bought(self) -> dict[int, PrivateCells]:
         """The columns whose cells are bought with this model."""
         elsewhere = {*self.twins, *self.given}
-        return {place: private for place, private in self.cells.items() if place not in elsewhere}
+        return {
+            attribute_index: private
+            for attribute_index, private in self.cells.items()
+            if attribute_index not in elsewhere
+        }
 
     @cached_property
     def attributes(self) -> Attributes:
         """All columns, with the parts as cells."""
         return tuple(
-            self.cells[place].merge(self.parts[place]) if place in self.cells else attribute.without_levels
-            for place, attribute in enumerate(self.fine)
+            self.cells[attribute_index].merge(self.parts[attribute_index])
+            if attribute_index in self.cells
+            else attribute.without_levels
+            for attribute_index, attribute in enumerate(self.fine)
         )
 
     @cached_property
     def merged_cells(self) -> MergedCells:
-        return MergedCells(tuple(self.parts.get(place) for place in range(len(self.fine))))
+        return MergedCells(tuple(self.parts.get(attribute_index) for attribute_index in range(len(self.fine))))
 
     def replace_parts(self, parts: Mapping[int, Parts]) -> CellPlan:
         """Return the plan with these parts, and the same for columns that repeat these."""
-        repeated = {place: parts[twin] for place, twin in self.twins.items() if twin in parts}
+        repeated = {attribute_index: parts[twin] for attribute_index, twin in self.twins.items() if twin in parts}
         return replace(self, parts={**self.parts, **parts, **repeated})

@@ -29,7 +29,7 @@ METHODS = ("aim", "mst", "mwem", "independent")
 class ReleasedMarginal:
     """A whole marginal with independent noise in every cell, as one step released it."""
 
-    places: tuple[int, ...]
+    attribute_set: tuple[int, ...] = field(metadata=codec.stored_name_metadata("places"))
     values: str
     """64-bit little-endian integers of steps, in base64."""
     size: Fraction
@@ -38,19 +38,19 @@ class ReleasedMarginal:
 
     def __post_init__(self) -> None:
         codec.check_simple_fields(self)
-        object.__setattr__(self, "places", tuple(self.places))
+        object.__setattr__(self, "attribute_set", tuple(self.attribute_set))
         object.__setattr__(self, "size", exact(self.size, "size", POSITIVE))
 
     @classmethod
     def encode(cls, measured: MeasuredMarginal) -> ReleasedMarginal:
         """Encode a measured marginal."""
-        return cls(measured.places, encode_integers(measured.values), measured.size, measured.laplace)
+        return cls(measured.attribute_set, encode_integers(measured.values), measured.size, measured.laplace)
 
     def measured(self, attributes: Attributes, unit_value: Fraction) -> MeasuredMarginal:
         """Decode the measured marginal."""
-        shape = tuple(attributes[place].size for place in self.places)
+        shape = tuple(attributes[attribute_index].size for attribute_index in self.attribute_set)
         return MeasuredMarginal(
-            self.places, decode_integers(self.values).reshape(shape), self.size, self.laplace, unit_value
+            self.attribute_set, decode_integers(self.values).reshape(shape), self.size, self.laplace, unit_value
         )
 
 
@@ -149,7 +149,8 @@ class ReleasedSynthesis:
             )
         for marginal in self.marginals:
             cells = math.prod(
-                self.attributes[place].size for place in checked_attribute_set(marginal.places, self.attributes)
+                self.attributes[attribute_index].size
+                for attribute_index in checked_attribute_set(marginal.attribute_set, self.attributes)
             )
             if len(marginal.values) != -(-8 * cells // 3) * 4:
                 raise InvalidParameter("marginals", len(marginal.values), f"8 bytes for each of {cells} cells")
@@ -178,7 +179,7 @@ class ReleasedSynthesis:
     @property
     def sets(self) -> tuple[AttributeSet, ...]:
         """The distinct sets of columns that were measured, in order."""
-        return tuple(dict.fromkeys(marginal.places for marginal in self.marginals if marginal.places))
+        return tuple(dict.fromkeys(marginal.attribute_set for marginal in self.marginals if marginal.attribute_set))
 
     @property
     def has_laplace_noise(self) -> bool:

@@ -78,8 +78,13 @@ class SynthesisSetting:
         refined = self.cell_plan.replace_parts(parts)
         attributes = refined.attributes
         zeros = tuple(
-            (places, mask if mask.any() else np.zeros([attributes[place].size for place in places], bool))
-            for places, mask in self.zeros
+            (
+                attribute_set,
+                mask
+                if mask.any()
+                else np.zeros([attributes[attribute_index].size for attribute_index in attribute_set], bool),
+            )
+            for attribute_set, mask in self.zeros
         )
         return replace(self, attributes=attributes, cell_plan=refined, zeros=zeros)
 
@@ -111,7 +116,11 @@ class SynthesisSetting:
     def candidates(self) -> dict[AttributeSet, int]:
         """The subsets of the workload's sets with their weights."""
         candidates, measured = weighted_subsets(self.workload), set(self.first_columns)
-        return {places: weight for places, weight in candidates.items() if measured.intersection(places)}
+        return {
+            attribute_set: weight
+            for attribute_set, weight in candidates.items()
+            if measured.intersection(attribute_set)
+        }
 
     @property
     def target_pairs(self) -> tuple[AttributeSet, ...]:
@@ -153,7 +162,7 @@ class SynthesisState:
     @property
     def rounds(self) -> list[SynthesisRound]:
         """The rounds of all measurements but the first."""
-        return [synthesis_round for measured, synthesis_round in self.released if measured.places]
+        return [synthesis_round for measured, synthesis_round in self.released if measured.attribute_set]
 
     @property
     def has_model(self) -> bool:
@@ -181,7 +190,7 @@ class SynthesisState:
 
     def fit(self, tolerance: float = ROUGH, more_zeros: Zeros = (), max_rounds: int = 1000) -> None:
         """Fit the model to all that was measured, starting from the current one."""
-        observations, sizes = [_observation(each) for each in self.marginals if each.places], self.setting.sizes
+        observations, sizes = [_observation(each) for each in self.marginals if each.attribute_set], self.setting.sizes
         observations += self.derived_observations
         total, zeros = self.total if self.marginals else 1.0, (*self.setting.zeros, *more_zeros)
         self._predicted = {}
@@ -208,52 +217,55 @@ class SynthesisState:
         """Measure the number of rows, and buy the cells that the policy does not declare."""
         yield from self.count_rows()
         plan = self.setting.cell_plan
-        for place, private in plan.bought.items() if plan is not None else ():
+        for attribute_index, private in plan.bought.items() if plan is not None else ():
             setting = self.setting
-            step, cost = private.step(setting.reading, place, setting.cell_amount, setting.currency)
+            step, cost = private.step(setting.reading, attribute_index, setting.cell_amount, setting.currency)
             funds = self.budget.charge(cost)
             outcome = yield step
             self.budget = funds
             noise = sigma_or_scale(step.noise) if isinstance(step, MeasureStep) else None
             self.bought_cells.append(BoughtCells(private.fine.name, private.words, noise))
-            self.setting = setting.with_parts({place: private.joined_cells_from(step, outcome)})
+            self.setting = setting.with_parts({attribute_index: private.joined_cells_from(step, outcome)})
 
     def measure_dependent_pairs(self, amount: Fraction) -> Steps:
         """Measure the pairs of which one column decides the other, each for this amount."""
         for pair in self.setting.pairs:
             yield from self.measure(pair, amount, "first", fit=False)
 
-    def measure(self, places: AttributeSet, amount: Fraction, what: str, *, fit: bool = True) -> Measuring:
+    def measure(self, attribute_set: AttributeSet, amount: Fraction, what: str, *, fit: bool = True) -> Measuring:
         """Measure a marginal for this amount; return the mean size of the noise in a cell, in rows."""
-        before = self.model.marginal(places) if fit else None
-        noise = yield from self._measure_marginal(places, amount, what)
+        before = self.model.marginal(attribute_set) if fit else None
+        noise = yield from self._measure_marginal(attribute_set, amount, what)
         if before is not None:
             self.fit(max_rounds=STEPS_PER_ROUND)
             measured, synthesis_round = self.released[-1]
-            gain = l1_change(before, self.model.marginal(places)) / 2
+            gain = l1_change(before, self.model.marginal(attribute_set)) / 2
             self.released[-1] = measured, replace(synthesis_round, gain=gain)
         return noise
 
     def record_gains(self, before: Sequence[Floats]) -> None:
         """Record how much the model changed on the last marginals, which were fitted together."""
         last = self.released[-len(before) :]
-        after = self.model.marginals([measured.places for measured, _ in last])
+        after = self.model.marginals([measured.attribute_set for measured, _ in last])
         self.released[-len(before) :] = [
             (measured, replace(synthesis_round, gain=l1_change(*change) / 2))
             for (measured, synthesis_round), change in zip(last, zip(before, after, strict=True), strict=True)
         ]
 
-    def _measure_marginal(self, places: AttributeSet, amount: Fraction, what: str) -> Measuring:
-        view, currency = CellCounts(self.setting.reading, places, self.setting.merged_cells), self.budget.currency
+    def _measure_marginal(self, attribute_set: AttributeSet, amount: Fraction, what: str) -> Measuring:
+        view, currency = (
+            CellCounts(self.setting.reading, attribute_set, self.setting.merged_cells),
+            self.budget.currency,
+        )
         noise = currency.noise(amount, view.sensitivity)
         funds = self.budget.charge(currency.noise_cost(noise, view.sensitivity))
         outcome = yield MeasureStep(view, noise, NoisyCells.from_counts)
         assert isinstance(outcome, NoisyCells)
         self.budget = funds
-        shape = tuple(self.setting.sizes[place] for place in places)
+        shape = tuple(self.setting.sizes[attribute_index] for attribute_index in attribute_set)
         laplace, step = isinstance(noise, Laplace), self.setting.unit_value
-        measured = MeasuredMarginal(places, outcome.counts.reshape(shape), sigma_or_scale(noise), laplace, step)
-        names = tuple(self.setting.attributes[place].name for place in places)
+        measured = MeasuredMarginal(attribute_set, outcome.counts.reshape(shape), sigma_or_scale(noise), laplace, step)
+        names = tuple(self.setting.attributes[attribute_index].name for attribute_index in attribute_set)
         self.released.append((measured, SynthesisRound(names, what, noise.words())))
         return mean_absolute_noise(noise, step)
 
@@ -262,7 +274,7 @@ class SynthesisState:
     ) -> Choosing:
         """Choose a set that the model fits badly, by its weighted distance less a penalty in rows for so many cells."""
         sets = list(candidates)
-        scores = self._candidate_scores(sets, [candidates[places] for places in sets], penalty)
+        scores = self._candidate_scores(sets, [candidates[attribute_set] for attribute_set in sets], penalty)
         choice = self.budget.currency.choice(amount, scores)
         funds = self.budget.charge(self.budget.currency.choice_cost(choice))
         outcome = yield ChooseStep(scores, choice)
@@ -274,34 +286,50 @@ class SynthesisState:
         self, sets: Sequence[AttributeSet], weights: Sequence[int], penalty: Callable[[int], float]
     ) -> ColumnSetDistances:
         step = float(self.setting.unit_value)
-        views = tuple(CellCounts(self.setting.reading, places, self.setting.merged_cells) for places in sets)
+        views = tuple(
+            CellCounts(self.setting.reading, attribute_set, self.setting.merged_cells) for attribute_set in sets
+        )
         model = self.model
-        missing = [places for places in sets if places not in self._predicted]
-        for places, counts in zip(missing, model.marginals(missing), strict=True):
-            self._predicted[places] = round_to_steps(counts, step)
-        predicted = tuple(self._predicted[places] for places in sets)
+        missing = [attribute_set for attribute_set in sets if attribute_set not in self._predicted]
+        for attribute_set, counts in zip(missing, model.marginals(missing), strict=True):
+            self._predicted[attribute_set] = round_to_steps(counts, step)
+        predicted = tuple(self._predicted[attribute_set] for attribute_set in sets)
         return ColumnSetDistances(
             views, predicted, tuple(weights), tuple(round(penalty(view.size) / step) for view in views)
         )
 
     def affordable_candidates(self, among: Mapping[AttributeSet, int], share: float) -> dict[AttributeSet, int]:
         """Return the candidates to compare that the model can hold when this share of the price is spent."""
-        chosen = [measured.places for measured, synthesis_round in self.released if synthesis_round.what == "chosen"]
+        chosen = [
+            measured.attribute_set for measured, synthesis_round in self.released if synthesis_round.what == "chosen"
+        ]
         compared = compared_sets(list(among), chosen, max_compared(self.total, len(self.setting.sizes)))
-        model_sets = [marginal.places for marginal in self.marginals] + [places for places, _ in self.setting.zeros]
+        model_sets = [marginal.attribute_set for marginal in self.marginals] + [
+            attribute_set for attribute_set, _ in self.setting.zeros
+        ]
         affordable_sets = candidates_within_cells(compared, self.model, model_sets, self.setting.max_cells * share)
-        return {places: among[places] for places in affordable_sets if places in self.setting.reading.distinct_sets}
+        return {
+            attribute_set: among[attribute_set]
+            for attribute_set in affordable_sets
+            if attribute_set in self.setting.reading.distinct_sets
+        }
 
 
 def _observation(measured: MeasuredMarginal) -> Observation:
     return Observation(
-        measured.places, measured.values.astype(np.float64) * float(measured.unit_value), math.sqrt(measured.variance)
+        measured.attribute_set,
+        measured.values.astype(np.float64) * float(measured.unit_value),
+        math.sqrt(measured.variance),
     )
 
 
 def pairs_with(target: int, columns: int) -> tuple[AttributeSet, ...]:
     """Return the pairs of one column with every other."""
-    return tuple((min(target, place), max(target, place)) for place in range(columns) if place != target)
+    return tuple(
+        (min(target, attribute_index), max(target, attribute_index))
+        for attribute_index in range(columns)
+        if attribute_index != target
+    )
 
 
 def l1_change(before: Floats, after: Floats) -> float:
