@@ -275,8 +275,8 @@ def test_what_there_was_no_time_for_is_said(visits: Path) -> None:
     assert 'There was no time to try: visits."<b>ward" with ε = 0.5, ' in str(found)
     page = found.page().html
     assert "There was no time to try: visits.&quot;&lt;b&gt;ward&quot;" in page
-    assert "That no method is right more than 73.2 times of 100 holds for these too" in page
-    assert "no method whatever is right more than 73.2 times of 100" in page  # of values too, which were not tried
+    assert "That no method is right more than 73.2 times out of 100 holds for these too" in page
+    assert "no method whatever is right more than 73.2 times out of 100" in page  # of values too, which were not tried
     with pytest.raises(sf.InvalidParameter, match="minutes"):
         attacks.policy(visits, minutes=0)
 
@@ -322,7 +322,7 @@ def test_the_page_needs_nothing_else_and_tells_the_worst_in_words(found: attacks
     page = found.page().html
     assert is_self_contained(page)
     assert "<b>ward" not in page
-    assert "no method whatever is right more than 73.2 times of 100" in page
+    assert "no method whatever is right more than 73.2 times out of 100" in page
     assert "all rows of one patient" in page
     assert "strong promise" in page
     assert page.count("<td>ρ = 0.00657</td>") == 4  # presence and three columns

@@ -173,7 +173,7 @@ MEMORY = (
         "closing puts an anchor that knows less in the place of one that knows more",
         Kind.REUSE,
         "ledger.proofs.anchors:renew_anchors",
-        "if not place.exists() or Anchor.load(place).holds(transaction):",
+        "if not anchor_path.exists() or Anchor.load(anchor_path).holds(transaction):",
         "if True:",
         (f"{_STORE}test_closing_never_puts_an_older_anchor_in_the_place_of_a_newer",),
     ),
@@ -214,7 +214,7 @@ MEMORY = (
         Kind.REUSE,
         "ledger.proofs.anchors:load_process_anchors",
         "ledger_names & set(name.split('.'))",
-        "name.split('.')[0] == places[0].stem",
+        "name.split('.')[0] == anchor_paths[0].stem",
         (f"{_KILLED}test_what_a_killed_curator_wrote_is_known_of_another_ledger_at_its_address",),
     ),
     Mutant(
@@ -453,7 +453,7 @@ MOVES = (
         "the file of who was killed after moving a ledger does not keep the old one closed",
         Kind.REUSE,
         "ledger.proofs.anchors:anchors_of_same_id",
-        "return saved + [process_anchor.anchor for process_anchor in load_process_anchors(places) if "
+        "return saved + [process_anchor.anchor for process_anchor in load_process_anchors(anchor_paths) if "
         "process_anchor.path.name",
         "return saved + [process_anchor.anchor for process_anchor in () if process_anchor.path.name",
         (f"{_HOSTILE}test_who_was_killed_after_moving_a_ledger_charges_the_new_one_and_never_the_old",),

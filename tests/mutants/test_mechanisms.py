@@ -18,8 +18,8 @@ MUTANTS = (
         "a place in a block is kept as if its block began at zero",
         Kind.SAMPLING,
         "mechanisms.gaussian:GaussianBlockSampler._are_pairs_accepted",
-        "gamma = places * ((heights << self._shift + 1) + places).astype(np.float64) / self._twice",
-        "gamma = places * places.astype(np.float64) / self._twice",
+        "gamma = offsets * ((heights << self._shift + 1) + offsets).astype(np.float64) / self._twice",
+        "gamma = offsets * offsets.astype(np.float64) / self._twice",
         (f"{_LAWS}::test_a_place_in_a_block_is_kept_exactly_as_often_as_its_weight_says",),
     ),
     Mutant(

@@ -59,7 +59,7 @@ MUTANTS = (
         "publish.tab_steps:MeasureStep.draw",
         "return self.to_outcome(measurement.draw(self.view.extract(read(self.readings[0]))))",
         "exact = self.view.extract(read(self.readings[0]))\n"
-        "    return self.to_outcome(measurement.draw(exact) if self.view.places else exact)",
+        "    return self.to_outcome(measurement.draw(exact) if self.view.attribute_set else exact)",
         _ROWS,
     ),
     Mutant(

@@ -69,11 +69,11 @@ def attribute(
         for kind, outcome in learnt.items()
         for finding in _findings_without_and_with_target(kind, outcome, promise if kind == private else None)
     ]
-    words = (
+    notes = (
         "Right guesses without the person's data are about the population: smokers are likelier to have cancer.",
         "What their presence adds is about the person. From smoking alone it is nothing; a privacy promise bounds it.",
     )
-    return Findings(_NAME, tuple(all_findings), words)
+    return Findings(_NAME, tuple(all_findings), notes)
 
 
 def _findings_without_and_with_target(

@@ -232,7 +232,7 @@ def differencing_by_questions(people: int = 50, towns: int = 1000, epsilon: Numb
         for name, success_shares in zip(names, zip(*shares, strict=True), strict=True)
     ]
     ceiling = SuccessCurve(CEILING, (guess_ceiling(Guarantee(price)),) * len(question_counts))
-    words = (_WORDS[1],)
+    notes = (_WORDS[1],)
     return Sweep(
         DIFFERENCING,
         "questions",
@@ -240,7 +240,7 @@ def differencing_by_questions(people: int = 50, towns: int = 1000, epsilon: Numb
         (*courses, ceiling),
         float(people_count),
         "one question per person",
-        words,
+        notes,
     )
 
 
@@ -295,7 +295,7 @@ def _direct_finding(answerer: SuppressedAnswers, secret: Values) -> Finding:
 
 
 AVERAGING = "averaging"
-_AVERAGING_WORDS = (
+_AVERAGING_NOTES = (
     "The same question about one person in each town is asked again and again, and the answers are averaged.",
 )
 
@@ -326,7 +326,7 @@ def averaging(times: int = 100, towns: int = 400, epsilon: Number = 1) -> Findin
         results.append(_averaging_finding(private, secret, repetitions, f"{repetitions} times"))
     with private_answers(secret, epsilon, repetitions, towns=True, fresh=True) as private:
         results.append(_averaging_finding(private, secret, repetitions, f"{repetitions} draws bought"))
-    return Findings(AVERAGING, tuple(results), _AVERAGING_WORDS)
+    return Findings(AVERAGING, tuple(results), _AVERAGING_NOTES)
 
 
 def averaging_by_times(most: int = 256, towns: int = 2000, epsilon: Number = 1) -> Sweep:
@@ -345,7 +345,7 @@ def averaging_by_times(most: int = 256, towns: int = 2000, epsilon: Number = 1) 
         SuccessCurve(CEILING, (ceiling,) * len(repetitions)),
     )
     return Sweep(
-        AVERAGING, "answers to the same question", tuple(map(float, repetitions)), courses, words=_AVERAGING_WORDS
+        AVERAGING, "answers to the same question", tuple(map(float, repetitions)), courses, words=_AVERAGING_NOTES
     )
 
 
@@ -404,8 +404,8 @@ def refusals(towns: int = 400, epsilon: Number = 1) -> Findings:
         results.append(
             _refusal_finding(f"{private.kind}: its answer", round_to_bits(sums - accomplices), secret, ceiling)
         )
-    words = "One person and four known smokers are counted, in each town; whether that person smokes is secret."
-    return Findings(REFUSALS, tuple(results), (words,))
+    notes = "One person and four known smokers are counted, in each town; whether that person smokes is secret."
+    return Findings(REFUSALS, tuple(results), (notes,))
 
 
 def _refusal_finding(answers: str, guesses: Values, secret: Values, ceiling: float | None) -> Finding:

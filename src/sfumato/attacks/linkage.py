@@ -112,12 +112,12 @@ def linkage(
             )
         )
     findings.append(_private_finding(all_people, price, Neighbours.of(neighbours)))
-    words = (
+    notes = (
         "A public list with names has gender, age and postcode. The medical table has them too, exactly or coarsely, "
         "and the diagnosis.",
         f"{len(homogeneous_people)} of {len(all_people):,} people are in a group in which all have the same diagnosis.",
     )
-    return Findings(NAME, tuple(findings), words)
+    return Findings(NAME, tuple(findings), notes)
 
 
 def resample_diagnoses(people: Sequence[Person]) -> tuple[Person, ...]:

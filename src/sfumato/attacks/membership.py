@@ -287,12 +287,12 @@ def membership(
         _membership_finding(kind, scores, drawn_runs, promise if kind.startswith("private") else None)
         for kind, scores in tests
     )
-    words = (
+    notes = (
         f"{attributes} counts of a table of {people} people reveal who is in the table.",
         "Rounding them or withholding small ones changes little.",
         *power_notes(runs, promise, float(ALARM)),
     )
-    return TracingResult(Findings(_NAME, results, words), tests, promise)
+    return TracingResult(Findings(_NAME, results, notes), tests, promise)
 
 
 def _round_counts(counts: Floats) -> Floats:
@@ -584,11 +584,11 @@ def membership_of_rows(
         tests.append((kind, Scores(scores[inside], scores[~inside])))
         results.append(_row_finding(_MEMBERSHIP, kind, int((is_guessed == inside).sum()), len(inside), promise))
     others = ", with others in place of the rest" if relation is Neighbours.REPLACE else ""
-    words = (
+    notes = (
         f"Of {candidates} candidates about half are in each table of {columns} columns{others}, and all are guessed.",
         "Rows without names reveal everybody, and resampled rows reveal the people they are copied from.",
     )
-    return TracingResult(Findings(_MEMBERSHIP, tuple(results), words), tuple(tests), promise)
+    return TracingResult(Findings(_MEMBERSHIP, tuple(results), notes), tuple(tests), promise)
 
 
 def attribute_of_rows(
@@ -618,11 +618,11 @@ def attribute_of_rows(
             results.append(Finding(_ATTRIBUTE, f"{kind}, {presence}", count, int(members.sum()), 0.5, None, 1))
         presence_correct = int((is_correct == inside).sum())
         results.append(_row_finding(_ATTRIBUTE, f"{kind}, of the person", presence_correct, len(inside), promise))
-    words = (
+    notes = (
         "Right guesses without the person's data are about the population: smokers are likelier to have cancer.",
         "About the person: how often a right guess coincides with their being in the table. One half is chance.",
     )
-    return Findings(_ATTRIBUTE, tuple(results), words)
+    return Findings(_ATTRIBUTE, tuple(results), notes)
 
 
 def _row_finding(attack: str, kind: str, right: int, trials: int, guarantee: Guarantee) -> Finding:

@@ -122,13 +122,13 @@ def _overview_section(guarantee: Guarantee, neighbours: Neighbours) -> str:
         paragraph(
             "Suppose that an analyst is dishonest, spends everything that this policy allows on one victim, and knows "
             "all about everybody else already. One fact about the victim was decided by a coin, and the analyst "
-            "guesses it. Blind guesses are right 50 times of 100. Exact answers, as an ordinary database gives them, "
-            "give the fact away."
+            "guesses it. Blind guesses are right 50 times out of 100. Exact answers, as an ordinary database gives "
+            "them, give the fact away."
         )
         + paragraph(
-            f"With the answers of this policy, no method whatever is right more than {_percent_up(worst)} times of 100 "
-            "in the long run. It makes no difference how the budget is divided into questions: asking again is paid "
-            f"for again, and when the budget is spent nothing more is answered. {_describe_promise(worst)}"
+            f"With the answers of this policy, no method whatever is right more than {_percent_up(worst)} times out of "
+            "100 in the long run. It makes no difference how the budget is divided into questions: asking again is "
+            f"paid for again, and when the budget is spent nothing more is answered. {_describe_promise(worst)}"
         )
         + paragraph(
             "This is the worst that can happen to one of them. An analyst who spends the budget on statistics about "
@@ -154,8 +154,8 @@ def _untried_notes(untried: Sequence[str], worst_success: float) -> Iterator[str
     if untried:
         yield (
             f"There was no time to try: {', '.join(untried)}. That no method is right more than "
-            f"{_percent_up(worst_success)} times of 100 holds for these too: it is the ceiling of everything that this "
-            "policy allows."
+            f"{_percent_up(worst_success)} times out of 100 holds for these too: it is the ceiling of everything that "
+            "this policy allows."
         )
 
 
@@ -171,7 +171,7 @@ def _attempts_section(attempts: Sequence[Attempt], findings: Findings, notes: Se
         for attempt in attempts
     ]
     header = ("asked about", "what was guessed", "spent", "exact answers", "answers of this policy", "at most")
-    yield paragraph("Right guesses of 100, where blind ones score 50:")
+    yield paragraph("Right guesses out of 100, where blind ones score 50:")
     yield table(header, rows, [False, False, False, True, True, True])
     if any(attempt.price.startswith("ρ") for attempt in attempts):
         yield paragraph(

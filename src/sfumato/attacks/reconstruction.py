@@ -301,11 +301,11 @@ def reconstruction(
                 NoisyAnswers(secret, epsilon, question_count, towns=has_towns), secret, question_count, method
             )
         )
-    words = (
+    notes = (
         f"{question_count:,} random groups of {people_count:,} people are asked about, and {Method.of(method).value} "
         "recovers each person's bit."
     )
-    return Findings(RECONSTRUCTION, tuple(results), (words,))
+    return Findings(RECONSTRUCTION, tuple(results), (notes,))
 
 
 def reconstruction_by_noise(
@@ -333,7 +333,7 @@ def reconstruction_by_noise(
             shares[method].append(float(np.mean(runs)))
     ceilings = tuple(guess_ceiling(Guarantee(question_count / scale)) for scale in exact_scales)
     courses = [SuccessCurve(method.value, tuple(shares[method])) for method in Method]
-    words = f"{question_count:,} random groups of {people_count:,} people, noise of this scale on each answer."
+    notes = f"{question_count:,} random groups of {people_count:,} people, noise of this scale on each answer."
     plotted_scales = tuple(float(scale) for scale in exact_scales)
     parameter_name = "scale of the noise"
     return Sweep(
@@ -343,7 +343,7 @@ def reconstruction_by_noise(
         (*courses, SuccessCurve(CEILING, ceilings)),
         math.sqrt(people_count),
         "√n",
-        (words,),
+        (notes,),
     )
 
 
@@ -373,11 +373,11 @@ def information_recovery(people: int = 48, most: int = 1024, epsilon: Number = 1
         SuccessCurve(CEILING, (guess_ceiling(Guarantee(price)),) * len(numbers)),
         SuccessCurve("error of an answer ÷ people", tuple(errors)),
     )
-    words = (
+    notes = (
         f"Random groups of {people_count:,} people; the budget is ε = {format_exact(price)} for all questions.",
         "The error of an answer is shown only up to the number of people.",
     )
-    return Sweep(RECOVERY, "questions", tuple(map(float, numbers)), curves, float(people_count), "n", words)
+    return Sweep(RECOVERY, "questions", tuple(map(float, numbers)), curves, float(people_count), "n", notes)
 
 
 def _guess_bits(groups: Groups, answers: Sums, method: Method) -> Values:
@@ -502,11 +502,11 @@ def census(
     findings = [_census_finding(name, coarsen(exact_counts), people_drawn) for name, coarsen in kinds]
     private_counts = release_tables(people_drawn, Budget(price, neighbours=relation))
     findings.append(_census_finding(f"private, ε = {format_exact(price)}", private_counts, people_drawn, ceiling))
-    words = (
+    notes = (
         f"Three small tables of each of {blocks} blocks with {people} people are published; whoever knows a person's "
         "block, sex and age looks up the ancestry in the table that fits.",
     )
-    return Findings(CENSUS, tuple(findings), words)
+    return Findings(CENSUS, tuple(findings), notes)
 
 
 def release_tables(people: Census, budget: Budget) -> Floats:

@@ -56,12 +56,12 @@ def suppression(
     groups = np.concatenate([_cell_groups(table) for table in tables])
     name = f"private, ε = {format_exact(price)}, {len(tables)} tables"
     results.append(_suppression_finding(name, combine_totals(private_counts, groups, 0), secret, len(groups), ceiling))
-    words = (
+    notes = (
         "Bob is alone in a cell of a table by street and age; whether he smokes is secret. Cells below 5 are withheld, "
         "and with each of them three others, so that the four form a rectangle.",
         "2 tables: the second has ages in pairs. 3 tables: the third has streets in pairs.",
     )
-    return Findings(NAME, tuple(results), words)
+    return Findings(NAME, tuple(results), notes)
 
 
 def linked_tables(streets: int, ages: int, size: int) -> tuple[CrossTable, ...]:

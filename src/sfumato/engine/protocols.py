@@ -237,8 +237,8 @@ class Inspector(Protocol):
         """Compute what the policy's bounds and limits cost one private table."""
         ...
 
-    def lost_texts(self, table: str, column: str, words: Collection[str]) -> Mapping[str, int]:
-        """Count the most frequent stored texts of a private column that are read as NULL, or are one of these words;
+    def lost_texts(self, table: str, column: str, listed_texts: Collection[str]) -> Mapping[str, int]:
+        """Count the most frequent stored texts of a private column that are read as NULL or are listed;
         none if the column is not stored as text.
         """
         ...

@@ -168,7 +168,7 @@ def _real_cases() -> list[SpellingCase]:
         ),
         unary_case("SQRT", ScalarFunction.SQRT, "e", math.sqrt),
         case_of_columns("LN", apply(ScalarFunction.LN, e), ("e",), math.log, near=True),
-        unary_case("a real of a whole number", ScalarFunction.CONVERT, "i", float, Type.REAL),
+        unary_case("CAST of a whole number to a real number", ScalarFunction.CONVERT, "i", float, Type.REAL),
     ]
 
 
@@ -289,7 +289,7 @@ def _conversion_cases() -> list[SpellingCase]:
         unary_case("CAST of a date to text", ScalarFunction.CONVERT, "y", lambda y: y.isoformat(), Type.TEXT),
         unary_case("CAST of a time to text", ScalarFunction.CONVERT, "s", _format_time, Type.TEXT, Type.TIMESTAMP),
         unary_case("CAST to a whole number", ScalarFunction.READ, "zi", int, Type.INTEGER),
-        unary_case("CAST to a real", ScalarFunction.READ, "zr", float, Type.REAL),
+        unary_case("CAST to a real number", ScalarFunction.READ, "zr", float, Type.REAL),
         unary_case("CAST to a date", ScalarFunction.READ, "zy", dt.date.fromisoformat, Type.DATE),
         unary_case("CAST to a time", ScalarFunction.READ, "zs", _parse_utc, Type.TIMESTAMP),
         unary_case("a group of a regular expression", ScalarFunction.GROUP, "zy", lambda y: y.strip()[5:7], *month),
@@ -321,14 +321,14 @@ def _date_cases() -> list[SpellingCase]:
         ),
         unary_case("seconds of a time", ScalarFunction.SECONDS, "s", lambda s: (s - epoch) // dt.timedelta(seconds=1)),
         unary_case(
-            "a date as a time",
+            "CAST of a date to a timestamp",
             ScalarFunction.CONVERT,
             "y",
             lambda y: dt.datetime(y.year, y.month, y.day),
             Type.TIMESTAMP,
         ),
         case_of_columns("the time of a second", _moment_of_number("n"), ("n",), _seconds_after_year_1),
-        unary_case("a time as a date", ScalarFunction.CONVERT, "s", lambda s: s.date(), Type.DATE),
+        unary_case("CAST of a timestamp to a date", ScalarFunction.CONVERT, "s", lambda s: s.date(), Type.DATE),
         SpellingCase("IS TRUE", apply(ScalarFunction.IS_TRUE, column_reference("b")), lambda row: row["b"] is True),
     ]
 

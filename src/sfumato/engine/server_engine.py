@@ -486,8 +486,8 @@ class ServerInspector:
         figures = self._engine.server.run(text)[0]
         return inspected_tables.inspection(figures, list(table_policy.columns), keys, owned=not table_policy.every_row)
 
-    def lost_texts(self, table: str, column: str, words: Collection[str]) -> Mapping[str, int]:
-        statement = inspected_tables.lost_texts_statement(self._engine.scans, table, column, words)
+    def lost_texts(self, table: str, column: str, listed_texts: Collection[str]) -> Mapping[str, int]:
+        statement = inspected_tables.lost_texts_statement(self._engine.scans, table, column, listed_texts)
         return {} if statement is None else dict(self._engine.server.run(statement))
 
     def __enter__(self) -> Self:

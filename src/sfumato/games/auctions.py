@@ -132,8 +132,8 @@ class Auction:
         return "\n".join(
             [
                 f"one of {len(self.prices)} prices up to {top:g}, by {type(self.selection).__name__}",
-                f"privacy: ε = {format_exact(self.epsilon)} when {bidder} replaced; how many bids there are is public",
-                f"truthfulness: no bidder gains more than {gain:.4g} by bidding anything but their value",
+                f"privacy: ε = {format_exact(self.epsilon)} when {bidder} replaced; the number of bids is public",
+                f"truthfulness: no bidder gains more than {gain:.4g} by bidding anything but their true value",
                 f"revenue: with confidence {level} at most {self.error(confidence):.6g} below the best of them,",
                 f"         and {float(self.widest_gap) * self.size:.6g} more against every price in between",
             ]
@@ -171,8 +171,8 @@ def digital_goods(
     >>> auction = digital_goods([0.2, 0.7, 0.7, 0.9] * 500, epsilon=1, prices=[0.1, 0.2, 0.5, 0.7, 0.9])
     >>> print(auction.explain())
     one of 5 prices up to 0.9, by Exponential
-    privacy: ε = 1 when a bid is replaced; how many bids there are is public
-    truthfulness: no bidder gains more than 0.2204 by bidding anything but their value
+    privacy: ε = 1 when a bid is replaced; the number of bids is public
+    truthfulness: no bidder gains more than 0.2204 by bidding anything but their true value
     revenue: with confidence 0.95 at most 4.14465 below the best of them,
              and 600 more against every price in between
     >>> auction.release().price

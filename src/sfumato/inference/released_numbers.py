@@ -65,17 +65,17 @@ class ReleasedNumbers:
         """Return the values of one key, in order, without NULL."""
         return tuple(dict.fromkeys(group[key] for group in self.groups if group[key] is not None))
 
-    def column_to_test(self, name: str | None, estimator_type: type, words: str) -> str:
+    def column_to_test(self, name: str | None, estimator_type: type, estimate_name: str) -> str:
         """Return the column to test: the named one, or the only one with such an estimator."""
-        found = [column for column, result in self.results.items() if isinstance(result.estimator, estimator_type)]
-        return self._only_column(name, found, words)
+        candidates = [name for name, result in self.results.items() if isinstance(result.estimator, estimator_type)]
+        return self._only_column(name, candidates, estimate_name)
 
-    def _only_column(self, name: str | None, candidates: Sequence[str], words: str) -> str:
+    def _only_column(self, name: str | None, candidates: Sequence[str], estimate_name: str) -> str:
         chosen = [column for column in candidates if not name or column == name]
         if len(chosen) == 1:
             return chosen[0]
-        rule = f"the name of a column that is only {words}"
-        fix = f"ask for {words}; columns of this answer: {', '.join(self.results) or 'none'}"
+        rule = f"the name of a column that is only {estimate_name}"
+        fix = f"ask for {estimate_name}; columns of this answer: {', '.join(self.results) or 'none'}"
         raise InvalidParameter("column", name, rule, fix=f"give one of {', '.join(chosen)}" if chosen else fix)
 
     def _noisy_totals_and_law(self, scale_index: int) -> tuple[list[Floats], NoiseLaw]:
@@ -157,13 +157,13 @@ class ReleasedNumbers:
             (estimator.x.largest_distance, estimator.y.largest_distance),
         )
 
-    def require_key_count(self, count: int, test: str, words: str) -> None:
+    def require_key_count(self, count: int, test: str, required_keys: str) -> None:
         """Refuse an answer with another number of keys."""
         if len(self.key_names) != count:
             given = ", ".join(self.key_names) or "no key"
             raise Unsupported(
                 "test-keys",
-                f"{test} needs {words}; this answer is grouped by {given}",
+                f"{test} needs {required_keys}; this answer is grouped by {given}",
                 fix="change the columns of GROUP BY to match",
             )
 

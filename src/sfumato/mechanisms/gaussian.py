@@ -350,10 +350,10 @@ class GaussianBlockSampler:
         signed = words.view(np.int64)
         glances = words << np.uint64(1)  # V's first bits, and below them some of the place, which decide nothing
         unsure = np.flatnonzero(glances >= np.take(self._sure, heights, mode="clip"))
-        places = signed & np.int64((1 << self._shift) - 1)
-        is_kept = self._are_pairs_accepted(heights[unsure], places[unsure], glances[unsure])
+        offsets = signed & np.int64((1 << self._shift) - 1)
+        is_kept = self._are_pairs_accepted(heights[unsure], offsets[unsure], glances[unsure])
         np.left_shift(heights, self._shift, out=heights)
-        numbers = np.bitwise_or(heights, places, out=heights)
+        numbers = np.bitwise_or(heights, offsets, out=heights)
         minus = np.right_shift(signed, _WIDTH - 1)  # −1 or 0
         zeros = np.flatnonzero(numbers == 0)
         refused = np.concatenate([unsure[~is_kept], zeros[minus[zeros] < 0]])
@@ -365,16 +365,16 @@ class GaussianBlockSampler:
         return numbers
 
     def _are_pairs_accepted(
-        self, heights: Integers, places: Integers, glances: NDArray[np.uint64]
+        self, heights: Integers, offsets: Integers, glances: NDArray[np.uint64]
     ) -> NDArray[np.bool_]:
         """Return which pairs are kept, by as many more bits of V as it takes."""
         more = bits.random_uint64(heights.size) >> np.uint64(_GLANCE)
         words = (glances >> np.uint64(_WIDTH - _GLANCE) << np.uint64(_WIDTH - _GLANCE)) | more
-        gamma = places * ((heights << (self._shift + 1)) + places).astype(np.float64) / self._twice
+        gamma = offsets * ((heights << (self._shift + 1)) + offsets).astype(np.float64) / self._twice
 
         def is_kept(index: int, word: int) -> bool:
-            place, height = int(places[index]), int(heights[index])
-            return _accepts_gamma_exactly(place * ((height << (self._shift + 1)) + place) / (2 * self.sigma**2), word)
+            offset, height = int(offsets[index]), int(heights[index])
+            return _accepts_gamma_exactly(offset * ((height << (self._shift + 1)) + offset) / (2 * self.sigma**2), word)
 
         return _are_words_accepted(words, gamma, is_kept)
 

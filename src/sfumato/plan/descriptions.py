@@ -196,8 +196,8 @@ def window_sql(function: WindowFunction) -> str:
     match function:
         case RowPosition(counting=counting):
             function_text = f"{counting.value}()"
-        case LagLead(value=value, places=places):
-            function_text = f"{'LAG' if places <= 0 else 'LEAD'}({expression_sql(value)}, {abs(places)})"
+        case LagLead(value=value, offset=offset):
+            function_text = f"{'LAG' if offset <= 0 else 'LEAD'}({expression_sql(value)}, {abs(offset)})"
         case WindowEndValue(value=value, last=last):
             function_text = f"{'LAST' if last else 'FIRST'}_VALUE({expression_sql(value)})"
         case RunningAggregate(measure=measure):

@@ -499,6 +499,6 @@ def _is_storable(text: str) -> bool:
     return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
-def _quote_all(words: tuple[str, ...]) -> str:
-    shown = ", ".join(f'"{word}"' for word in words[:5])
-    return shown + (", …" if len(words) > 5 else "")
+def _quote_all(texts: tuple[str, ...]) -> str:
+    shown = ", ".join(f'"{text}"' for text in texts[:5])
+    return shown + (", …" if len(texts) > 5 else "")

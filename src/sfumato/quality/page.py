@@ -251,6 +251,6 @@ def _synthetic_minus_real(matrices: tuple[Matrix, Matrix]) -> Matrix:
     )
 
 
-def _figure_section(title: str, drawing: Drawing, words: str) -> str:
+def _figure_section(title: str, drawing: Drawing, caption: str) -> str:
     picture = unframed_picture(drawing, title).svg
-    return f"<h2>{html.escape(title)}</h2><figure>{picture}<figcaption>{html.escape(words)}</figcaption></figure>"
+    return f"<h2>{html.escape(title)}</h2><figure>{picture}<figcaption>{html.escape(caption)}</figcaption></figure>"

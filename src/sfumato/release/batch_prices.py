@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -243,13 +243,13 @@ def _mean_log_half_width(batch: PricedBatch) -> float:
 class BatchMeasurements:
     """The noisy results of several questions, in their order."""
 
-    each: tuple[NoisyMeasurements, ...]
+    questions: tuple[NoisyMeasurements, ...] = field(metadata=codec.stored_name_metadata("each"))
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "each", tuple(self.each))
-        if not all(isinstance(question, NoisyMeasurements) for question in self.each):
+        object.__setattr__(self, "questions", tuple(self.questions))
+        if not all(isinstance(question, NoisyMeasurements) for question in self.questions):
             raise InvalidParameter(
-                "each", ValueWords("other values"), "a tuple of NoisyMeasurements, one for each question"
+                "questions", ValueWords("other values"), "a tuple of NoisyMeasurements, one for each question"
             )
 
 

@@ -164,21 +164,21 @@ class Rebuilder:
         return None
 
 
-def _candidate_limits(default: ContributionLimits, words: str) -> Iterator[ContributionLimits]:
+def _candidate_limits(default: ContributionLimits, limits_text: str) -> Iterator[ContributionLimits]:
     """Yield the default limits of a question, and those that its purchase states in words; the plan's hash decides
     which of them it was bought under.
     """
     yield default
-    numbers = [int(digits.replace(",", "")) for digits in _NUMBER.findall(words)]
+    numbers = [int(digits.replace(",", "")) for digits in _NUMBER.findall(limits_text)]
     choices = [(None, number) for number in numbers[:3]]
     for rows, groups, rows_per_group in product(*choices, *[(None,)] * (3 - len(choices))):
         with suppress(InvalidParameter):  # larger than the policy allows now
             yield default.tighten(rows, groups, rows_per_group)
 
 
-def _candidate_strategies(words: str) -> tuple[Strategy | None, ...]:
+def _candidate_strategies(strategy_name: str) -> tuple[Strategy | None, ...]:
     by_name = {strategy.value: strategy for strategy in Strategy if strategy.is_selectable}
-    return (None, by_name[words]) if words in by_name else (None,)
+    return (None, by_name[strategy_name]) if strategy_name in by_name else (None,)
 
 
 @contextmanager

@@ -329,7 +329,7 @@ def _parse_bundle(content: bytes, path: str | os.PathLike[str]) -> Bundle:
     try:
         members = dict(iterate_members(content, str(path)))
     except SfumatoError:
-        raise _damaged_bundle_error(path, "it is not a zip file of a bundle") from None
+        raise _damaged_bundle_error(path, "it is not the zip file of a bundle") from None
     if build_zip(members) != content:
         raise _damaged_bundle_error(
             path, "the zip has bytes, names or attributes that a bundle does not have, or a member twice"

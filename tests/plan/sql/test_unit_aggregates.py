@@ -146,7 +146,7 @@ OVER = "OVER (PARTITION BY patient_id ORDER BY day)"
 def test_how_far_a_value_is_shifted(text: str, offset: int) -> None:
     shifted = window(text)
     assert isinstance(shifted, LagLead)
-    assert (shifted.places, shifted.default) == (offset, None)
+    assert (shifted.offset, shifted.default) == (offset, None)
     assert shifted.domain.nullable
     assert shifted.domain.range == (0, 110)
 

@@ -147,10 +147,10 @@ def test_the_charge_is_added_up_from_the_steps() -> None:
     found = made.verify()
     assert found.holds
     rho = 4 * Fraction(1, 2 * 25) + Fraction(1, 800)
-    assert found.checks[0].found == f"ρ = {float(rho):.6g}, from 5 steps"
+    assert found.checks[0].finding == f"ρ = {float(rho):.6g}, from 5 steps"
     pure = small(laplace=True).verify()
     assert pure.holds
-    assert pure.checks[0].found == f"ε = {float(Fraction(4, 5) + Fraction(1, 10)):.6g}, from 5 steps"
+    assert pure.checks[0].finding == f"ε = {float(Fraction(4, 5) + Fraction(1, 10)):.6g}, from 5 steps"
 
 
 @pytest.mark.parametrize(

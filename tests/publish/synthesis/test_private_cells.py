@@ -167,7 +167,7 @@ def _cost(currency: Currency, charged: Any) -> Fraction:
 def test_a_file_is_verified_with_the_cost_of_its_cells(clinic: sf.Curator) -> None:
     released = clinic.synthesize("people", method="independent", columns=["age", "height", "rooms"]).release(rho="0.1")
     (charge, *_) = released.verify().checks
-    assert charge.found == "ρ = 0.1, from 6 steps"
+    assert charge.finding == "ρ = 0.1, from 6 steps"
 
 
 def test_missing_values_have_no_rank() -> None:

@@ -78,7 +78,7 @@ def test_a_choice_is_drawn_and_not_the_largest_score() -> None:
     scores = misfits(proposal.setting(Price(2)).reading, lambda view: np.zeros(view.size), [1] * 7)
     assert len({*scores.extract(rows).tolist()}) > 1
     step = ChooseStep(scores, Exponential("0.001", scores.sensitivity, grid=1))
-    drawn = [step.draw(lambda _: rows).place for _ in range(200)]
+    drawn = [step.draw(lambda _: rows).index for _ in range(200)]
     assert {*drawn} == {*range(7)}  # 7·(6/7)^200 < 1e-12
 
 

@@ -95,7 +95,7 @@ def _require_price(price: str) -> None:
 @options.ledger_here
 @options.as_json
 def list_tokens(user: str | None, ledger: Path | str | None, as_json: bool) -> None:
-    """List every token: number, user, label, expiry, the most ε it may spend, and what it has spent."""
+    """List every token: number, user, label, expiry, the maximum ε it may spend, and what it has spent."""
     from sfumato.cli.common.output import print_table
     from sfumato.number_formats import format_rounded_down
     from sfumato.privacy.numbers import format_exact
@@ -128,13 +128,15 @@ def list_tokens(user: str | None, ledger: Path | str | None, as_json: bool) -> N
             str(token.number),
             token.user,
             token.label,
-            token.end_reason(now) or ("ever" if token.expires is None else f"{token.expires:%Y-%m-%d %H:%M}"),
+            token.end_reason(now) or ("never" if token.expires is None else f"{token.expires:%Y-%m-%d %H:%M}"),
             "" if token.most is None else format_rounded_down(token.most),
             format_rounded_down(token.spent),
         )
         for token in tokens
     ]
-    print_table(("number", "user", "label", "until (UTC)", "most ε", "spent ε"), rows, ("number", "most ε", "spent ε"))
+    print_table(
+        ("number", "user", "label", "expires (UTC)", "ε limit", "ε spent"), rows, ("number", "ε limit", "ε spent")
+    )
 
 
 @command.command(epilog=EXIT_CODES_HELP)

@@ -502,7 +502,7 @@ class WorkloadProposal(RehearseAlias, StoredProposal):
             )
         if payer.stored_answer is not None:
             return payer.stored_answer
-        results = zip(identities, batch_result.value.each, payer.lines, strict=True)
+        results = zip(identities, batch_result.value.questions, payer.lines, strict=True)
         by_identity = {
             identity: StoredResult(value, line.number, line.time, line.hash, free=False)
             for identity, value, line in results
@@ -685,7 +685,7 @@ def _one_per_error_cache_key(questions: Sequence[Question], strategies: Sequence
 def _bodies_of_batch(body: str) -> list[str]:
     batch = codec.loads(body, longest=len(body))
     assert isinstance(batch, BatchMeasurements)
-    return [codec.dumps(measured) for measured in batch.each]
+    return [codec.dumps(measured) for measured in batch.questions]
 
 
 def _naming_question_in_errors(name: str) -> Any:

@@ -126,8 +126,12 @@ def inferred_types(source: Path, relation: str | None = None, nulls: Collection[
         return kinds | _simpler_types(sniffed, kinds, execute) | _leading_zero_columns(sniffed, kinds, execute)
 
 
-def _null_if_listed(sql: str, words: Collection[str]) -> str:
-    return f"CASE WHEN trim({sql}, ' ') IN ({literal_list(words)}) THEN NULL ELSE {sql} END" if words else sql
+def _null_if_listed(sql: str, listed_texts: Collection[str]) -> str:
+    return (
+        f"CASE WHEN trim({sql}, ' ') IN ({literal_list(listed_texts)}) THEN NULL ELSE {sql} END"
+        if listed_texts
+        else sql
+    )
 
 
 def _simpler_types(

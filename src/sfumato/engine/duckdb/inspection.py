@@ -63,8 +63,8 @@ class DuckDBInspector:
     def inspect(self, table: str) -> Inspection:
         return inspect_table(self._sources, table)
 
-    def lost_texts(self, table: str, column: str, words: Collection[str]) -> Mapping[str, int]:
-        return lost_texts(self._sources, table, column, words)
+    def lost_texts(self, table: str, column: str, listed_texts: Collection[str]) -> Mapping[str, int]:
+        return lost_texts(self._sources, table, column, listed_texts)
 
     def __enter__(self) -> Self:
         return self
@@ -111,8 +111,8 @@ def inspect_table(sources: Sources, table: str) -> Inspection:
     return inspection(figures, list(scan.columns), keys, owned=scan.owner is not None)
 
 
-def lost_texts(sources: Sources, table: str, column: str, words: Collection[str]) -> Mapping[str, int]:
-    """Count the most frequent texts of a column that are read as NULL, or are one of these words."""
+def lost_texts(sources: Sources, table: str, column: str, listed_texts: Collection[str]) -> Mapping[str, int]:
+    """Count the most frequent texts of a column that are read as NULL, or are listed."""
     scan = sources.table_scan(table)
     cell, domain, choices = scan.columns[column]
     if cell.stored_text is None:
@@ -120,7 +120,7 @@ def lost_texts(sources: Sources, table: str, column: str, words: Collection[str]
     shown = f"CASE WHEN strlen({cell.stored_text}) <= {LONGEST} THEN {cell.stored_text} END"
     clean = clean_cell(cell, domain, choices)
     columns = f"{scan.is_owned_condition} AS k, {clean} AS v, {shown} AS t, {cell.is_present} AS m"
-    condition = lost_condition(DuckDBSpelling(), InspectedCell("v", "v", "m", None, text="t"), words)
+    condition = lost_condition(DuckDBSpelling(), InspectedCell("v", "v", "m", None, text="t"), listed_texts)
     statement = f"SELECT t, count(*) FROM (SELECT {columns} FROM {scan.source}) WHERE k AND {condition}"
     return dict(sources.run(f"{statement} GROUP BY t ORDER BY 2 DESC, 1 LIMIT {MAX_LOST_TEXTS}"))
 

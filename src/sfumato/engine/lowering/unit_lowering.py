@@ -410,7 +410,7 @@ class WindowLowering:
         if function.default is not None:
             default = self.unit.column(as_sortable(self.lowering.lower(function.default), kind))
         order = self._order(function.order, ties=True)
-        beside = self._window_column(Shifted(value, function.places, default, self._partition(function), order))
+        beside = self._window_column(Shifted(value, function.offset, default, self._partition(function), order))
         return from_sortable(beside, function.value if default is None else None, function.domain)
 
     def lower_end_value(self, function: unit_measures.WindowEndValue) -> Scalar:

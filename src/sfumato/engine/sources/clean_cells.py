@@ -294,10 +294,10 @@ def rewritten_text(rows: RowLowering, text: Scalar, rules: CellRules, sql_type: 
     return _truth_text(text, rules) if sql_type is Type.BOOLEAN else _listed_text(rows, text, rules)
 
 
-def is_listed_test(text: Scalar, words: Iterable[str]) -> Scalar:
-    """Test whether a text is one of these words, apart from the spaces around it."""
+def is_listed_test(text: Scalar, listed_texts: Iterable[str]) -> Scalar:
+    """Test whether a text is one of the listed ones, apart from the spaces around it."""
     trimmed = apply(ScalarFunction.TRIM, text, detail=(" ", True, True))
-    return apply(ScalarFunction.IN, trimmed, *map(_text, words))
+    return apply(ScalarFunction.IN, trimmed, *map(_text, listed_texts))
 
 
 def _text(value: str) -> Constant:

@@ -98,24 +98,24 @@ def cell_outcome(cell: InspectedCell) -> str:
     return f"CASE {by_rules}WHEN NOT {is_present} THEN 1 WHEN {clean} IS NULL THEN 2 {other_cases} ELSE 0 END"
 
 
-def lost_texts_statement(scans: CleanScans, table: str, column: str, words: Collection[str]) -> str | None:
-    """Write the SELECT of the most frequent texts of a column that are read as NULL, or are one of these words, with
-    their counts; None if the column is not stored as text.
+def lost_texts_statement(scans: CleanScans, table: str, column: str, listed_texts: Collection[str]) -> str | None:
+    """Write the SELECT of the most frequent texts of a column that are read as NULL, or are listed, with their
+    counts; None if the column is not stored as text.
     """
     scan, cells = scans.inspected(table)
     cell = cells[list(scans.policy.tables[table].columns).index(column)]
     if cell.text is None:
         return None
-    condition = lost_condition(scans.spelling, cell, words)
+    condition = lost_condition(scans.spelling, cell, listed_texts)
     return (
         f"SELECT {cell.text}, count(*) FROM ({scans.select_sql(scan)}) AS r WHERE k = 1 AND {condition}"
         f" GROUP BY {cell.text} ORDER BY 2 DESC, 1 LIMIT {MAX_LOST_TEXTS}"
     )
 
 
-def lost_condition(spelling: Spelling, cell: InspectedCell, words: Collection[str]) -> str:
-    """Write the condition that a cell is there and read as NULL, or is one of these words."""
-    listed = ", ".join(spelling.constant(word, Type.TEXT) for word in words)
+def lost_condition(spelling: Spelling, cell: InspectedCell, listed_texts: Collection[str]) -> str:
+    """Write the condition that a cell is there and read as NULL, or is one of the listed texts."""
+    listed = ", ".join(spelling.constant(text, Type.TEXT) for text in listed_texts)
     trimmed = spelling.trim(str(cell.text), " ", start=True, end=True)
     return f"{cell.is_there} AND {cell.text} IS NOT NULL AND ({cell.clean} IS NULL OR {trimmed} IN ({listed}))"
 

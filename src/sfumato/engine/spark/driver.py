@@ -476,14 +476,14 @@ class SparkInspector:
         outcome_rows = rows.selectExpr("k", *outcomes)
         return self._aggregate(outcome_rows, "COUNT(*)", "COUNT(CASE WHEN k = 1 THEN 1 END)", *counts)
 
-    def lost_texts(self, table: str, column: str, words: Collection[str]) -> Mapping[str, int]:
+    def lost_texts(self, table: str, column: str, listed_texts: Collection[str]) -> Mapping[str, int]:
         rows, cells = self._tables.scans.inspected(table)
         cell = cells[list(self._policy.tables[table].columns).index(column)]
         if cell.text is None:
             return {}
         expression, condition = (
             self._tables.session.expression,
-            inspected_tables.lost_condition(SparkSpelling(), cell, words),
+            inspected_tables.lost_condition(SparkSpelling(), cell, listed_texts),
         )
         lost = rows.where(expression(f"k = 1 AND {condition}")).groupBy(expression(cell.text))
         counted = lost.agg(expression("COUNT(*) AS n")).orderBy(expression("n").desc(), expression(cell.text))

@@ -296,12 +296,12 @@ _OLDEST_KEPT = 32
 
 
 @contextlib.contextmanager
-def lock_anchor_file(place: Path) -> Iterator[None]:
+def lock_anchor_file(anchor_path: Path) -> Iterator[None]:
     """Hold the lock on the anchors of this folder; it is taken before the ledger is read, so that nobody saves an older
     moment after a newer one.
     """
-    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder = os.open(place.parent, os.O_RDONLY | os.O_CLOEXEC)
+    anchor_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = os.open(anchor_path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
         _lock_folder(folder)
         yield
@@ -322,16 +322,16 @@ def _lock_folder(folder: int) -> None:
         time.sleep(_LOCK_POLL_SECONDS)
 
 
-def renew_anchors(places: tuple[Path, ...], transaction: Transaction) -> bool:
+def renew_anchors(anchor_paths: tuple[Path, ...], transaction: Transaction) -> bool:
     """Save the anchor of this moment in every place, but where one knows a line that the ledger lacks; return whether
     it is in all of them.
     """
     if transaction.head is None:
         return False
     current, everywhere = current_anchor(transaction), True
-    for place in places:
-        if not place.exists() or Anchor.load(place).holds(transaction):
-            current.save(place)
+    for anchor_path in anchor_paths:
+        if not anchor_path.exists() or Anchor.load(anchor_path).holds(transaction):
+            current.save(anchor_path)
         else:
             everywhere = False
     return everywhere
@@ -352,12 +352,12 @@ class ProcessAnchor:
         """Whether its process is not known to run."""
         return local_files.is_process_alive(self.process, elsewhere=True) is not True
 
-    def forget(self, places: tuple[Path, ...], transaction: Transaction) -> None:
-        """Remove the file, once an anchor of the whole ledger knows as much in all of its ``places``. One that was
+    def forget(self, anchor_paths: tuple[Path, ...], transaction: Transaction) -> None:
+        """Remove the file, once an anchor of the whole ledger knows as much in all of ``anchor_paths``. One that was
         written since it was read stays, whoever has done that: a process on another machine may have the same folder.
         It is renamed first, to a name by which it is still found.
         """
-        if self.path.name.rsplit(".", 2)[0] != _joined_stems(places) or not self.anchor.holds(transaction):
+        if self.path.name.rsplit(".", 2)[0] != _joined_stems(anchor_paths) or not self.anchor.holds(transaction):
             return
         aside = _process_anchor_file(self.path, f"{local_files.current_process_name()} {self.path.name}")
         with contextlib.suppress(FileNotFoundError):
@@ -467,17 +467,18 @@ def _keep_ends(lines: Marks) -> Marks:
     return lines[:_NEWEST_KEPT] + lines[_NEWEST_KEPT:][-_OLDEST_KEPT:]
 
 
-def process_anchor_path(places: tuple[Path, ...], number: int) -> Path:
+def process_anchor_path(anchor_paths: tuple[Path, ...], number: int) -> Path:
     """Return the path of this process's file, beside the anchors of the whole ledger: named by each of them, as the
     ledger is known by its id and by its address. A process may have opened it several times.
     """
     return _process_anchor_file(
-        places[0].with_name(f"{_joined_stems(places)}..running"), f"{local_files.current_process_name()} {number}"
+        anchor_paths[0].with_name(f"{_joined_stems(anchor_paths)}..running"),
+        f"{local_files.current_process_name()} {number}",
     )
 
 
-def _joined_stems(places: tuple[Path, ...]) -> str:
-    return ".".join(place.stem for place in places)
+def _joined_stems(anchor_paths: tuple[Path, ...]) -> str:
+    return ".".join(anchor_path.stem for anchor_path in anchor_paths)
 
 
 def _process_anchor_file(path: Path, text: str) -> Path:
@@ -485,15 +486,15 @@ def _process_anchor_file(path: Path, text: str) -> Path:
     return path.with_name(f"{path.name.rsplit('.', 2)[0]}.{sha256(text.encode()).hexdigest()[:16]}.running")
 
 
-def load_process_anchors(places: tuple[Path, ...]) -> tuple[ProcessAnchor, ...]:
+def load_process_anchors(anchor_paths: tuple[Path, ...]) -> tuple[ProcessAnchor, ...]:
     """Read the files of processes that did not close this ledger, or have it open still: under its id, or another
     ledger's that was at its address.
     """
-    ledger_names = {place.stem for place in places} if len(places) > 1 else set()
+    ledger_names = {anchor_path.stem for anchor_path in anchor_paths} if len(anchor_paths) > 1 else set()
     process_anchors = []
-    for path in sorted(places[0].parent.glob("*.running")):
+    for path in sorted(anchor_paths[0].parent.glob("*.running")):
         name, *_ = path.name.rsplit(".", 2)
-        if name == _joined_stems(places) or ledger_names & set(name.split(".")):
+        if name == _joined_stems(anchor_paths) or ledger_names & set(name.split(".")):
             process_anchors.append(_read_process_anchor(path))
     return tuple(process_anchor for process_anchor in process_anchors if process_anchor is not None)
 
@@ -504,13 +505,13 @@ def load_any_anchor(path: str | os.PathLike[str]) -> Anchor:
     return Anchor.load(path) if process_anchor is None else process_anchor.anchor
 
 
-def anchors_of_same_id(places: tuple[Path, ...]) -> list[Anchor]:
+def anchors_of_same_id(anchor_paths: tuple[Path, ...]) -> list[Anchor]:
     """Read what this user has kept of the very ledger that these are the places of, and of no other at its address."""
-    saved = [Anchor.load(places[0])] if places[0].exists() else []
+    saved = [Anchor.load(anchor_paths[0])] if anchor_paths[0].exists() else []
     return saved + [
         process_anchor.anchor
-        for process_anchor in load_process_anchors(places)
-        if process_anchor.path.name.split(".")[0] == places[0].stem
+        for process_anchor in load_process_anchors(anchor_paths)
+        if process_anchor.path.name.split(".")[0] == anchor_paths[0].stem
     ]
 
 

@@ -18,7 +18,7 @@ unit with n rows costs a sort of them and no more.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import field, replace
 from enum import Enum
 from fractions import Fraction
 from typing import ClassVar, Protocol
@@ -338,7 +338,7 @@ class LagLead(_Window):
     """
 
     value: Expression
-    places: int
+    offset: int = field(metadata=codec.stored_name_metadata("places"))
     default: Expression | None
     result: Domain
     """The domain that covers the value and the default."""

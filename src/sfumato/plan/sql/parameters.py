@@ -52,7 +52,7 @@ def locate_parameters(tokens: list[Token]) -> tuple[list[Token], list[ParameterP
     number.
     """
     rewritten: list[Token] = []
-    places: list[ParameterPosition] = []
+    parameter_positions: list[ParameterPosition] = []
     highest = 0
     remaining = iter(enumerate(tokens))
     for index, token in remaining:
@@ -65,12 +65,12 @@ def locate_parameters(tokens: list[Token]) -> tuple[list[Token], list[ParameterP
         else:
             name, last = str(highest + 1), token.end
         highest = max(highest, int(name) if name.isdecimal() else 0)
-        places.append(ParameterPosition(name, token.start, last, token.line, token.col))
+        parameter_positions.append(ParameterPosition(name, token.start, last, token.line, token.col))
         rewritten += [
             Token(TokenType.PARAMETER, "$", token.line, token.col, token.start, token.start),
             Token(TokenType.VAR, name, token.line, token.col, token.start, last),
         ]
-    return rewritten, places
+    return rewritten, parameter_positions
 
 
 def _parameter_name(tokens: list[Token], index: int) -> str | None:
@@ -87,10 +87,12 @@ def _parameter_name(tokens: list[Token], index: int) -> str | None:
     return next_token.text if token.token_type is TokenType.COLON and previous_type not in _ENDS else None
 
 
-def parameter_literals(places: list[ParameterPosition], parameters: Parameters | None) -> dict[str, exp.Expr]:
+def parameter_literals(
+    parameter_positions: list[ParameterPosition], parameters: Parameters | None
+) -> dict[str, exp.Expr]:
     """Return the literal of every parameter, by name; refuse missing and surplus parameters and other types."""
     values = _values_by_name(parameters)
-    positions = {position.name: position for position in reversed(places)}
+    positions = {position.name: position for position in reversed(parameter_positions)}
     for name, position in positions.items():
         if name not in values:
             fix = "pass one: sql(question, [40]), sql(question, {'name': 40}) or --param name=40"

@@ -91,8 +91,8 @@ def text_with_parameters(text: str, parameters: Parameters | None) -> str:
     """Write a query as it is stored and shown to people, with the values of its parameters inserted."""
     if parameters is None:
         return text
-    _, places = locate_parameters(_tokenize(text))
-    query_text = parameters_written(text, places, parameter_literals(places, parameters))
+    _, parameter_positions = locate_parameters(_tokenize(text))
+    query_text = parameters_written(text, parameter_positions, parameter_literals(parameter_positions, parameters))
     if len(query_text) > LONGEST:
         raise Unsupported(
             "too-long",
@@ -146,8 +146,8 @@ def _parse_only_statement(text: object, parameters: Parameters | None, column_na
         )
     if "\0" in text or not _is_utf8(text):
         raise Unsupported("not-text", "a question must be plain text", fix="remove NUL characters and invalid UTF-8")
-    tokens, places = locate_parameters(_tokenize(text))
-    values = parameter_literals(places, parameters)
+    tokens, parameter_positions = locate_parameters(_tokenize(text))
+    values = parameter_literals(parameter_positions, parameters)
     try:
         with _silence_parser_log():
             statements = _parse_statements(tokens, text)
@@ -159,7 +159,7 @@ def _parse_only_statement(text: object, parameters: Parameters | None, column_na
         raise Unsupported("one-statement", "the question is empty", fix="write SELECT … FROM … [WHERE] [GROUP BY]")
     if len(statements) != 1:
         raise Unsupported("one-statement", "a question must be one SELECT statement", fix="ask one question at a time")
-    return bind_parameters(statements[0], places, values)
+    return bind_parameters(statements[0], parameter_positions, values)
 
 
 def _parse_statements(tokens: list[Token], text: str) -> list[exp.Expr]:

@@ -363,7 +363,7 @@ class SyntheticTables:
     def verify(self, ledger: Anchor | str | os.PathLike[str] | None = None) -> SynopsisVerification:
         """Verify each model against the charges of its steps, and that all together keep the price."""
         parts = [
-            Check(f"{name}: {check.name}", check.holds, check.found)
+            Check(f"{name}: {check.name}", check.holds, check.finding)
             for name, model in zip(self.names, self.models.values(), strict=True)
             for check in model.verify().checks
         ]

@@ -212,7 +212,7 @@ def _checked_levels(levels: Any, size: int) -> tuple[tuple[int, ...], ...]:
             raise InvalidParameter("levels", level, f"a list of {size} part numbers for each level, one for each cell")
         if len(set(zip(finer, level, strict=True))) != len(set(finer)):
             raise InvalidParameter(
-                "levels", level, "ordered from fine to coarse, each made of whole parts of the one before"
+                "levels", level, "ordered from fine to coarse, each edge also one of the level before"
             )
         if level.count(level[-1]) != 1:
             raise InvalidParameter(

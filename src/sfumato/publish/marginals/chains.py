@@ -220,7 +220,7 @@ def _require_nested(parts: list[Indices]) -> list[Indices]:
     for upper, lower in itertools.pairwise(parts):
         if len(np.unique(np.stack([upper, lower]), axis=1).T) != len(np.unique(lower)):
             raise InvalidParameter(
-                "levels", lower.tolist(), "ordered from fine to coarse, each made of whole parts of the one before"
+                "levels", lower.tolist(), "ordered from fine to coarse, each edge also one of the level before"
             )
     return parts
 

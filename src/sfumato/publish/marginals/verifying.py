@@ -35,7 +35,7 @@ class Check:
 
     name: str
     holds: bool | None
-    found: str
+    finding: str
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class SynopsisVerification:
     def __str__(self) -> str:
         words = {True: "holds", False: "WRONG", None: "unknown"}
         width = max(len(check.name) for check in self.checks)
-        lines = [f"{words[check.holds]:<7}  {check.name:<{width}}  {check.found}" for check in self.checks]
+        lines = [f"{words[check.holds]:<7}  {check.name:<{width}}  {check.finding}" for check in self.checks]
         return "\n".join([*lines, f"{'':<7}  {self.unshown}"])
 
 
