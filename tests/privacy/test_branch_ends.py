@@ -444,3 +444,14 @@ def test_a_step_of_many_is_as_large_as_advanced_composition_allows() -> None:
         assert more > 300 or theorems.advanced(sf.Guarantee(more), steps, promise.delta).epsilon > epsilon
     assert theorems.advanced(sf.Guarantee(300), 1, "0.5").epsilon > 300
     assert_refused(lambda: theorems.advanced(sf.Guarantee("300.1"), 1, "0.5"), "at most 300")
+
+
+def test_a_loss_is_that_of_the_worse_direction_and_knows_the_other() -> None:
+    rare, common = ["0.9", "0.1"], ["0.5", "0.5"]
+    for p, q in ((rare, common), (common, rare)):
+        made = sf.Curve.pair(p, q)
+        loss, (first, second) = made.loss(), made._composed_directions
+        assert {loss.forward, loss.backward} == {first, second}
+        assert shape.renyi(loss.forward, 1.0) > shape.renyi(loss.backward, 1.0)
+    symmetric = sf.Curve.laplace(1).loss()
+    assert symmetric.forward == symmetric.backward
