@@ -215,7 +215,7 @@ MUTANTS = (
         "groups that were found in the data are tested",
         Kind.KEYS,
         "inference.released_numbers:ReleasedNumbers.from_measurements",
-        "measured.selection is not None",
+        "noisy_measurements.selection is not None",
         "False",
         (f"{_TESTS}::test_groups_that_were_found_in_the_data_are_not_tested",),
     ),

@@ -33,7 +33,7 @@ MUTANTS = (
         "a search from every letter costs as much as one",
         Kind.LIMITS,
         "plan.values.regular_expressions:Search.steps",
-        "starts = 1 if self.at_start else letters + 1",
+        "starts = 1 if self.at_start else text_length + 1",
         "starts = 1",
         ("plan/values/test_regular_expressions.py",),
     ),

@@ -37,10 +37,10 @@ class ReleasedNumbers:
     """of these, the columns that count rows."""
 
     @classmethod
-    def from_measurements(cls, query: Query, measured: NoisyMeasurements, max_rows: int) -> ReleasedNumbers:
+    def from_measurements(cls, query: Query, noisy_measurements: NoisyMeasurements, max_rows: int) -> ReleasedNumbers:
         """Return the numbers of an answer that shows every group, with at most one row of each unit; refuse others."""
         require_unselected_rows(query)
-        if measured.selection is not None:
+        if noisy_measurements.selection is not None:
             raise discovered_groups_refusal()
         if max_rows > 1:
             raise Unsupported(
@@ -56,10 +56,10 @@ class ReleasedNumbers:
             if isinstance(reference, Key):
                 names[reference.index] = output.name
             elif isinstance(reference, Result):
-                results[output.name] = measured.results[reference.index]
+                results[output.name] = noisy_measurements.results[reference.index]
                 counted |= {output.name} if isinstance(query.plan.measures[reference.index], Count) else set()
         keys = tuple(names.get(index, f"key {index + 1}") for index in range(len(query.plan.keys)))
-        return cls(keys, measured.keys.groups, measured, results, frozenset(counted))
+        return cls(keys, noisy_measurements.keys.groups, noisy_measurements, results, frozenset(counted))
 
     def key_values(self, key: int) -> tuple[Any, ...]:
         """Return the values of one key, in order, without NULL."""

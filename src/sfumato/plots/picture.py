@@ -51,18 +51,18 @@ _BROAD = dict.fromkeys("mwMW@%…", 0.98) | dict.fromkeys("ABCDEGHKNOPQRSTUVXY&+
 class _Widths(dict[str, float]):
     """Character widths, computed on demand for rare characters."""
 
-    def __missing__(self, letter: str) -> float:
-        return _character_width(letter)
+    def __missing__(self, character: str) -> float:
+        return _character_width(character)
 
 
 @lru_cache(maxsize=4096)
-def _character_width(letter: str) -> float:
+def _character_width(character: str) -> float:
     """Return an upper estimate of a character's width in the usual fonts, in units of the font size."""
-    if letter in _NARROW or letter in _BROAD:
-        return _NARROW.get(letter) or _BROAD[letter]
-    if unicodedata.combining(letter):
+    if character in _NARROW or character in _BROAD:
+        return _NARROW.get(character) or _BROAD[character]
+    if unicodedata.combining(character):
         return 0.0
-    return 0.62 if letter < "\u0250" else 1.05 if unicodedata.east_asian_width(letter) in "WF" else 0.8
+    return 0.62 if character < "\u0250" else 1.05 if unicodedata.east_asian_width(character) in "WF" else 0.8
 
 
 _WIDTHS = _Widths((letter, _character_width(letter)) for letter in map(chr, range(0x20, 0x7F)))

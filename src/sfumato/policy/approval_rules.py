@@ -122,10 +122,12 @@ class ApprovalRules:
                 )
 
 
-def _check_integer(value: object, name: str, most: int) -> None:
-    if type(value) is not int or not 1 <= value <= most:
+def _check_integer(value: object, name: str, max_value: int) -> None:
+    if type(value) is not int or not 1 <= value <= max_value:
         raise InvalidPolicy(
-            f"{name} must be a whole number between 1 and {most:,}", place=f"{_PLACE}.{name}", fix=f"write {name} = 2"
+            f"{name} must be a whole number between 1 and {max_value:,}",
+            place=f"{_PLACE}.{name}",
+            fix=f"write {name} = 2",
         )
 
 

@@ -199,10 +199,10 @@ def upper(text: str) -> str:
     return "".join(map(_simple_capital, text))
 
 
-def _simple_capital(letter: str) -> str:
+def _simple_capital(character: str) -> str:
     """Return Unicode's simple capital: upper() is the full one, and title() is single where a capital exists."""
-    single_letters = (capital for capital in (letter.upper(), letter.title()) if len(capital) == 1)
-    capital = next(single_letters, letter)
+    single_letters = (capital for capital in (character.upper(), character.title()) if len(capital) == 1)
+    capital = next(single_letters, character)
     return "ß" if capital == "ẞ" else capital
 
 

@@ -168,14 +168,16 @@ def result_estimators(prepared: PricedRelease, requests: Sequence[MeasuredReques
     return tuple(derived)
 
 
-def rank_errors(measured: NoisyMeasurements, confidence: Number) -> tuple[float | None, ...]:
+def rank_errors(noisy_measurements: NoisyMeasurements, confidence: Number) -> tuple[float | None, ...]:
     """Bound the rank error of each result, in rows; None for results that are not quantiles."""
-    return tuple(measured.scales[derived.scales[0]].rank(confidence) for derived in measured.results)
+    return tuple(
+        noisy_measurements.scales[derived.scales[0]].rank(confidence) for derived in noisy_measurements.results
+    )
 
 
-def selection_notes(measured: NoisyMeasurements, confidence: Number) -> tuple[str | None, ...]:
+def selection_notes(noisy_measurements: NoisyMeasurements, confidence: Number) -> tuple[str | None, ...]:
     """Describe how good each selected value is; None for results that are not selected from a list of values."""
-    scales = (measured.scales[derived.scales[0]] for derived in measured.results)
+    scales = (noisy_measurements.scales[derived.scales[0]] for derived in noisy_measurements.results)
     return tuple(
         scale.selection_note(confidence) if isinstance(scale, FrequentValueScale) else None for scale in scales
     )
@@ -215,7 +217,7 @@ def noises_and_first_indices(
 
 
 def group_estimator(
-    measured: NoisyMeasurements,
+    noisy_measurements: NoisyMeasurements,
     confidence: Number,
     rows: AnswerRows | None = None,
     noises_and_first_index: tuple[IndependentNoises, int] | None = None,
@@ -227,11 +229,13 @@ def group_estimator(
     this release.
     """
     if noises_and_first_index is None:
-        all_noises, (first_noise,) = noises_and_first_indices([measured], confidence)
+        all_noises, (first_noise,) = noises_and_first_indices([noisy_measurements], confidence)
     else:
         all_noises, first_noise = noises_and_first_index
-    scaled = _scaled_columns(measured, first_noise)
-    inputs = [(derived.estimator, [scaled[index] for index in derived.scales]) for derived in measured.results]
+    scaled = _scaled_columns(noisy_measurements, first_noise)
+    inputs = [
+        (derived.estimator, [scaled[index] for index in derived.scales]) for derived in noisy_measurements.results
+    ]
     estimates_by_parts: dict[int, list[GroupEstimate]] = {}
 
     def estimates(parts: int) -> list[GroupEstimate]:
@@ -249,10 +253,10 @@ def group_estimator(
     return estimates
 
 
-def _scaled_columns(measured: NoisyMeasurements, first_noise: int) -> list[_ScaledColumns]:
-    totals = np.array(measured.columns, dtype=np.float64)
+def _scaled_columns(noisy_measurements: NoisyMeasurements, first_noise: int) -> list[_ScaledColumns]:
+    totals = np.array(noisy_measurements.columns, dtype=np.float64)
     scaled, start = [], 0
-    for scale in measured.scales:
+    for scale in noisy_measurements.scales:
         column_range = range(start, start + scale.columns)
         columns = tuple(_in_measure_units(totals[index], scale.unit_value) for index in column_range)
         groups = totals.shape[1] if totals.ndim == 2 else 0

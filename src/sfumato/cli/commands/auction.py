@@ -95,8 +95,10 @@ def _sell_from_policy(
             _print_price_and_revenue(float(sale.price), sale.revenue_range(confidence), confidence, promise)
 
 
-def _print_price_and_revenue(price: float, revenue: tuple[float, float] | None, confidence: str, promise: str) -> None:
+def _print_price_and_revenue(
+    price: float, revenue: tuple[float, float] | None, confidence: str, guarantee_text: str
+) -> None:
     click.secho(f"price    {price:g}", bold=True)
     if revenue is not None:
         click.echo(f"revenue  between {revenue[0]:.6g} and {revenue[1]:.6g}, with confidence {float(confidence):g}")
-    click.echo("\nGuarantee:\n" + "\n".join(f"  {line}" for line in promise.splitlines()))
+    click.echo("\nGuarantee:\n" + "\n".join(f"  {line}" for line in guarantee_text.splitlines()))

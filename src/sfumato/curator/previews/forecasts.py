@@ -338,14 +338,16 @@ def _max_half_width(column: NumberColumn) -> float:
     return float(np.fmax.reduce(np.fmax(column.high - column.value, column.value - column.low)))
 
 
-def _max_rounding(expression: Expression, measured: NoisyMeasurements, terms: int) -> float:
+def _max_rounding(expression: Expression, noisy_measurements: NoisyMeasurements, terms: int) -> float:
     """Return the largest rounding error between a drawn and a shown number.
 
     Weighted counts are drawn in fractions and shown as the nearest integer, which moves each by up to a half; a total
     is the sum of what is shown.
     """
-    is_fractional_scale = [scale.unit_value.denominator > 1 for scale in measured.scales]
-    is_fractional = [any(is_fractional_scale[scale] for scale in result.scales) for result in measured.results]
+    is_fractional_scale = [scale.unit_value.denominator > 1 for scale in noisy_measurements.scales]
+    is_fractional = [
+        any(is_fractional_scale[scale] for scale in result.scales) for result in noisy_measurements.results
+    ]
     result_indices = [
         node.reference.index for node in walk(expression) if isinstance(node, Column) and type(node.reference) is Result
     ]

@@ -439,13 +439,13 @@ def _row_weight_note(table: str, limits: ContributionLimits, context: Context) -
 
 
 def _query_synopsis(
-    face: answering.QueryableTable, question: SynopsisQuestion, notes: tuple[str, ...], caveats: Mapping[str, str]
+    queryable: answering.QueryableTable, question: SynopsisQuestion, notes: tuple[str, ...], caveats: Mapping[str, str]
 ) -> FreeAnswer:
     from sfumato.publish.cells import answering
 
-    answering.require_same_semantics(face, question.query)
+    answering.require_same_semantics(queryable, question.query)
     options: dict[str, Any] = {"confidence": question.confidence, "together": question.joint, "groups": question.groups}
-    answer = answering.answer_query(face, question.query, question.text, **options)
+    answer = answering.answer_query(queryable, question.query, question.text, **options)
     note = f"answered from the synopsis of line {answer.receipt.line}: no row was read, and nothing was charged"
     widths = {name: _max_half_width(ranges) for name, ranges in answer.intervals.items()}
     shown = {name: line for name, line in caveats.items() if name in answer.intervals}

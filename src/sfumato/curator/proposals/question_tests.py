@@ -48,7 +48,7 @@ def max_rows_of_one_unit(question: TestedQuestion) -> int:
 
 
 def answer_tester(
-    question: TestedQuestion, measured: NoisyMeasurements, receipt: Receipt
+    question: TestedQuestion, noisy_measurements: NoisyMeasurements, receipt: Receipt
 ) -> Callable[..., HypothesisTest]:
     """Return what runs a test by name on the totals of an answer to this question."""
 
@@ -56,7 +56,7 @@ def answer_tester(
         from sfumato.inference.hypothesis_tests import parse_options, run_test  # who only asks does not need them
         from sfumato.inference.released_numbers import ReleasedNumbers
 
-        numbers = ReleasedNumbers.from_measurements(question.query, measured, max_rows_of_one_unit(question))
+        numbers = ReleasedNumbers.from_measurements(question.query, noisy_measurements, max_rows_of_one_unit(question))
         return run_test(test, numbers, parse_options(options), receipt)
 
     return run
@@ -94,21 +94,24 @@ def shown_parts(
     question: AnsweredQuestion,
     context: Context,
     max_groups: Callable[[], int],
-    measured: NoisyMeasurements,
+    noisy_measurements: NoisyMeasurements,
     confidence: Number,
     joint: bool,
 ) -> FinishedParts:
     """Finish the rows of a release; ``max_groups`` is asked only if groups were found in the data."""
-    rows = answer_rows(question.query.finish.sets, measured.keys.groups, len(question.query.plan.keys))
-    estimates = group_estimator(measured, confidence, rows)
+    rows = answer_rows(question.query.finish.sets, noisy_measurements.keys.groups, len(question.query.plan.keys))
+    estimates = group_estimator(noisy_measurements, confidence, rows)
     query, rows = with_key_functions(question.query, rows, context.engine.values)
     finished = finish(query, rows, estimates, joint=joint)
-    ranks = notes_by_column(question.query, rank_errors(measured, confidence))
-    noise_words = tuple(dict.fromkeys(scale.words() for scale in measured.scales))
+    ranks = notes_by_column(question.query, rank_errors(noisy_measurements, confidence))
+    noise_words = tuple(dict.fromkeys(scale.words() for scale in noisy_measurements.scales))
     warnings = question.warnings
-    if measured.selection is not None:
-        noise_words, shown_groups = (measured.selection.words(), *noise_words), len(measured.keys.groups)
-        warnings += discovery_notes(measured.selection, shown_groups, max_groups(), question.query)
-    selected = notes_by_column(question.query, selection_notes(measured, confidence))
-    caveats = question.caveat_by_column(measured.purchase.strategy)
+    if noisy_measurements.selection is not None:
+        noise_words, shown_groups = (
+            (noisy_measurements.selection.words(), *noise_words),
+            len(noisy_measurements.keys.groups),
+        )
+        warnings += discovery_notes(noisy_measurements.selection, shown_groups, max_groups(), question.query)
+    selected = notes_by_column(question.query, selection_notes(noisy_measurements, confidence))
+    caveats = question.caveat_by_column(noisy_measurements.purchase.strategy)
     return FinishedParts(finished, noise_words, warnings, (ranks, selected, caveats))

@@ -194,12 +194,12 @@ _UNKNOWN_COLUMN = "unknown-column"
 
 
 def refuse_unevaluable_conditions(
-    table: str, attributes: Attributes, implied: Sequence[ImpliedColumn], face: PublicTableFacts
+    table: str, attributes: Attributes, implied: Sequence[ImpliedColumn], public_facts: PublicTableFacts
 ) -> None:
     """Refuse an impossible-condition that cannot be evaluated on drawn rows, unless it uses columns they lack."""
     implied_attributes = tuple(column.attribute for column in implied)
-    domains = (*face.domains_for(attributes), *BARE.domains_for(implied_attributes))
-    for condition in face.impossible:
+    domains = (*public_facts.domains_for(attributes), *BARE.domains_for(implied_attributes))
+    for condition in public_facts.impossible:
         try:
             _require_evaluable_condition(table, (*attributes, *implied_attributes), domains, condition)
         except Unsupported as refusal:
@@ -210,24 +210,26 @@ def refuse_unevaluable_conditions(
                 raise Unsupported(refusal.code, f"{rule}: {cause}", fix=fix) from None
 
 
-def face_with_condition(table: str, attributes: Attributes, face: PublicTableFacts, where: str) -> PublicTableFacts:
+def face_with_condition(
+    table: str, attributes: Attributes, public_facts: PublicTableFacts, where: str
+) -> PublicTableFacts:
     """Add that no row fails the WHERE condition, if that can be evaluated on the columns."""
     negated = f"({where}\n) IS NOT TRUE"
     try:
-        _require_evaluable_condition(table, attributes, face.domains_for(attributes), negated)
+        _require_evaluable_condition(table, attributes, public_facts.domains_for(attributes), negated)
     except Unsupported:
-        return face
-    return replace(face, impossible=(*face.impossible, negated))
+        return public_facts
+    return replace(public_facts, impossible=(*public_facts.impossible, negated))
 
 
 def zeros_with_condition(
-    table: str, attributes: Attributes, face: PublicTableFacts, zeros: Zeros, where: str, max_cells: int
+    table: str, attributes: Attributes, public_facts: PublicTableFacts, zeros: Zeros, where: str, max_cells: int
 ) -> Zeros:
     """Return the empty cells, including those excluded by the condition if the model can hold them.
 
     Otherwise drawn rows are repaired afterwards.
     """
-    all_zeros = zeros_from_policy(table, attributes, face)
+    all_zeros = zeros_from_policy(table, attributes, public_facts)
     try:
         require_possible_rows(all_zeros, [attribute.size for attribute in attributes], max_cells)
     except Unsupported as refusal:

@@ -657,11 +657,11 @@ def _facts_and_zeros(table: CodedTable, where: str | None, max_cells: int) -> tu
 
 
 def _learned_pairs_and_ruled_out_cells(
-    table: Table | None, attributes: Attributes, face: PublicTableFacts, bought_places: Collection[int]
+    table: Table | None, attributes: Attributes, public_facts: PublicTableFacts, bought_places: Collection[int]
 ) -> tuple[Pairs, Zeros]:
     """Split the implications within a model: pairs to learn from noisy counts, and cells ruled out by the policy."""
     learned, ruled_out = [], []
-    for source, target in deciding_pairs(attributes, face):
+    for source, target in deciding_pairs(attributes, public_facts):
         names = attributes[source].name, attributes[target].name
         is_bought = source in bought_places or target in bought_places
         cells = None if table is None or is_bought else decided_cells(table, *names)

@@ -235,34 +235,40 @@ def unit_column(policy: Policy, table: Table) -> str:
 class LinkOptions:
     """What a request chooses: columns of the tables, those that children depend on, and an order of children."""
 
-    columns: Sequence[str] | None = None
-    given: Sequence[str] | None = None
-    order: str | Sequence[str] | None = None
-    ends: bool = False
+    synthesised_columns: Sequence[str] | None = None
+    given_columns: Sequence[str] | None = None
+    order_columns: str | Sequence[str] | None = None
+    marks_first_and_last: bool = False
     max_cells: int = MAX_GIVEN_CELLS
     """The most combinations of given columns."""
-    bought_cells: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    max_cells_to_buy: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """By table, the columns whose cells are bought, and the most cells of each."""
 
 
 def build_links(linked: LinkedTables, options: LinkOptions) -> tuple[TableLink, ...]:
     """Return the links with the columns of all models; given columns have at most so many cells together."""
-    linked.require_known_columns(options.columns)
-    names = {table.name: linked.chosen_columns(table, options.columns) for table in linked.tables}
-    _require_named_columns("given", options.given, {pair.parent.name: names[pair.parent.name] for pair in linked.pairs})
-    _require_named_columns("order", options.order, {pair.child.name: names[pair.child.name] for pair in linked.pairs})
-    if options.ends and options.order is None:
+    linked.require_known_columns(options.synthesised_columns)
+    names = {table.name: linked.chosen_columns(table, options.synthesised_columns) for table in linked.tables}
+    _require_named_columns(
+        "given", options.given_columns, {pair.parent.name: names[pair.parent.name] for pair in linked.pairs}
+    )
+    _require_named_columns(
+        "order", options.order_columns, {pair.child.name: names[pair.child.name] for pair in linked.pairs}
+    )
+    if options.marks_first_and_last and options.order_columns is None:
         rule = "left out if children have no order"
-        raise InvalidParameter("ends", options.ends, rule, fix='name the column that orders them: order="…"')
+        raise InvalidParameter(
+            "ends", options.marks_first_and_last, rule, fix='name the column that orders them: order="…"'
+        )
     for pair in linked.pairs:
-        if len(orders := _named_columns(pair.child, names[pair.child.name], options.order)) > 1:
+        if len(orders := _named_columns(pair.child, names[pair.child.name], options.order_columns)) > 1:
             rule = f"one column of each table: {pair.child.name} has {', '.join(orders)}"
             fix = f'write order={{"{pair.child.name}": "{orders[0]}"}}'
-            raise InvalidParameter("order", options.order, rule, fix=fix)
+            raise InvalidParameter("order", options.order_columns, rule, fix=fix)
     _refuse_implied_keys(linked, names)
     cells = {
         table.name: {name: _cell_count(table, name) for name in names[table.name]}
-        | dict(options.bought_cells.get(table.name, {}))
+        | dict(options.max_cells_to_buy.get(table.name, {}))
         for table in linked.tables
     }
     links: list[TableLink] = []
@@ -285,12 +291,12 @@ def _build_link(
     parent, child = pair.parent, pair.child
     max_children = child.max_rows or 1
     room = max(1, min(MAX_GIVEN_CELLS, options.max_cells) // (len(child_count_bands(max_children)) + 1))
-    order = next(iter(_named_columns(child, names[child.name], options.order)), "")
+    order = next(iter(_named_columns(child, names[child.name], options.order_columns)), "")
     previous: tuple[str, ...] = ()
     if order:
-        room = max(1, room // (len(POSITIONS) + 1)) if options.ends else room
+        room = max(1, room // (len(POSITIONS) + 1)) if options.marks_first_and_last else room
         previous, room = _previous_columns_and_room(cells[child.name], names[child.name], order, room)
-    given = _conditioning_columns(parent, cells[parent.name], names[parent.name], options.given, room)
+    given = _conditioning_columns(parent, cells[parent.name], names[parent.name], options.given_columns, room)
     room //= _joint_cell_count(cells[parent.name], given)
     return TableLink(
         parent.name,
@@ -306,7 +312,7 @@ def _build_link(
         previous,
         order,
         _columns_that_fit(_cells_by_inheritable_column(cells, above, parent.name), room),
-        options.ends and bool(order),
+        options.marks_first_and_last and bool(order),
     )
 
 

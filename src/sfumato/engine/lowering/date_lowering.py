@@ -37,24 +37,27 @@ def _lower_strftime(call: Application) -> Scalar:
     return apply(ScalarFunction.JOIN, *texts)
 
 
-def _format_part(x: Scalar, letter: calendar.FormatCode) -> Scalar:
+def _format_part(x: Scalar, format_code: calendar.FormatCode) -> Scalar:
     """Format a part of a date: its last digits, zero-padded, or its entry in a list of names of one width."""
-    number = apply(ScalarFunction.PART, x, detail=(letter.part,))
-    if letter.names:
-        all_names = Constant("".join(name.ljust(letter.width) for name in letter.names), Type.TEXT)
-        last = apply(ScalarFunction.MULTIPLY, number, integer_constant(letter.width))
-        first = apply(ScalarFunction.SUBTRACT, last, integer_constant(letter.width - 1))
+    number = apply(ScalarFunction.PART, x, detail=(format_code.part,))
+    if format_code.names:
+        all_names = Constant("".join(name.ljust(format_code.width) for name in format_code.names), Type.TEXT)
+        last = apply(ScalarFunction.MULTIPLY, number, integer_constant(format_code.width))
+        first = apply(ScalarFunction.SUBTRACT, last, integer_constant(format_code.width - 1))
         return apply(
             ScalarFunction.TRIM,
-            apply(ScalarFunction.SLICE, all_names, first, integer_constant(letter.width)),
+            apply(ScalarFunction.SLICE, all_names, first, integer_constant(format_code.width)),
             detail=(" ", False, True),
         )
-    max_digits = len(str(PARTS[letter.part][1]))
+    max_digits = len(str(PARTS[format_code.part][1]))
     digits = apply(
         ScalarFunction.CONVERT, apply(ScalarFunction.ADD, number, integer_constant(10**max_digits)), detail=(Type.TEXT,)
     )
     return apply(
-        ScalarFunction.SLICE, digits, integer_constant(2 + max_digits - letter.width), integer_constant(letter.width)
+        ScalarFunction.SLICE,
+        digits,
+        integer_constant(2 + max_digits - format_code.width),
+        integer_constant(format_code.width),
     )
 
 

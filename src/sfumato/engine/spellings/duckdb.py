@@ -79,9 +79,9 @@ class DuckDBSpelling(CommonSpelling):
         """
         return f"REPLACE(UPPER({x}), 'ẞ', 'ß')"
 
-    def trim(self, x: str, letters: str, start: bool, end: bool) -> str:
+    def trim(self, x: str, characters: str, start: bool, end: bool) -> str:
         function = "TRIM" if start and end else "LTRIM" if start else "RTRIM"
-        return f"{function}({x}, {literal(letters)})"
+        return f"{function}({x}, {literal(characters)})"
 
     def slice(self, x: str, first: str, count: str) -> str:
         return f"SUBSTR({x}, {first}, {count})"

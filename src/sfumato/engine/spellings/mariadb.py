@@ -146,13 +146,13 @@ class MariaDBSpelling(ExtremesOfNull, CollatedSpelling):
         """Convert to lower case; İ is replaced by i before, where a server's own rule yields another letter."""
         return self.change_case("LOWER", f"REPLACE({x}, 'İ', 'i')")
 
-    def trim(self, x: str, letters: str, start: bool, end: bool) -> str:
-        if len(letters) == 1:
+    def trim(self, x: str, characters: str, start: bool, end: bool) -> str:
+        if len(characters) == 1:
             side = "BOTH" if start and end else "LEADING" if start else "TRAILING"
-            return f"TRIM({side} {text(letters)} FROM {x})"
-        trimmed = "".join(rf"\x{{{ord(letter):x}}}" for letter in letters)
+            return f"TRIM({side} {text(characters)} FROM {x})"
+        trimmed = "".join(rf"\x{{{ord(letter):x}}}" for letter in characters)
         ends = [rf"\A[{trimmed}]+"] * start + [rf"[{trimmed}]+\z"] * end
-        return f"REGEXP_REPLACE({x}, '{'|'.join(ends)}', '')" if letters else x
+        return f"REGEXP_REPLACE({x}, '{'|'.join(ends)}', '')" if characters else x
 
     def ordinal(self, x: str, *texts: str) -> str:
         return f"NULLIF(FIELD({x}, {self.literals.literal_list(texts)}), 0)"

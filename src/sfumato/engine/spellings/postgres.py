@@ -81,9 +81,9 @@ class PostgresSpelling(CollatedSpelling):
         """Convert to lower case; İ is replaced by i before, where a server's own rule yields two letters."""
         return self.change_case("LOWER", f"REPLACE(REPLACE({x}, 'İ', 'i'), 'Σ', 'σ')")
 
-    def trim(self, x: str, letters: str, start: bool, end: bool) -> str:
+    def trim(self, x: str, characters: str, start: bool, end: bool) -> str:
         function = "BTRIM" if start and end else "LTRIM" if start else "RTRIM"
-        return f"{function}({x}, {text(letters)})"
+        return f"{function}({x}, {text(characters)})"
 
     def position(self, x: str) -> str:
         return f"CAST({super().position(x)} AS INTEGER)"

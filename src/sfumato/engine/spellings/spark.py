@@ -134,8 +134,8 @@ class SparkSpelling(CommonSpelling):
     def upper(self, x: str) -> str:
         return f"translate({x}, {_translate_arguments(grammars.upper)})"
 
-    def trim(self, x: str, letters: str, start: bool, end: bool) -> str:
-        return f"TRIM({'BOTH' if start and end else 'LEADING' if start else 'TRAILING'} {literal(letters)} FROM {x})"
+    def trim(self, x: str, characters: str, start: bool, end: bool) -> str:
+        return f"TRIM({'BOTH' if start and end else 'LEADING' if start else 'TRAILING'} {literal(characters)} FROM {x})"
 
     def slice(self, x: str, first: str, count: str) -> str:
         return f"SUBSTRING({x}, {_clamped_position(first)}, {_clamped_position(count)})"

@@ -172,7 +172,7 @@ class Spelling(Protocol):
         """Convert a text to upper case, letter by letter; a letter without a single capital stays."""
         ...
 
-    def trim(self, x: str, letters: str, start: bool, end: bool) -> str:
+    def trim(self, x: str, characters: str, start: bool, end: bool) -> str:
         """Strip these letters from the chosen ends of a text."""
         ...
 

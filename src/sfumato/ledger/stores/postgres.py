@@ -119,13 +119,16 @@ class PostgresStore:
     @contextlib.contextmanager
     def reading(self, numbers: Sequence[int] = ()) -> Iterator[PostgresRows]:
         begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = pg_catalog;"
-        with hold_unheld_lock(self._lock), self._transaction(begin, numbers) as rows:
-            yield rows
+        with hold_unheld_lock(self._lock), self._transaction(begin, numbers) as transaction:
+            yield transaction
 
     @contextlib.contextmanager
     def writing(self, numbers: Sequence[int] = (), *, moving: bool = False) -> Iterator[PostgresRows]:
-        with hold_unheld_lock(self._lock), self._transaction(self._begin_writing(moving=moving), numbers) as rows:
-            yield rows
+        with (
+            hold_unheld_lock(self._lock),
+            self._transaction(self._begin_writing(moving=moving), numbers) as transaction,
+        ):
+            yield transaction
 
     def _begin_writing(self, *, moving: bool = False) -> str:
         """Return the statements that begin a transaction and lock out other writers."""
@@ -187,26 +190,26 @@ class PostgresStore:
                 fix="restore the ledger that was there, or open the ledger that is there now",
             )
 
-    def _commit(self, rows: PostgresRows) -> None:
+    def _commit(self, transaction: PostgresRows) -> None:
         try:
-            rows.finish(max(self._timeout, _MIN_COMMIT_TIMEOUT))
+            transaction.finish(max(self._timeout, _MIN_COMMIT_TIMEOUT))
         except psycopg.Error as error:
-            if not rows.session.is_outcome_unknown or not rows.appended:
+            if not transaction.session.is_outcome_unknown or not transaction.appended:
                 raise
-            self._resolve_unanswered_commit(rows, error)
+            self._resolve_unanswered_commit(transaction, error)
         else:
-            if rows.appended and rows.session.warned:  # somebody has stopped its wait for a standby
-                raise _in_doubt_error(rows.appended)
+            if transaction.appended and transaction.session.warned:  # somebody has stopped its wait for a standby
+                raise _in_doubt_error(transaction.appended)
 
-    def _resolve_unanswered_commit(self, rows: PostgresRows, error: psycopg.Error) -> None:
+    def _resolve_unanswered_commit(self, transaction: PostgresRows, error: psycopg.Error) -> None:
         """Find out whether lines were written whose COMMIT was not answered; raise LedgerInDoubt if nobody can tell."""
         self._roll_back()
         self._open = None
-        last_line = rows.appended[-1]
+        last_line = transaction.appended[-1]
         try:
             was_written = self.retry(lambda: self._has_line(last_line.number, last_line.hash))
         except LedgerUnavailable:
-            raise _in_doubt_error(rows.appended) from None
+            raise _in_doubt_error(transaction.appended) from None
         if not was_written:
             raise refusal_for_error(error, self.place) from None
 
@@ -237,8 +240,8 @@ class PostgresStore:
         return self.retry(ask)
 
     def _has_line(self, number: int, line_hash: str) -> bool:
-        with self._transaction(self._begin_writing(), (number,)) as rows:
-            return [row.hash for row in rows.select({"number": number}, limit=1)] == [line_hash]
+        with self._transaction(self._begin_writing(), (number,)) as transaction:
+            return [row.hash for row in transaction.select({"number": number}, limit=1)] == [line_hash]
 
     def _roll_back(self) -> None:
         """Roll back what is not committed. A connection that cannot even do that is dropped: the next call opens

@@ -253,12 +253,12 @@ class CellCounts:
         """What one unit changes: each of its rows is in one cell, and all may be in the same."""
         return cells_sensitivity(self.bounded, self.size)
 
-    def extract(self, exact: CountedCells) -> Integers:
+    def extract(self, counted_cells: CountedCells) -> Integers:
         """Return the counts as one row, from the cells of the reading."""
         if self.merged is None:
-            return exact.marginal(self.columns)
-        assert isinstance(exact, CodedRows)  # of this process: a server has no parts to count
-        return exact.merge(self.merged).marginal(self.columns)
+            return counted_cells.marginal(self.columns)
+        assert isinstance(counted_cells, CodedRows)  # of this process: a server has no parts to count
+        return counted_cells.merge(self.merged).marginal(self.columns)
 
 
 @dataclass(frozen=True)

@@ -258,8 +258,8 @@ def chronological_key(written: str, text: str) -> tuple[int, ...]:
     return tuple(number for _, number in sorted(numbers, key=lambda entry: entry[0]))
 
 
-def _code_pattern(letter: FormatCode) -> str:
-    return f"({'|'.join(letter.names)})" if letter.names else f"([0-9]{{{letter.width}}})"
+def _code_pattern(format_code: FormatCode) -> str:
+    return f"({'|'.join(format_code.names)})" if format_code.names else f"([0-9]{{{format_code.width}}})"
 
 
 def date_bounds(low: Sequence[int], high: Sequence[int]) -> tuple[dt.date, dt.date] | None:

@@ -86,14 +86,13 @@ class Search:
         """The part in the notation that engines share."""
         return _pattern_text(self.part)
 
-    def steps(self, letters: int) -> int:
+    def steps(self, text_length: int) -> int:
         """Return the most steps of a search in a text of so many letters."""
-        starts = 1 if self.at_start else letters + 1
-        steps = _steps_from_one_start(self.part, letters, MAX_STEPS // starts)
+        starts = 1 if self.at_start else text_length + 1
+        steps = _steps_from_one_start(self.part, text_length, MAX_STEPS // starts)
         if steps is None:
-            rule = (
-                f"this regular expression could take more than {MAX_STEPS:,} steps on a text of {letters:,} characters"
-            )
+            size = f"a text of {text_length:,} characters"
+            rule = f"this regular expression could take more than {MAX_STEPS:,} steps on {size}"
             fix = "begin it with ^, write counts such as {1,5} instead of * and +, or match LEFT(text, 20)"
             raise _regex_refusal(rule, fix)
         return starts * steps

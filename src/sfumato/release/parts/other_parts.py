@@ -115,9 +115,9 @@ class QuantilesPart:
             mechanisms.append(extreme_mechanism(_clamp_epsilon(strength.epsilon(share), view.rows_per_unit), *settings))
         return tuple(Measurement(view, mechanism) for mechanism in mechanisms)
 
-    def draw(self, measurements: Sequence[Measurement], exact: ValueStepCounts) -> Integers:
+    def draw(self, measurements: Sequence[Measurement], exact_counts: ValueStepCounts) -> Integers:
         """Select every group's quantiles, each followed by its interval ends where they are bought."""
-        selected = [measurement.mechanism.choose_groups(exact) for measurement in measurements]
+        selected = [measurement.mechanism.choose_groups(exact_counts) for measurement in measurements]
         columns = [
             selected[measurement_index][:, column]
             for quantile in self.requests

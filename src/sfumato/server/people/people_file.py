@@ -71,12 +71,12 @@ class PeopleFile:
     @cached_property
     def id(self) -> str:
         """A random text that tells this file and its backups from the people file of every other server."""
-        with self.database.read_transaction() as rows:
-            stored = rows.execute("SELECT value FROM secrets WHERE name = 'id'").fetchone()
+        with self.database.read_transaction() as transaction:
+            stored = transaction.execute("SELECT value FROM secrets WHERE name = 'id'").fetchone()
         if stored is not None:
             return str(stored[0])
-        with self.database.write_transaction() as rows:
-            return _read_or_create_secret(rows, "id")
+        with self.database.write_transaction() as transaction:
+            return _read_or_create_secret(transaction, "id")
 
     def close(self) -> None:
         self.database.close()
@@ -91,11 +91,13 @@ class PeopleFile:
         by_token = credentials.token is not None
         secret = credentials.token if by_token else credentials.cookie
         digest = _sha256_hex(secret or "")
-        with self.database.read_transaction() as rows:
-            return self._caller_by_token(rows, digest) if by_token else self._caller_by_cookie(rows, digest)
+        with self.database.read_transaction() as transaction:
+            return (
+                self._caller_by_token(transaction, digest) if by_token else self._caller_by_cookie(transaction, digest)
+            )
 
-    def _caller_by_token(self, rows: sqlite3.Connection, digest: str) -> Caller | None:
-        row = rows.execute(f"{_TOKEN_WITH_USER} WHERE tokens.hash = ?", (digest,)).fetchone()
+    def _caller_by_token(self, transaction: sqlite3.Connection, digest: str) -> Caller | None:
+        row = transaction.execute(f"{_TOKEN_WITH_USER} WHERE tokens.hash = ?", (digest,)).fetchone()
         return self._caller_if_token_valid(row)
 
     def _caller_if_token_valid(self, row: tuple[Any, ...] | None) -> Caller | None:
@@ -107,9 +109,9 @@ class PeopleFile:
 
     def caller_of_token(self, number: int) -> Caller | None:
         """Return the caller of a token that has been proven before; None once it no longer works."""
-        with self.database.read_transaction() as rows:
+        with self.database.read_transaction() as transaction:
             return self._caller_if_token_valid(
-                rows.execute(f"{_TOKEN_WITH_USER} WHERE number = ?", (number,)).fetchone()
+                transaction.execute(f"{_TOKEN_WITH_USER} WHERE number = ?", (number,)).fetchone()
             )
 
     def is_proof_current(self, proven: ProvenToken | None) -> bool:
@@ -124,25 +126,27 @@ class PeopleFile:
         """Return the salt of a user's SCRAM verifiers: derived from the name in the same way whether or not such a user
         exists.
         """
-        with self.database.read_transaction() as rows:
-            secret = rows.execute(_SELECT_SALT_SECRET).fetchone()
+        with self.database.read_transaction() as transaction:
+            secret = transaction.execute(_SELECT_SALT_SECRET).fetchone()
         if secret is None:
-            with self.database.write_transaction() as rows:
-                return _user_salt(_read_or_create_secret(rows, "salt"), user)
+            with self.database.write_transaction() as transaction:
+                return _user_salt(_read_or_create_secret(transaction, "salt"), user)
         return _user_salt(secret[0], user)
 
     def scram_verifiers(self, user: str) -> dict[int, ScramVerifier]:
         """Return the SCRAM verifiers of a user's valid tokens by token number; tokens of earlier versions have none."""
-        with self.database.read_transaction() as rows:
-            stored = rows.execute("SELECT number, scram FROM tokens WHERE user = ? AND scram <> ''", (user,)).fetchall()
+        with self.database.read_transaction() as transaction:
+            stored = transaction.execute(
+                "SELECT number, scram FROM tokens WHERE user = ? AND scram <> ''", (user,)
+            ).fetchall()
             return {
                 number: ScramVerifier.from_text(text)
                 for number, text in stored
-                if not self._is_expired(_require_token(rows, number))
+                if not self._is_expired(_require_token(transaction, number))
             }
 
-    def _caller_by_cookie(self, rows: sqlite3.Connection, digest: str) -> Caller | None:
-        row = rows.execute(
+    def _caller_by_cookie(self, transaction: sqlite3.Connection, digest: str) -> Caller | None:
+        row = transaction.execute(
             "SELECT users.role, users.disabled, user, expires, form FROM sessions JOIN users ON users.name = user"
             " WHERE hash = ?",
             (digest,),
@@ -157,9 +161,9 @@ class PeopleFile:
         """Raise ``NotSignedIn`` if the user has been disabled, or the token revoked or expired, since the call
         began.
         """
-        with self.database.read_transaction() as rows:
-            token_used = None if token_number is None else _require_token(rows, token_number)
-            if _require_user(rows, user).disabled or (token_used is not None and self._is_expired(token_used)):
+        with self.database.read_transaction() as transaction:
+            token_used = None if token_number is None else _require_token(transaction, token_number)
+            if _require_user(transaction, user).disabled or (token_used is not None and self._is_expired(token_used)):
                 raise NotSignedIn
 
     def is_enabled(self, user: str) -> bool:
@@ -168,8 +172,8 @@ class PeopleFile:
 
     def is_owner(self, user: str) -> bool:
         """Return whether there is an enabled owner of this name."""
-        with self.database.read_transaction() as rows:
-            row = rows.execute("SELECT role, disabled FROM users WHERE name = ?", (user,)).fetchone()
+        with self.database.read_transaction() as transaction:
+            row = transaction.execute("SELECT role, disabled FROM users WHERE name = ?", (user,)).fetchone()
         return row is not None and row[0] == Role.OWNER.value and not row[1]
 
     def _is_expired(self, token: Token) -> bool:
@@ -179,15 +183,15 @@ class PeopleFile:
 
     def users(self) -> tuple[User, ...]:
         """List all users by name."""
-        with self.database.read_transaction() as rows:
+        with self.database.read_transaction() as transaction:
             return tuple(
-                map(_user_from_row, rows.execute("SELECT name, role, made, disabled FROM users ORDER BY name"))
+                map(_user_from_row, transaction.execute("SELECT name, role, made, disabled FROM users ORDER BY name"))
             )
 
     def user(self, name: str) -> User:
         """Return a user; refuse an unknown name."""
-        with self.database.read_transaction() as rows:
-            return _require_user(rows, name)
+        with self.database.read_transaction() as transaction:
+            return _require_user(transaction, name)
 
     def add_user(self, name: str, role: Role | str, *, by: str) -> User:
         """Add a user. A name is never reused: a disabled user keeps theirs, with its history."""
@@ -196,28 +200,28 @@ class PeopleFile:
             parsed_role = Role(role)
         except ValueError:
             raise InvalidParameter("role", role, f"one of {', '.join(Role)}") from None
-        with self.database.write_transaction() as rows:
-            if rows.execute("SELECT 1 FROM users WHERE name = ?", (name,)).fetchone():
+        with self.database.write_transaction() as transaction:
+            if transaction.execute("SELECT 1 FROM users WHERE name = ?", (name,)).fetchone():
                 fix = "choose another name, or enable the user again: sfumato user disable NAME --again"
                 raise InvalidParameter("user", name, "a name that no user has ever had", fix=fix)
-            rows.execute("INSERT INTO users VALUES (?, ?, ?, 0)", (name, parsed_role.value, self._now_micros()))
-            self._record_act(rows, by, "user added", f"{name}, {parsed_role.value}")
+            transaction.execute("INSERT INTO users VALUES (?, ?, ?, 0)", (name, parsed_role.value, self._now_micros()))
+            self._record_act(transaction, by, "user added", f"{name}, {parsed_role.value}")
         return self.user(name)
 
     def set_disabled(self, name: str, disabled: bool, *, by: str) -> User:
         """Disable a user and end their sessions, or enable them again."""
-        with self.database.write_transaction() as rows:
-            user = _require_user(rows, name)
-            if disabled and _is_last_owner(rows, user):
+        with self.database.write_transaction() as transaction:
+            user = _require_user(transaction, name)
+            if disabled and _is_last_owner(transaction, user):
                 fix = "add or enable another owner first"
                 raise InvalidParameter(
                     "user", name, "somebody else: this is the last enabled owner, who cannot be disabled", fix=fix
                 )
-            rows.execute("UPDATE users SET disabled = ? WHERE name = ?", (int(disabled), name))
+            transaction.execute("UPDATE users SET disabled = ? WHERE name = ?", (int(disabled), name))
             if disabled:
-                rows.execute("DELETE FROM sessions WHERE user = ?", (name,))
-                rows.execute("DELETE FROM links WHERE user = ?", (name,))
-            self._record_act(rows, by, "user disabled" if disabled else "user enabled", name)
+                transaction.execute("DELETE FROM sessions WHERE user = ?", (name,))
+                transaction.execute("DELETE FROM links WHERE user = ?", (name,))
+            self._record_act(transaction, by, "user disabled" if disabled else "user enabled", name)
         return self.user(name)
 
     # ── tokens ─────────────────────────────────────────────────────────────────────────────────
@@ -248,50 +252,50 @@ class PeopleFile:
         if expires is not None and expires <= timedelta(0):
             raise InvalidParameter("expires", expires, "a time in the future")
         expires_at = None if expires is None else self._now_micros() + _span_micros(expires)
-        with self.database.write_transaction() as rows:
-            if _require_user(rows, user).disabled:
+        with self.database.write_transaction() as transaction:
+            if _require_user(transaction, user).disabled:
                 raise InvalidParameter("user", user, "enabled", fix=_ENABLE_FIX)
             verifier = ScramVerifier.from_password(
-                secret, _user_salt(_read_or_create_secret(rows, "salt"), user)
+                secret, _user_salt(_read_or_create_secret(transaction, "salt"), user)
             ).to_text()
-            number = rows.execute(
+            number = transaction.execute(
                 "INSERT INTO tokens (hash, user, label, made, expires, most, spent, revoked, scram, price)"
                 " VALUES (?, ?, ?, ?, ?, ?, '0', 0, ?, ?)",
                 (_sha256_hex(secret), user, label, self._now_micros(), expires_at, limit, verifier, price),
             ).lastrowid
             description = ", ".join([user, *([label] if label else [])])
-            self._record_act(rows, by, "token made", f"{number}, {description}")
+            self._record_act(transaction, by, "token made", f"{number}, {description}")
             assert number is not None
-            return _require_token(rows, number), secret
+            return _require_token(transaction, number), secret
 
     def tokens(self, user: str | None = None) -> tuple[Token, ...]:
         """List all tokens, or those of one user, oldest first."""
         where, arguments = ("", ()) if user is None else (" WHERE user = ?", (user,))
-        with self.database.read_transaction() as rows:
+        with self.database.read_transaction() as transaction:
             return tuple(
                 map(
                     _token_from_row,
-                    rows.execute(f"SELECT {_TOKEN_COLUMNS} FROM tokens{where} ORDER BY number", arguments),
+                    transaction.execute(f"SELECT {_TOKEN_COLUMNS} FROM tokens{where} ORDER BY number", arguments),
                 )
             )
 
     def token(self, number: int) -> Token:
         """Return a token; refuse an unknown number."""
-        with self.database.read_transaction() as rows:
-            return _require_token(rows, number)
+        with self.database.read_transaction() as transaction:
+            return _require_token(transaction, number)
 
     def token_price(self, number: int) -> str:
         """Return a token's own price for questions of PostgreSQL clients; empty for none."""
-        with self.database.read_transaction() as rows:
-            (price,) = rows.execute("SELECT price FROM tokens WHERE number = ?", (number,)).fetchone()
+        with self.database.read_transaction() as transaction:
+            (price,) = transaction.execute("SELECT price FROM tokens WHERE number = ?", (number,)).fetchone()
         return str(price)
 
     def revoke_token(self, number: int, *, by: str) -> Token:
         """Revoke a token, at once and permanently."""
-        with self.database.write_transaction() as rows:
-            token = _require_token(rows, number)
-            rows.execute("UPDATE tokens SET revoked = 1 WHERE number = ?", (number,))
-            self._record_act(rows, by, "token revoked", f"{number}, {token.user}")
+        with self.database.write_transaction() as transaction:
+            token = _require_token(transaction, number)
+            transaction.execute("UPDATE tokens SET revoked = 1 WHERE number = ?", (number,))
+            self._record_act(transaction, by, "token revoked", f"{number}, {token.user}")
         return self.token(number)
 
     # ── browser sessions ───────────────────────────────────────────────────────────────────────
@@ -299,13 +303,13 @@ class PeopleFile:
     def new_link(self, user: str, *, by: str) -> str:
         """Create the secret of a login link that works once, for 15 minutes."""
         secret = _new_secret()
-        with self.database.write_transaction() as rows:
-            if _require_user(rows, user).disabled:
+        with self.database.write_transaction() as transaction:
+            if _require_user(transaction, user).disabled:
                 raise InvalidParameter("user", user, "enabled", fix=_ENABLE_FIX)
             expires_at = self._now_micros() + _span_micros(timedelta(minutes=LINK_MINUTES))
-            rows.execute("DELETE FROM links WHERE expires <= ?", (self._now_micros(),))
-            rows.execute("INSERT INTO links VALUES (?, ?, ?)", (_sha256_hex(secret), user, expires_at))
-            self._record_act(rows, by, "link made", user)
+            transaction.execute("DELETE FROM links WHERE expires <= ?", (self._now_micros(),))
+            transaction.execute("INSERT INTO links VALUES (?, ?, ?)", (_sha256_hex(secret), user, expires_at))
+            self._record_act(transaction, by, "link made", user)
         return secret
 
     def sign_in(self, link: str, lasts: timedelta) -> str | None:
@@ -313,14 +317,14 @@ class PeopleFile:
         expired.
         """
         cookie, form_token, now = _new_secret(), _new_secret(), self._now_micros()
-        with self.database.write_transaction() as rows:
-            rows.execute("DELETE FROM sessions WHERE expires <= ?", (now,))
-            link_row = rows.execute(
+        with self.database.write_transaction() as transaction:
+            transaction.execute("DELETE FROM sessions WHERE expires <= ?", (now,))
+            link_row = transaction.execute(
                 "DELETE FROM links WHERE hash = ? RETURNING user, expires", (_sha256_hex(link),)
             ).fetchone()
-            if link_row is None or link_row[1] <= now or _require_user(rows, link_row[0]).disabled:
+            if link_row is None or link_row[1] <= now or _require_user(transaction, link_row[0]).disabled:
                 return None
-            rows.execute(
+            transaction.execute(
                 "INSERT INTO sessions VALUES (?, ?, ?, ?)",
                 (_sha256_hex(cookie), link_row[0], now + _span_micros(lasts), form_token),
             )
@@ -328,15 +332,15 @@ class PeopleFile:
 
     def sign_out(self, cookie: str) -> None:
         """End a session."""
-        with self.database.write_transaction() as rows:
-            rows.execute("DELETE FROM sessions WHERE hash = ?", (_sha256_hex(cookie),))
+        with self.database.write_transaction() as transaction:
+            transaction.execute("DELETE FROM sessions WHERE hash = ?", (_sha256_hex(cookie),))
 
     # ── acts of owners ─────────────────────────────────────────────────────────────────────────
 
     def record(self, by: str, act: str, about: str) -> None:
         """Record an act of an owner."""
-        with self.database.write_transaction() as rows:
-            self._record_act(rows, by, act, about)
+        with self.database.write_transaction() as transaction:
+            self._record_act(transaction, by, act, about)
 
     def acts(self, after: int = 0, limit: int = _MAX_ACTS) -> tuple[Act, ...]:
         """List acts after a number, in order."""
@@ -348,32 +352,32 @@ class PeopleFile:
 
     def _select_acts(self, condition: str, number: int, limit: int) -> tuple[Act, ...]:
         query = f"SELECT number, time, by, act, about FROM acts WHERE {condition} LIMIT ?"
-        with self.database.read_transaction() as rows:
+        with self.database.read_transaction() as transaction:
             return tuple(
                 Act(number, _from_micros(micros), by, act, about)
-                for number, micros, by, act, about in rows.execute(query, (number, limit))
+                for number, micros, by, act, about in transaction.execute(query, (number, limit))
             )
 
     def pause(self, policy: str, paused: bool, *, by: str) -> None:
         """Pause new releases on a policy, in every process, or resume them."""
-        with self.database.write_transaction() as rows:
-            rows.execute("DELETE FROM paused WHERE policy = ?", (policy,))
+        with self.database.write_transaction() as transaction:
+            transaction.execute("DELETE FROM paused WHERE policy = ?", (policy,))
             if paused:
-                rows.execute("INSERT INTO paused VALUES (?)", (policy,))
-            self._record_act(rows, by, "paused" if paused else "resumed", policy)
+                transaction.execute("INSERT INTO paused VALUES (?)", (policy,))
+            self._record_act(transaction, by, "paused" if paused else "resumed", policy)
 
     def paused_policies(self) -> frozenset[str]:
         """Return the names of paused policies."""
-        with self.database.read_transaction() as rows:
-            return frozenset(name for (name,) in rows.execute("SELECT policy FROM paused"))
+        with self.database.read_transaction() as transaction:
+            return frozenset(name for (name,) in transaction.execute("SELECT policy FROM paused"))
 
     def require_not_paused(self, policy: str) -> None:
         """Raise ``Paused`` if a policy is paused."""
         if policy in self.paused_policies():
             raise Paused(policy)
 
-    def _record_act(self, rows: sqlite3.Connection, by: str, act: str, about: str) -> None:
-        rows.execute(
+    def _record_act(self, transaction: sqlite3.Connection, by: str, act: str, about: str) -> None:
+        transaction.execute(
             "INSERT INTO acts (time, by, act, about) VALUES (?, ?, ?, ?)", (self._now_micros(), by, act, about)
         )
 
@@ -393,10 +397,10 @@ def _sha256_hex(secret: str) -> str:
     return sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
-def _read_or_create_secret(rows: sqlite3.Connection, name: str) -> str:
+def _read_or_create_secret(transaction: sqlite3.Connection, name: str) -> str:
     """Return the secret of this name, such as the one that salts are derived from; draw it first if there is none."""
-    rows.execute("INSERT OR IGNORE INTO secrets VALUES (?, ?)", (name, _new_secret()))
-    (secret,) = rows.execute("SELECT value FROM secrets WHERE name = ?", (name,)).fetchone()
+    transaction.execute("INSERT OR IGNORE INTO secrets VALUES (?, ?)", (name, _new_secret()))
+    (secret,) = transaction.execute("SELECT value FROM secrets WHERE name = ?", (name,)).fetchone()
     return str(secret)
 
 
@@ -424,18 +428,18 @@ def _require_url_safe(name: str) -> None:
         )
 
 
-def _require_user(rows: sqlite3.Connection, name: str) -> User:
-    row = rows.execute("SELECT name, role, made, disabled FROM users WHERE name = ?", (name,)).fetchone()
+def _require_user(transaction: sqlite3.Connection, name: str) -> User:
+    row = transaction.execute("SELECT name, role, made, disabled FROM users WHERE name = ?", (name,)).fetchone()
     if row is None:
         raise InvalidParameter("user", name, "known to this server", fix="add them: sfumato user add")
     return _user_from_row(row)
 
 
-def _is_last_owner(rows: sqlite3.Connection, user: User) -> bool:
+def _is_last_owner(transaction: sqlite3.Connection, user: User) -> bool:
     if user.role is not Role.OWNER or user.disabled:
         return False
     others = "SELECT 1 FROM users WHERE role = ? AND NOT disabled AND name <> ?"
-    return rows.execute(others, (Role.OWNER.value, user.name)).fetchone() is None
+    return transaction.execute(others, (Role.OWNER.value, user.name)).fetchone() is None
 
 
 def _token_from_row(row: tuple[int, str, str, int, int | None, str | None, str, int]) -> Token:
@@ -452,8 +456,8 @@ def _token_from_row(row: tuple[int, str, str, int, int | None, str | None, str, 
     )
 
 
-def _require_token(rows: sqlite3.Connection, number: int) -> Token:
-    row = rows.execute(f"SELECT {_TOKEN_COLUMNS} FROM tokens WHERE number = ?", (number,)).fetchone()
+def _require_token(transaction: sqlite3.Connection, number: int) -> Token:
+    row = transaction.execute(f"SELECT {_TOKEN_COLUMNS} FROM tokens WHERE number = ?", (number,)).fetchone()
     if row is None:
         raise InvalidParameter(
             "token", number, "the number of an existing token", fix="list the tokens with sfumato token list"

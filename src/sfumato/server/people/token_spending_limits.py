@@ -44,14 +44,16 @@ class TokenLimit:
         """Durably reserve this ε if it fits. Raises ``Overspent`` if it does not, ``NotSignedIn`` if the token was
         revoked.
         """
-        with self.database.write_transaction() as rows:
-            _settle_dead_processes(rows, self.token)
-            limit, spent, revoked = rows.execute(
+        with self.database.write_transaction() as transaction:
+            _settle_dead_processes(transaction, self.token)
+            limit, spent, revoked = transaction.execute(
                 "SELECT most, spent, revoked FROM tokens WHERE number = ?", (self.token,)
             ).fetchone()
             if revoked:
                 raise NotSignedIn
-            reserved = [amounts.parse_amount(amount) for (amount,) in rows.execute(_SELECT_RESERVED, (self.token,))]
+            reserved = [
+                amounts.parse_amount(amount) for (amount,) in transaction.execute(_SELECT_RESERVED, (self.token,))
+            ]
             remaining_units = (
                 None
                 if limit is None
@@ -62,7 +64,7 @@ class TokenLimit:
             )
             amount = 0 if epsilon is None else charge_amount(epsilon)
             if remaining_units is None or (epsilon is not None and amount <= remaining_units):
-                number = rows.execute(
+                number = transaction.execute(
                     "INSERT INTO reservations (token, amount, process) VALUES (?, ?, ?)",
                     (self.token, amounts.format_amount(amount), local_files.current_process_name()),
                 ).lastrowid
@@ -86,29 +88,29 @@ class _PendingTokenCharge:
         """Turn the reservation into spending, or return it; if that cannot be written it stays reserved and is never
         spent.
         """
-        with suppress(Exception), self.database.write_transaction() as rows:
-            _settle_reservation(rows, self.number, charged=charged)
+        with suppress(Exception), self.database.write_transaction() as transaction:
+            _settle_reservation(transaction, self.number, charged=charged)
 
 
-def _settle_reservation(rows: sqlite3.Connection, number: int, *, charged: bool) -> None:
-    reservation = rows.execute(
+def _settle_reservation(transaction: sqlite3.Connection, number: int, *, charged: bool) -> None:
+    reservation = transaction.execute(
         "DELETE FROM reservations WHERE number = ? RETURNING token, amount", (number,)
     ).fetchone()
     if reservation is not None and charged:
-        (spent,) = rows.execute("SELECT spent FROM tokens WHERE number = ?", (reservation[0],)).fetchone()
+        (spent,) = transaction.execute("SELECT spent FROM tokens WHERE number = ?", (reservation[0],)).fetchone()
         total = amounts.format_amount(
             amounts.add_rounded_up(amounts.parse_amount(spent), amounts.parse_amount(reservation[1]))
         )
-        rows.execute("UPDATE tokens SET spent = ? WHERE number = ?", (total, reservation[0]))
+        transaction.execute("UPDATE tokens SET spent = ? WHERE number = ?", (total, reservation[0]))
 
 
-def _settle_dead_processes(rows: sqlite3.Connection, token: int) -> None:
+def _settle_dead_processes(transaction: sqlite3.Connection, token: int) -> None:
     """Count reservations of ended processes as spent: it is not known here whether they charged."""
-    for number, process in rows.execute(
+    for number, process in transaction.execute(
         "SELECT number, process FROM reservations WHERE token = ?", (token,)
     ).fetchall():
         if local_files.is_process_alive(process) is False:
-            _settle_reservation(rows, number, charged=True)
+            _settle_reservation(transaction, number, charged=True)
 
 
 class ConnectionLimit:

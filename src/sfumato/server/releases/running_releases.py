@@ -117,17 +117,19 @@ class RunningReleases:
         ``ended_requests`` are requests that ended in this process while their rows could not be deleted; they are
         deleted first.
         """
-        with self._database.write_transaction() as rows:
-            _delete_dead_processes(rows)
-            _delete_ended(rows, ended_requests)
-            (user_count,) = rows.execute("SELECT count(*) FROM running WHERE user = ?", (request.user,)).fetchone()
+        with self._database.write_transaction() as transaction:
+            _delete_dead_processes(transaction)
+            _delete_ended(transaction, ended_requests)
+            (user_count,) = transaction.execute(
+                "SELECT count(*) FROM running WHERE user = ?", (request.user,)
+            ).fetchone()
             key_values = (request.account, request.user, request.id)
-            is_running = rows.execute(
+            is_running = transaction.execute(
                 "SELECT 1 FROM running WHERE account = ? AND user = ? AND request = ?", key_values
             ).fetchone()
             if user_count >= self._at_once or is_running:
                 return False
-            rows.execute(
+            transaction.execute(
                 "INSERT INTO running VALUES (?, ?, ?, ?, ?)",
                 (*key_values, Phase.QUEUED.value, local_files.current_process_name()),
             )
@@ -135,48 +137,50 @@ class RunningReleases:
 
     def require_writable(self) -> None:
         """Write and delete a row; raise ``LedgerUnavailable`` if the file cannot be written."""
-        with self._database.write_transaction() as rows:
-            rows.execute(
+        with self._database.write_transaction() as transaction:
+            transaction.execute(
                 "INSERT INTO running VALUES ('', '', '', ?, ?)", (Phase.DONE, local_files.current_process_name())
             )
-            rows.execute("DELETE FROM running WHERE account = '' AND user = '' AND request = ''")
+            transaction.execute("DELETE FROM running WHERE account = '' AND user = '' AND request = ''")
 
     def mark_charged(self, request: ReleaseKey) -> None:
         """Mark a release as charged."""
-        with self._database.write_transaction() as rows:
-            rows.execute(
+        with self._database.write_transaction() as transaction:
+            transaction.execute(
                 "UPDATE running SET phase = ? WHERE account = ? AND user = ? AND request = ?",
                 (Phase.CHARGED.value, request.account, request.user, request.id),
             )
 
     def finish(self, key: ReleaseKey, answer: StoredRelease | None, overruns: int) -> None:
         """End a release, store its answer, and add to the count of overruns."""
-        with self._database.write_transaction() as rows:
+        with self._database.write_transaction() as transaction:
             key_values = (key.account, key.user, key.id)
-            rows.execute("DELETE FROM running WHERE account = ? AND user = ? AND request = ?", key_values)
+            transaction.execute("DELETE FROM running WHERE account = ? AND user = ? AND request = ?", key_values)
             if answer is not None:
-                _store_release(rows, key, answer)
+                _store_release(transaction, key, answer)
             if overruns:
-                _add_overruns(rows, key.account, overruns)
+                _add_overruns(transaction, key.account, overruns)
 
     def count_overrun(self, account: str) -> None:
         """Count one opening of a policy that took longer than the clock allows."""
-        with self._database.write_transaction() as rows:
-            _add_overruns(rows, account, 1)
+        with self._database.write_transaction() as transaction:
+            _add_overruns(transaction, account, 1)
 
     def store_copy(self, request: ReleaseKey, stored: StoredRelease) -> None:
         """Store a free copy of an earlier answer. A copy with other column names is another text: beyond the first few
         per user and line, only the request is stored.
         """
-        with self._database.write_transaction() as rows:
+        with self._database.write_transaction() as transaction:
             _store_release(
-                rows, request, stored if _has_room_for_copy(rows, request, stored) else replace(stored, answer="")
+                transaction,
+                request,
+                stored if _has_room_for_copy(transaction, request, stored) else replace(stored, answer=""),
             )
 
     def phase(self, request: ReleaseKey) -> Phase | None:
         """Return the phase of a release in any process; None if it is not running, or its process has died."""
-        with self._database.read_transaction() as rows:
-            row = rows.execute(
+        with self._database.read_transaction() as transaction:
+            row = transaction.execute(
                 "SELECT phase, process FROM running WHERE account = ? AND user = ? AND request = ?",
                 (request.account, request.user, request.id),
             ).fetchone()
@@ -184,8 +188,8 @@ class RunningReleases:
 
     def stored_release(self, request: ReleaseKey) -> StoredRelease | None:
         """Find what a request was answered with."""
-        with self._database.read_transaction() as rows:
-            row = rows.execute(
+        with self._database.read_transaction() as transaction:
+            row = transaction.execute(
                 f"SELECT {_STORED_COLUMNS} WHERE account = ? AND user = ? AND request = ?",
                 (request.account, request.user, request.id),
             ).fetchone()
@@ -194,8 +198,8 @@ class RunningReleases:
     def stored_on_line(self, account: str, line: int, user: str | None) -> tuple[ReleaseKey, StoredRelease] | None:
         """Return the stored answer of a ledger line: that of one user, or the first of any user if ``user`` is None."""
         user_filter, filter_values = ("", ()) if user is None else (" AND user = ?", (user,))
-        with self._database.read_transaction() as rows:
-            row = rows.execute(
+        with self._database.read_transaction() as transaction:
+            row = transaction.execute(
                 f"SELECT user, request, {_STORED_COLUMNS} WHERE account = ? AND line = ?{user_filter}"
                 " ORDER BY answers.rowid LIMIT 1",
                 (account, line, *filter_values),
@@ -207,8 +211,8 @@ class RunningReleases:
         user_filter, filter_values = ("", ()) if user is None else (" AND user = ?", (user,))
         names = tuple(kinds)
         marks = ", ".join("?" * len(names))
-        with self._database.read_transaction() as rows:
-            line_rows = rows.execute(
+        with self._database.read_transaction() as transaction:
+            line_rows = transaction.execute(
                 f"SELECT DISTINCT line FROM answers WHERE account = ? AND line > 0 AND kind IN ({marks}){user_filter}"
                 " ORDER BY line",
                 (account, *names, *filter_values),
@@ -222,8 +226,8 @@ class RunningReleases:
         user_filter, filter_values = ("", ()) if user is None else (" AND user = ?", (user,))
         lines = tuple(numbers)
         marks = ", ".join("?" * len(lines))
-        with self._database.read_transaction() as rows:
-            line_rows = rows.execute(
+        with self._database.read_transaction() as transaction:
+            line_rows = transaction.execute(
                 f"SELECT DISTINCT line FROM answers WHERE account = ? AND line IN ({marks}){user_filter}",
                 (account, *lines, *filter_values),
             )
@@ -233,8 +237,8 @@ class RunningReleases:
         """Return who first sent each of these requests, leaving out users whose lines carry their names anyway."""
         ids, named_users = tuple(requests), frozenset(besides)
         marks = ", ".join("?" * len(ids))
-        with self._database.read_transaction() as rows:
-            senders = rows.execute(
+        with self._database.read_transaction() as transaction:
+            senders = transaction.execute(
                 f"SELECT request, user FROM answers WHERE account = ? AND request IN ({marks}) ORDER BY rowid DESC",
                 (account, *ids),
             ).fetchall()
@@ -242,53 +246,53 @@ class RunningReleases:
 
     def overrun_count(self, account: str) -> int:
         """Count the releases and openings that took longer than the clock allows. For the owner alone."""
-        with self._database.read_transaction() as rows:
-            row = rows.execute("SELECT number FROM overruns WHERE account = ?", (account,)).fetchone()
+        with self._database.read_transaction() as transaction:
+            row = transaction.execute("SELECT number FROM overruns WHERE account = ?", (account,)).fetchone()
         return 0 if row is None else int(row[0])
 
 
-def _delete_dead_processes(rows: sqlite3.Connection) -> None:
+def _delete_dead_processes(transaction: sqlite3.Connection) -> None:
     """Delete the rows of processes that have ended."""
-    for number, process in rows.execute("SELECT rowid, process FROM running").fetchall():
+    for number, process in transaction.execute("SELECT rowid, process FROM running").fetchall():
         if local_files.is_process_alive(process) is False:
-            rows.execute("DELETE FROM running WHERE rowid = ?", (number,))
+            transaction.execute("DELETE FROM running WHERE rowid = ?", (number,))
 
 
-def _delete_ended(rows: sqlite3.Connection, ended_requests: Iterable[ReleaseKey]) -> None:
+def _delete_ended(transaction: sqlite3.Connection, ended_requests: Iterable[ReleaseKey]) -> None:
     """Delete the rows of ended flights of this process."""
-    rows.executemany(
+    transaction.executemany(
         "DELETE FROM running WHERE account = ? AND user = ? AND request = ? AND process = ?",
         [(each.account, each.user, each.id, local_files.current_process_name()) for each in ended_requests],
     )
 
 
-def _add_overruns(rows: sqlite3.Connection, account: str, late: int) -> None:
-    rows.execute(
+def _add_overruns(transaction: sqlite3.Connection, account: str, late: int) -> None:
+    transaction.execute(
         "INSERT INTO overruns VALUES (?, ?) ON CONFLICT DO UPDATE SET number = number + excluded.number",
         (account, late),
     )
 
 
-def _has_room_for_copy(rows: sqlite3.Connection, request: ReleaseKey, stored: StoredRelease) -> bool:
+def _has_room_for_copy(transaction: sqlite3.Connection, request: ReleaseKey, stored: StoredRelease) -> bool:
     """Return whether the text is stored already, or the user has only a few copies of the line."""
-    if rows.execute("SELECT 1 FROM texts WHERE hash = ?", (_hash_or_empty(stored.answer),)).fetchone():
+    if transaction.execute("SELECT 1 FROM texts WHERE hash = ?", (_hash_or_empty(stored.answer),)).fetchone():
         return True
-    copies = rows.execute(
+    copies = transaction.execute(
         "SELECT 1 FROM answers WHERE account = ? AND line = ? AND user = ? LIMIT ?",
         (request.account, stored.line, request.user, MAX_TEXTS_PER_LINE),
     )
     return len(copies.fetchall()) < MAX_TEXTS_PER_LINE
 
 
-def _store_release(rows: sqlite3.Connection, request: ReleaseKey, stored: StoredRelease) -> None:
+def _store_release(transaction: sqlite3.Connection, request: ReleaseKey, stored: StoredRelease) -> None:
     """Store a request and its answer. Equal texts are stored once, so repeated requests take little space."""
     text_hash = _hash_or_empty(stored.answer)
-    inserted = rows.execute(
+    inserted = transaction.execute(
         "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (request.user, request.account, request.id, stored.line, stored.kind, stored.spec, stored.price, text_hash),
     )
     if inserted.rowcount and text_hash:
-        rows.execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", (text_hash, stored.answer))
+        transaction.execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", (text_hash, stored.answer))
 
 
 def _hash_or_empty(text: str) -> str:

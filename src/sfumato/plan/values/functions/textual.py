@@ -41,8 +41,8 @@ _REPLACEMENT = 32
 _FARTHEST = 2**31
 
 
-def _text_domain(letters: int, *operands: Expression) -> Domain:
-    return Domain(Type.TEXT, nullable=is_any_nullable(*operands), max_length=max(1, min(letters, LONGEST)))
+def _text_domain(max_length: int, *operands: Expression) -> Domain:
+    return Domain(Type.TEXT, nullable=is_any_nullable(*operands), max_length=max(1, min(max_length, LONGEST)))
 
 
 def _reading_steps(node: Call) -> int:
