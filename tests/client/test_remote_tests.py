@@ -104,6 +104,15 @@ def test_power_is_the_same_from_afar(ana: RemoteCurator, policy: Path) -> None:
     assert spent(ana) == before
 
 
+def test_power_of_counts_and_of_a_correlation_is_told_from_afar(ana: RemoteCurator, policy: Path) -> None:
+    asked, assumed = "SELECT CORR(cost, age) AS r FROM trial", {"sizes": 300, "means": [40, 50], "deviation": [20, 15]}
+    with sf.open(policy) as local:
+        here = local.test("correlation", asked).power(**PRICE, correlation="0.5", **assumed)
+    assert ana.test("correlation", asked).power(**PRICE, correlation="0.5", **assumed) == here
+    with pytest.raises(sf.SfumatoError, match="each of 4 groups"):
+        ana.test("independence", BY_ARM).power(**PRICE, counts=[100, 200])
+
+
 def test_selected_rows_are_regressed(ana: RemoteCurator) -> None:
     selected = ana.table("trial").where("age > 20 OR age < 3").where("arm = 'new'")
     proposal = selected.regress("cost ~ age", rows=1)

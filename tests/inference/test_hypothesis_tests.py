@@ -356,8 +356,3 @@ def test_power_over_counts_is_that_of_the_tests_without_noise_and_less_with_it(c
     assert str(cases[2][0].power(1, shares=["0.53"])).startswith(
         "at ε = 1 counts of a share of 0.53 of 3,000 are found"
     )
-
-
-def test_power_of_a_correlation_is_not_told(clinic: sf.Curator) -> None:
-    with pytest.raises(Unsupported, match="correlation"):
-        clinic.test("correlation", clinic.sql("SELECT CORR(weight, dose) AS r FROM patients").limit(rows=1)).power(1)

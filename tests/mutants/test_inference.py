@@ -9,6 +9,11 @@ _SCORES = "inference/test_score_tests.py"
 _TESTS = "inference/test_hypothesis_tests.py"
 _CURVES = "curator/proposals/test_survival.py"
 _COUNTED = f"{_TESTS}::test_power_over_counts_is_that_of_the_tests_without_noise_and_less_with_it"
+_CORRELATED = "inference/test_power_of_correlation.py"
+_FORECAST = (
+    f"{_CORRELATED}::test_no_correlation_is_found_as_often_as_the_level_says",
+    f"{_CORRELATED}::test_power_without_noise_is_that_of_the_correlation_of_many_rows",
+)
 _SUMMED = (f"{_TESTS}::test_a_count_beside_others_has_the_law_of_its_noises",)
 MUTANTS = (
     Mutant(
@@ -250,6 +255,30 @@ MUTANTS = (
         "2 * p_value <= level",
         "p_value <= level",
         (_COUNTED,),
+    ),
+    Mutant(
+        "the power of a correlation is that of sums without noise",
+        Kind.RANGES,
+        "inference.power:AssumedPairs.simulate",
+        "totals=totals + noise",
+        "totals=totals",
+        _FORECAST,
+    ),
+    Mutant(
+        "the power of a correlation is that of independent values",
+        Kind.RANGES,
+        "inference.power:AssumedPairs._totals_of_rows",
+        "self.correlation * first + math.sqrt(1 - self.correlation ** 2) * second",
+        "second",
+        _FORECAST,
+    ),
+    Mutant(
+        "the power over many rows is that of the rows that are drawn",
+        Kind.RANGES,
+        "inference.power:AssumedPairs.simulate",
+        "self.rows * mean + math.sqrt(self.rows / drawn) * deviations",
+        "drawn * mean + deviations",
+        _FORECAST,
     ),
 )
 

@@ -152,7 +152,7 @@ class RemoteTest(RemoteProposal):
     """A hypothesis test at a server."""
 
     def power(self, *arguments: Any, **assumed: Any) -> Any:
-        """Return how often the test would find these assumed shares, means or counts. Free."""
+        """Return how often the test would find these assumed shares, means, counts or correlation. Free."""
         return self._call("power", arguments, assumed)
 
 

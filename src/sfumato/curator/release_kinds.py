@@ -90,10 +90,18 @@ TERMS: Mapping[str, PriceTerm] = {
     "rows": PriceTerm("rows", Annotated[int, SizeBounds(1, 10**6)], "The number of rows that a preview invents."),
     "values_epsilon": PriceTerm("values_epsilon", Number, "The part of the price that pays for noisy values."),
     "counting": PriceTerm("counting", Number, "The share of the price that pays for the number of buyers."),
-    "sizes": PriceTerm("sizes", Sequence[Number] | Number, "For power: the assumed size of each group."),
+    "sizes": PriceTerm(
+        "sizes", Sequence[Number] | Number, "For power: the assumed size of each group; of a correlation, all rows."
+    ),
     "shares": PriceTerm("shares", Sequence[Number], "For power: the assumed share of the outcome in each group."),
-    "means": PriceTerm("means", Sequence[Number], "For power: the assumed mean of each group."),
-    "deviation": PriceTerm("deviation", Number, "For power, with means: the standard deviation of the values."),
+    "means": PriceTerm("means", Sequence[Number], "For power: the assumed mean of each group, or of both columns."),
+    "deviation": PriceTerm(
+        "deviation",
+        Sequence[Number] | Number,
+        "For power, with means: the standard deviation of the values; of a correlation, that of each column.",
+    ),
+    "counts": PriceTerm("counts", Sequence[Number], "For power: the assumed count of each group."),
+    "correlation": PriceTerm("correlation", Number, "For power: the assumed correlation."),
     "level": PriceTerm("level", Number, "For power: the largest p-value that counts as found."),
 }
 """All price terms. Those up to ``fresh`` are fields of ``release.requests.Request`` or of a call."""

@@ -306,7 +306,9 @@ def trend_contrast(group_scores: Sequence[Number] | None, group_names: Sequence[
 def _test_correlation(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
     numbers.require_key_count(0, "correlation", "CORR(y, x) without groups")
     name = options.column or "the correlation"
-    return _build_result("correlation", f"{name} is 0", score_tests.correlation(numbers.pair_sums(options.column)))
+    return _build_result(
+        "correlation", f"{name} is 0", score_tests.correlation(numbers.pair_totals(options.column).sums)
+    )
 
 
 def _test_share(numbers: ReleasedNumbers, options: TestOptions, receipt: Receipt | None) -> HypothesisTest:

@@ -7,7 +7,7 @@ the data is used: sizes and effects are what the analyst assumes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,14 +16,21 @@ from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter
 from sfumato.inference import score_tests
 from sfumato.inference.noise_laws import NoiseLaw
+from sfumato.inference.released_numbers import PairTotals
 from sfumato.inference.score_tests import GroupSums, ScoreTest
 from sfumato.inference.seeded_draws import SeededDraws
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import POSITIVE, Number, exact, format_number, format_percent
+from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer, format_number, format_percent
 from sfumato.quick_dataclass import dataclass
 
 TABLES = 400
 _NULL_DRAWS = 199
+_MAX_DRAWN_ROWS = 1000
+"""Of more assumed pairs, so many are drawn for each table, and the totals' deviations from their means scaled up."""
+_NORMAL_NODES = np.arange(-256, 257) / 32
+"""Points at which normal numbers are integrated by the trapezoid rule, from −8 to 8."""
+_MAX_ROWS = 10**12
+_EACH_COLUMN = "a number for each of the two columns, in the order of CORR(y, x)"
 
 
 @codec.serialisable("power")
@@ -171,10 +178,103 @@ class AssumedShare:
         return sum(2 * p_value <= level for p_value in smaller)
 
 
-def _parse_numbers(given: Sequence[Number] | Number | None, name: str, count: int) -> Floats:
+@dataclass(frozen=True, eq=False)
+class AssumedPairs:
+    """What an analyst assumes of two columns, in the order of CORR(y, x): normal values with this correlation, which
+    are clipped to the declared bounds as a release clips them, but not rounded to whole numbers.
+
+    Rows are drawn, and their totals added up: up to 1,000 rows this is the exact law. Of n > m = 1,000 rows the totals
+    are n·μ + √(n/m)·(S − m·μ), with S those of m drawn rows and μ the mean of one, integrated: they have the mean and
+    the covariance of n rows, and are about as normal as those of m.
+    """
+
+    rows: int
+    correlation: float
+    means: Floats
+    deviations: Floats
+
+    @classmethod
+    def parse(
+        cls,
+        pairs: PairTotals,
+        rows: Sequence[Number] | Number | None,
+        correlation: Number | None,
+        means: Sequence[Number] | None,
+        deviation: Sequence[Number] | Number | None,
+    ) -> AssumedPairs:
+        """Parse the assumptions about the columns of an answer; means out of their bounds are refused."""
+        count = exact_integer(rows, "sizes", at_least=2)  # type: ignore[arg-type]  # a sequence is refused
+        if count > _MAX_ROWS:
+            raise InvalidParameter("sizes", rows, f"at most {_MAX_ROWS:,} rows")
+        if correlation is None or abs(exact(correlation, "correlation")) > 1:
+            raise InvalidParameter("correlation", correlation, "from −1 to 1")
+        parsed = _parse_numbers(means, "means", 2, _EACH_COLUMN)
+        for mean, axis in zip(parsed.tolist(), (pairs.y, pairs.x), strict=True):
+            if not axis.low <= mean <= axis.high:
+                raise InvalidParameter("means", means, "within the bounds of the columns, in the order of CORR(y, x)")
+        deviations = _require_positive(_parse_numbers(deviation, "deviation", 2, _EACH_COLUMN), "deviation")
+        return cls(count, float(exact(correlation, "correlation")), parsed, deviations)
+
+    def __str__(self) -> str:
+        means, deviations = (
+            " and ".join(format_number(each) for each in numbers.tolist()) for numbers in (self.means, self.deviations)
+        )
+        return (
+            f"correlations of {format_number(self.correlation)} in {self.rows:,} rows with means of {means} and "
+            f"deviations of {deviations}"
+        )
+
+    def _totals_of_rows(self, first: Floats, second: Floats, pairs: PairTotals) -> Iterator[Floats]:
+        """Yield what rows add to each of the seven totals, from two independent standard normal numbers of each."""
+        both = first, self.correlation * first + math.sqrt(1 - self.correlation**2) * second
+        y, x = (
+            np.clip(mean + deviation * normals, float(axis.low), float(axis.high))
+            for mean, deviation, normals, axis in zip(
+                self.means, self.deviations, both, (pairs.y, pairs.x), strict=True
+            )
+        )
+        for values, axis in ((x, pairs.x), (y, pairs.y)):
+            yield values - float(axis.low)
+            yield float(axis.high) - values
+        x, y = x - float(pairs.x.middle), y - float(pairs.y.middle)
+        yield from (x**2, y**2, x * y)
+
+    def mean_row(self, pairs: PairTotals) -> Floats:
+        """Return what a row adds to each total on average."""
+        density = np.exp(-(_NORMAL_NODES**2) / 2)
+        weights = np.outer(density, density) / density.sum() ** 2
+        means = [
+            float((weights * numbers).sum())
+            for numbers in self._totals_of_rows(_NORMAL_NODES[:, None], _NORMAL_NODES[None, :], pairs)
+        ]
+        return np.array(means)
+
+    def simulate(self, draws: SeededDraws, pairs: PairTotals) -> Iterator[PairTotals]:
+        """Yield the released totals of each table, with the noise and the ranges of ``pairs``."""
+        noises = np.stack([law.draw(draws, TABLES) for law in pairs.laws], axis=1)
+        drawn, mean = min(self.rows, _MAX_DRAWN_ROWS), self.mean_row(pairs)
+        for noise in noises:
+            first, second = draws.normals(2, drawn)
+            rows = self._totals_of_rows(first, second, pairs)
+            deviations = np.array([float(numbers.sum()) for numbers in rows]) - drawn * mean
+            totals = self.rows * mean + math.sqrt(self.rows / drawn) * deviations
+            yield replace(pairs, totals=totals + noise)
+
+    def count_rejections(self, pairs: PairTotals, level: float) -> int:
+        """Count the simulated tables in which the test finds a correlation."""
+        if level < 1 / (_NULL_DRAWS + 1):
+            rule = f"at least {1 / (_NULL_DRAWS + 1):g}: each null is simulated {_NULL_DRAWS} times"
+            raise InvalidParameter("level", level, rule)
+        tables = self.simulate(SeededDraws("power", str(self)), pairs)
+        return sum(score_tests.correlation(table.sums, _NULL_DRAWS).p_value <= level for table in tables)
+
+
+def _parse_numbers(
+    given: Sequence[Number] | Number | None, name: str, count: int, rule: str = "a number for each of {} groups"
+) -> Floats:
     listed = [given] * count if isinstance(given, (int, float, str)) else list(given or ())  # type: ignore[arg-type]
     if len(listed) != count:
-        raise InvalidParameter(name, given, f"a number for each of {count} groups")
+        raise InvalidParameter(name, given, rule.format(count))
     return np.array([float(exact(number, name)) for number in listed])
 
 

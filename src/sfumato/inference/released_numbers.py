@@ -135,27 +135,15 @@ class ReleasedNumbers:
                 return np.asarray((squares + np.sqrt(law.variance)) / rows - centre**2)[kept]
         return None
 
-    def pair_sums(self, column: str | None) -> PairSums:
-        """Return the sums of two columns that their correlation was computed from."""
+    def pair_totals(self, column: str | None) -> PairTotals:
+        """Return the totals of two columns that their correlation was computed from."""
         result = self.results[self.column_to_test(column, CorrelationEstimate, "CORR(y, x)")]
         estimator = result.estimator
         assert isinstance(estimator, CorrelationEstimate)
-        (above_x, below_x), law_x = self._noisy_totals_and_law(result.scales[0])
-        (above_y, below_y), law_y = self._noisy_totals_and_law(result.scales[1])
-        (squares_x,), _ = self._noisy_totals_and_law(result.scales[2])
-        (squares_y,), _ = self._noisy_totals_and_law(result.scales[3])
-        (products,), product_law = self._noisy_totals_and_law(result.scales[4])
-        rows = float((above_x[0] + below_x[0]) / estimator.x.width + (above_y[0] + below_y[0]) / estimator.y.width) / 2
-        sums = _centred_sum(above_x[0], below_x[0], estimator.x), _centred_sum(above_y[0], below_y[0], estimator.y)
-        return PairSums(
-            rows,
-            sums,
-            (float(squares_x[0]), float(squares_y[0])),
-            float(products[0]),
-            (law_x, law_y),
-            product_law,
-            (estimator.x.largest_distance, estimator.y.largest_distance),
-        )
+        noisy = [self._noisy_totals_and_law(index) for index in result.scales]
+        totals = np.array([total[0] for scale_totals, _ in noisy for total in scale_totals])
+        laws = tuple(law for scale_totals, law in noisy for _ in scale_totals)
+        return PairTotals(estimator.x, estimator.y, totals, laws)
 
     def require_key_count(self, count: int, test: str, required_keys: str) -> None:
         """Refuse an answer with another number of keys."""
@@ -166,6 +154,32 @@ class ReleasedNumbers:
                 f"{test} needs {required_keys}; this answer is grouped by {given}",
                 fix="change the columns of GROUP BY to match",
             )
+
+
+@dataclass(frozen=True, eq=False)
+class PairTotals:
+    """The seven noisy totals of two columns, with the range of each column."""
+
+    x: CentredRange
+    y: CentredRange
+    totals: Floats
+    """Σ(x − low), Σ(high − x), the same of y, Σ(x − c)², Σ(y − d)² and Σ(x − c)(y − d), c and d the middles."""
+    laws: tuple[NoiseLaw, ...]
+    """The law of the noise of each total."""
+
+    @property
+    def sums(self) -> PairSums:
+        """The sums about the middles; the number of rows is the mean of those that both columns tell."""
+        above_x, below_x, above_y, below_y, squares_x, squares_y, products = self.totals.tolist()
+        return PairSums(
+            ((above_x + below_x) / self.x.width + (above_y + below_y) / self.y.width) / 2,
+            (_centred_sum(above_x, below_x, self.x), _centred_sum(above_y, below_y, self.y)),
+            (squares_x, squares_y),
+            products,
+            (self.laws[0], self.laws[2]),
+            self.laws[6],
+            (self.x.largest_distance, self.y.largest_distance),
+        )
 
 
 def _centred_sum(above: float, below: float, axis: CentredRange) -> float:

@@ -49,5 +49,5 @@ KIND = ReleaseKind(
     ("epsilon", "delta", "rho", "column widths", "mechanism", "fresh"),
     TestSpec("independence", "SELECT arm, died, COUNT(*) AS n FROM patients GROUP BY arm, died"),
     contains=(QUESTIONS,),
-    assumed_terms=("sizes", "shares", "means", "deviation", "level"),
+    assumed_terms=("sizes", "shares", "means", "deviation", "counts", "correlation", "level"),
 )

@@ -32,7 +32,15 @@ from sfumato.inference.hypothesis_tests import (
     trend_contrast,
 )
 from sfumato.inference.noise_laws import NoiseLaw
-from sfumato.inference.power import TABLES, AssumedCounts, AssumedGroups, AssumedShare, Power, count_rejections
+from sfumato.inference.power import (
+    TABLES,
+    AssumedCounts,
+    AssumedGroups,
+    AssumedPairs,
+    AssumedShare,
+    Power,
+    count_rejections,
+)
 from sfumato.inference.released_numbers import ReleasedNumbers, discovered_groups_refusal, require_unselected_rows
 from sfumato.inference.score_tests import ScoreTest
 from sfumato.plan.canonical import PlanKey
@@ -150,8 +158,9 @@ class TestProposal(RehearseAlias, StoredProposal):
         sizes: Sequence[Number] | Number | None = None,
         shares: Sequence[Number] | None = None,
         means: Sequence[Number] | None = None,
-        deviation: Number | None = None,
+        deviation: Sequence[Number] | Number | None = None,
         counts: Sequence[Number] | None = None,
+        correlation: Number | None = None,
         level: Number = "0.05",
         delta: Number = 0,
         rho: Number | None = None,
@@ -159,21 +168,28 @@ class TestProposal(RehearseAlias, StoredProposal):
     ) -> Power:
         """Return how often the test would find what you assume: these ``shares``, or these ``means`` with this standard
         ``deviation`` of the values, in groups of these ``sizes``; for independence and fit, these ``counts`` in the
-        groups of the answer; for a share, one of ``shares``. This is free: nothing of the data is used.
+        groups of the answer; for a share, one of ``shares``; for a correlation, this ``correlation`` of normal values
+        in ``sizes`` rows, with two ``means`` and deviations in the order of CORR(y, x). This is free: nothing of the
+        data is used.
         """
         request = PriceRequest(epsilon, delta, rho, mechanism=mechanism)
         largest_p = float(exact(level, "level", POSITIVE))
-        if self.test in _BY_GROUP:
+        if self.test == "correlation":
+            _require_left_out(shares=shares, counts=counts)
+            assumed, found = self._power_of_pairs(request, (sizes, correlation, means, deviation), largest_p)
+        elif self.test in _BY_GROUP:
+            _require_left_out(correlation=correlation)
             if sizes is None:
                 raise InvalidParameter("sizes", sizes, "the number of rows in each group")
             assumed, found = self._power_of_groups(request, (sizes, shares, means, deviation), largest_p)
         else:
+            _require_left_out(correlation=correlation)
             assumed, found = self._power_of_counts(request, counts, shares, largest_p)
         price = str(self.question.price_release(request).price)
         return Power(price, found, TABLES, largest_p, assumed)
 
     def _power_of_groups(
-        self, request: PriceRequest, assumptions: tuple[Any, Any, Any, Number | None], level: float
+        self, request: PriceRequest, assumptions: tuple[Any, Any, Any, Any], level: float
     ) -> tuple[str, int]:
         """Return what is assumed of groups, in words, and the number of tables in which it is found."""
         sums, names, _, _ = group_sums(self.numbers_from_zero_totals(request), self.options, self.test)
@@ -184,6 +200,14 @@ class TestProposal(RehearseAlias, StoredProposal):
                 "shares", assumptions[1], "given only for counts of an outcome; for AVG, give means and deviation"
             )
         return str(assumed), count_rejections(assumed, sums, contrast, level)
+
+    def _power_of_pairs(
+        self, request: PriceRequest, assumptions: tuple[Any, Any, Any, Any], level: float
+    ) -> tuple[str, int]:
+        """Return what is assumed of two columns, in words, and the number of tables in which it is found."""
+        pairs = self.numbers_from_zero_totals(request).pair_totals(self.options.column)
+        assumed = AssumedPairs.parse(pairs, *assumptions)
+        return str(assumed), assumed.count_rejections(pairs, level)
 
     def _power_of_counts(
         self, request: PriceRequest, counts: Sequence[Number] | None, shares: Sequence[Number] | None, level: float
@@ -199,16 +223,9 @@ class TestProposal(RehearseAlias, StoredProposal):
             cells, law = independence_counts(numbers, self.options)
             assumed = AssumedCounts.parse(cells.shape, counts)
             return str(assumed), assumed.count_rejections(score_tests.independence, law, level)
-        if self.test == "fit":
-            cells, law, null = fit_counts_and_shares(numbers, self.options)
-            assumed = AssumedCounts.parse(cells.shape, counts)
-            fit = partial(_test_of_fit, null)
-            return str(assumed), assumed.count_rejections(fit, law, level)
-        raise Unsupported(
-            "no-power",
-            f"power cannot be forecast for {self.test}",
-            fix="see the ± of the counts with .error(epsilon=…), and compare it with the effect that you expect",
-        )
+        cells, law, null = fit_counts_and_shares(numbers, self.options)
+        assumed = AssumedCounts.parse(cells.shape, counts)
+        return str(assumed), assumed.count_rejections(partial(_test_of_fit, null), law, level)
 
     def numbers_from_zero_totals(self, request: PriceRequest) -> ReleasedNumbers:
         """Return an answer of zeros with the noise of this price, from the policy alone."""
@@ -218,6 +235,12 @@ class TestProposal(RehearseAlias, StoredProposal):
         zeros = np.zeros((len(question.groups), columns), np.int64)
         measured = noisy_measurements(prepared, question.shared_parts.requests, zeros, question.groups, "")
         return ReleasedNumbers.from_measurements(question.query, measured, max_rows_of_one_unit(question))
+
+
+def _require_left_out(**assumptions: object) -> None:
+    for name, given in assumptions.items():
+        if given is not None:
+            raise InvalidParameter(name, given, "left out: this test does not take it")
 
 
 def _test_of_fit(shares: Floats, cells: Floats, law: NoiseLaw, draws: int) -> ScoreTest:
