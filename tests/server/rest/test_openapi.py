@@ -111,7 +111,7 @@ class Calls:
         yield self("GET", "/v1/openapi.json", headers=mark)
 
     def asking(self, acts: Sequence[str]) -> Iterator[Answered]:
-        assumed = {"epsilon": "0.05", "sizes": 100, "shares": ["0.4", "0.5"]}
+        assumed = {"epsilon": "0.05", "counts": [100] * 34}
         price = {"propose": {}, "columns": {}, "plot": {}, "price": {"within": 10**6}, "power": assumed}
         for kind, spec in (*SPECS.items(), *OTHER_SPECS.items(), ("questions", {"sql": "SHOW TABLES"})):
             for act in acts if kind == "test" else [act for act in acts if act != "power"]:
