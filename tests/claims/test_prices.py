@@ -175,5 +175,5 @@ def test_shortfalls(patients: Curator) -> None:
     curve = patients.sql(COUNTS["all"]).price_release(PriceRequest(1)).curve
     pure, both = (Price(1), Price("0.5"), Price(2)), (Price(1, "1e-6"), Price("0.5", "1e-3"))
     prices = (*pure, *both, Price(rho="0.5"), Price(rho="0.1"))
-    claims: Claims = {str(price): (price.log_excess(curve), price.is_satisfied_by(curve)) for price in prices}
+    claims: Claims = {str(price): (price.log_excess_of(curve), price.is_satisfied_by(curve)) for price in prices}
     check_claims("prices/shortfalls", claims)

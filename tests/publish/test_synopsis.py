@@ -224,7 +224,7 @@ def test_sizes_are_checked_before_anything_is_made(monkeypatch: pytest.MonkeyPat
         raise AssertionError("something was allocated")
 
     monkeypatch.setattr("pyarrow.ipc.open_file", refuse)
-    with pytest.raises(SynopsisDamaged, match="numbers that belong to it"):
+    with pytest.raises(SynopsisDamaged, match="numbers: its length does not fit them"):
         read(_rewritten(grow))
 
 

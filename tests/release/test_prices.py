@@ -95,10 +95,10 @@ def test_what_a_price_allows_and_who_keeps_it() -> None:
     assert not pure.is_satisfied_by(sf.Curve.pure("2.0001"))
     assert concentrated.is_satisfied_by(sf.Curve.concentrated("0.5"))
     assert not concentrated.is_satisfied_by(sf.Curve.concentrated("0.5001"))
-    assert concentrated.log_excess(sf.Curve.concentrated(1)) == pytest.approx(math.log(2))
-    assert concentrated.log_excess(sf.Curve.approximate("0.1", "1e-9")) == math.inf
-    assert approximate.log_excess(sf.Curve.approximate(2, "1e-6")) <= 0
-    assert approximate.log_excess(sf.Curve.approximate(2, "2e-6")) > 0
+    assert concentrated.log_excess_of(sf.Curve.concentrated(1)) == pytest.approx(math.log(2))
+    assert concentrated.log_excess_of(sf.Curve.approximate("0.1", "1e-9")) == math.inf
+    assert approximate.log_excess_of(sf.Curve.approximate(2, "1e-6")) <= 0
+    assert approximate.log_excess_of(sf.Curve.approximate(2, "2e-6")) > 0
     for wrong in ({}, {"epsilon": 1, "rho": 1}, {"rho": 1, "delta": "1e-9"}, {"epsilon": 0}, {"rho": 0},
                   {"epsilon": 1, "delta": -1}, {"epsilon": 1, "delta": 1}):  # fmt: skip
         with pytest.raises(InvalidParameter):

@@ -325,7 +325,7 @@ def stream_law(mechanism: AboveThreshold, values: Any) -> Law:
         raise InvalidParameter(
             "neighbours",
             ValueWords(f"lists of {len(query_values)}"),
-            "lists whose law can be enumerated: fewer queries, or fewer positives",
+            f"lists with at most {MAX_OUTCOMES:,} possible outcomes: give fewer queries or positives",
         )
     return law
 

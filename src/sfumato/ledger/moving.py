@@ -231,7 +231,7 @@ def _require_same_lines(lines: Iterable[Row], last: Row, origin: str) -> None:
     checker = LineVerifier.from_first_line(origin)
     verification = checker.check(lines)
     if not verification.holds or (checker.number, checker.hash) != (last.number, last.hash):
-        raise LedgerDamaged(verification.bad, "the copy differs from it; nothing was moved")
+        raise LedgerDamaged(verification.bad, "the copied ledger differs from the original; nothing was moved")
 
 
 def _target_name(target: Address) -> str:

@@ -510,7 +510,9 @@ def _largest_affordable_epsilon(curve: Any, order: Fraction, price: Fraction) ->
     """Return the largest ε, to nine digits, whose divergence fits the price."""
     low, high = _EPSILON
     if curve(low).renyi_above(order) > price:
-        raise InvalidParameter("divergence", price, "large enough for a selection with ε = 1e-9")
+        raise InvalidParameter(
+            "divergence", price, "large enough to pay for a selection with ε = 1e-9, the smallest there is"
+        )
     while high / low > 1 + Fraction(1, 10**9):
         middle = Fraction(math.sqrt(low * high)).limit_denominator(10**20)
         if not low < middle < high:

@@ -46,7 +46,7 @@ def _parse_domain(value: object, place: str) -> Domain | ListColumn:
     most_items = domain_keys.pop("most_items", None)
     if most_items is not None and any(name in value for name in _CODING_KEYS):
         raise InvalidPolicy(
-            "bins, levels and spikes cannot be set for a list column",
+            "bins, levels and spikes cannot be set for a list column, which most_items makes it",
             place=f"{place}.most_items",
             fix="remove bins, levels and spikes",
         )

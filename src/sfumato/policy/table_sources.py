@@ -207,7 +207,7 @@ def _database_table(
     for name, value in (("path", path), ("format", form)):
         if value is not None:
             raise InvalidPolicy(
-                f"{name} cannot be set for a {engine} table, which is named by relation",
+                f"{name} cannot be set for a {engine} table: its key relation already says which table it is",
                 place=f"{place}.{name}",
                 fix=f"remove {name}",
             )

@@ -498,9 +498,9 @@ def _parse_smartnoise_table(name: str, declaration: Mapping[str, Any]) -> SmartN
     id_columns = [key for key, column in columns.items() if _is_true(column.get("private_id"))]
     if len(id_columns) > 1 or not (id_columns or _is_true(declaration.get("row_privacy"))):
         raise InvalidPolicy(
-            "a table must have one column with private_id: True, or row_privacy: True",
+            "a table must have one column with private_id: true, or set row_privacy: true itself",
             place=name,
-            fix="add one of them to the file",
+            fix="add private_id: true to the column that identifies people, or row_privacy: true to the table",
         )
     max_ids = declaration.get("max_ids", "1")
     if not str(max_ids).isdecimal() or not int(max_ids):

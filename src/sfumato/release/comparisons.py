@@ -61,7 +61,9 @@ class ThresholdAnswer:
             object.__setattr__(self, name, None if number is None and name == "value" else exact(number, name))
         codec.check_simple_fields(self)
         if (self.value is None) is not (self.noise is None) or (self.value is not None and not self.above):
-            raise InvalidParameter("value", self.value, 'left out, or given together with its noise for an "above"')
+            raise InvalidParameter(
+                "value", self.value, 'given together with its noise where the answer is "above", and left out elsewhere'
+            )
 
     def error(self, confidence: Number = DEFAULT_CONFIDENCE) -> Fraction | None:
         """Return the half-width of the noisy value at this confidence; None without a value."""

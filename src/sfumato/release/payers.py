@@ -103,7 +103,7 @@ class _TabStep:
     @property
     def line(self) -> Line:
         if self._paid is None:
-            raise RuntimeError("nothing was charged")
+            raise RuntimeError("this release has no line: it is not charged yet")
         return self._paid
 
     def begin(self, seconds: float | None = None, waiting: Callable[[], None] = lambda: None) -> None:  # noqa: ARG002
@@ -188,7 +188,7 @@ class BatchPayer:
     @property
     def line(self) -> Line:
         if self.tab is None:
-            raise RuntimeError("nothing was charged")
+            raise RuntimeError("this release has no line: it is not charged yet")
         return self.tab.opening
 
     def begin(

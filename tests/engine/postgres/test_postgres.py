@@ -634,7 +634,7 @@ def test_over_a_network_a_certificate_is_verified(sessions: Sessions, visits: st
         ("postgresql://ana:hidden@host/clinic", {"relation": "t"}, "must not contain a password"),
         ("postgresql://host/clinic?password=hidden", {"relation": "t"}, "must not contain a password"),
         ("postgresql://host/clinic", {}, "needs the name of its table"),
-        ("postgresql://host/clinic", {"relation": "t", "format": "parquet"}, "named by relation"),
+        ("postgresql://host/clinic", {"relation": "t", "format": "parquet"}, "its key relation already says"),
         ("oracle://host/clinic", {"relation": "t"}, "on a PostgreSQL, MariaDB or Spark server"),
         ("sc://host:15002", {}, "a catalog table (relation) or files"),
         ("sc://host:15002", {"relation": "t", "path": "/data"}, "a catalog table (relation) or files"),

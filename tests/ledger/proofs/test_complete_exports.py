@@ -369,7 +369,7 @@ TAMPERED: dict[str, tuple[Callable[[str], str], type[sf.SfumatoError], str]] = {
     "a newer form": (
         whole(lambda found: found.update({"complete-export": 2})),
         sf.LedgerUnavailable,
-        "another Sfumato",
+        "another version of Sfumato",
     ),
     "other columns": (whole(lambda found: found["columns"].pop()), sf.LedgerUnavailable, "first line"),
     "a large answer": (whole(put(-1, "large", "y")), sf.LedgerDamaged, "does not match its hash"),

@@ -123,7 +123,7 @@ def marginal(
     required=True,
     help="The file to write: .html, .md or .json.",
 )
-@click.option("--name", default="", metavar="TEXT", help="The title.  [default: Synthetic and the table's name]")
+@click.option("--name", default="", metavar="TEXT", help="The title of the page.  [default: Synthetic TABLE]")
 @click.option("--description", default="", metavar="TEXT", help="What the rows are, and whom they are for.")
 @click.option("--licence", default="", metavar="TEXT", help="The licence of the rows, such as CC BY 4.0.")
 @click.option("--contact", default="", metavar="TEXT", help="The contact for questions about the rows.")

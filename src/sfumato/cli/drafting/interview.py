@@ -71,7 +71,7 @@ class SavedAnswers:
             os.replace(new_file, self.path)
         except OSError:
             raise InvalidPolicy(
-                "your answers cannot be saved in the folder of the policy",
+                "what you answered so far cannot be saved: the folder of the policy cannot be written to",
                 place=str(self.path.parent),
                 fix="choose another folder with -o",
             ) from None

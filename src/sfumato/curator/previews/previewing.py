@@ -67,7 +67,10 @@ def rebind_proposal(proposal: P, context: Context) -> P:
     if _declarations_without_sources(policy) != _declarations_without_sources(context.policy):
         fix = "make the proposal with this curator"
         raise InvalidParameter(
-            "proposal", proposal, "made with a policy that declares the same unit, tables and columns", fix=fix
+            "proposal",
+            proposal,
+            "made with a policy that declares the same unit, tables and columns as this curator's",
+            fix=fix,
         )
     return with_context(proposal, context)
 

@@ -340,10 +340,14 @@ class CombinedQuestion(Question):
         """Return half-widths for groups of this size, or of several sizes; none where groups are discovered."""
         if any(part.discovered_keys for part in self.parts):
             return {}
-        sizes = (size,) if size is not None else SIZES
+        sizes = self.evaluated_sizes(prepared, size)
         return merge_widths_of_sizes(
             sizes, [self._widths_at_size(prepared, request, group_size) for group_size in sizes]
         )
+
+    def evaluated_sizes(self, prepared: Any, size: int | None) -> tuple[int, ...]:  # noqa: ARG002
+        """Return the sizes of the groups that half-widths are evaluated for: what is combined may depend on any."""
+        return (size,) if size is not None else SIZES
 
     def _finished_and_measured_at_size(
         self, batch: PricedBatch, request: PriceRequest, size: int

@@ -140,6 +140,10 @@ class ScalarQuestion(Question):
         """Return half-widths of the question at its share of the price, whatever the numbers turn out to be."""
         return self.outer.widths(prepared.outer, request, size)
 
+    def evaluated_sizes(self, prepared: Any, size: int | None) -> tuple[int, ...]:
+        """Return the sizes of the groups that half-widths of the question are evaluated for."""
+        return self.outer.evaluated_sizes(prepared.outer, size)
+
     def forecast(self, prepared: Any, request: PriceRequest) -> Forecast:
         """Forecast the error of priced steps."""
         accepted = all(budget.affords(prepared.curve) for budget in self._context.budgets)

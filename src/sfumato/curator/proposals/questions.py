@@ -98,12 +98,7 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer, build_answer
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns, parse_sampled_fraction
 from sfumato.release.discovered_groups import DiscoveredGroupsRelease, max_keys_in_answer
-from sfumato.release.measured import (
-    MAX_NUMBERS,
-    DeclaredGroupsRelease,
-    NoisyMeasurements,
-    notes_by_column,
-)
+from sfumato.release.measured import MAX_NUMBERS, DeclaredGroupsRelease, NoisyMeasurements, notes_by_column
 from sfumato.release.noisy_rows.finishing import count_jointly_held_ranges
 from sfumato.release.parts.other_parts import build_other_part
 from sfumato.release.parts.question_parts import NamedNoise, OtherPart
@@ -682,19 +677,23 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
         # the declared size counts units, which are rows only where every row is a unit
         is_size_known = self.table.every_row and not self.query.plan.keys
         rows = (self._context.policy.size if is_size_known else None) or size
-        results = self.shared_parts.requests
-        groups, max_groups, confidence = self.groups, self._max_groups, request.confidence
-        return half_widths(self.query, prepared, results, groups, max_groups, confidence, rows, joint=request.joint)
+        results, groups, confidence = self.shared_parts.requests, self.groups, request.confidence
+        return half_widths(
+            self.query, prepared, results, groups, self._max_groups, confidence, rows, joint=request.joint
+        )
+
+    def evaluated_sizes(self, prepared: Any, size: int | None) -> tuple[int, ...]:
+        """Return the sizes of the groups that half-widths are evaluated for."""
+        return evaluated_sizes(self.query, prepared, self.shared_parts.requests, size)
 
     def least_price(self, request: PriceRequest, priced: Callable[[Fraction], Price] | None = None) -> Fraction:
         """Find the least ε, or amount of another price, that meets the accuracy goals."""
         price_of = priced or (lambda epsilon: Price(epsilon, request.delta))
-
         known: dict[tuple[Fraction, tuple[int, ...]], dict[str, Width]] = {}  # each by its price and evaluated sizes
 
         def widths(amount: Fraction, size: int | None) -> dict[str, Width]:
             prepared = self.price_release_at(price_of(amount), request)
-            key = amount, evaluated_sizes(self.query, prepared, self.shared_parts.requests, size)
+            key = amount, self.evaluated_sizes(prepared, size)
             return known[key] if key in known else known.setdefault(key, self.widths(prepared, request, size))
 
         return least_price(request.within, [output.name for output in self.query.outputs], widths)

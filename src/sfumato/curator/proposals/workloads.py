@@ -352,7 +352,7 @@ class WorkloadProposal(RehearseAlias, StoredProposal):
                 raise InvalidParameter(
                     "weights",
                     name,
-                    f"a mapping from questions of the workload to numbers: {_join_names(self.questions)}",
+                    f"a mapping to numbers from names of the workload's questions ({_join_names(self.questions)})",
                 )
         largest: dict[str, Fraction] = {}
         for name, question in self.questions.items():
@@ -409,7 +409,7 @@ class WorkloadProposal(RehearseAlias, StoredProposal):
                     raise InvalidParameter(
                         "within",
                         name,
-                        f"a mapping from questions of the workload to numbers: {_join_names(self.questions)}",
+                        f"a mapping to numbers from names of the workload's questions ({_join_names(self.questions)})",
                     )
         for name, question in self.questions.items():
             if not question.free and not (isinstance(within, Mapping) and name not in within):

@@ -141,10 +141,9 @@ def find_table(relation: str, table: str, run: Run) -> CatalogTable:
         )
     if matches != [("BASE TABLE", "InnoDB")]:
         raise InvalidPolicy(
-            "a source on MariaDB must be an InnoDB table: no other engine offers a snapshot",
+            "a source on MariaDB must be a plain InnoDB table: only these can be read as of one moment",
             place=policy_path,
-            fix="a view, sequence or versioned table, or one of another engine, cannot be read: copy its rows into an "
-            "InnoDB table",
+            fix="copy its rows into a plain InnoDB table: no view, sequence or versioned table, and no other engine",
         )
     columns = run(
         "SELECT table_schema, table_name, column_name, data_type, column_type, character_set_name, extra"

@@ -294,7 +294,7 @@ def _read_head(file: TextIO, path: Path) -> dict[str, Any]:
     if not isinstance(head, dict) or set(head) != expected_fields or head["columns"] != _EXPORTED_COLUMNS:
         raise _malformed_export_error(path, "its first line is not that of a complete export")
     if head["complete-export"] != _VERSION:
-        raise _malformed_export_error(path, "it was written by another Sfumato")
+        raise _malformed_export_error(path, "another version of Sfumato wrote it")
     if not isinstance(head["place"], str) or not _is_ledger_key(head["key"]):
         raise _malformed_export_error(path, "its first line is not that of a complete export")
     return head

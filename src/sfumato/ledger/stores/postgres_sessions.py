@@ -274,7 +274,7 @@ class PostgresSession:
         while cursor.nextset():
             pass
         if commit_within is not None and cursor.statusmessage != "COMMIT":
-            raise psycopg.errors.TransactionRollback("the transaction was rolled back")
+            raise psycopg.errors.TransactionRollback("the server rolled the transaction back: nothing was written")
 
     @property
     def _require_ours(self) -> Connection:

@@ -117,7 +117,9 @@ class Marginals(PlanReading[tuple[Integers, ...]]):
             raise InvalidParameter("bounded", self.bounded.strategy.value, "a plan whose rows are weighted or sampled")
         if len(self.bounded.measures) != 1 or self.bounded.measures[0].coordinates != 1:
             raise InvalidParameter(
-                "bounded", ValueWords("other measures"), "a plan with exactly one measure, which has one total"
+                "bounded",
+                ValueWords("other measures"),
+                "a plan with exactly one measure of a single total, such as a count",
             )
         if not all(key.domain.nullable for key in self.bounded.plan.keys):
             raise InvalidParameter(

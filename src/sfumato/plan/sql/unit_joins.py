@@ -198,7 +198,7 @@ def lower_join_condition(
         raise refusal_at(
             node,
             "join-without-unit",
-            "private tables can only be joined on the unit: this join would combine rows of two people",
+            "private tables can only be joined on the unit: this join would combine rows of different units",
             _missing_condition_fix(qualified_unit_names(left)[0], qualified_unit_names(right)[0], node),
         )
     period = left.table.period

@@ -225,7 +225,7 @@ def split_format(written: str) -> tuple[str | FormatCode, ...]:
         else:
             known_codes = ", ".join(f"%{code_letter}" for code_letter in LETTERS)
             raise Unsupported(
-                "date-format", "the format has a % code that is not supported", fix=f"use {known_codes} and %%"
+                "date-format", f"the format code %{code} is not supported", fix=f"use {known_codes} and %%"
             )
     if not any(isinstance(piece, FormatCode) for piece in format_pieces):
         raise Unsupported(

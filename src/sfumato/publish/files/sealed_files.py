@@ -244,7 +244,9 @@ class NumberMember:
         from pyarrow import ipc
 
         if not 0 <= len(content) - 8 * count <= _OVERHEAD:
-            raise damaged_file_error(file_name, f"{self.member} does not have the {count:,} numbers that belong to it")
+            raise damaged_file_error(
+                file_name, f"{self.member} must hold {count:,} numbers: its length does not fit them"
+            )
         try:
             file = ipc.open_file(pyarrow.BufferReader(content))
             if file.schema != self._schema() or file.num_record_batches != 1:
@@ -255,7 +257,9 @@ class NumberMember:
         except (pyarrow.ArrowException, OSError, ValueError) as error:
             raise damaged_file_error(file_name, f"{self.member} is not an Arrow file") from error
         if len(column) != count or column.null_count:
-            raise damaged_file_error(file_name, f"{self.member} does not have the {count:,} numbers that belong to it")
+            raise damaged_file_error(
+                file_name, f"{self.member} must hold {count:,} numbers: its length does not fit them"
+            )
         # Arrow's own to_numpy imports pandas, which takes as long as the rest of a question.
         kind = np.dtype(self.dtype).newbyteorder("<")
         return np.frombuffer(column.buffers()[1], kind, count, 8 * column.offset).astype(self.dtype)

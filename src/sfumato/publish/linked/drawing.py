@@ -40,7 +40,9 @@ def conditional_distributions(model: GraphicalModel, given: Sequence[int]) -> tu
     """Return the conditionals of all other columns, in the order in which they are drawn."""
     root = model.tree.clique_index_with(given)
     if root is None:
-        raise InvalidParameter("given", tuple(given), "columns that one clique of the model holds")
+        raise InvalidParameter(
+            "given", tuple(given), "columns that the model was fitted to together (that one of its cliques holds)"
+        )
     conditionals = []
     for index, parent in _rooted_order(model.tree, root):
         shared = tuple(given) if parent is None else _shared_attributes(model.tree, index, parent)

@@ -79,7 +79,7 @@ class TableLink:
         for name in ("parent_columns", "child_columns", "linked_columns", "previous_columns", "inherited_columns"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if min(self.max_parents, self.max_children) < 1:
-            raise InvalidParameter("max_children", self.max_children, "limits ≥ 1")
+            raise InvalidParameter("max_children", self.max_children, "a whole number ≥ 1, as max_parents")
         if not {*self.linked_columns} <= {*self.parent_columns}:
             raise InvalidParameter("linked_columns", self.linked_columns, "columns of the parent")
         if not {*self.previous_columns} <= {*self.child_columns} or (self.order and not self.child_columns):

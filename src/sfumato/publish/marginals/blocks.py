@@ -70,7 +70,9 @@ def checked_block(block: object, attributes: Attributes) -> Block:
     if any(
         type(level) is not int or not 1 <= level <= last for (_, level), last in zip(pairs, level_counts, strict=True)
     ):
-        raise InvalidParameter("block", block, "pairs of an attribute's index and one of its levels, from 1")
+        raise InvalidParameter(
+            "block", block, "pairs (index of an attribute, one of its levels); levels are counted from 1"
+        )
     return pairs
 
 

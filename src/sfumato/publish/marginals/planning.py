@@ -121,7 +121,7 @@ class MarginalWorkload:
                 )
         for attribute_index in checked_attribute_set(self.ranges, attributes):
             if attributes[attribute_index].size > MAX_RANGED:
-                raise InvalidParameter("ranges", attribute_index, f"attributes of at most {MAX_RANGED:,} cells")
+                raise InvalidParameter("ranges", attribute_index, f"attributes with at most {MAX_RANGED:,} cells each")
         return self
 
 

@@ -140,4 +140,4 @@ def _decode_text(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise ScramFailure("a message is not text") from None
+        raise ScramFailure("a sign-in message (SCRAM) is not valid UTF-8 text") from None

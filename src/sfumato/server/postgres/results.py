@@ -82,7 +82,9 @@ def formats_by_column(formats: Sequence[int], count: int) -> tuple[int, ...]:
     if len(formats) <= 1:
         return (formats[0] if formats else 0,) * count
     if len(formats) != count:
-        raise protocol.ProtocolViolation("Bind must name one format for each column")
+        raise protocol.ProtocolViolation(
+            f"Bind gives {len(formats)} result formats for {count} columns: it may give none, one, or one for each"
+        )
     return tuple(formats)
 
 

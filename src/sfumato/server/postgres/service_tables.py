@@ -188,7 +188,7 @@ def _columns_of_select_item(name: str, item: Sequence[SqlToken], alias: str) -> 
     for column, index in _all_columns_with_index(name):
         if column.name == parts[-1]:
             return [(replace(column, name=shown or column.name), index)]
-    raise Refusal("42703", f"sfumato.{name} has no such column", hint=f"It has {', '.join(_TABLES[name][0])}.")
+    raise Refusal("42703", f'sfumato.{name} has no column "{parts[-1]}"', hint=f"It has {', '.join(_TABLES[name][0])}.")
 
 
 def _parse_limit(tokens: Sequence[SqlToken], name: str) -> int | None:

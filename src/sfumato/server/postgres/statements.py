@@ -461,7 +461,12 @@ def _parse_explain(text: StatementText) -> Statement:
 
 def _require_query_start(token: SqlToken) -> None:
     if not token.is_word(*_ROW_WORDS) and not token.is_symbol("("):
-        raise Refusal("25006", "this server only answers questions", hint=_READ_HINT, position=token.start + 1)
+        raise Refusal(
+            "25006",
+            "this server answers questions (SELECT) and executes nothing else",
+            hint=_READ_HINT,
+            position=token.start + 1,
+        )
 
 
 def _no_effect_parser(tag: str) -> Callable[[StatementText], Statement]:

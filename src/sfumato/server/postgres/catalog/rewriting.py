@@ -293,7 +293,9 @@ def replace_quantifiers(tree: exp.Expr) -> None:
             continue
         searches = isinstance(comparison, exp.EQ) == isinstance(operand, exp.Any)
         if not searches:
-            raise catalog_refusal("operator", "only = ANY (…) and <> ALL (…) are supported here", "write = ANY (…)")
+            raise catalog_refusal(
+                "operator", "only = ANY (…) and <> ALL (…) are supported here", "use x = ANY (…) or x <> ALL (…)"
+            )
         search = _function_call("list_contains", _as_array(array), comparison.this)
         comparison.replace(search if isinstance(comparison, exp.EQ) else exp.Not(this=search))
 
