@@ -52,7 +52,9 @@ def meat_of_worlds(proposal: ClusteredProposal, count: int, values: np.ndarray, 
     sums = {f"m{index}": text for index, text in enumerate(design.factor_sums)}
     query = building.start_question(selected, building.lower_keys(selected, ["world"], {}), sums).query
     scores = proposal.score_terms_at(rounded_coefficients(values), clamp)
-    plan = replace(scores, factors=MeatFactors.from_measures(query.plan.measures, design)).aggregate(query.plan)
+    plan = replace(scores, factors=MeatFactors.from_measures(query.plan.measures, design)).meat_plan_over_rows_of(
+        query.plan
+    )
     units = plan.source
     assert isinstance(units, PerUnit)
     world = UnitGreatest(query.plan.keys[0])
