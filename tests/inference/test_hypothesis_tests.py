@@ -356,3 +356,6 @@ def test_power_over_counts_is_that_of_the_tests_without_noise_and_less_with_it(c
     assert str(cases[2][0].power(1, shares=["0.53"])).startswith(
         "at ε = 1 counts of a share of 0.53 of 3,000 are found"
     )
+    for proposal, assumed, _ in cases[:2]:
+        with pytest.raises(InvalidParameter, match=r"level must be at least 0\.005"):
+            proposal.power(1, **assumed, level="0.001")

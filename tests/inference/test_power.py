@@ -11,7 +11,16 @@ from scipy import stats
 from inference.published_tests import alabi_vadhan, awan_slavkovic_power, kifer_rogers, kifer_rogers_fit
 from sfumato.array_types import Floats
 from sfumato.inference.noise_laws import NoiseLaw
-from sfumato.inference.score_tests import PairSums, correlation, goodness_of_fit, independence, share_p_values
+from sfumato.inference.power import TABLES as SIMULATED, AssumedShare
+from sfumato.inference.score_tests import (
+    PairSums,
+    correlation,
+    draw_binomial,
+    goodness_of_fit,
+    independence,
+    share_p_values,
+)
+from sfumato.inference.seeded_draws import SeededDraws
 
 Generator = np.random.Generator
 Both = Callable[[Generator], tuple[bool, bool]]
@@ -112,3 +121,15 @@ def test_the_share_has_the_power_of_the_most_powerful_test(units: int, epsilon: 
     near = likely > 1e-7
     found = [np.mean([share_p_values(float(z), units, 0.5, law, u)[0] <= 0.05 for u in grid]) for z in steps[near]]
     assert likely[near] @ found == pytest.approx(awan_slavkovic_power(units, 0.5, 0.6, epsilon, 0.05), abs=5e-3)
+
+
+@pytest.mark.parametrize("level", [1e-6, 0.05, 0.5, 1])
+@pytest.mark.parametrize("share", [0.4, 0.5, 0.53])
+def test_few_p_values_tell_how_many_reject(share: float, level: float) -> None:
+    """The counts that reject are the ends of the sorted ones; here every p-value is computed."""
+    law, assumed = NoiseLaw(1, 4.0), AssumedShare(300, share, 0.5)
+    draws = SeededDraws("power", str(assumed))
+    counts = draw_binomial(draws, assumed.of, share, SIMULATED) + law.draw(draws, SIMULATED)
+    pairs = zip(counts.tolist(), draws.uniforms(SIMULATED).tolist(), strict=True)
+    smaller = [min(share_p_values(count, assumed.of, 0.5, law, uniform)) for count, uniform in pairs]
+    assert assumed.count_rejections(law, level) == sum(2 * p_value <= level for p_value in smaller)

@@ -171,6 +171,22 @@ def test_rows_of_one_unit_have_no_sampling_error(tmp_path: Path) -> None:
             assert sf.regress("score ~ grade", synopsis).sampling is None
 
 
+def test_what_no_interval_holds_is_said(tmp_path: Path) -> None:
+    """Conditions of the synopsis, rows beyond its limits and undeclared values, as a question of it says them."""
+    undeclared = [f"rows with an undeclared value of {name} do not count" for name in ("grade", "score")]
+    with school(tmp_path, max_rows=2) as made:
+        limited = made.marginals("pupils", [("grade", "score")], rows=1).release(**PRICE)
+        limits = limited.receipt.limits
+        beyond = f"rows beyond the limits do not count in full ({limits}); ± does not include this"
+        assert limits
+        assert sf.regress("score ~ grade", limited).warnings[1:] == (beyond, *undeclared)
+    (tmp_path / "rows").mkdir()
+    with school(tmp_path / "rows") as made:
+        young = made.marginals("pupils", [("grade", "score")], where="age < 20").release(**PRICE)
+        condition = "the synopsis covers only the rows where age < 20"
+        assert sf.regress("score ~ grade", young).warnings[1:] == (condition, *undeclared)
+
+
 def test_what_has_no_known_law_or_no_single_values_is_refused(tmp_path: Path) -> None:
     with school(tmp_path) as made:
         pairs = made.marginals("pupils", 2).release(**PRICE)

@@ -70,7 +70,7 @@ def test_selections_say_how_wrong_they_may_be(mechanism: SelectionMechanism) -> 
 
 @pytest.mark.parametrize("mechanism", INTERACTIVE, ids=repr)
 def test_interactive_ones_begin_and_say_what_they_cost_in_all(mechanism: Interactive) -> None:
-    assert "ε 2 in all" in mechanism.words()
+    assert "ε 2 in total" in mechanism.words()
     assert mechanism.error(100, "0.9") > mechanism.error(1, "0.9")
     with mechanism.start() as session:
         assert session.remaining == 1

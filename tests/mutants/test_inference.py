@@ -252,9 +252,9 @@ MUTANTS = (
         "the power of a share is told for twice the level",
         Kind.FACTOR_TWO,
         "inference.power:AssumedShare.count_rejections",
-        "2 * p_value <= level",
-        "p_value <= level",
-        (_COUNTED,),
+        "2 * p_values(index)[1]",
+        "p_values(index)[1]",
+        ("inference/test_power.py::test_few_p_values_tell_how_many_reject",),
     ),
     Mutant(
         "the power of a correlation is that of sums without noise",

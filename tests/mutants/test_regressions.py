@@ -354,6 +354,22 @@ MUTANTS = (
         (f"{_PUBLISHED}::test_the_noise_of_products_is_that_of_every_measured_number",),
     ),
     Mutant(
+        "a regression of published cells hides which rows they leave out",
+        Kind.RANGES,
+        "inference.published_moments:PublishedColumns.warnings",
+        "receipt.strategy != Strategy.WHOLE.value",
+        "False",
+        (f"{_PUBLISHED}::test_what_no_interval_holds_is_said",),
+    ),
+    Mutant(
+        "the power of a share forgets its second side",
+        Kind.RANGES,
+        "inference.power:AssumedShare.count_rejections",
+        "fewer + TABLES - others",
+        "fewer",
+        ("inference/test_power.py::test_few_p_values_tell_how_many_reject",),
+    ),
+    Mutant(
         "weights of published cells outside a block have no noise",
         Kind.RANGES,
         "inference.published_moments:product_totals",

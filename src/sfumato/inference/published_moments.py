@@ -14,7 +14,7 @@ missing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import starmap
 
@@ -27,7 +27,8 @@ from sfumato.inference.formula import parse_formula
 from sfumato.inference.linear import LinearFit
 from sfumato.inference.moments import MomentEstimates
 from sfumato.inference.regression_answers import RegressionAnswer, regression_answer
-from sfumato.policy import Value
+from sfumato.plan.limits import Strategy
+from sfumato.policy import Type, Value
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact, format_exact
 from sfumato.publish.marginals.attributes import Attribute, Cell, ListedCell, RangeCell, holds_one_value
 from sfumato.publish.marginals.blocks import weight_by_noise_deviation
@@ -52,7 +53,8 @@ def regress(formula: str, synopsis: Synopsis, *, confidence: Number = DEFAULT_CO
     fit = LinearFit(design, published.moments(design), published.has_one_row_per_unit)
     level = format_exact(exact(confidence, "confidence", CONFIDENCE))
     question = f"REGRESS {parsed.text} FROM what was published of {synopsis.table}"
-    return regression_answer(fit, replace(synopsis.receipt, question=question, free=True, confidence=level), ())
+    receipt = replace(synopsis.receipt, question=question, free=True, confidence=level)
+    return regression_answer(fit, receipt, tuple(published.warnings(design.names)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +84,17 @@ class PublishedColumns:
         """Whether a unit has one whole row at most: several have a larger sum of weights, or fractions of a row."""
         plan = self.synopsis.plan
         return plan.rows == 1 and plan.unit_value == 1
+
+    def warnings(self, names: Sequence[str]) -> Iterator[str]:
+        """Yield what moves the coefficients and is in no interval: rows that are not among those that were counted."""
+        face, receipt = self.synopsis.face, self.synopsis.receipt
+        if face.where:
+            yield f"the synopsis covers only the rows where {face.where}"
+        if receipt.strategy != Strategy.WHOLE.value:
+            yield f"rows beyond the limits do not count in full ({receipt.limits}); ± does not include this"
+        for name, domain in zip(self.synopsis.columns, face.domains, strict=True):
+            if name in names and domain.values is not None and domain.other is None and domain.type is not Type.BOOLEAN:
+                yield f"rows with an undeclared value of {name} do not count"
 
     def moments(self, design: Design) -> MomentEstimates:
         """Estimate the moments of a design, with the covariance of their noise."""
