@@ -206,7 +206,7 @@ def _renyi_adds() -> Iterator[Vector]:
             yield exact(worst, curve.renyi, order)
 
 
-@REGISTRY.formula("privacy.curve.Curve.renyi_above")
+@REGISTRY.formula("privacy.curve.Curve._compute_renyi_above")
 def _renyi_above() -> Iterator[Vector]:
     """What an account charges is never below the divergence."""
     for curve, pairs in _curves():
