@@ -15,6 +15,7 @@ ANY_VALUE = frozenset({"value", "text", "name", "given", "option", "self"})
 """Parameters of functions that parse or find whatever the message names."""
 CALLERS_ARGUMENTS = frozenset(
     {
+        "power.AssumedPairs sizes",
         *("attribute.StudySize looks", "game.start_round against", "membership.draw_candidates candidates"),
         *("exact_laws.quantiles_law neighbours", "exact_laws.report_pairs neighbours"),
         *("exact_laws.kept_keys_law neighbours", "verdicts.Verdict verdict", "events.OutputShares laws"),

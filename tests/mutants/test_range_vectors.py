@@ -43,10 +43,10 @@ MUTANTS = (
     Mutant(
         "a bound of three numbers has the noise of one",
         Kind.RANGES,
-        "publish.marginals.group_totals:_bounds_from_two_marginals",
+        "publish.marginals.group_totals:_lower_bounds_from_two_marginals",
         "bounds.append((first + second - third, (a, b, c)))",
         "bounds.append((first + second - third, (a,)))",
-        _of("publish.marginals.group_totals._bounds_from_two_marginals"),
+        _of("publish.marginals.group_totals._lower_bounds_from_two_marginals"),
     ),
     Mutant(
         "a range is cut to nothing where noise is below zero",

@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "two marginals bound any question as they bound conjunctions",
         Kind.AUDIT,
-        "publish.marginals.group_totals:_bounds_from_two_marginals",
+        "publish.marginals.group_totals:_lower_bounds_from_two_marginals",
         "if not bool((u + v - w <= greatest.weights).all()):",
         "if not bool((u + v - w <= 1).all()):",
         _ROWS,
@@ -36,8 +36,8 @@ MUTANTS = (
         "conjunctions are not bounded from below",
         Kind.AUDIT,
         "publish.marginals.group_totals:bound_totals",
-        "        lower_bounds += _bounds_from_two_marginals(greatest, sets)\n",
-        "        lower_bounds += _bounds_from_two_marginals(greatest, sets[:1])\n",
+        "        lower_bounds += _lower_bounds_from_two_marginals(greatest, sets)\n",
+        "        lower_bounds += _lower_bounds_from_two_marginals(greatest, sets[:1])\n",
         _TIGHT,
     ),
     Mutant(

@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant(
         "a parameter may be a name",
         Kind.KEYS,
-        "plan.sql.parameters:bind_parameters",
+        "plan.sql.parameters:bind_parameters_in_place",
         "if len(placeholders) != len(positions) or not all(map(_is_in_value_position, placeholders)):",
         "if len(placeholders) != len(positions):",
         ("plan/sql/test_parameters.py::test_a_value_is_no_name",),
@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "values of parameters are shared by questions that differ in them",
         Kind.REUSE,
-        "plan.sql.parameters:bind_parameters",
+        "plan.sql.parameters:bind_parameters_in_place",
         "node.replace(values[node.name].copy())",
         "node.replace(next(iter(values.values())).copy())",
         ("plan/sql/test_parameters.py::test_the_question_is_the_one_with_the_literal_written_in",),

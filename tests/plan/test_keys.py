@@ -311,9 +311,9 @@ def test_no_more_values_are_listed_than_are_allowed() -> None:
     assert most is not None
     assert len(most) == 200_000
     assert plan_keys._domain_choices(Domain("integer", bounds=(1, 200_001))) is None
-    hours = plan_keys._hour_span(Domain("timestamp", bounds=("2024-01-01 10:30:00", "2024-01-01 12:00:00")))
+    hours = plan_keys._hour_span_if_short(Domain("timestamp", bounds=("2024-01-01 10:30:00", "2024-01-01 12:00:00")))
     assert list(hours or ()) == [dt.datetime(2024, 1, 1, hour) for hour in (10, 11, 12)]
-    before = plan_keys._hour_span(Domain("timestamp", bounds=("2024-01-01 10:00:00", "2024-01-01 11:59:59")))
+    before = plan_keys._hour_span_if_short(Domain("timestamp", bounds=("2024-01-01 10:00:00", "2024-01-01 11:59:59")))
     assert list(before or ()) == [dt.datetime(2024, 1, 1, hour) for hour in (10, 11)]
 
 
@@ -395,6 +395,6 @@ def test_hours_of_a_range_are_those_that_its_moments_lie_in(low: str, high: str)
     first, last = dt.datetime.fromisoformat(low), dt.datetime.fromisoformat(high)
     quarters = (first + dt.timedelta(minutes=15 * step) for step in range((last - first) // dt.timedelta(minutes=15)))
     hours = sorted({dt.datetime(*moment.timetuple()[:4]) for moment in (*quarters, last)})
-    span = plan_keys._hour_span(Domain("timestamp", bounds=(low, high)))
+    span = plan_keys._hour_span_if_short(Domain("timestamp", bounds=(low, high)))
     assert span is not None
     assert [*span] == hours

@@ -462,7 +462,7 @@ def _bounded_totals() -> Iterator[Vector]:
     yield exact([2, 1.0, 1, 1], cut, SynopsisEstimates(estimates, places))
 
 
-@formula("publish.marginals.group_totals._bounds_from_two_marginals")
+@formula("publish.marginals.group_totals._lower_bounds_from_two_marginals")
 def _conjunctions() -> Iterator[Vector]:
     """N(abc) ≥ N(ab) + N(ac) − N(a), whose three noises are all of the range: in every cell, by the brute force of
     least squares over the whole table."""

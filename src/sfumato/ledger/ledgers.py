@@ -36,6 +36,7 @@ from sfumato.ledger.proofs.anchors import (
 from sfumato.ledger.proofs.verifying import Verification
 from sfumato.ledger.sealed_rows import KeyedHash
 from sfumato.ledger.stores.opening import open_store
+from sfumato.ledger.stores.store import LOCK_TIMEOUT
 from sfumato.ledger.transaction import Terms
 from sfumato.privacy import Budget, PrivacyUnit, codec
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, exact_integer
@@ -73,7 +74,7 @@ class Ledger:
         *,
         schema: str | None = None,
         anchor: Anchor | str | os.PathLike[str] | None = None,
-        timeout: Number = 30,
+        timeout: Number = LOCK_TIMEOUT,
     ) -> Self:
         """Open the ledger in this file, which is created if missing, or in this database ("postgresql://host/db") and
         ``schema``, which ``sfumato ledger init`` has created; ``timeout`` is how many seconds to wait for a lock.
@@ -315,7 +316,7 @@ def open_guarded(
     path: str | os.PathLike[str],
     schema: str | None = None,
     anchor: Anchor | str | os.PathLike[str] | None = None,
-    timeout: Number = 30,
+    timeout: Number = LOCK_TIMEOUT,
 ) -> GuardedStore:
     """Open the store with everything that is known about its lines from elsewhere. Unlike ``Ledger.open`` it does not
     warn, for an owner who moves the ledger.

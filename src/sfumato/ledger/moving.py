@@ -25,10 +25,9 @@ from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.stores.opening import open_store
 from sfumato.ledger.stores.server_addresses import ServerAddress, is_server_address
 from sfumato.ledger.stores.sqlite import LedgerContent, lost_target_error, written_copy
-from sfumato.ledger.stores.store import Store
+from sfumato.ledger.stores.store import LOCK_TIMEOUT, Store
 from sfumato.ledger.transaction import Transaction, all_lines
 
-_TIMEOUT = 30.0
 _LOSS_ACCEPTED = "copied from a backup or an export: its owner accepts that charges which it lacks are forgotten"
 _CHARGES_FORGOTTEN = (
     "filled again, after it was lost: its owner accepts that charges which were made here are forgotten"
@@ -247,7 +246,7 @@ def _require_other_ledger(store: Store, target: Address) -> None:
     if is_server_address(target):
         target_identity = ""
         if store.shared:
-            other = open_store(target, None, _TIMEOUT)
+            other = open_store(target, None, LOCK_TIMEOUT)
             target_identity = other.identity
             other.close()
     else:
@@ -266,7 +265,7 @@ def _fill_target(
     if is_server_address(target):
         from sfumato.ledger.stores.postgres import PostgresStore
 
-        store = PostgresStore(ServerAddress.parse(str(target)), _TIMEOUT)
+        store = PostgresStore(ServerAddress.parse(str(target)), LOCK_TIMEOUT)
         try:
             refill = accept_loss or interrupted == store.identity
             with store.fill_empty(content, None if interrupted is None else last, refill=refill) as lines:

@@ -350,7 +350,7 @@ def caveat_phrases_by_result(query: Query, row_limits: RowLimits) -> list[frozen
     return [frozenset((*own, *common)) for own, common in _phrases_by_result(query, row_limits)]
 
 
-def can_bounds_change_rows(plan: Aggregate, measure: AggregateRequest) -> bool:
+def can_value_clipping_change_rows(plan: Aggregate, measure: AggregateRequest) -> bool:
     """Return whether a bound can move which rows a result is computed from, or their group."""
     where = () if measure.where is None else (measure.where,)
     return bool(_clipping_columns(plan, (*_row_deciding_expressions(plan), *plan.keys, *where)))
@@ -385,7 +385,7 @@ def _operand_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: Row
     yield from _outer_range_phrases(plan, operands, row_limits)
     undeclared = _undeclared_value_warnings(plan)
     if measure.where is not None:
-        yield from map(_as_phrase, undeclared.condition_warnings(measure.where, positive=True))
+        yield from map(_as_phrase, undeclared.left_out_row_warnings(measure.where, positive=True))
     if measure.value is not None and measure.reads not in VALUE_READINGS:
         yield from (
             f"undeclared values of {column} do not count"
@@ -405,7 +405,7 @@ def _phrases_for_all_results(query: Query, row_limits: RowLimits) -> Iterator[st
     yield from (
         _as_phrase(sentence)
         for expression in tree
-        for sentence in undeclared.condition_warnings(expression, positive=True)
+        for sentence in undeclared.left_out_row_warnings(expression, positive=True)
     )
     nullable_keys = [key for key in plan.keys if key.domain.nullable]
     yield from (

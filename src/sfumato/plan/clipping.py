@@ -55,8 +55,8 @@ from sfumato.plan.caveats import (
     ClampedEnds,
     RowLimits,
     beyond_bound_phrase,
-    can_bounds_change_rows,
     can_limits_drop_rows,
+    can_value_clipping_change_rows,
     caveat_phrases_by_result,
     clipping_columns,
     limit_phrases,
@@ -415,7 +415,7 @@ def _reads_one_private_table(relation: Relation) -> bool:
 
 
 def _worst_case(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimits) -> WorstCase | None:
-    if type(measure) not in (Count, Sum, Mean) or can_bounds_change_rows(plan, measure):
+    if type(measure) not in (Count, Sum, Mean) or can_value_clipping_change_rows(plan, measure):
         return None
     limits = row_limits.limits
     (scan,) = (node for node in relations(plan.source) if isinstance(node, Scan))

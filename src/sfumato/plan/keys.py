@@ -418,7 +418,7 @@ def _declared_combinations(
             and narrowed_domain.bounds is not None
             and is_constant_within_hours(column, expressions)
         )
-        values = _hour_span(narrowed_domain) if by_hours else _domain_choices(narrowed_domain)
+        values = _hour_span_if_short(narrowed_domain) if by_hours else _domain_choices(narrowed_domain)
         if values is None:
             return None
         if by_hours:
@@ -508,7 +508,7 @@ def _span_if_short(first: int | dt.date | dt.datetime, count: int) -> KeySpan | 
     return KeySpan(first, count) if count <= MAX_COMBINATIONS else None
 
 
-def _hour_span(domain: Domain) -> KeySpan | None:
+def _hour_span_if_short(domain: Domain) -> KeySpan | None:
     """Return every hour of a range of timestamps."""
     assert domain.bounds is not None
     low, high = domain.bounds

@@ -60,7 +60,7 @@ def undeclared_value_warnings(query: Query, policy: Policy | None = None) -> tup
         sentence for expression in (*evaluated, *displayed) for sentence in warnings.literal_warnings(expression)
     ]
     sentences += [
-        sentence for expression in evaluated for sentence in warnings.condition_warnings(expression, positive=True)
+        sentence for expression in evaluated for sentence in warnings.left_out_row_warnings(expression, positive=True)
     ]
     sentences += [
         sentence for expression in (*evaluated, *displayed) for sentence in warnings.default_warnings(expression)
@@ -177,7 +177,7 @@ class UndeclaredValueWarnings:
                 clamping = f"Units with {column.reference} outside its range count as the nearest end"
             yield f"{clamping}: {consequence} {typed_sql(comparison)}."
 
-    def condition_warnings(self, expression: Expression, *, positive: bool) -> Iterator[str]:
+    def left_out_row_warnings(self, expression: Expression, *, positive: bool) -> Iterator[str]:
         """Warn about the rows that each condition leaves out; ``positive`` unless it stands under a NOT."""
         if not isinstance(expression, Call):
             return
@@ -187,7 +187,7 @@ class UndeclaredValueWarnings:
             return
         is_positive = not positive if expression.function in ("NOT", "IS FALSE") else positive
         for argument in expression.arguments:
-            yield from self.condition_warnings(argument, positive=is_positive)
+            yield from self.left_out_row_warnings(argument, positive=is_positive)
 
     def _lost_row_warnings(self, condition: Call, is_positive: bool) -> Iterator[str]:
         """Warn about lost rows: an undeclared value equals no declared one, so only a plain equality is right

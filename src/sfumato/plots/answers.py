@@ -122,12 +122,12 @@ def draw_answer(
     columns: Sequence[ChartData], keys: Sequence[GroupColumn], foot: Sequence[str] = (), notes: Sequence[str] = ()
 ) -> Picture:
     """Draw the columns of an answer as the chart that suits its keys, with ``notes`` on how to read it."""
-    require_numbers(columns)
+    refuse_empty_chart(columns)
     drawing, omissions = _choose_chart(columns, keys)
     return framed_picture(drawing, chart_title(columns, keys), foot, [*omissions, *notes])
 
 
-def require_numbers(columns: Sequence[ChartData]) -> None:
+def refuse_empty_chart(columns: Sequence[ChartData]) -> None:
     """Refuse an answer without numbers to draw."""
     if not columns or not columns[0].values:
         raise InvalidParameter("answer", "no numbers", "a table with at least one column of numbers and one row")
@@ -143,7 +143,7 @@ def draw_panels(
     columns: Sequence[ChartData], name: str, foot: Sequence[str] = (), notes: Sequence[str] = ()
 ) -> Picture:
     """Draw columns that have labels of their own, each in a small panel."""
-    require_numbers(columns)
+    refuse_empty_chart(columns)
     if len(columns) == 1:
         return framed_picture(bars.bar_panels(columns), name, foot, [*bars.omission_notes(columns), *notes])
     drawing, omissions = column_panels(columns)
@@ -158,7 +158,7 @@ def draw_lines(
     notes: Sequence[str] = (),
 ) -> Picture:
     """Draw a line along this key for each combination of the other keys."""
-    require_numbers(columns)
+    refuse_empty_chart(columns)
     drawing, omissions = _draw_line_panels(columns, along, others)
     return framed_picture(drawing, chart_title(columns, [along, *others]), foot, [*omissions, *notes])
 

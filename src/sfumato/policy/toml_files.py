@@ -507,11 +507,15 @@ def _parse_smartnoise_table(name: str, declaration: Mapping[str, Any]) -> SmartN
         raise InvalidPolicy(
             "max_ids must be a whole number of at least 1", place=f"{name}.max_ids", fix="write max_ids: 10"
         )
-    domains = {key: _parse_domain(f"{name}.{key}", column) for key, column in columns.items() if key not in id_columns}
+    domains = {
+        key: _parse_smartnoise_domain(f"{name}.{key}", column)
+        for key, column in columns.items()
+        if key not in id_columns
+    }
     return SmartNoiseTable(domains, id_columns[0] if id_columns else ROW, int(max_ids) if id_columns else None)
 
 
-def _parse_domain(place: str, column: Mapping[str, Any]) -> Domain:
+def _parse_smartnoise_domain(place: str, column: Mapping[str, Any]) -> Domain:
     kind = _TYPES.get(str(column.get("type")))
     if kind is None:
         type_names = ", ".join(_TYPES)

@@ -107,7 +107,7 @@ class SchemaBuilder:
     def _union_schema(self, parts: tuple[Any, ...], type_arguments: Mapping[Any, Any] | None) -> Schema:
         return {"anyOf": [self.schema_of(part, type_arguments) for part in parts]}
 
-    def _enum_schema(self, parts: tuple[Any, ...], _: Mapping[Any, Any] | None) -> Schema:
+    def _literal_json_schema(self, parts: tuple[Any, ...], _: Mapping[Any, Any] | None) -> Schema:
         return {"enum": [part.value if isinstance(part, Enum) else part for part in parts]}
 
     def _mapping_schema(self, parts: tuple[Any, ...], type_arguments: Mapping[Any, Any] | None) -> Schema:
@@ -122,7 +122,7 @@ class SchemaBuilder:
     _describers: tuple[tuple[Any, Callable[..., Schema]], ...] = (
         (typing.Union, _union_schema),
         (types.UnionType, _union_schema),
-        (typing.Literal, _enum_schema),
+        (typing.Literal, _literal_json_schema),
         (Mapping, _mapping_schema),
         (Sequence, _array_schema),
     )

@@ -294,7 +294,7 @@ def test_marginals_of_plans_that_do_not_count_every_row() -> None:
             Marginals(each, CELLS[:1], ((0,),))
     means = parse("SELECT urgent, AVG(age) FROM visits GROUP BY urgent", CATALOG).plan
     keys = tuple(replace(key, domain=replace(key.domain, nullable=True)) for key in means.keys)  # type: ignore[type-var]
-    with pytest.raises(InvalidParameter, match="one total"):
+    with pytest.raises(InvalidParameter, match="single total"):
         Marginals(bound_by_whole_rows(replace(means, keys=keys), ContributionLimits(1, 1, 1), 3), CELLS[:1], ((0,),))
 
 

@@ -384,7 +384,7 @@ class Sources:
         from sfumato.engine.duckdb.ruled_scans import RuledCell, source_and_ruled_cells
 
         relation = self._relations[table.name]
-        cells = {column: relation.find_cell(column, f"tables.{table.name}.columns.{column}") for column in columns}
+        cells = {column: relation.find_column(column, f"tables.{table.name}.columns.{column}") for column in columns}
         rules = self.policy.cell_rules(table.name)
         if not rules:
             return relation.sql, cells
@@ -395,7 +395,7 @@ class Sources:
     def _list_column_with_choices(self, table: Table, column: str) -> tuple[Cell, ListColumn, str | None]:
         """Return the cell of a declared list column; refuse a source that does not store a list there."""
         path, list_column = f"tables.{table.name}.columns.{column}", table.lists[column]
-        cell = self._relations[table.name].find_cell(column, path)
+        cell = self._relations[table.name].find_column(column, path)
         if cell.item is None:
             raise InvalidPolicy(
                 f"{column} is not a list in its source",

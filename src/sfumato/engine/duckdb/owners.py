@@ -57,7 +57,7 @@ class OpenedRelation:
     sql: str
     columns: tuple[tuple[str, Cell], ...]
 
-    def find_cell(self, column: str, policy_path: str) -> Cell:
+    def find_column(self, column: str, policy_path: str) -> Cell:
         """Return the column of that name: an exact match or, if unique, one that differs in letter case or in how
         accents are composed.
         """
@@ -256,7 +256,7 @@ class RowOwners:
             return _make_owner(self._find_cell(table, table.id, "id"), self._id_reader(table), period)
         parent = self.policy.tables[table.id.via]
         on = self._find_cell(table, table.id.on, "id.on")
-        key = self.relations[parent.name].find_cell(table.id.key, f"tables.{table.name}.id.key")
+        key = self.relations[parent.name].find_column(table.id.key, f"tables.{table.name}.id.key")
         read = _common_id_reader((on, key)) or _mixed_key_reader((on, key))
         key_links = distinct_links_sql(self.relations[parent.name].sql, self.owner_of(parent), _key_or_null(key, read))
         return _make_owner(on, read, period, key_links)
@@ -301,7 +301,7 @@ class RowOwners:
         )
 
     def _find_cell(self, table: Table, column: str, part: str) -> Cell:
-        return self.relations[table.name].find_cell(column, f"tables.{table.name}.{part}")
+        return self.relations[table.name].find_column(column, f"tables.{table.name}.{part}")
 
 
 def _period_within_bounds(start: str, per: str, bounds: Any) -> str:

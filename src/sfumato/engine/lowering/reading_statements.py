@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-def value_table_statement(reading: ValueTable, sampling_key: int) -> StagedSelect:
+def row_counts_by_value_statement(reading: ValueTable, sampling_key: int) -> StagedSelect:
     """Count, for every group and value of any type, the bounded rows that have that value."""
     return bounded_totals.totals_by_value_statement(reading.bounded, reading.value, sampling_key)
 
@@ -112,7 +112,7 @@ _STATEMENTS: dict[type, Callable[[Any, int], StagedSelect]] = {
     CellRows: bounded_totals.cell_totals_statement,
     ValueCounts: bounded_totals.value_rows_statement,
     DistinctValueReading: distinct_values_statement,
-    ValueTable: value_table_statement,
+    ValueTable: row_counts_by_value_statement,
 }
 
 

@@ -8,7 +8,7 @@ import re
 from sfumato.errors import InvalidParameter
 from sfumato.ledger.stores.server_addresses import ServerAddress, checked_identifier, is_server_address
 from sfumato.ledger.stores.sqlite import SQLiteStore
-from sfumato.ledger.stores.store import Store
+from sfumato.ledger.stores.store import LOCK_TIMEOUT, Store
 
 _LOOKS_LIKE_DATABASE = re.compile(r"://|\b(host|hostaddr|dbname|service)=")
 
@@ -30,7 +30,9 @@ def open_store(address: str | os.PathLike[str], schema: str | None, timeout: flo
     return SQLiteStore(address, timeout)
 
 
-def make_ledger(address: str, *, schema: str | None = None, spender: str | None = None, timeout: float = 30) -> str:
+def make_ledger(
+    address: str, *, schema: str | None = None, spender: str | None = None, timeout: float = LOCK_TIMEOUT
+) -> str:
     """Create the schema of a ledger, as the owner of its database, and allow a role to spend; return its place. An
     existing one is migrated to this version and keeps its lines.
     """

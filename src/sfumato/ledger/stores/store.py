@@ -23,6 +23,8 @@ from sfumato.ledger import local_files
 from sfumato.ledger.sealed_rows import Row
 
 T = TypeVar("T")
+LOCK_TIMEOUT = 30
+"""How many seconds a ledger's lock is waited for, unless a caller says otherwise."""
 
 
 class Prefix(NamedTuple):

@@ -118,7 +118,7 @@ def _values_by_name(parameters: Parameters | None) -> dict[str, Any]:
     raise Unsupported("parameter", "parameter values must be a list, or a dict by name", fix=fix)
 
 
-def bind_parameters(
+def bind_parameters_in_place(
     statement: exp.Expr, positions: list[ParameterPosition], values: Mapping[str, exp.Expr]
 ) -> exp.Expr:
     """Replace the parameters of a statement by literals; refuse a parameter that stands for no value."""

@@ -334,13 +334,13 @@ def _lower_extract(node: exp.Extract, read: Read) -> Expression:
 
 def _lower_date_part(name: str, operand: Node, read: Read) -> Expression:
     """Lower the part of a date, or of the AGE between two."""
-    part, operand = literal(Type.TEXT, _time_unit(name)), operand.unnest()
+    part, operand = literal(Type.TEXT, _canonical_unit_name(name)), operand.unnest()
     if isinstance(operand, exp.Anonymous) and operand.name.lower() == "age" and len(operand.expressions) == 2:
         return call("AGE", part, *map(read, operand.expressions))
     return call("EXTRACT", part, read(operand))
 
 
-def _time_unit(name: str) -> str:
+def _canonical_unit_name(name: str) -> str:
     """Return the unit of time that a name stands for: plurals and other spellings of it."""
     unit = name.lower()
     return _UNIT_SYNONYMS.get(unit, unit.removesuffix("s") if len(unit) > 3 else unit)
@@ -446,7 +446,7 @@ def _lower_date_diff(node: exp.DateDiff, read: Read) -> Expression:
 
 
 def _unit_or_empty(node: Node) -> str:
-    return _time_unit(node.args["unit"].name) if node.args.get("unit") is not None else ""
+    return _canonical_unit_name(node.args["unit"].name) if node.args.get("unit") is not None else ""
 
 
 def _lower_strptime(text: Node, date_format: Node, read: Read) -> Expression:

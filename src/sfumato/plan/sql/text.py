@@ -26,7 +26,7 @@ from sfumato.errors import Unsupported
 from sfumato.plan.sql.dialect import DIALECT, TYPED_NAME
 from sfumato.plan.sql.parameters import (
     Parameters,
-    bind_parameters,
+    bind_parameters_in_place,
     insert_parameters as parameters_written,
     locate_parameters,
     parameter_literals,
@@ -159,7 +159,7 @@ def _parse_only_statement(text: object, parameters: Parameters | None, column_na
         raise Unsupported("one-statement", "the question is empty", fix="write SELECT … FROM … [WHERE] [GROUP BY]")
     if len(statements) != 1:
         raise Unsupported("one-statement", "a question must be one SELECT statement", fix="ask one question at a time")
-    return bind_parameters(statements[0], parameter_positions, values)
+    return bind_parameters_in_place(statements[0], parameter_positions, values)
 
 
 def _parse_statements(tokens: list[Token], text: str) -> list[exp.Expr]:

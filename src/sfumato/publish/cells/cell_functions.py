@@ -88,7 +88,7 @@ def _test_texts(argument: CellOutcomes, test: Callable[[str], bool]) -> Possible
     )
 
 
-def _values_and_unknown_mask(argument: CellOutcomes) -> tuple[Any, Any]:
+def _values_and_undetermined_mask(argument: CellOutcomes) -> tuple[Any, Any]:
     """Return the value of an argument in each cell, None for NULL, and where it is unknown."""
     if isinstance(argument, CellTexts):
         return argument.value, argument.unknown
@@ -102,7 +102,7 @@ def _values_and_unknown_mask(argument: CellOutcomes) -> tuple[Any, Any]:
 
 def _apply_per_cell(function: ScalarFunction, arguments: list[CellOutcomes]) -> tuple[Any, Any]:
     """Apply a function cell by cell; NULL where an argument is NULL, and unknown where one is unknown."""
-    columns = [_values_and_unknown_mask(argument) for argument in arguments]
+    columns = [_values_and_undetermined_mask(argument) for argument in arguments]
     arrays = np.broadcast_arrays(*(values for values, _ in columns))
     open_ = np.broadcast_to(
         np.logical_or.reduce(np.broadcast_arrays(*(unknown for _, unknown in columns))), arrays[0].shape
@@ -144,7 +144,7 @@ def _concat(_: Call, arguments: list[CellOutcomes]) -> CellTexts:
 
 
 def _null_as_empty(argument: CellOutcomes) -> CellOutcomes:
-    values, open_ = _values_and_unknown_mask(argument)
+    values, open_ = _values_and_undetermined_mask(argument)
     filled = values.copy()
     filled[values == None] = ""  # noqa: E711 - cell by cell
     return CellTexts(filled, open_)

@@ -467,7 +467,7 @@ def bound_totals(
     if nonnegative:
         are_alike = bool(possible.all()) and not weights.ambiguous_cells.any()
         greatest = uppers if are_alike else _ExtremeWeights(known, axes, keys, weights.low, np.maximum)
-        lower_bounds += _bounds_from_two_marginals(greatest, sets)
+        lower_bounds += _lower_bounds_from_two_marginals(greatest, sets)
     counts = _cached_model(known, axes, sets) if known.model_marginal is None else known.model_marginal(axes)
     value = _sum_to_keys(weights.middle * counts, axes, keys)
     measured = np.zeros((1,) * len(axes), bool)
@@ -562,7 +562,7 @@ class _ExtremeWeights:
         return value, (noise,)
 
 
-def _bounds_from_two_marginals(
+def _lower_bounds_from_two_marginals(
     greatest: _ExtremeWeights, sets: list[AttributeSet]
 ) -> list[tuple[Floats, tuple[TotalError, ...]]]:
     """Bound from below by two marginals that together have all attributes, where the weights allow it."""

@@ -94,7 +94,7 @@ def tokenize(sql: str) -> list[SqlToken]:
 def _iterate_tokens(sql: str) -> Iterator[SqlToken]:
     position = 0
     while position < len(sql):
-        skipped = _skip_space_or_comment(sql, position)
+        skipped = _skip_one_space_or_comment(sql, position)
         if skipped > position:
             position = skipped
             continue
@@ -103,7 +103,7 @@ def _iterate_tokens(sql: str) -> Iterator[SqlToken]:
         position = token.end
 
 
-def _skip_space_or_comment(sql: str, position: int) -> int:
+def _skip_one_space_or_comment(sql: str, position: int) -> int:
     """Return the position after white space or a comment that begins here."""
     blank = _SPACE.match(sql, position) or _LINE_COMMENT.match(sql, position)
     if blank:

@@ -57,7 +57,7 @@ def openapi_document(operations: Sequence[RestOperation]) -> dict[str, Any]:
     response_schemas = SchemaBuilder(_REF, {Picture: JSON_KIND})
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
-        for path, name, body, answers in _expand_paths(operation):
+        for path, name, body, answers in _paths_by_kind(operation):
             described = {status: answer and response_schemas.schema_of(answer) for status, answer in answers.items()}
             described_operation = _describe_operation(operation, path, name, body_schemas.get(body), described)
             paths.setdefault(path, {})[operation.method.lower()] = described_operation
@@ -79,7 +79,7 @@ def _body_types(operations: Sequence[RestOperation]) -> Iterator[Any]:
             yield operation.body
 
 
-def _expand_paths(operation: RestOperation) -> Iterator[tuple[str, str, Any, Mapping[int, Any]]]:
+def _paths_by_kind(operation: RestOperation) -> Iterator[tuple[str, str, Any, Mapping[int, Any]]]:
     """Yield the path of an operation, or one path per kind if the body and response depend on it."""
     path = operation.path.replace(":number}", "}")
     if not operation.bodies_by_kind:

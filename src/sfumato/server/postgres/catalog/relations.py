@@ -101,7 +101,7 @@ TYPE_NAMES = {
 }
 """The PostgreSQL type in which each type of a policy is shown."""
 _SERVICE_COMMENTS = {
-    "budget": "what the budget of this account is, and what is spent and left of it; reading it is free",
+    "budget": "what this account allows, has spent and has left; reading it is free",
     "columns": "the columns that can be asked about, from the policy; reading it is free",
     "history": "the questions you have bought; reading it is free",
     "receipts": "what protects your last answers, and what each has cost; reading it is free",

@@ -53,7 +53,7 @@ class NameMeanings:
 
 def rewrite_for_duckdb(tree: exp.Query, names: NameMeanings, parameters: Sequence[str | None]) -> exp.Query:
     """Apply every rule to a checked statement; its tree is changed."""
-    bind_parameters(tree, parameters)
+    bind_parameters_in_place(tree, parameters)
     fold_identifiers(tree)
     unqualify_functions(tree)
     alias_unnamed_columns(tree)
@@ -81,7 +81,7 @@ def _function_call(name: str, *arguments: exp.Expr) -> exp.Anonymous:
 # ── names and parameters ───────────────────────────────────────────────────────────────────────
 
 
-def bind_parameters(tree: exp.Expr, parameters: Sequence[str | None]) -> None:
+def bind_parameters_in_place(tree: exp.Expr, parameters: Sequence[str | None]) -> None:
     for node in _inner_nodes_first(tree, exp.Parameter):
         number = node.name
         if not number.isdigit() or not 1 <= int(number) <= len(parameters):
