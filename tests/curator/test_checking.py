@@ -63,16 +63,16 @@ def test_a_column_that_loses_more_than_half_is_an_error(tmp_path: Path, rows: st
     assert bool(report.tables[0].lost_shares) is lost
     if lost:
         with pytest.raises(sf.InvalidPolicy, match=r"60.0% of the values of t.ward become NULL"):
-            report.refuse_mostly_lost_columns()
-    report.refuse_mostly_lost_columns(["t.ward"])
+            report.require_values_kept()
+    report.require_values_kept(["t.ward"])
     with pytest.raises(sf.InvalidPolicy, match=r"this policy has no column t.wart"):
-        report.refuse_mostly_lost_columns(["t.wart"])
+        report.require_values_kept(["t.wart"])
 
 
 def test_opening_and_asking_do_not_depend_on_it(tmp_path: Path) -> None:
     with sf.open(policy(tmp_path, MORE)) as made:
         assert made.sql("SELECT COUNT(*) AS n FROM t WHERE ward = 'A'").release(epsilon=1).rows
-    check(policy(tmp_path, MORE), private=False).refuse_mostly_lost_columns()  # what is public knows nothing of it
+    check(policy(tmp_path, MORE), private=False).require_values_kept()  # what is public knows nothing of it
 
 
 def test_advice_is_the_same_whatever_the_rows_hold(tmp_path: Path) -> None:

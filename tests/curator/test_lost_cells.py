@@ -88,7 +88,7 @@ def test_check_names_the_rule_and_counts_what_it_leaves_missing(tmp_path: Path) 
     path = tmp_path / "visits.toml"
     path.write_text(POLICY.format(day=""))
     with pytest.raises(InvalidPolicy) as refused:
-        check(path).refuse_mostly_lost_columns()
+        check(path).require_values_kept()
     assert 'add nulls = ["NA"], format = "%d.%m.%Y" to it' in refused.value.fix
     path.write_text(POLICY.format(day=', format = "%d.%m.%Y", nulls = ["NA"]'))
     shown, public = (

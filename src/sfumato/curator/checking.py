@@ -212,7 +212,7 @@ class CheckReport:
         """The policy's guarantee in words: for life, or for each unit in its period."""
         return describe_guarantee(self.policy)
 
-    def refuse_mostly_lost_columns(self, lossy_columns: Collection[str] = ()) -> None:
+    def require_values_kept(self, lossy_columns: Collection[str] = ()) -> None:
         """Refuse a policy that makes most values of a column NULL, unless the owner acknowledged it ("visits.ward").
 
         Whether it is refused depends on the data: it is for the owner alone.

@@ -36,7 +36,7 @@ def print_check(path: Path, *, private: bool, lossy: Sequence[str] = ()) -> None
     _print_advice(checked)
     if private:
         _print_private_figures(checked)
-        checked.refuse_mostly_lost_columns(lossy)
+        checked.require_values_kept(lossy)
 
 
 def _print_table(checked: CheckedTable) -> None:
