@@ -9,13 +9,13 @@ import resource
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from server.postgres.catalog.captured import catalog, policy, statements
 from sfumato.errors import Unsupported
-from sfumato.server.postgres.catalog import answering, database, functions, parsing
+from sfumato.server.postgres.catalog import answering, database, engine, engine_process, functions, parsing
 from sfumato.server.postgres.catalog.database import CatalogDatabase
 from sfumato.server.postgres.catalog.engine_process import count_letters
 from sfumato.server.postgres.catalog.policy_rows import DatabaseAndUser
@@ -189,6 +189,37 @@ def test_an_engine_that_has_ended_is_replaced() -> None:
     assert locked.fetch_rows("SELECT 3") == [(3,)]
     assert locked._engine._process is not replaced
     locked._engine.stop()
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_memory_that_statements_left_behind_stops_no_other(failures: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process whose address space is at its limit is replaced; where a new one has too little as well, it is said."""
+    locked = CatalogDatabase(policy(), DatabaseAndUser("clinic", "ana"))
+    assert locked.fetch_rows("SELECT 1") == [(1,)]
+    exhausted, exchange = locked._engine._process, engine._exchange_pickles
+    replies = [engine_process.OUT_OF_MEMORY] * failures
+
+    def exchanged(process: object, request: Any, seconds: float) -> object:
+        is_statement = request[0] == "SELECT 2"
+        return replies.pop() if replies and is_statement else exchange(process, request, seconds)
+
+    monkeypatch.setattr(engine, "_exchange_pickles", exchanged)
+    with pytest.raises(Unsupported) if failures == 2 else contextlib.nullcontext():
+        assert locked.fetch_rows("SELECT 2") == [(2,)]
+    assert not replies
+    assert locked._engine._process is not exhausted
+    locked._engine.stop()
+
+
+def test_a_process_says_that_its_memory_is_at_an_end() -> None:
+    class Exhausted:
+        def execute(self, _: str) -> object:
+            raise MemoryError
+
+        def interrupt(self) -> None: ...
+
+    limits = engine_process.StatementLimits(5.0, 10, 10)
+    assert engine_process.run_with_limits(Exhausted(), "SELECT 1", limits) == engine_process.OUT_OF_MEMORY
 
 
 def test_letters_in_arrays_are_counted() -> None:

@@ -41,10 +41,23 @@ class CatalogEngine:
         self._ends_idle = 0.0
 
     def run(self, statement: str, limits: StatementLimits) -> tuple[Rows, int] | None:
-        """Return rows and the number of their letters; None where the engine fails or exceeds a limit."""
+        """Return rows and the number of their letters; None where the engine fails or exceeds a limit.
+
+        Address space that statements leave behind is never given back, so where it runs out the statement runs once
+        more in a new process, if there were others before it.
+        """
+        previous = self._process
+        answer = self._run_in_process(statement, limits)
+        if answer == engine_process.OUT_OF_MEMORY:
+            is_new = self._process is not previous
+            self.stop()
+            answer = None if is_new else self._run_in_process(statement, limits)
+        return None if isinstance(answer, str) else answer
+
+    def _run_in_process(self, statement: str, limits: StatementLimits) -> tuple[Rows, int] | str | None:
         try:
             process = self._running_process()
-            answer: tuple[Rows, int] | None = _exchange_pickles(
+            answer: tuple[Rows, int] | str | None = _exchange_pickles(
                 process, (statement, *limits), limits.seconds + GRACE_SECONDS
             )
         except (OSError, EOFError, pickle.UnpicklingError):  # it has died of the statement, or was killed

@@ -15,6 +15,8 @@ from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple
 
 IDLE_SECONDS = 300.0
+OUT_OF_MEMORY = "out of memory"
+"""The reply where the address space is at its limit: earlier statements may have left too little of it."""
 """After so many seconds without a statement the process ends; the next statement starts another."""
 Rows = list[tuple[Any, ...]]
 
@@ -48,14 +50,18 @@ def limit_memory(extra_bytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (used + extra_bytes, used + extra_bytes))
 
 
-def run_with_limits(connection: Any, statement: str, limits: StatementLimits) -> tuple[Rows, int] | None:
-    """Return rows and the number of their letters, no rows beyond the limit of letters; None where the engine fails."""
+def run_with_limits(connection: Any, statement: str, limits: StatementLimits) -> tuple[Rows, int] | str | None:
+    """Return rows and the number of their letters, no rows beyond the limit of letters; None where the engine fails, or
+    ``OUT_OF_MEMORY``.
+    """
     timer = threading.Timer(limits.seconds, connection.interrupt)
-    timer.start()
     try:
+        timer.start()
         rows = connection.execute(statement).fetchmany(limits.rows + 1)
         letters = sum(map(count_letters, rows))
         return (rows if letters <= limits.letters else []), letters
+    except (MemoryError, RuntimeError):  # also of the timer, whose thread needs a stack
+        return OUT_OF_MEMORY
     except Exception:  # what the engine says quotes generated SQL, which its reader did not write
         return None
     finally:
