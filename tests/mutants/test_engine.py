@@ -448,7 +448,7 @@ MUTANTS = (
         "a value of any size is multiplied as it is",
         Kind.LIMITS,
         "engine.lowering.sample_ranks:polynomial_hash",
-        "len(numbers) == 1 and _is_place(numbers[0])",
+        "len(numbers) == 1 and _is_number_of_listed_text(numbers[0])",
         "len(numbers) == 1",
         (f"{_RANKS}::test_no_step_of_a_rank_leaves_63_bits",),
     ),

@@ -454,18 +454,8 @@ def protect(
         (dict.fromkeys(columns or ()), "columns"),
     ):
         check_keys(names, types, parameter, _NO_COLUMN, "remove it, or name one of")
-    for column, keys in column_rules.items():
-        if not isinstance(keys, Mapping):
-            fix = "write rules={'day': {'type': 'date', 'format': '%d.%m.%Y'}}"
-            raise InvalidParameter(f"rules of {column}", keys, "a mapping of keys to values", fix=fix)
-    for key, address in (("account", account), ("ledger", ledger)):
-        if not isinstance(address, (str, os.PathLike)) or not str(address).strip():
-            raise InvalidParameter(
-                key,
-                address,
-                "a fixed name or path, so that later runs find what was already spent",
-                fix="write account='clinic', ledger='clinic.ledger'",
-            )
+    _require_mappings(column_rules)
+    _require_fixed_addresses(account=account, ledger=ledger)
     column_names = [
         column for column in (types if columns is None else columns) if column != unit or column in (columns or ())
     ]
@@ -480,6 +470,24 @@ def protect(
     budget, tables = Budget(epsilon, delta), {name: protected_table}
     policy = Policy(privacy_unit, budget, tables, account=account, allow_large_delta=allow_large_delta)
     return Curator(policy, ledger)
+
+
+def _require_mappings(column_rules: Mapping[str, Any]) -> None:
+    for column, keys in column_rules.items():
+        if not isinstance(keys, Mapping):
+            fix = "write rules={'day': {'type': 'date', 'format': '%d.%m.%Y'}}"
+            raise InvalidParameter(f"rules of {column}", keys, "a mapping of keys to values", fix=fix)
+
+
+def _require_fixed_addresses(**addresses: Any) -> None:
+    for parameter, address in addresses.items():
+        if not isinstance(address, (str, os.PathLike)) or not str(address).strip():
+            raise InvalidParameter(
+                parameter,
+                address,
+                "a fixed name or path, so that later runs find what was already spent",
+                fix="write account='clinic', ledger='clinic.ledger'",
+            )
 
 
 def _declare_column(column_type: Type, bounds: Any, values: Any, rules: Mapping[str, Any]) -> Any:

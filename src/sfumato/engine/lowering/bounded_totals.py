@@ -462,7 +462,7 @@ _CHEAP_TYPES = Type.INTEGER, Type.BOOLEAN, Type.DATE
 
 
 def _group_number(rows: CountedRows) -> Scalar | None:
-    """Compute a number from 1 on that the group of a row determines, from the keys that are cheap to number."""
+    """Compute a number from 0 on that the group of a row determines, from the keys that are cheap to number."""
     numbers = [
         number_of_value(Reference(name), kind, rows.codes.get(name, ()))
         for name, kind in zip(rows.keys, rows.kinds, strict=True)

@@ -116,11 +116,11 @@ def spread_rows(
 
 
 def polynomial_hash(numbers: Sequence[Scalar]) -> Scalar:
-    """Evaluate the polynomial whose coefficients are the numbers, modulo a prime p, as a whole number from 0 to 2p: a
-    place in a list, which is less than p, as it is.
+    """Evaluate the polynomial whose coefficients are the numbers, modulo a prime p, as a whole number from 0 to 2p: the
+    number of a declared text, which is less than p, as it is.
     """
     prime = _PRIMES[0]
-    if len(numbers) == 1 and _is_place(numbers[0]):
+    if len(numbers) == 1 and _is_number_of_listed_text(numbers[0]):
         return numbers[0]
     folded, *rest = (_remainder(number, prime) for number in numbers)
     for remainder in rest:
@@ -128,9 +128,12 @@ def polynomial_hash(numbers: Sequence[Scalar]) -> Scalar:
     return apply(ScalarFunction.ADD, folded, integer_constant(prime))  # a remainder has the sign of its dividend
 
 
-def _is_place(number: Scalar) -> bool:
-    """Return whether a number is that of one of a few texts, or 0 for NULL."""
-    return isinstance(number, Apply) and getattr(number.arguments[0], "operation", None) is ScalarFunction.ORDINAL
+def _is_number_of_listed_text(number: Scalar) -> bool:
+    """Return whether a number is the place of a text in a list, from 1 on, or 0 for NULL."""
+    if not isinstance(number, Apply) or number.operation is not ScalarFunction.COALESCE:
+        return False
+    place = number.arguments[0]
+    return isinstance(place, Apply) and place.operation is ScalarFunction.ORDINAL
 
 
 def _multiply_add(x: Scalar, factor: Scalar, summand: Scalar) -> Scalar:
