@@ -10,10 +10,13 @@ from scipy import stats
 
 from inference.published_tests import alabi_vadhan, awan_slavkovic_power, kifer_rogers, kifer_rogers_fit
 from sfumato.array_types import Floats
+from sfumato.errors import Unsupported
 from sfumato.inference.noise_laws import NoiseLaw
-from sfumato.inference.power import TABLES as SIMULATED, AssumedShare
+from sfumato.inference.power import TABLES as SIMULATED, AssumedCounts, AssumedGroups, AssumedShare, count_rejections
 from sfumato.inference.score_tests import (
+    GroupSums,
     PairSums,
+    ScoreTest,
     correlation,
     draw_binomial,
     goodness_of_fit,
@@ -133,3 +136,25 @@ def test_few_p_values_tell_how_many_reject(share: float, level: float) -> None:
     pairs = zip(counts.tolist(), draws.uniforms(SIMULATED).tolist(), strict=True)
     smaller = [min(share_p_values(count, assumed.of, 0.5, law, uniform)) for count, uniform in pairs]
     assert assumed.count_rejections(law, level) == sum(2 * p_value <= level for p_value in smaller)
+
+
+@pytest.mark.parametrize("shape", [(101, 1), (4, 26)])
+def test_a_power_that_takes_minutes_is_refused(shape: tuple[int, int]) -> None:
+    """It is free, so anybody may ask a server for many."""
+    assumed = AssumedCounts(np.full(shape, 50.0))
+    with pytest.raises(Unsupported, match=r"at most 100 groups; this answer has 10[14]"):
+        assumed.count_rejections(independence, NoiseLaw(1, 4.0), 0.05)
+    groups = AssumedGroups(np.full(shape, 50.0).ravel(), np.full(shape, 0.5).ravel())
+    with pytest.raises(Unsupported, match=r"at most 100 groups"):
+        count_rejections(groups, GroupSums(groups.sizes, groups.sizes, NoiseLaw(1, 4.0)), None, 0.05)
+
+
+def test_the_power_of_a_hundred_counts_is_simulated() -> None:
+    assumed, tested = AssumedCounts(np.full((50, 2), 50.0)), []
+
+    def reject_the_first(table: Floats, *_: object) -> ScoreTest:
+        tested.append(table)
+        return ScoreTest(9.0, 0.01 if len(tested) == 1 else 0.9, DRAWS)
+
+    assert assumed.count_rejections(reject_the_first, NoiseLaw(1, 4.0), 0.05) == 1
+    assert len(tested) == SIMULATED

@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 
 from sfumato.array_types import Floats
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference import score_tests
 from sfumato.inference.noise_laws import NoiseLaw
 from sfumato.inference.released_numbers import PairTotals
@@ -27,6 +27,8 @@ from sfumato.quick_dataclass import dataclass
 
 TABLES = 400
 _NULL_DRAWS = 199
+_MAX_GROUPS = 100
+"""A power is free, so a server computes as many as an analyst asks for: with 100 groups each takes seconds."""
 _MAX_DRAWN_ROWS = 1000
 """Of more assumed pairs, so many are drawn for each table, and the totals' deviations from their means scaled up."""
 _NORMAL_NODES = np.arange(-256, 257) / 32
@@ -126,7 +128,7 @@ class AssumedGroups:
 
 def count_rejections(assumed: AssumedGroups, sums: GroupSums, contrast: Floats | None, level: float) -> int:
     """Count the simulated tables in which the test of equal means finds a difference."""
-    _require_simulable(level)
+    _require_simulable(level, len(assumed.sizes))
     draws = SeededDraws("power", str(assumed))  # the same tables at every price
     tests = (score_tests.equal_means(assumed.simulate_sums(draws, sums), contrast, _NULL_DRAWS) for _ in range(TABLES))
     return sum(test.p_value <= level for test in tests)
@@ -149,7 +151,7 @@ class AssumedCounts:
 
     def count_rejections(self, test: Callable[[Floats, NoiseLaw, int], ScoreTest], law: NoiseLaw, level: float) -> int:
         """Count the simulated tables, with the noise, that a test rejects."""
-        _require_simulable(level)
+        _require_simulable(level, self.cells.size)
         draws = SeededDraws("power", str(self))
         tables = draws.poisson(self.cells, TABLES) + law.draw(draws, TABLES, *self.cells.shape)
         return sum(test(table, law, _NULL_DRAWS).p_value <= level for table in tables)
@@ -282,8 +284,11 @@ class AssumedPairs:
         return sum(score_tests.correlation(table.sums, _NULL_DRAWS).p_value <= level for table in tables)
 
 
-def _require_simulable(level: float) -> None:
-    """Refuse a level that no p-value of a simulated null can reach."""
+def _require_simulable(level: float, groups: int = 1) -> None:
+    """Refuse a level that no p-value of a simulated null can reach, and tables that take minutes to simulate."""
+    if groups > _MAX_GROUPS:
+        rule = f"a power is simulated for at most {_MAX_GROUPS} groups; this answer has {groups:,}"
+        raise Unsupported("test-of-many-groups", rule, fix="forecast it for a column with fewer values")
     if level < 1 / (_NULL_DRAWS + 1):
         rule = f"at least {1 / (_NULL_DRAWS + 1):g}: each null is simulated {_NULL_DRAWS} times"
         raise InvalidParameter("level", level, rule)

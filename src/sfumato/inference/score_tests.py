@@ -51,7 +51,7 @@ UNTESTABLE = ScoreTest(0.0, 1.0, 0)
 def _test_score(score: Floats, null_scores: Floats, covariance: Floats, small: int = 0) -> ScoreTest:
     precision = np.linalg.inv(covariance)
     statistic = float(score @ precision @ score)
-    null = np.einsum("bi,ij,bj->b", null_scores, precision, null_scores)
+    null = (null_scores @ precision * null_scores).sum(axis=1)
     draws = len(null)
     return ScoreTest(statistic, (1 + int((null >= statistic * (1 - 1e-12)).sum())) / (draws + 1), draws, small)
 
