@@ -128,7 +128,7 @@ MUTANTS = (
     Mutant(
         "a window may be over the rows of several units",
         Kind.SENSITIVITY,
-        "plan.sql.unit_aggregates:WindowLowering._partition_keys",
+        "plan.sql.unit_aggregates:WindowParser._partition_keys",
         "if not any(map(self.is_unit_id, partition_nodes)):",
         "if not partition_nodes:",
         _MEANT,

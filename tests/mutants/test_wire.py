@@ -13,7 +13,7 @@ MUTANTS = (
     Mutant(
         "describing a statement asks it",
         Kind.CONSENT,
-        "server.postgres.sessions:Session._columns",
+        "server.postgres.sessions:ClientSession._columns",
         "return await self._source.describe(statement, portal.parameters, cancelled, ranges=portal.ranges)",
         "return (await self._run(portal)).columns",
         (f"{_SESSIONS}::test_describing_never_spends",),
@@ -21,7 +21,7 @@ MUTANTS = (
     Mutant(
         "every Execute of a portal asks again",
         Kind.CONSENT,
-        "server.postgres.sessions:Session._run_once",
+        "server.postgres.sessions:ClientSession._run_once",
         "if portal.remaining is not None:",
         "if portal.statement is None:",
         (f"{_SESSIONS}::test_a_portal_spends_once_however_often_it_is_executed",),
@@ -45,7 +45,7 @@ MUTANTS = (
     Mutant(
         "two questions of one text are both asked",
         Kind.CONSENT,
-        "server.postgres.sessions:Session._require_one_question",
+        "server.postgres.sessions:ClientSession._require_one_question",
         "if len(asked) > 1:",
         "if len(asked) > 2:",
         (f"{_SESSIONS}::test_two_questions_in_one_text_are_refused_before_either_is_asked",),
@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "two cursors of one text are both asked",
         Kind.CONSENT,
-        "server.postgres.sessions:Session._selected_columns_to_run",
+        "server.postgres.sessions:ClientSession._selected_columns_to_run",
         "return [*selections, *cursors.values()]",
         "return selections",
         (f"{_SESSIONS}::test_two_cursors_fetched_in_one_text_are_refused_before_either_is_asked",),
@@ -61,7 +61,7 @@ MUTANTS = (
     Mutant(
         "a cursor that is declared again hides the one that was fetched before",
         Kind.CONSENT,
-        "server.postgres.sessions:Session._selected_columns_to_run",
+        "server.postgres.sessions:ClientSession._selected_columns_to_run",
         "declared.add(name)",
         "cursors.pop(name, None)",
         (f"{_SESSIONS}::test_two_cursors_fetched_in_one_text_are_refused_before_either_is_asked",),
@@ -69,7 +69,7 @@ MUTANTS = (
     Mutant(
         "a disabled user goes on preparing statements",
         Kind.CONSENT,
-        "server.postgres.sessions:Session.handle",
+        "server.postgres.sessions:ClientSession.handle",
         "await self._authenticate()",
         "pass",
         (f"{_SESSIONS}::test_who_was_disabled_since_learns_nothing_more",),
@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant(
         "who has signed in once is never authenticated again",
         Kind.CONSENT,
-        "server.postgres.sessions:Session._end_reply",
+        "server.postgres.sessions:ClientSession._end_reply",
         "False, 0.0",
         "False, float('inf')",
         (f"{_SESSIONS}::test_who_was_disabled_since_learns_nothing_more",),
@@ -85,7 +85,7 @@ MUTANTS = (
     Mutant(
         "a stored answer leaves when it is found",
         Kind.CONSENT,
-        "server.postgres.sessions:Session._run_rows",
+        "server.postgres.sessions:ClientSession._run_rows",
         "await self._record_whether_curator_asked(rows)",
         "pass",
         (f"{_TURNS}::test_what_asks_the_curator_leaves_at_a_tick",),
@@ -93,7 +93,7 @@ MUTANTS = (
     Mutant(
         "the columns of a question leave when they are found",
         Kind.CONSENT,
-        "server.postgres.sessions:Session._columns",
+        "server.postgres.sessions:ClientSession._columns",
         "await self._record_whether_curator_asked(statement)",
         "pass",
         (f"{_TURNS}::test_what_asks_the_curator_leaves_at_a_tick",),
@@ -101,7 +101,7 @@ MUTANTS = (
     Mutant(
         "replies leave at once while rows are read",
         Kind.CONSENT,
-        "server.postgres.listening:Connection.flush",
+        "server.postgres.listening:ClientConnection.flush",
         "if at_once and self._turns_before is not None and (self._turns_begun_if_idle() == self._turns_before):",
         "if at_once:",
         (f"{_TURNS}::test_a_reply_leaves_at_once_if_no_rows_were_read_since_it_was_asked_for",),
@@ -109,7 +109,7 @@ MUTANTS = (
     Mutant(
         "replies leave at once while rows are read that began to be read before",
         Kind.CONSENT,
-        "server.postgres.listening:Connection.flush",
+        "server.postgres.listening:ClientConnection.flush",
         "if at_once and self._turns_before is not None and",
         "if at_once and",
         (f"{_TURNS}::test_a_reply_leaves_at_once_if_no_rows_were_read_since_it_was_asked_for",),
@@ -237,7 +237,7 @@ MUTANTS = (
     Mutant(
         "what a client needed and did not get is not counted",
         Kind.HOSTILE,
-        "server.postgres.sessions:Session._fail",
+        "server.postgres.sessions:ClientSession._fail",
         "if rule is not None:",
         "if rule == '':",
         (f"{_SESSIONS}::test_what_is_not_known_is_counted_for_its_user_and_the_owner",),
@@ -293,7 +293,7 @@ MUTANTS = (
     Mutant(
         "a revoked token still reads the catalog",
         Kind.CONSENT,
-        "server.postgres.sessions:Session._simple_query",
+        "server.postgres.sessions:ClientSession._simple_query",
         "await self._authenticate()",
         "pass",
         (f"{_SESSIONS}::test_a_revoked_token_ends_what_it_opened",),
@@ -317,7 +317,7 @@ MUTANTS = (
     Mutant(
         "prepared statements are unbounded",
         Kind.HOSTILE,
-        "server.postgres.sessions:Session._parse",
+        "server.postgres.sessions:ClientSession._parse",
         "if len(self._prepared) >= MAX_STATEMENTS:",
         "if len(self._prepared) >= 2 ** 31:",
         (f"{_WIRE}/test_hostile_bytes.py::test_statements_and_portals_are_bounded",),

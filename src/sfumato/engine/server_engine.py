@@ -77,7 +77,7 @@ class ServerRelation(Protocol):
 
 
 @dataclass(frozen=True)
-class CatalogTable:
+class BaseTable:
     """A table that is no view, as a catalog describes it."""
 
     database: str

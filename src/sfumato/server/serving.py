@@ -44,7 +44,7 @@ from sfumato.server.connections import (
 from sfumato.server.gateway import Gateway
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.people.users import Role, User
-from sfumato.server.postgres.answering import Catalog
+from sfumato.server.postgres.answering import StatementCatalog
 from sfumato.server.postgres.catalog.relations import DescribedRelation
 from sfumato.server.postgres.listening import CatalogFactory, PostgresServer, server_tls
 from sfumato.server.requests.proposals import propose
@@ -156,11 +156,13 @@ def run_server(
     return 0
 
 
-def _build_catalog(policy: Policy, database: str, user: str, published: tuple[DescribedRelation, ...] = ()) -> Catalog:
+def _build_catalog(
+    policy: Policy, database: str, user: str, published: tuple[DescribedRelation, ...] = ()
+) -> StatementCatalog:
     """Build the catalog that PostgreSQL clients see: from the policy and what was published."""
-    from sfumato.server.postgres.catalog import Catalog as PolicyCatalog
+    from sfumato.server.postgres.catalog import PolicyCatalog
 
-    catalog: Catalog = PolicyCatalog(policy, database, user, published)
+    catalog: StatementCatalog = PolicyCatalog(policy, database, user, published)
     return catalog
 
 

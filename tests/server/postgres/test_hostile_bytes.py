@@ -30,12 +30,12 @@ from sfumato.policy import Type
 from sfumato.server.people.token_spending_limits import ConnectionLimit
 from sfumato.server.postgres import protocol
 from sfumato.server.postgres.answering import StatementSource, StatementTerms
-from sfumato.server.postgres.catalog import Catalog
-from sfumato.server.postgres.listening import Connection, ConnectionEnded
-from sfumato.server.postgres.results import Result, ResultColumn, ResultColumns, text_result
+from sfumato.server.postgres.catalog import PolicyCatalog
+from sfumato.server.postgres.listening import ClientConnection, ConnectionEnded
+from sfumato.server.postgres.results import ResultColumn, ResultColumns, StatementResult, text_result
 from sfumato.server.postgres.session_settings import SessionSettings
-from sfumato.server.postgres.sessions import MAX_PORTALS, MAX_STATEMENTS, Session
-from sfumato.server.postgres.statements import Refusal, RowsStatement
+from sfumato.server.postgres.sessions import MAX_PORTALS, MAX_STATEMENTS, ClientSession
+from sfumato.server.postgres.statements import RowsStatement, SqlRefusal
 
 QUESTION = "SELECT region, COUNT(*) AS n FROM visits WHERE age > $1 GROUP BY region"
 CONVERSATION = [
@@ -123,11 +123,11 @@ async def converse(source: StatementSource, sent: bytes) -> list[tuple[bytes, by
     stream = asyncio.StreamReaderProtocol(reader)
     transport.stream = stream
     stream.connection_made(transport)
-    connection = Connection(
+    connection = ClientConnection(
         reader, asyncio.StreamWriter(transport, stream, reader, asyncio.get_running_loop()), _no_tick
     )
     settings = SessionSettings("ana", "15.0", {}, {})
-    session = Session(source, settings, lambda: {"age": Type.INTEGER}, connection)
+    session = ClientSession(source, settings, lambda: {"age": Type.INTEGER}, connection)
     reader.feed_data(sent)
     reader.feed_eof()
     try:
@@ -189,20 +189,20 @@ class PricelessSource:
     async def describe(self, *_: object, ranges: bool) -> ResultColumns:
         return (ResultColumn("a", 25), *([ResultColumn("low", 701)] if ranges else []))
 
-    async def run(self, rows: RowsStatement, _: object, __: object, terms: StatementTerms) -> Result:
+    async def run(self, rows: RowsStatement, _: object, __: object, terms: StatementTerms) -> StatementResult:
         if await self.is_question(rows.sql):
             assert not terms.price
-            raise Refusal("22023", "no price", hint="Set one.")
-        return Result((ResultColumn("a", 23),), [(1,), (2,)])
+            raise SqlRefusal("22023", "no price", hint="Set one.")
+        return StatementResult((ResultColumn("a", 23),), [(1,), (2,)])
 
-    async def explain(self, *_: object) -> Result:
+    async def explain(self, *_: object) -> StatementResult:
         return text_result(("QUERY PLAN",), [("free",)])
 
 
 def source_of(wire: WireServer) -> StatementSource:
     token = wire.counter.people.tokens("ana")[0].number
     policy = wire.counter.served.curator("clinic").policy
-    return StatementSource(wire.counter, "ana", token, "clinic", Catalog(policy, "clinic", "ana"))
+    return StatementSource(wire.counter, "ana", token, "clinic", PolicyCatalog(policy, "clinic", "ana"))
 
 
 def test_mutated_conversations(long: bool) -> None:

@@ -16,10 +16,10 @@ import pytest
 from sfumato.policy import Type
 from sfumato.server.postgres import statement_texts, statements
 from sfumato.server.postgres.lexing import MAX_TOKENS, SqlToken, StatementText, tokenize
-from sfumato.server.postgres.listening import MESSAGES_PER_TURN, Connection, ConnectionEnded, PostgresServer
+from sfumato.server.postgres.listening import MESSAGES_PER_TURN, ClientConnection, ConnectionEnded, PostgresServer
 from sfumato.server.postgres.sessions import Reply
 from sfumato.server.postgres.statement_texts import MAX_PARAMETERS, parameter_oids, split_text
-from sfumato.server.postgres.statements import Refusal, classify_statement, parse_price_comment
+from sfumato.server.postgres.statements import SqlRefusal, classify_statement, parse_price_comment
 
 
 class CountedTokens(tuple[SqlToken, ...]):
@@ -44,7 +44,7 @@ class CountedTokens(tuple[SqlToken, ...]):
 def visits(sql: str, use: Callable[[CountedTokens], object]) -> int:
     tokens = CountedTokens(tokenize(sql))
     CountedTokens.visits = 0
-    with suppress(Refusal):
+    with suppress(SqlRefusal):
         use(tokens)
     return CountedTokens.visits
 
@@ -94,13 +94,13 @@ def test_a_price_comment_is_read_in_one_pass(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(statements, "_COMMENT_TERM", CountedPattern())
     assert parse_price_comment(" a=1 ,\n b='2 3' " + " " * 60_000) == {"a": "1", "b": "2 3"}
     assert len(matched) == 2
-    with pytest.raises(Refusal, match="cannot be read"):
+    with pytest.raises(SqlRefusal, match="cannot be read"):
         parse_price_comment(" " * 60_000 + "!")  # quadratic, it would take minutes
 
 
 @pytest.mark.parametrize("sql", ["SET " + "x." * 30_000, "SELECT 1; SELECT " + "1+" * 3_000 + "1"])
 def test_a_statement_has_a_limit_of_tokens(sql: str) -> None:
-    with pytest.raises(Refusal, match="at most 5,000 words and symbols") as refused:
+    with pytest.raises(SqlRefusal, match="at most 5,000 words and symbols") as refused:
         split_text(sql)
     assert refused.value.sqlstate == "54001"
     assert refused.value.hint
@@ -113,13 +113,13 @@ def test_the_limit_of_tokens_is_one_statement_s() -> None:
 
 @pytest.mark.parametrize("sql", ["SELEC 2", "SELECT 1;\n  SELEC 2", "SELECT 1; ; -- one\n SELEC 2; SELECT 3"])
 def test_a_refusal_points_into_the_whole_text(sql: str) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(SqlRefusal) as refused:
         asyncio.run(statement_texts.classify_text(sql))
     assert refused.value.position == sql.index("SELEC 2") + 1
 
 
 def test_a_name_has_four_parts() -> None:
-    with pytest.raises(Refusal, match="SET needs a setting"):
+    with pytest.raises(SqlRefusal, match="SET needs a setting"):
         classify_statement(split_text("SET a.b.c.d.e = 1")[0])
 
 
@@ -145,7 +145,7 @@ def test_messages_that_arrived_together_leave_room_for_others() -> None:
         reader.feed_data((b"H" + struct.pack("!i", 4)) * 50)
         reader.feed_eof()
         writer = SimpleNamespace(transport=SimpleNamespace(abort=reader.feed_eof))
-        connection = Connection(reader, cast(asyncio.StreamWriter, writer), lambda: asyncio.sleep(0))
+        connection = ClientConnection(reader, cast(asyncio.StreamWriter, writer), lambda: asyncio.sleep(0))
         server = PostgresServer(cast(Any, None), cast(Any, None), lambda: asyncio.sleep(0))
         waiting = asyncio.create_task(other())
         with suppress(ConnectionEnded):

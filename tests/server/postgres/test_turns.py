@@ -31,12 +31,12 @@ from server.postgres.wire_server import WireServer
 from sfumato.errors import TooManyRequests
 from sfumato.policy import Type
 from sfumato.server.postgres import catalog_queue, listening, protocol
-from sfumato.server.postgres.catalog import Catalog
+from sfumato.server.postgres.catalog import PolicyCatalog
 from sfumato.server.postgres.catalog_queue import CatalogQueue
-from sfumato.server.postgres.listening import Connection
+from sfumato.server.postgres.listening import ClientConnection
 from sfumato.server.postgres.session_settings import SessionSettings
-from sfumato.server.postgres.sessions import Reply, Session
-from sfumato.server.postgres.statements import Refusal
+from sfumato.server.postgres.sessions import ClientSession, Reply
+from sfumato.server.postgres.statements import SqlRefusal
 from sfumato.server.releases.answer_clock import DelayedOpenings
 from sfumato.server.releases.fair_queue import FairQueue
 
@@ -126,7 +126,7 @@ def test_a_cancelled_statement_leaves_the_queue_or_is_interrupted() -> None:
         await until(lambda: calls.begun == ["running"])
         for event, task in ((second, waiting), (first, running)):
             event.set()
-            with pytest.raises(Refusal) as told:
+            with pytest.raises(SqlRefusal) as told:
                 await task
             assert told.value.sqlstate == "57014"
         assert calls.interrupted[0] == "running"
@@ -140,13 +140,13 @@ def test_a_catalog_statement_runs_beside_the_threads_of_questions(
     wire: WireServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads = []
-    original = Catalog._answer
+    original = PolicyCatalog._answer
 
     def record(*arguments: Any) -> Any:
         threads.append(threading.current_thread().name)
         return original(*arguments)
 
-    monkeypatch.setattr(Catalog, "_answer", record)
+    monkeypatch.setattr(PolicyCatalog, "_answer", record)
     with signed_in(wire) as client:
         assert errors_in(client.ask(query("SELECT relname AS beside FROM pg_class LIMIT 1"))) == []
     assert [name.partition("_")[0] for name in threads] == ["catalog"]
@@ -239,9 +239,9 @@ def test_what_asks_the_curator_leaves_at_a_tick(wire: WireServer, messages: list
 
     async def converse() -> list[Reply]:
         settings = SessionSettings("ana", "15.0", {}, {})
-        session = Session(source_of(wire), settings, lambda: {"age": Type.INTEGER}, Outbox())
+        session = ClientSession(source_of(wire), settings, lambda: {"age": Type.INTEGER}, Outbox())
         replies = [await session.handle_frame(each[:1], each[5:]) for each in messages]
-        again = await session.handle(protocol.Query("SHOW timezone"))
+        again = await session.handle(protocol.SimpleQuery("SHOW timezone"))
         assert again is Reply.AT_ONCE  # a reply says nothing about the next one
         return replies
 
@@ -291,7 +291,7 @@ def test_a_reply_leaves_at_once_if_no_rows_were_read_since_it_was_asked_for(
         async def tick() -> None:
             ticked.append(len(writer.written))
 
-        connection = Connection(reader, cast(Any, writer), tick, lambda: next(values))
+        connection = ClientConnection(reader, cast(Any, writer), tick, lambda: next(values))
         await connection.flush()  # nothing is collected: no tick, and the next message is the first of another reply
         reader.feed_data(b"H" + struct.pack("!i", 4))
         await connection.read_frame(5)

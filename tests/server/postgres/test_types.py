@@ -17,7 +17,7 @@ from sfumato.server.postgres import types
 from sfumato.server.postgres.error_reports import sqlstate
 from sfumato.server.postgres.lexing import split_statements, tokenize
 from sfumato.server.postgres.protocol import ProtocolViolation, decode_message, decode_startup, row_body
-from sfumato.server.postgres.results import Result, ResultColumn, copy_messages, encode_cells
+from sfumato.server.postgres.results import ResultColumn, StatementResult, copy_messages, encode_cells
 from sfumato.server.postgres.statement_texts import parameter_oids
 from sfumato.server.postgres.statements import CopyFormat
 
@@ -90,11 +90,11 @@ def test_a_binary_copy_has_the_cells_of_binary_rows(kinds: tuple[int, ...]) -> N
     whole = tuple(values[oid] for oid in kinds)
     rows = [whole, (None, *whole[1:]), (None,) * len(kinds), whole]
     encoded = [row_body(encode_cells(row, columns, (1,) * len(kinds))) for row in rows]
-    messages = [*copy_messages(Result(columns, rows), CopyFormat("binary"))]
+    messages = [*copy_messages(StatementResult(columns, rows), CopyFormat("binary"))]
     assert [message[5:] for message in messages[2:-2]] == encoded[1:]
     assert messages[1].endswith(encoded[0])
     with pytest.raises(types.CellOutOfRange):
-        list(copy_messages(Result(columns, [(2**63, *whole[1:])]), CopyFormat("binary")))
+        list(copy_messages(StatementResult(columns, [(2**63, *whole[1:])]), CopyFormat("binary")))
 
 
 def test_vectors_are_written_without_braces() -> None:
@@ -190,7 +190,7 @@ def test_statements_are_split_where_postgresql_splits_them() -> None:
 
 def test_copy_writes_what_postgresql_writes() -> None:
     columns = (ResultColumn("a", types.TEXT), ResultColumn("b", types.INT8))
-    result = Result(columns, [("x\ty\\z\n", 1), (None, None), ('say "a,b"', -2), ("", 3)])
+    result = StatementResult(columns, [("x\ty\\z\n", 1), (None, None), ('say "a,b"', -2), ("", 3)])
 
     def written(form: CopyFormat) -> bytes:
         return b"".join(message[5:] for message in copy_messages(result, form) if message[:1] == b"d")
@@ -199,7 +199,7 @@ def test_copy_writes_what_postgresql_writes() -> None:
     assert written(CopyFormat("csv", ",", "", header=True)) == b'a,b\nx\ty\\z\n,1\n,\n"say ""a,b""",-2\n"",3\n'.replace(
         b"x\ty\\z\n,1", b'"x\ty\\z\n",1'
     )
-    empty = Result(columns, [])
+    empty = StatementResult(columns, [])
     binary = list(copy_messages(empty, CopyFormat("binary")))[1]
     assert binary[5:] == b"PGCOPY\n\xff\r\n\0" + struct.pack("!iih", 0, 0, -1)
 

@@ -16,7 +16,7 @@ from typing import Any
 from sfumato.server.application import build_application
 from sfumato.server.connections import bound_http_socket, bound_socket
 from sfumato.server.gateway import Gateway
-from sfumato.server.postgres.catalog import Catalog
+from sfumato.server.postgres.catalog import PolicyCatalog
 from sfumato.server.serving import PostgresListener, ProcessSettings, UvicornServer, open_gateway
 from sfumato.server.settings import ServerSettings
 
@@ -132,7 +132,7 @@ def wire_server(
         open_gateway(ProcessSettings((policy,), None, chosen)) as counter,
     ):
         started = threading.Event()
-        wire = PostgresListener(listener, Catalog)
+        wire = PostgresListener(listener, PolicyCatalog)
         server = UvicornServer(build_application(counter), chosen, started.set, None, wire)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([http])), daemon=True)
         thread.start()

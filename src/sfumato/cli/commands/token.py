@@ -82,11 +82,11 @@ def new(
 def _require_price(price: str) -> None:
     """Refuse a price that no question could have."""
     from sfumato.server.postgres.session_settings import parse_token_price
-    from sfumato.server.postgres.statements import Refusal
+    from sfumato.server.postgres.statements import SqlRefusal
 
     try:
         parse_token_price(price)
-    except Refusal as refusal:
+    except SqlRefusal as refusal:
         raise InvalidParameter("price", price, "an amount such as epsilon=0.1", fix=refusal.hint) from None
 
 

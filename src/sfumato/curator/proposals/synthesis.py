@@ -27,7 +27,7 @@ from sfumato.curator.proposals.selected_columns import (
     zeros_with_condition,
 )
 from sfumato.curator.proposals.synthesis_columns import (
-    CodedTable,
+    ModelColumns,
     SelectedCells,
     SynthesisOptions,
     code_select,
@@ -136,12 +136,12 @@ class SynthesisProposal(RehearseAlias, StoredProposal):
     @property
     def attributes(self) -> Attributes:
         """The columns of the model with their cells, as they are planned where they are bought."""
-        return CodedTable(self._coded, cell_plan=self.cell_plan).attributes
+        return ModelColumns(self._coded, cell_plan=self.cell_plan).attributes
 
     @property
     def bought_column_indices(self) -> set[int]:
         """The columns whose cells are bought, with this model or an earlier one."""
-        return CodedTable(self._coded, cell_plan=self.cell_plan).bought_column_indices
+        return ModelColumns(self._coded, cell_plan=self.cell_plan).bought_column_indices
 
     def __repr__(self) -> str:
         summary = f"{self.method} of {self._coded.query.plan.table}, {count_with_noun(len(self.attributes), 'column')}"
@@ -633,7 +633,7 @@ def _require_valid_options(spec: SynthesisOptions) -> None:
 
 
 def _weighted_workload_and_dropped_count(
-    table: CodedTable, spec: SynthesisOptions, max_cells: int
+    table: ModelColumns, spec: SynthesisOptions, max_cells: int
 ) -> tuple[dict[AttributeSet, Fraction], int]:
     """Return the sets of the workload with their weights, and how many were dropped as too large."""
     names, weights = [attribute.name for attribute in table.coded.attributes], spec.weights or {}
@@ -643,7 +643,7 @@ def _weighted_workload_and_dropped_count(
     return {places: product_weight_of_set(places, names, weights) for places in sets}, dropped_sets
 
 
-def _facts_and_zeros(table: CodedTable, where: str | None, max_cells: int) -> tuple[PublicTableFacts, Zeros]:
+def _facts_and_zeros(table: ModelColumns, where: str | None, max_cells: int) -> tuple[PublicTableFacts, Zeros]:
     """Return what the policy and the condition say of every row, and the cells of the model that are empty by that."""
     face, attributes = table.coded.face, table.attributes
     refuse_unevaluable_conditions(table.name, attributes, table.derived_columns, face)

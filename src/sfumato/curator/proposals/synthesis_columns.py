@@ -50,7 +50,7 @@ class SynthesisOptions:
 
 
 @dataclass(frozen=True, eq=False)
-class CodedTable:
+class ModelColumns:
     """The columns of a model, those derived from them, and the columns whose cells are bought."""
 
     coded: MarginalsProposal
@@ -88,16 +88,18 @@ class SelectedCells:
 
 def code_select(
     context: Context, catalog: Catalog, spec: SynthesisOptions, cells: SelectedCells | None = None
-) -> CodedTable:
+) -> ModelColumns:
     if spec.where is not None or spec.order is not None:
         rule, fix = "left out if the table is a SELECT", "write WHERE or QUALIFY in the SELECT"
         raise InvalidParameter("where", spec.where, rule, fix=fix)
     tables = None if cells is None else cells.tables
     coded = propose_select_marginals(context, catalog, spec.table, spec.columns, spec.rows, tables)
-    return CodedTable(coded, cell_plan=None if cells is None else plan_selected_cells(coded.attributes, cells.origins))
+    return ModelColumns(
+        coded, cell_plan=None if cells is None else plan_selected_cells(coded.attributes, cells.origins)
+    )
 
 
-def code_table(context: Context, catalog: Catalog, spec: SynthesisOptions) -> CodedTable:
+def code_table(context: Context, catalog: Catalog, spec: SynthesisOptions) -> ModelColumns:
     table, columns = context.policy.tables.get(spec.table), spec.columns
     is_buying = table is not None and buys_cells(table)
     codings = fine_codings(table) if table is not None and is_buying else None
@@ -119,12 +121,12 @@ def code_table(context: Context, catalog: Catalog, spec: SynthesisOptions) -> Co
         codings=codings,
     )
     if table is None:
-        return CodedTable(coded)
+        return ModelColumns(coded)
     place_of_name = {attribute.name: place for place, attribute in enumerate(coded.attributes)}
     derived = tuple(
         implied_column(table, name, place_of_name[by], mapping) for name, (by, mapping) in determined.items()
     )
-    return CodedTable(coded, derived, plan_cells(table, coded.attributes) if is_buying else None)
+    return ModelColumns(coded, derived, plan_cells(table, coded.attributes) if is_buying else None)
 
 
 def refuse_too_many_cells(names: Sequence[str], sizes: Sequence[int]) -> None:

@@ -21,7 +21,7 @@ from sfumato.engine.mariadb.stored_tables import (
 )
 from sfumato.engine.protocols import DataIdentity, FetchedTable
 from sfumato.engine.public_tables import PublicRows, id_columns
-from sfumato.engine.server_engine import CatalogTable, Run, ServerEngine, data_identities, read_public_rows
+from sfumato.engine.server_engine import BaseTable, Run, ServerEngine, data_identities, read_public_rows
 from sfumato.engine.sources.clean_cells import Stored
 from sfumato.engine.spellings.mariadb import COLLATION, MariaDBSpelling, quote_identifier, text
 from sfumato.errors import InvalidPolicy, SourceChanged, Unsupported
@@ -44,7 +44,7 @@ class MariaDB(ServerEngine):
     cells = MariaDBCells()
     explain = "EXPLAIN"
     integer_truths = True
-    relations: dict[str, CatalogTable]
+    relations: dict[str, BaseTable]
 
     def __init__(self, policy: Policy) -> None:
         private = next(table for table in policy.tables.values() if not table.public)
@@ -76,7 +76,7 @@ class MariaDB(ServerEngine):
                 fix="leave that character out",
             )
 
-    def look_up(self, table: str, run: Run) -> CatalogTable:
+    def look_up(self, table: str, run: Run) -> BaseTable:
         policy = self._policy.tables[table]
         relation = find_table(policy.source.relation, table, run)
         for name in id_columns(policy, self._policy):
@@ -160,7 +160,7 @@ def fetch(table: Table) -> FetchedTable:
         server.close()
 
 
-def _data_identities(server: tuple[str, ...], relation: CatalogTable, version: str) -> tuple[DataIdentity, ...]:
+def _data_identities(server: tuple[str, ...], relation: BaseTable, version: str) -> tuple[DataIdentity, ...]:
     return data_identities([f"mariadb://{'/'.join(server)}/{relation.database}.{relation.name}"], version)
 
 

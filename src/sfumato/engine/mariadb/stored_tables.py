@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from sfumato.engine.server_engine import CatalogTable, Run
+from sfumato.engine.server_engine import BaseTable, Run
 from sfumato.engine.sources.clean_cells import Stored
 from sfumato.engine.sources.clean_scans import StoredColumn
 from sfumato.engine.spellings.mariadb import COLLATION, quote_identifier, text
@@ -124,7 +124,7 @@ _PLAIN_SQL: dict[Stored, Callable[[str], str]] = {
 }
 
 
-def find_table(relation: str, table: str, run: Run) -> CatalogTable:
+def find_table(relation: str, table: str, run: Run) -> BaseTable:
     """Look up a table by database.name, or by name in the database of the address; refuse what cannot be read on one
     snapshot.
     """
@@ -150,7 +150,7 @@ def find_table(relation: str, table: str, run: Run) -> CatalogTable:
         f" FROM information_schema.columns WHERE {is_named} ORDER BY ordinal_position"
     )
     stored = tuple(_column(*row[2:]) for row in columns if row[:2] == (database, name))
-    return CatalogTable(database, name, f"{quote_identifier(database)}.{quote_identifier(name)}", stored)
+    return BaseTable(database, name, f"{quote_identifier(database)}.{quote_identifier(name)}", stored)
 
 
 def _split_name(relation: str, policy_path: str, run: Run) -> tuple[str, str]:

@@ -24,7 +24,7 @@ from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.sql_expressions import cached_lowering, lower_expression, lower_with
 from sfumato.plan.sql.text_positions import node_text, refusal_at
 from sfumato.plan.sql.unit_aggregates import (
-    WindowLowering,
+    WindowParser,
     first_value_measure,
     is_aggregate,
     lower_predicate,
@@ -297,7 +297,7 @@ class WindowColumns:
 
     def __post_init__(self) -> None:
         inside = self.inside
-        self._windows = WindowLowering(
+        self._windows = WindowParser(
             inside.resolve,
             inside.is_unit_id,
             inside.unit,

@@ -257,7 +257,7 @@ def _rank_over_units_refusal(node: exp.Window) -> Unsupported:
 
 
 @dataclass(frozen=True)
-class WindowLowering:
+class WindowParser:
     """A lowering of windows over the rows of one relation."""
 
     resolve: Resolve

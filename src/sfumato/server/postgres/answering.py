@@ -27,15 +27,15 @@ from sfumato.server.postgres.catalog_queue import CatalogQueue
 from sfumato.server.postgres.error_reports import RefusalCounts
 from sfumato.server.postgres.lexing import blank_out_database_name
 from sfumato.server.postgres.results import (
-    Result,
     ResultColumn,
     ResultColumns,
+    StatementResult,
     answer_result,
     described_columns,
     text_result,
 )
 from sfumato.server.postgres.session_settings import NO_PRICE_HINT, has_amount
-from sfumato.server.postgres.statements import Refusal, RowsStatement
+from sfumato.server.postgres.statements import RowsStatement, SqlRefusal
 from sfumato.server.postgres.synthetic_rows import RangedSubquery, may_name_range_column, split_ranged_subquery
 from sfumato.server.postgres.synthetic_tables import PublishedTables
 from sfumato.server.releases.flights import Flight, FlightResult
@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 _EXPLAIN_TERMS = ("epsilon", "delta", "rho", "within", "confidence", "mechanism")
 
 
-class CatalogColumn(Protocol):
+class DescribedColumn(Protocol):
     """A column of a catalog result."""
 
     @property
@@ -58,22 +58,22 @@ class CatalogColumn(Protocol):
     def oid(self) -> int: ...
 
 
-class CatalogRows(Protocol):
+class DescribedRows(Protocol):
     """The result of a catalog statement."""
 
     @property
-    def columns(self) -> Sequence[CatalogColumn]: ...
+    def columns(self) -> Sequence[DescribedColumn]: ...
     @property
     def rows(self) -> Sequence[Sequence[object]]: ...
 
 
-class Catalog(Protocol):
+class StatementCatalog(Protocol):
     """Answers statements about the system catalogs and constants, from the policy alone."""
 
     def covers(self, sql: str) -> bool: ...
-    def describe(self, sql: str, parameter_count: int) -> Sequence[CatalogColumn]: ...
+    def describe(self, sql: str, parameter_count: int) -> Sequence[DescribedColumn]: ...
     def parameter_oids(self, sql: str, parameter_count: int) -> tuple[int, ...]: ...
-    def run(self, sql: str, parameters: Sequence[str | None]) -> CatalogRows: ...
+    def run(self, sql: str, parameters: Sequence[str | None]) -> DescribedRows: ...
     def recall(self, act: str, sql: str, *details: object) -> Any | None: ...
     def interrupt(self) -> None: ...
 
@@ -102,7 +102,7 @@ class StatementSource:
     user: str
     token: int
     policy: str
-    policy_catalog: Catalog
+    policy_catalog: StatementCatalog
     database: str = ""
     process: int = 0
     """The number of the connection, as the client knows it."""
@@ -114,7 +114,7 @@ class StatementSource:
     proof: TokenProof = field(default_factory=TokenProof)
 
     @property
-    def catalog(self) -> Catalog:
+    def catalog(self) -> StatementCatalog:
         """The catalog: of the policy, and of what was published."""
         return self.policy_catalog if self.published is None else self.published.catalog
 
@@ -192,17 +192,17 @@ class StatementSource:
             return await self._ask_synthetic(self.published, call, cancelled)
         if not await self.reads_catalog(rows.sql):
             return await run_in_thread(self._describe_table_or_question, rows, parameters, ranges)
-        listed: Sequence[CatalogColumn] | None = self.catalog.recall("describe", rows.sql, len(parameters))
+        listed: Sequence[DescribedColumn] | None = self.catalog.recall("describe", rows.sql, len(parameters))
         if listed is None:
             listed = await self._run_in_turn(partial(self.catalog.describe, rows.sql, len(parameters)), cancelled)
         return _result_columns(listed)
 
     async def run(
         self, rows: RowsStatement, parameters: Sequence[Any], columns: ResultColumns | None, terms: StatementTerms
-    ) -> Result:
+    ) -> StatementResult:
         """Return the rows of a statement, in the columns that were described, if any were."""
         if _asks_backend_pid(rows.sql):
-            return Result(_PROCESS_COLUMNS, [(self.process,)])
+            return StatementResult(_PROCESS_COLUMNS, [(self.process,)])
         if await self.reads_catalog(rows.sql):
             return await self._run_catalog(rows.sql, parameters, terms.cancelled)
         ranged = await self._ranged_subquery(rows.sql)
@@ -214,19 +214,21 @@ class StatementSource:
             call = partial(self.published.run, rows.sql, parameters, columns, confidence)
             return await self._ask_synthetic(self.published, call, terms.cancelled)
         begun = await run_in_thread(self._read_or_start_release, rows, parameters, terms.price)
-        if isinstance(begun, Result):
+        if isinstance(begun, StatementResult):
             return begun
         released = await self._wait(begun, terms.cancelled)
         return answer_result(released.answer, columns, ranges=terms.ranges, charged=not released.free)
 
-    async def explain(self, rows: RowsStatement, parameters: Sequence[Any], price: Mapping[str, Any]) -> Result:
+    async def explain(
+        self, rows: RowsStatement, parameters: Sequence[Any], price: Mapping[str, Any]
+    ) -> StatementResult:
         """Explain a question and forecast its error. Free, and reads no row."""
         if self.published is not None and await self._reads_synthetic(rows.sql):
             call = partial(self.published.explain, rows.sql, parameters)
             lines = await self._ask_synthetic(self.published, call, asyncio.Event())
             return text_result(("QUERY PLAN",), [(line,) for line in lines])
         if not await self.is_question(rows.sql):
-            raise Refusal(
+            raise SqlRefusal(
                 "0A000", "EXPLAIN works on questions only", hint="Write EXPLAIN SELECT … FROM a table that \\dt lists."
             )
         lines = await run_in_thread(self._explain_question, rows, parameters, price)
@@ -245,7 +247,7 @@ class StatementSource:
 
     def _read_or_start_release(
         self, rows: RowsStatement, parameters: Sequence[Any], price: Mapping[str, Any]
-    ) -> Result | Flight:
+    ) -> StatementResult | Flight:
         """Return the rows of one of the session's own tables, or start the release of a question."""
         service_table = service_tables.find_service_table(rows.sql)
         if service_table is not None:
@@ -280,7 +282,7 @@ class StatementSource:
         if self.published is not None:
             return {"free": True, **{name: price[name] for name in ("within", "confidence") if name in price}}
         if not has_amount(price) and not self._describe_question(rows, parameters).free:
-            raise Refusal("22023", "this question has no price", detail="Nothing was spent.", hint=NO_PRICE_HINT)
+            raise SqlRefusal("22023", "this question has no price", detail="Nothing was spent.", hint=NO_PRICE_HINT)
         return price
 
     def _explain_question(self, rows: RowsStatement, parameters: Sequence[Any], price: Mapping[str, Any]) -> list[str]:
@@ -292,12 +294,12 @@ class StatementSource:
 
     # ── the catalog ────────────────────────────────────────────────────────────────────────────
 
-    async def _run_catalog(self, sql: str, parameters: Sequence[Any], cancelled: asyncio.Event) -> Result:
+    async def _run_catalog(self, sql: str, parameters: Sequence[Any], cancelled: asyncio.Event) -> StatementResult:
         texts = tuple(None if value is None else types.cell_text(value) for value in parameters)
-        answer: CatalogRows | None = self.catalog.recall("run", sql, texts)
+        answer: DescribedRows | None = self.catalog.recall("run", sql, texts)
         if answer is None:
             answer = await self._run_in_turn(partial(self.catalog.run, sql, texts), cancelled)
-        return Result(_result_columns(answer.columns), answer.rows)
+        return StatementResult(_result_columns(answer.columns), answer.rows)
 
     async def _run_in_turn(self, call: Callable[[], _T], cancelled: asyncio.Event) -> _T:
         return await self.queue.run(self.user, call, self.catalog.interrupt, cancelled)
@@ -329,7 +331,7 @@ class StatementSource:
             cancelling.cancel()
         flight.withdrawn = True
         answered.cancel()
-        raise Refusal(
+        raise SqlRefusal(
             "57014",
             "canceling statement due to user request",
             detail="If it was charged already, its answer is stored.",
@@ -350,5 +352,5 @@ _PROCESS = re.compile(r"\s*SELECT\s+(pg_catalog\.)?pg_backend_pid\(\s*\)\s*", re
 _PROCESS_COLUMNS = (ResultColumn("pg_backend_pid", types.INT4),)
 
 
-def _result_columns(columns: Sequence[CatalogColumn]) -> ResultColumns:
+def _result_columns(columns: Sequence[DescribedColumn]) -> ResultColumns:
     return tuple(ResultColumn(column.name, column.oid) for column in columns)

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from sfumato.errors import TooManyRequests
 from sfumato.quick_dataclass import dataclass
-from sfumato.server.postgres.statements import Refusal
+from sfumato.server.postgres.statements import SqlRefusal
 
 WORKERS = 4
 MAX_WAITING, MAX_WAITING_PER_USER = 100, 20
@@ -55,7 +55,7 @@ class CatalogQueue:
 
         ``interrupt`` is called from the event loop if the event is set while the call runs, until the call returns.
 
-        Raises: TooManyRequests: Too many wait. Refusal: It was cancelled.
+        Raises: TooManyRequests: Too many wait. SqlRefusal: It was cancelled.
         """
         self._require_room(user)
         statement = _StatementState()
@@ -69,7 +69,9 @@ class CatalogQueue:
         finally:
             cancelling.cancel()
             running.cancel()
-        raise Refusal("57014", "canceling statement due to user request", hint="Send it again if it is still needed.")
+        raise SqlRefusal(
+            "57014", "canceling statement due to user request", hint="Send it again if it is still needed."
+        )
 
     def _require_room(self, user: str) -> None:
         waiting_of_user = self._users.get(user, _UserTurns()).count

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from sfumato import errors
 from sfumato.errors import SfumatoError, Unsupported
 from sfumato.server.postgres import protocol
-from sfumato.server.postgres.statements import Refusal
+from sfumato.server.postgres.statements import SqlRefusal
 from sfumato.server.postgres.types import CellOutOfRange, InvalidParameterValue
 from sfumato.server.requests.problems import report_fault
 
@@ -58,7 +58,7 @@ def error_message(error: Exception, sql: str = "", offset: int = 0, *, fatal: bo
 
 
 def _error_fields(error: Exception, sql: str, offset: int) -> dict[str, str]:
-    if isinstance(error, Refusal):
+    if isinstance(error, SqlRefusal):
         return _fields_by_letter(error.sqlstate, error.message, error.detail, error.hint, error.position)
     if isinstance(error, InvalidParameterValue):
         rule = f"a parameter is not a valid value of type {error.type_name}"
@@ -103,7 +103,7 @@ def _client_text_position(error: SfumatoError, sql: str, offset: int) -> int:
 
 def rule_if_unsupported(error: Exception) -> str | None:
     """Return the rule of an error that is 0A000; None for any other."""
-    if isinstance(error, Refusal):
+    if isinstance(error, SqlRefusal):
         return error.message if error.sqlstate == _UNSUPPORTED else None
     return error.rule if isinstance(error, SfumatoError) and sqlstate(error) == _UNSUPPORTED else None
 

@@ -42,13 +42,13 @@ from sfumato.server.gateway import Gateway
 from sfumato.server.people import scram
 from sfumato.server.people.users import Caller
 from sfumato.server.postgres import protocol
-from sfumato.server.postgres.answering import PUBLISHED, Catalog, StatementSource
+from sfumato.server.postgres.answering import PUBLISHED, StatementCatalog, StatementSource
 from sfumato.server.postgres.catalog.relations import DescribedRelation
 from sfumato.server.postgres.catalog_queue import CatalogQueue
 from sfumato.server.postgres.error_reports import RefusalCounts, error_message
 from sfumato.server.postgres.session_settings import SessionSettings, parse_token_price
-from sfumato.server.postgres.sessions import Reply, Session
-from sfumato.server.postgres.statements import Refusal
+from sfumato.server.postgres.sessions import ClientSession, Reply
+from sfumato.server.postgres.statements import SqlRefusal
 from sfumato.server.postgres.synthetic_tables import PublishedTables, PurchaseCache
 from sfumato.server.requests.calls import run_in_thread
 
@@ -64,7 +64,7 @@ _SIGN_IN_HINT = (
     "The password is a token, made with sfumato token new. Tokens made before this server spoke PostgreSQL's protocol "
     "do not work here: make a new one."
 )
-CatalogFactory = Callable[[Policy, str, str, tuple[DescribedRelation, ...]], Catalog]
+CatalogFactory = Callable[[Policy, str, str, tuple[DescribedRelation, ...]], StatementCatalog]
 """Builds the catalog of a policy for a database and a user, with what was published."""
 ROUTE = "postgres sign-in"
 
@@ -73,7 +73,7 @@ class ConnectionEnded(Exception):
     """The client has gone, or was too slow."""
 
 
-class Connection:
+class ClientConnection:
     """The two streams of a connection, with bounded messages and replies that leave at ticks (an ``Outbox``)."""
 
     def __init__(
@@ -182,9 +182,9 @@ class _OpenConnection:
     """A connection that is served, as others may cancel it."""
 
     task: asyncio.Task[None]
-    connection: Connection | None = None
+    connection: ClientConnection | None = None
     cancel_key: bytes = field(default=b"", repr=False)
-    session: Session | None = None
+    session: ClientSession | None = None
     user: str | None = None
     """Who has signed in."""
     is_idle: bool = True
@@ -288,7 +288,7 @@ class PostgresServer:
                 return None
             state.connection = await self._open_streams(accepted, None)
             if self._requires_tls:
-                raise Refusal("28000", "this server needs TLS", hint="Connect with sslmode=require or verify-full.")
+                raise SqlRefusal("28000", "this server needs TLS", hint="Connect with sslmode=require or verify-full.")
             return message
 
     async def _answer_encryption(self, accepted: socket.socket, request: protocol.EncryptionRequest) -> bool:
@@ -298,7 +298,7 @@ class PostgresServer:
         await asyncio.get_running_loop().sock_sendall(accepted, b"S" if offers else b"N")
         return offers
 
-    async def _startup_under_tls(self, connection: Connection) -> protocol.Startup | None:
+    async def _startup_under_tls(self, connection: ClientConnection) -> protocol.Startup | None:
         """Read the first message under TLS."""
         message = await connection.read_startup()
         if isinstance(message, protocol.CancelRequest):
@@ -308,7 +308,7 @@ class PostgresServer:
             raise protocol.ProtocolViolation("encryption was requested twice")
         return message
 
-    async def _open_streams(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> Connection:
+    async def _open_streams(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> ClientConnection:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=_SPILL_BYTES, loop=loop)
         stream = asyncio.StreamReaderProtocol(reader, loop=loop)
@@ -316,7 +316,7 @@ class PostgresServer:
         transport, _ = await loop.connect_accepted_socket(lambda: stream, accepted, ssl=tls, **handshake)
         transport.set_write_buffer_limits(high=_SPILL_BYTES)
         writer = asyncio.StreamWriter(transport, stream, reader, loop)
-        return Connection(reader, writer, self._next_tick, self._gateway.turns_begun_if_idle)
+        return ClientConnection(reader, writer, self._next_tick, self._gateway.turns_begun_if_idle)
 
     def _cancel(self, request: protocol.CancelRequest) -> None:
         """Cancel the statement of a connection, if the key is its own."""
@@ -326,19 +326,19 @@ class PostgresServer:
 
     # ── sign-in ────────────────────────────────────────────────────────────────────────────────
 
-    async def _sign_in(self, state: _OpenConnection, startup: protocol.Startup, number: int) -> Session:
+    async def _sign_in(self, state: _OpenConnection, startup: protocol.Startup, number: int) -> ClientSession:
         connection = state.connection
         assert connection is not None
         if self._stopping:
-            raise Refusal("57P03", "the server is stopping", hint="Connect again later.")
+            raise SqlRefusal("57P03", "the server is stopping", hint="Connect again later.")
         if startup.minor > protocol.NEWEST_MINOR or startup.unknown_options:
             minor = min(startup.minor, protocol.NEWEST_MINOR)
             await connection.send(protocol.negotiate_version(minor, startup.unknown_options))
         if startup.parameters.get("replication", "false").lower() not in ("false", "off", "no", "0"):
-            raise Refusal("0A000", "replication is not supported", hint="Leave out replication.")
+            raise SqlRefusal("0A000", "replication is not supported", hint="Leave out replication.")
         user = startup.parameters.get("user", "")
         if not user:
-            raise Refusal("28000", "no user name was sent", hint="Connect as a user of this server.")
+            raise SqlRefusal("28000", "no user name was sent", hint="Connect as a user of this server.")
         token = await self._authenticate(connection, user)
         caller = await run_in_thread(self._gateway.caller_of_token, token, ROUTE)
         self._admit(state, caller.user)
@@ -360,7 +360,7 @@ class PostgresServer:
             raise _too_many_refusal(f"connections of {user}")
         state.user = user
 
-    async def _authenticate(self, connection: Connection, user: str) -> int:
+    async def _authenticate(self, connection: ClientConnection, user: str) -> int:
         """Run SCRAM; return the number of the token that was proven."""
         await connection.send(protocol.sasl_mechanisms(scram.MECHANISM))
         await connection.flush(at_once=True)
@@ -382,19 +382,19 @@ class PostgresServer:
         if not 0 <= index < len(numbers):
             with suppress(NotSignedIn):
                 await run_in_thread(self._gateway.caller_of_token, None, ROUTE)
-            raise Refusal("28P01", f'password authentication failed for user "{user[:63]}"', hint=_SIGN_IN_HINT)
+            raise SqlRefusal("28P01", f'password authentication failed for user "{user[:63]}"', hint=_SIGN_IN_HINT)
         await connection.send(protocol.sasl_final(server_final))
         return numbers[index]
 
-    async def _read_sasl(self, connection: Connection) -> bytes:
+    async def _read_sasl(self, connection: ClientConnection) -> bytes:
         message = protocol.decode_message(*await connection.read_frame(SIGN_IN_SECONDS))
         if not isinstance(message, protocol.AuthenticationData):
             raise protocol.ProtocolViolation("the sign-in is not finished")
         return message.body
 
     async def _open_session(
-        self, connection: Connection, startup: protocol.Startup, caller: Caller, number: int
-    ) -> Session:
+        self, connection: ClientConnection, startup: protocol.Startup, caller: Caller, number: int
+    ) -> ClientSession:
         database = startup.parameters.get("database") or caller.user
         policy_name, published = await run_in_thread(self._policy_and_is_published, caller, database)
         policy = await run_in_thread(lambda: self._gateway.served.curator_for(caller, policy_name).policy)
@@ -422,7 +422,7 @@ class PostgresServer:
         price = parse_token_price(await run_in_thread(self._gateway.people.token_price, caller.token.number))
         settings = SessionSettings(caller.user, protocol.SERVER_VERSION, _startup_settings(startup.parameters), price)
         types_by_column = _unambiguous_column_types(policy)
-        return Session(source, settings, lambda: types_by_column, connection)
+        return ClientSession(source, settings, lambda: types_by_column, connection)
 
     def _policy_and_is_published(self, caller: Caller, database: str) -> tuple[str, bool]:
         """Return the policy that a database names, and whether it is the free database of what was published."""
@@ -433,11 +433,11 @@ class PostgresServer:
         if database.endswith(PUBLISHED) and name in visible:
             return name, True
         hint = f"The databases are the policies: {', '.join(visible)}." if visible else "Ask the owner for a share."
-        raise Refusal("3D000", f'database "{database[:63]}" does not exist', hint=hint)
+        raise SqlRefusal("3D000", f'database "{database[:63]}" does not exist', hint=hint)
 
     # ── conversation ───────────────────────────────────────────────────────────────────────────
 
-    async def _handle_messages(self, state: _OpenConnection, session: Session) -> None:
+    async def _handle_messages(self, state: _OpenConnection, session: ClientSession) -> None:
         connection = state.connection
         assert connection is not None
         handled = 0
@@ -457,8 +457,10 @@ class PostgresServer:
                 handled = 0
 
 
-def _too_many_refusal(what: str) -> Refusal:
-    return Refusal("53300", f"there are too many {what}", hint="Close some, use a pool, or try again in ten seconds.")
+def _too_many_refusal(what: str) -> SqlRefusal:
+    return SqlRefusal(
+        "53300", f"there are too many {what}", hint="Close some, use a pool, or try again in ten seconds."
+    )
 
 
 def _configure_socket(accepted: socket.socket) -> None:
@@ -508,7 +510,7 @@ async def _receive(accepted: socket.socket, count: int) -> bytes:
     return data
 
 
-async def _send_fatal_error(connection: Connection | None, accepted: socket.socket, error: Exception) -> None:
+async def _send_fatal_error(connection: ClientConnection | None, accepted: socket.socket, error: Exception) -> None:
     """Send an error that ends the connection."""
     message = error_message(error, fatal=True)
     with suppress(ConnectionEnded, OSError):
@@ -519,7 +521,7 @@ async def _send_fatal_error(connection: Connection | None, accepted: socket.sock
             accepted.send(message)
 
 
-def require_alpn(connection: Connection) -> None:
+def require_alpn(connection: ClientConnection) -> None:
     """Refuse a direct TLS connection that is not meant for PostgreSQL's protocol."""
     tls = connection.transport.get_extra_info("ssl_object")
     if tls is None or tls.selected_alpn_protocol() != "postgresql":
@@ -553,7 +555,7 @@ def _startup_settings(parameters: Mapping[str, str]) -> dict[str, str]:
         name, separator, value = word.removeprefix("-c").removeprefix("--").partition("=")
         if not separator or not word.startswith(("-c", "--")):
             hint = "Write options='-c sfumato.epsilon=0.1'."
-            raise Refusal("22023", "the start-up options cannot be read", hint=hint)
+            raise SqlRefusal("22023", "the start-up options cannot be read", hint=hint)
         own[name.replace("-", "_")] = value.replace("\\ ", " ")
     return own
 

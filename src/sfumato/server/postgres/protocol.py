@@ -57,7 +57,7 @@ class Startup:
 
 
 @dataclass(frozen=True)
-class Query:
+class SimpleQuery:
     """A text of statements, to be run at once."""
 
     sql: str
@@ -130,7 +130,7 @@ class AuthenticationData:
 
 
 FrontendMessage = (
-    Query | Parse | Bind | Describe | Execute | Close | Sync | Flush | Terminate | CopyInput | AuthenticationData
+    SimpleQuery | Parse | Bind | Describe | Execute | Close | Sync | Flush | Terminate | CopyInput | AuthenticationData
 )
 
 
@@ -218,7 +218,7 @@ def decode_message(kind: bytes, body: bytes) -> FrontendMessage:
     fields = _MessageReader(body)
     match kind:
         case _ if kind == QUERY:
-            message: FrontendMessage = Query(fields.read_text())
+            message: FrontendMessage = SimpleQuery(fields.read_text())
         case b"P":
             message = Parse(
                 fields.read_text(), fields.read_text(), tuple(fields.read_int32() for _ in range(fields.read_count()))

@@ -28,7 +28,7 @@ ResultColumns = tuple[ResultColumn, ...]
 
 
 @dataclass(frozen=True)
-class Result:
+class StatementResult:
     """The rows of a statement, and what is told beside them."""
 
     columns: ResultColumns
@@ -39,8 +39,8 @@ class Result:
     """Whether this very statement spent budget."""
 
 
-def text_result(columns: Iterable[str], rows: Sequence[Sequence[Any]]) -> Result:
-    return Result(tuple(ResultColumn(name, TEXT_OID) for name in columns), rows)
+def text_result(columns: Iterable[str], rows: Sequence[Sequence[Any]]) -> StatementResult:
+    return StatementResult(tuple(ResultColumn(name, TEXT_OID) for name in columns), rows)
 
 
 def described_columns(described: DescribedQuestion, *, ranges: bool) -> ResultColumns:
@@ -53,7 +53,7 @@ def described_columns(described: DescribedQuestion, *, ranges: bool) -> ResultCo
     return (*columns, *(ResultColumn(name, types.FLOAT8) for name in ends))
 
 
-def answer_result(answer: Any, columns: ResultColumns | None, *, ranges: bool, charged: bool) -> Result:
+def answer_result(answer: Any, columns: ResultColumns | None, *, ranges: bool, charged: bool) -> StatementResult:
     """Return an answer's rows in the described columns; a column that it does not have is NULL."""
     if not isinstance(answer, Answer):  # a listing of public text
         return text_result(answer.columns, answer.rows)
@@ -68,7 +68,7 @@ def answer_result(answer: Any, columns: ResultColumns | None, *, ranges: bool, c
     missing = [None] * len(answer.rows)
     rows = list(zip(*(cells_by_column.get(column, missing) for column in shown), strict=True))
     warnings = tuple(each for each in answer.warnings if each not in answer.receipt.weak)
-    return Result(shown, rows, (answer.short_receipt(), *answer.caveat_lines()), warnings, charged)
+    return StatementResult(shown, rows, (answer.short_receipt(), *answer.caveat_lines()), warnings, charged)
 
 
 # ── data rows ──────────────────────────────────────────────────────────────────────────────────
@@ -110,7 +110,7 @@ _TRAILER = struct.pack("!h", -1)
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f", "\v": "\\v"})
 
 
-def copy_messages(result: Result, form: CopyFormat) -> Iterator[bytes]:
+def copy_messages(result: StatementResult, form: CopyFormat) -> Iterator[bytes]:
     """Encode a result as the messages of a COPY TO STDOUT."""
     yield protocol.copy_out_response(len(result.columns), binary=form.format == "binary")
     if form.format == "binary":

@@ -19,8 +19,8 @@ from sfumato.server.people.users import Caller, Role
 from sfumato.server.postgres import types
 from sfumato.server.postgres.error_reports import RefusalCounts
 from sfumato.server.postgres.lexing import SqlToken, TokenKind, UnfinishedText, dotted_name_and_rest, tokenize
-from sfumato.server.postgres.results import Result, ResultColumn, ResultColumns
-from sfumato.server.postgres.statements import Refusal, quote_name
+from sfumato.server.postgres.results import ResultColumn, ResultColumns, StatementResult
+from sfumato.server.postgres.statements import SqlRefusal, quote_name
 
 SCHEMA = "sfumato"
 _HISTORY_LINES, _RECEIPT_LINES = 1000, 100
@@ -112,16 +112,16 @@ class ServiceTable:
     """By column, its position in the table."""
     limit: int | None
 
-    def run(self, reader: ServiceTableContext) -> Result:
+    def run(self, reader: ServiceTableContext) -> StatementResult:
         reader.gateway.rate_limit_read(reader.caller)
         rows = _TABLES[self.name][1](reader)[: self.limit]
-        return Result(self.columns, [tuple(row[index] for index in self.selected) for row in rows])
+        return StatementResult(self.columns, [tuple(row[index] for index in self.selected) for row in rows])
 
 
 def find_service_table(sql: str) -> ServiceTable | None:
     """Return the table that a statement selects from; None if it selects from none of these.
 
-    Raises: Refusal: It selects from one of these, in a way that they do not offer.
+    Raises: SqlRefusal: It selects from one of these, in a way that they do not offer.
     """
     if SCHEMA not in sql.lower():
         return None
@@ -137,7 +137,7 @@ def find_service_table(sql: str) -> ServiceTable | None:
         return None
     name = parts[-1]
     if name not in _TABLES:
-        raise Refusal(
+        raise SqlRefusal(
             "42P01", f'relation "sfumato.{name[:60]}" does not exist', hint=f"There are {_service_table_list()}."
         )
     alias, rest = _alias_and_rest(rest, "limit")
@@ -188,7 +188,9 @@ def _columns_of_select_item(name: str, item: Sequence[SqlToken], alias: str) -> 
     for column, index in _all_columns_with_index(name):
         if column.name == parts[-1]:
             return [(replace(column, name=shown or column.name), index)]
-    raise Refusal("42703", f'sfumato.{name} has no column "{parts[-1]}"', hint=f"It has {', '.join(_TABLES[name][0])}.")
+    raise SqlRefusal(
+        "42703", f'sfumato.{name} has no column "{parts[-1]}"', hint=f"It has {', '.join(_TABLES[name][0])}."
+    )
 
 
 def _parse_limit(tokens: Sequence[SqlToken], name: str) -> int | None:
@@ -200,8 +202,8 @@ def _parse_limit(tokens: Sequence[SqlToken], name: str) -> int | None:
     return int(tokens[1].value)
 
 
-def _whole_table_refusal(name: str) -> Refusal:
+def _whole_table_refusal(name: str) -> SqlRefusal:
     rule = f"sfumato.{name} can only be read whole: WHERE, ORDER BY and joins are not supported on it"
-    return Refusal(
+    return SqlRefusal(
         "0A000", rule, hint=f"Write SELECT * FROM sfumato.{name}, or name its columns, with or without LIMIT."
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import ACCEPT_DEFAULT, BELOW_ONE, CONFIDENCE, DEFAULT_CONFIDENCE, POSITIVE, Range, exact
-from sfumato.server.postgres.statements import Refusal, parse_price_comment
+from sfumato.server.postgres.statements import SqlRefusal, parse_price_comment
 
 PREFIX = "sfumato."
 NO_PRICE_HINT = (
@@ -236,16 +236,16 @@ class SessionSettings:
 
     def _validated_value(self, name: str, value: str) -> str:
         if len(value) > _MAX_VALUE_LENGTH or "\0" in value:
-            raise Refusal("22023", f"the value of {name[:60]} is too long", hint="Set a shorter value.")
+            raise SqlRefusal("22023", f"the value of {name[:60]} is too long", hint="Set a shorter value.")
         if name.startswith(PREFIX):
             return _validated_term(name, value)
         if name not in self._defaults:
             raise _unknown_setting_refusal(name)
         if name in _READ_ONLY or name in ("server_version", "server_version_num", "session_authorization"):
-            raise Refusal("55P02", f"{name} cannot be changed", hint="Leave it out.")
+            raise SqlRefusal("55P02", f"{name} cannot be changed", hint="Leave it out.")
         if name in _FIXED and value.strip().strip("'\"").lower() not in _FIXED[name][1]:
             only = _FIXED[name][0]
-            raise Refusal(
+            raise SqlRefusal(
                 "22023", f"{name} is always {only} on this server", hint=f"Leave it out, or set it to {only}."
             )
         return _FIXED[name][0] if name in _FIXED else value
@@ -257,7 +257,7 @@ def parse_token_price(text: str) -> dict[str, str]:
     for name, value in terms.items():
         _validated_term(f"{PREFIX}{name}", value)
     if terms and not has_amount(terms):
-        raise Refusal("22023", "a price needs an amount", hint="Write epsilon=0.1, within=50 or rho=0.01.")
+        raise SqlRefusal("22023", "a price needs an amount", hint="Write epsilon=0.1, within=50 or rho=0.01.")
     return terms
 
 
@@ -278,13 +278,13 @@ def _validated_term(name: str, value: str) -> str:
         parse(value)
     except InvalidParameter as error:
         example = _EXAMPLES.get(name.removeprefix(PREFIX), "0.1")
-        raise Refusal("22023", f"{PREFIX}{error.rule}", hint=f"Write SET {name} = '{example}'.") from None
+        raise SqlRefusal("22023", f"{PREFIX}{error.rule}", hint=f"Write SET {name} = '{example}'.") from None
     return value
 
 
-def _unknown_setting_refusal(name: str) -> Refusal:
+def _unknown_setting_refusal(name: str) -> SqlRefusal:
     close = difflib.get_close_matches(name[:60], [*_known_setting_names(), *_DEFAULTS], n=1)
     hint = (
         f"Did you mean {close[0]}?" if close else "The price is set by sfumato.epsilon, sfumato.within or sfumato.rho."
     )
-    return Refusal("42704", f'unrecognized configuration parameter "{name[:60]}"', hint=hint)
+    return SqlRefusal("42704", f'unrecognized configuration parameter "{name[:60]}"', hint=hint)

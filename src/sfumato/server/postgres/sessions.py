@@ -32,8 +32,8 @@ from sfumato.server.postgres.answering import StatementSource, StatementTerms
 from sfumato.server.postgres.error_reports import error_message, notice_message, rule_if_unsupported
 from sfumato.server.postgres.lexing import StatementText
 from sfumato.server.postgres.results import (
-    Result,
     ResultColumns,
+    StatementResult,
     copy_messages,
     encode_cells,
     formats_by_column,
@@ -51,11 +51,11 @@ from sfumato.server.postgres.statements import (
     Explain,
     FetchCursor,
     NoEffect,
-    Refusal,
     ResetSetting,
     RowsStatement,
     SetSetting,
     ShowSetting,
+    SqlRefusal,
     Statement,
     TransactionCommand,
 )
@@ -130,7 +130,7 @@ class _Cancellable:
             self.cancelled.set()
 
 
-class Session:
+class ClientSession:
     """The session of one connection."""
 
     def __init__(
@@ -186,7 +186,7 @@ class Session:
 
     async def handle(self, message: protocol.FrontendMessage) -> Reply:
         """Handle one message; return whether the client waits for a reply now."""
-        if isinstance(message, protocol.Query):
+        if isinstance(message, protocol.SimpleQuery):
             with self._cancellable:
                 await self._simple_query(message.sql)
             await self._outbox.send(self.ready)
@@ -266,7 +266,7 @@ class Session:
             return
         asked = [each for each in selections if await self._source.is_question(each.sql)]
         if len(asked) > 1:
-            raise Refusal(
+            raise SqlRefusal(
                 "0A000",
                 "one query string asks two questions",
                 detail="Neither was asked, and nothing was spent.",
@@ -326,16 +326,16 @@ class Session:
     async def _parse(self, message: protocol.Parse) -> None:
         classified = await classify_text(message.sql)
         if len(classified) > 1:
-            raise Refusal(
+            raise SqlRefusal(
                 "42601", "a prepared statement can contain only one statement", hint="Prepare them one by one."
             )
         if message.name and message.name in self._prepared:
-            raise Refusal(
+            raise SqlRefusal(
                 "42P05", "this prepared statement exists already", hint="Close it first, or use another name."
             )
         if len(self._prepared) >= MAX_STATEMENTS:
             rule = f"a connection can have at most {MAX_STATEMENTS:,} prepared statements"
-            raise Refusal("54000", rule, hint="Close one with DEALLOCATE name, or all with DEALLOCATE ALL.")
+            raise SqlRefusal("54000", rule, hint="Close one with DEALLOCATE name, or all with DEALLOCATE ALL.")
         if not classified:
             self._prepared[message.name] = PreparedStatement(None, (), False)
             return
@@ -359,9 +359,9 @@ class Session:
     def _bind(self, message: protocol.Bind) -> None:
         prepared = self._require_prepared(message.statement)
         if message.portal and message.portal in self._portals:
-            raise Refusal("42P03", "this portal exists already", hint="Close it first, or use another name.")
+            raise SqlRefusal("42P03", "this portal exists already", hint="Close it first, or use another name.")
         if len(self._portals) >= MAX_PORTALS and message.portal not in self._portals:
-            raise Refusal(
+            raise SqlRefusal(
                 "54000",
                 f"a connection can have at most {MAX_PORTALS} open portals (cursors)",
                 hint="Close one with CLOSE name, or all with CLOSE ALL.",
@@ -381,13 +381,13 @@ class Session:
 
     def _require_prepared(self, name: str) -> PreparedStatement:
         if name not in self._prepared:
-            raise Refusal("26000", "this prepared statement does not exist", hint="Parse it first.")
+            raise SqlRefusal("26000", "this prepared statement does not exist", hint="Parse it first.")
         return self._prepared[name]
 
     def _require_portal(self, name: str) -> Portal:
         if name not in self._portals:
             hint = "Declare or bind it first; portals end with their transaction."
-            raise Refusal("34000", f'the cursor or portal "{name[:60]}" does not exist', hint=hint)
+            raise SqlRefusal("34000", f'the cursor or portal "{name[:60]}" does not exist', hint=hint)
         return self._portals[name]
 
     async def _describe_statement(self, name: str) -> None:
@@ -447,7 +447,7 @@ class Session:
         ends = isinstance(statement, TransactionCommand) and statement.action in ("commit", "rollback", "rollback to")
         if self._transaction == _FAILED and not ends:
             rule = "current transaction is aborted, commands ignored until end of transaction block"
-            raise Refusal("25P02", rule, hint="Send ROLLBACK.")
+            raise SqlRefusal("25P02", rule, hint="Send ROLLBACK.")
 
     async def _execute(self, portal: Portal, max_rows: int = 0, *, describe: bool = False) -> None:
         """Run a portal, or continue it: a question is asked at most once. Send its rows and its tag."""
@@ -477,7 +477,7 @@ class Session:
         if describe:
             await self._outbox.send(row_description_message(result.columns))
 
-    async def _run(self, portal: Portal) -> Result:
+    async def _run(self, portal: Portal) -> StatementResult:
         statement = portal.statement
         if isinstance(statement, ShowSetting):
             return self._setting_result(statement.name)
@@ -490,7 +490,7 @@ class Session:
 
     async def _run_rows(
         self, rows: RowsStatement, parameters: Sequence[Any], columns: ResultColumns | None, *, ranges: bool
-    ) -> Result:
+    ) -> StatementResult:
         await self._record_whether_curator_asked(rows)
         self._source.limit.most = None if self._settings.most is None else exact(self._settings.most, "most")
         terms = StatementTerms(self._settings.price(rows.price), ranges, self._cancellable.cancelled)
@@ -501,7 +501,7 @@ class Session:
     async def _record_whether_curator_asked(self, rows: RowsStatement) -> None:
         self._asks_curator = self._asks_curator or not await self._source.reads_catalog(rows.sql)
 
-    async def _send_notes(self, result: Result) -> None:
+    async def _send_notes(self, result: StatementResult) -> None:
         for note in result.notices:
             await self._outbox.send(notice_message(note))
         for warning in result.warnings:
@@ -539,7 +539,7 @@ class Session:
             await self._outbox.send(message)
         await self._outbox.send(protocol.command_complete(f"COPY {len(result.rows)}"))
 
-    def _setting_result(self, name: str) -> Result:
+    def _setting_result(self, name: str) -> StatementResult:
         if name == "all":
             rows = [(key, value, "") for key, value in self._settings.items()]
             return text_result(("name", "setting", "description"), rows)
@@ -600,11 +600,11 @@ class Session:
         if statement.action in ("commit", "rollback"):
             return await self._end_transaction(statement)
         if self._transaction == _IDLE:
-            raise Refusal("25P01", "savepoints can only be used in transaction blocks", hint="Send BEGIN first.")
+            raise SqlRefusal("25P01", "savepoints can only be used in transaction blocks", hint="Send BEGIN first.")
         if statement.action == "savepoint":
             self._savepoints += 1
         elif not self._savepoints:
-            raise Refusal("3B001", "this savepoint does not exist", hint="Send SAVEPOINT first.")
+            raise SqlRefusal("3B001", "this savepoint does not exist", hint="Send SAVEPOINT first.")
         else:
             self._transaction = _OPEN
         return statement.tag
@@ -635,7 +635,7 @@ class Session:
         if not statement.everything:
             return
         if self._transaction != _IDLE:
-            raise Refusal("25001", "DISCARD ALL cannot run inside a transaction", hint="Send COMMIT first.")
+            raise SqlRefusal("25001", "DISCARD ALL cannot run inside a transaction", hint="Send COMMIT first.")
         await self._change_settings(lambda: self._settings.reset(None))
         self._prepared, self._portals = {}, {}
 
@@ -649,11 +649,11 @@ class Session:
     def _declare(self, statement: DeclareCursor, portal: Portal) -> None:
         if self._transaction == _IDLE and not statement.holds:
             rule = "DECLARE CURSOR can only be used in transaction blocks"
-            raise Refusal("25P01", rule, hint="Send BEGIN first, or declare the cursor WITH HOLD.")
+            raise SqlRefusal("25P01", rule, hint="Send BEGIN first, or declare the cursor WITH HOLD.")
         if statement.name in self._portals:
-            raise Refusal("42P03", "this cursor exists already", hint="Close it first, or use another name.")
+            raise SqlRefusal("42P03", "this cursor exists already", hint="Close it first, or use another name.")
         if len(self._portals) >= MAX_PORTALS:
-            raise Refusal(
+            raise SqlRefusal(
                 "54000",
                 f"a connection can have at most {MAX_PORTALS} open portals (cursors)",
                 hint="Close one with CLOSE name, or all with CLOSE ALL.",

@@ -20,7 +20,7 @@ from sfumato.server.postgres.lexing import (
     UnfinishedText,
     split_statements,
 )
-from sfumato.server.postgres.statements import Refusal, Statement, classify_statement
+from sfumato.server.postgres.statements import SqlRefusal, Statement, classify_statement
 from sfumato.server.requests.calls import run_in_thread
 
 MAX_SQL_BYTES = 65536
@@ -41,7 +41,7 @@ def _classify_all(sql: str) -> list[tuple[StatementText, Statement]]:
 def _classify(text: StatementText) -> Statement:
     try:
         return classify_statement(text)
-    except Refusal as refusal:
+    except SqlRefusal as refusal:
         if refusal.position:
             refusal.position += text.offset
         raise
@@ -51,20 +51,20 @@ def split_text(sql: str) -> list[StatementText]:
     """Split a client's text into statements; refuse one that is too long or ends inside a quote or comment."""
     if len(sql.encode(errors="replace")) > MAX_SQL_BYTES:
         rule = f"a query string can have at most {MAX_SQL_BYTES:,} bytes"
-        raise Refusal("54000", rule, hint="Send shorter statements, one after the other.")
+        raise SqlRefusal("54000", rule, hint="Send shorter statements, one after the other.")
     try:
         texts = split_statements(sql)
     except UnfinishedText as unfinished:
         rule = UNFINISHED.format(unfinished.what)
-        raise Refusal(
+        raise SqlRefusal(
             "42601", rule, hint="Close the open quote or comment.", position=unfinished.position + 1
         ) from None
     except TooManyTokens:
         rule = f"a statement can have at most {MAX_TOKENS:,} words and symbols"
-        raise Refusal("54001", rule, hint="Send a shorter statement.") from None
+        raise SqlRefusal("54001", rule, hint="Send a shorter statement.") from None
     if len(texts) > MAX_STATEMENTS_PER_TEXT:
         rule = f"a query string can have at most {MAX_STATEMENTS_PER_TEXT} statements"
-        raise Refusal("54000", rule, hint="Send fewer statements at once.")
+        raise SqlRefusal("54000", rule, hint="Send fewer statements at once.")
     return texts
 
 
@@ -89,7 +89,7 @@ def parameter_count(tokens: Iterable[SqlToken]) -> int:
     numbers = [token.value[1:] for token in tokens if token.kind is TokenKind.PARAMETER]
     if any(len(number) > 4 or not 1 <= int(number) <= MAX_PARAMETERS for number in numbers):
         rule = f"a statement can have parameters from $1 to ${MAX_PARAMETERS}"
-        raise Refusal("54000", rule, hint="Use fewer parameters.")
+        raise SqlRefusal("54000", rule, hint="Use fewer parameters.")
     return max(map(int, numbers), default=0)
 
 

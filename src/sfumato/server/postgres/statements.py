@@ -1,6 +1,6 @@
 """What a statement asks of the session: a setting, a transaction, a cursor, a COPY, an explanation, or rows.
 
-A statement is classified by its first words alone; nothing is run. What cannot be done here is ``Refusal``, with the
+A statement is classified by its first words alone; nothing is run. What cannot be done here is ``SqlRefusal``, with the
 SQLSTATE that PostgreSQL has for it. The SQL of a question is not looked into: ``plan.sql`` parses it.
 """
 
@@ -14,7 +14,7 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres.lexing import SqlToken, StatementText, TokenKind, dotted_name_and_rest, skip_words
 
 
-class Refusal(Exception):
+class SqlRefusal(Exception):
     """A statement that is not possible here, as the client is told."""
 
     def __init__(self, sqlstate: str, message: str, *, hint: str = "", detail: str = "", position: int = 0) -> None:
@@ -165,16 +165,16 @@ _READ_HINT = "Questions are SELECT statements: SELECT COUNT(*) FROM a table of \
 
 
 def classify_statement(text: StatementText) -> Statement:
-    """Return what a statement asks for; raise ``Refusal`` for what is not possible here."""
+    """Return what a statement asks for; raise ``SqlRefusal`` for what is not possible here."""
     first = text.tokens[0]
     if first.is_word(*_ROW_WORDS) or first.is_symbol("("):
         return _rows_statement(text, 0, len(text.sql))
     word = first.value.lower() if first.kind is TokenKind.WORD else ""
     if word in _WRITE_WORDS:
-        raise Refusal("25006", f"cannot execute {word.upper()}: this server only answers questions", hint=_READ_HINT)
+        raise SqlRefusal("25006", f"cannot execute {word.upper()}: this server only answers questions", hint=_READ_HINT)
     parse = _PARSERS.get(word)
     if parse is None:
-        raise Refusal(
+        raise SqlRefusal(
             "42601", f"syntax error at or near {first.value[:40]!r}", hint=_READ_HINT, position=first.start + 1
         )
     return parse(text)
@@ -203,7 +203,7 @@ def parse_price_comment(comment: str) -> dict[str, str]:
     while position < stop:
         match = _COMMENT_TERM.match(comment, position)
         if match is None:
-            raise Refusal(
+            raise SqlRefusal(
                 "22023",
                 "the price in the comment cannot be read",
                 hint="Write /* sfumato epsilon=0.1 */ before the question.",
@@ -228,16 +228,16 @@ def _parse_set(text: StatementText) -> Statement:
     if tokens and tokens[0].is_word("names"):
         return SetSetting("client_encoding", _setting_value(text, tokens[1:]), local)
     if tokens and tokens[0].is_word("role", "session", "authorization"):
-        raise Refusal("42501", "the user of a connection cannot be changed", hint="Connect as another user instead.")
+        raise SqlRefusal("42501", "the user of a connection cannot be changed", hint="Connect as another user instead.")
     parts, rest = dotted_name_and_rest(tokens)
     if not parts or not rest or not (rest[0].is_symbol("=") or rest[0].is_word("to")):
-        raise Refusal("42601", "SET needs a setting and a value", hint="Write SET sfumato.epsilon = '0.1'.")
+        raise SqlRefusal("42601", "SET needs a setting and a value", hint="Write SET sfumato.epsilon = '0.1'.")
     return SetSetting(".".join(parts).lower(), _setting_value(text, rest[1:]), local)
 
 
 def _setting_value(text: StatementText, tokens: Sequence[SqlToken]) -> str | None:
     if not tokens:
-        raise Refusal("42601", "SET needs a value", hint="Write SET sfumato.epsilon = '0.1'.")
+        raise SqlRefusal("42601", "SET needs a value", hint="Write SET sfumato.epsilon = '0.1'.")
     if len(tokens) == 1:
         return None if tokens[0].is_word("default") else tokens[0].value
     if all(token.is_symbol(",") for token in tokens[1::2]):
@@ -248,7 +248,7 @@ def _setting_value(text: StatementText, tokens: Sequence[SqlToken]) -> str | Non
 def _parse_reset(text: StatementText) -> Statement:
     parts, _ = dotted_name_and_rest(text.tokens[1:])
     if not parts:
-        raise Refusal("42601", "RESET needs a setting", hint="Write RESET sfumato.epsilon, or RESET ALL.")
+        raise SqlRefusal("42601", "RESET needs a setting", hint="Write RESET sfumato.epsilon, or RESET ALL.")
     return ResetSetting(None if parts == ["all"] else ".".join(parts).lower())
 
 
@@ -262,7 +262,7 @@ def _parse_show(text: StatementText) -> Statement:
         return ShowSetting("timezone")
     parts, _ = dotted_name_and_rest(tokens)
     if not parts:
-        raise Refusal("42601", "SHOW needs a setting", hint="Write SHOW sfumato.epsilon, or SHOW ALL.")
+        raise SqlRefusal("42601", "SHOW needs a setting", hint="Write SHOW sfumato.epsilon, or SHOW ALL.")
     return ShowSetting(".".join(parts).lower())
 
 
@@ -288,14 +288,14 @@ def _parse_rollback(text: StatementText) -> Statement:
 def _parse_discard(text: StatementText) -> Statement:
     what = text.tokens[1].value.upper() if len(text.tokens) > 1 else ""
     if what not in ("ALL", "PLANS", "SEQUENCES", "TEMP", "TEMPORARY"):
-        raise Refusal("42601", "DISCARD needs a target", hint="Write DISCARD ALL.")
+        raise SqlRefusal("42601", "DISCARD needs a target", hint="Write DISCARD ALL.")
     return Discard(what == "ALL", f"DISCARD {what}")
 
 
 def _parse_deallocate(text: StatementText) -> Statement:
     parts, _ = dotted_name_and_rest(skip_words(text.tokens[1:], "prepare"))
     if not parts:
-        raise Refusal("42601", "DEALLOCATE needs a prepared statement", hint="Write DEALLOCATE ALL.")
+        raise SqlRefusal("42601", "DEALLOCATE needs a prepared statement", hint="Write DEALLOCATE ALL.")
     return Deallocate(None if parts == ["all"] else parts[0])
 
 
@@ -308,10 +308,10 @@ def _parse_declare(text: StatementText) -> Statement:
         options, "binary", "asensitive", "insensitive", "no", "scroll", "cursor", "with", "without", "hold"
     )
     if not parts or len(rest) < 2 or not rest[0].is_word("for"):
-        raise Refusal("42601", "DECLARE needs a cursor and a SELECT", hint="Write DECLARE c CURSOR FOR SELECT …")
+        raise SqlRefusal("42601", "DECLARE needs a cursor and a SELECT", hint="Write DECLARE c CURSOR FOR SELECT …")
     words = [token.value.lower() for token in options[: len(options) - len(rest)]]
     if "binary" in words:
-        raise Refusal(
+        raise SqlRefusal(
             "0A000",
             "cursors return text, not binary values",
             hint="Leave out BINARY, or ask for binary results in Bind.",
@@ -329,7 +329,7 @@ def _parse_fetch(text: StatementText) -> Statement:
     direction = tokens[:source] if source >= 0 else tokens[:-1]
     parts, rest = dotted_name_and_rest(name_tokens)
     if not parts or rest:
-        raise Refusal("42601", "FETCH needs a cursor", hint="Write FETCH 100 FROM c.")
+        raise SqlRefusal("42601", "FETCH needs a cursor", hint="Write FETCH 100 FROM c.")
     return FetchCursor(parts[0], _fetch_count(direction), shows)
 
 
@@ -342,13 +342,13 @@ def _fetch_count(direction: Sequence[SqlToken]) -> int | None:
         return None
     if len(tokens) == 1 and tokens[0].kind is TokenKind.NUMBER and re.fullmatch(r"[0-9]{1,9}", tokens[0].value):
         return int(tokens[0].value)
-    raise Refusal("0A000", "a cursor only moves forward", hint="Write FETCH 100 FROM c, or FETCH ALL FROM c.")
+    raise SqlRefusal("0A000", "a cursor only moves forward", hint="Write FETCH 100 FROM c, or FETCH ALL FROM c.")
 
 
 def _parse_close(text: StatementText) -> Statement:
     parts, _ = dotted_name_and_rest(text.tokens[1:])
     if not parts:
-        raise Refusal("42601", "CLOSE needs a cursor", hint="Write CLOSE c, or CLOSE ALL.")
+        raise SqlRefusal("42601", "CLOSE needs a cursor", hint="Write CLOSE c, or CLOSE ALL.")
     return CloseCursor(None if parts == ["all"] else parts[0])
 
 
@@ -367,9 +367,9 @@ def _parse_copy(text: StatementText) -> Statement:
         name = ".".join(quote_name(part) for part in parts)
         rows = RowsStatement(f"SELECT * FROM {name}", {}, text.offset)
     if not rest or not rest[0].is_word("to"):
-        raise Refusal("25006", "cannot execute COPY FROM: this server only answers questions", hint=_READ_HINT)
+        raise SqlRefusal("25006", "cannot execute COPY FROM: this server only answers questions", hint=_READ_HINT)
     if len(rest) < 2 or not rest[1].is_word("stdout"):
-        raise Refusal(
+        raise SqlRefusal(
             "42501", "COPY writes to the client only", hint="Write COPY (SELECT …) TO STDOUT; in psql, \\copy."
         )
     return CopyOut(rows, _parse_copy_format(skip_words(rest[2:], "with")))
@@ -387,7 +387,7 @@ def _closing_parenthesis(tokens: Sequence[SqlToken], opening: int) -> int:
         depth += tokens[index].is_symbol("(") - tokens[index].is_symbol(")")
         if depth == 0 and index > opening + 1:
             return index
-    raise Refusal("42601", "a parenthesis is not closed", hint="Write COPY (SELECT …) TO STDOUT.")
+    raise SqlRefusal("42601", "a parenthesis is not closed", hint="Write COPY (SELECT …) TO STDOUT.")
 
 
 def _parse_copy_format(tokens: Sequence[SqlToken]) -> CopyFormat:
@@ -412,7 +412,7 @@ def _parse_copy_format(tokens: Sequence[SqlToken]) -> CopyFormat:
             options[name] = words[min(index + 1, len(words) - 1)].value
             index += 1
         else:
-            raise Refusal("0A000", f"the COPY option {name[:40]!r} is not supported", hint=_COPY_HINT)
+            raise SqlRefusal("0A000", f"the COPY option {name[:40]!r} is not supported", hint=_COPY_HINT)
         index += 1
     return _build_copy_format(options)
 
@@ -423,17 +423,17 @@ _COPY_HINT = "Use FORMAT, HEADER, DELIMITER, NULL or QUOTE."
 def _build_copy_format(options: Mapping[str, str]) -> CopyFormat:
     name = options.get("format", "text")
     if name not in ("text", "csv", "binary"):
-        raise Refusal("22023", f"the COPY format {name[:40]!r} is not supported", hint="Use text, csv or binary.")
+        raise SqlRefusal("22023", f"the COPY format {name[:40]!r} is not supported", hint="Use text, csv or binary.")
     if options.get("encoding", "utf8").lower().replace("-", "") not in ("utf8", "unicode"):
-        raise Refusal("0A000", "COPY sends text as UTF-8 only", hint="Leave out ENCODING.")
+        raise SqlRefusal("0A000", "COPY sends text as UTF-8 only", hint="Leave out ENCODING.")
     defaults = CopyFormat("csv", ",", "") if name == "csv" else CopyFormat()
     delimiter, quote = options.get("delimiter", defaults.delimiter), options.get("quote", defaults.quote)
     if len(delimiter) != 1 or len(quote) != 1 or delimiter in "\r\n\\" or quote in "\r\n":
-        raise Refusal("22023", "DELIMITER and QUOTE of COPY must be one character each", hint="Write DELIMITER ','.")
+        raise SqlRefusal("22023", "DELIMITER and QUOTE of COPY must be one character each", hint="Write DELIMITER ','.")
     header = options.get("header", "off") in ("on", "true")
     null = options.get("null", defaults.null)
     if "\r" in null or "\n" in null:
-        raise Refusal("22023", "the NULL text of COPY cannot contain a line break", hint="Leave out NULL.")
+        raise SqlRefusal("22023", "the NULL text of COPY cannot contain a line break", hint="Leave out NULL.")
     kind: Literal["text", "csv", "binary"] = "csv" if name == "csv" else "binary" if name == "binary" else "text"
     return CopyFormat(kind, delimiter, null, header and kind != "binary", quote)
 
@@ -448,20 +448,20 @@ def _parse_explain(text: StatementText) -> Statement:
         rest = skip_words(tokens, "analyze", "analyse", "verbose")
         options, tokens = tokens[: len(tokens) - len(rest)], rest
     if any(token.is_word("analyze", "analyse") for token in options):
-        raise Refusal(
+        raise SqlRefusal(
             "0A000", "EXPLAIN ANALYZE would run the question, and charge for it", hint="Use EXPLAIN, which is free."
         )
     if any(token.is_word("json", "xml", "yaml") for token in options):
-        raise Refusal("0A000", "EXPLAIN returns plain text only", hint="Use EXPLAIN without FORMAT.")
+        raise SqlRefusal("0A000", "EXPLAIN returns plain text only", hint="Use EXPLAIN without FORMAT.")
     if not tokens:
-        raise Refusal("42601", "EXPLAIN needs a question", hint="Write EXPLAIN SELECT …")
+        raise SqlRefusal("42601", "EXPLAIN needs a question", hint="Write EXPLAIN SELECT …")
     _require_query_start(tokens[0])
     return Explain(_rows_statement(text, tokens[0].start, len(text.sql)))
 
 
 def _require_query_start(token: SqlToken) -> None:
     if not token.is_word(*_ROW_WORDS) and not token.is_symbol("("):
-        raise Refusal(
+        raise SqlRefusal(
             "25006",
             "this server answers questions (SELECT) and executes nothing else",
             hint=_READ_HINT,
@@ -474,7 +474,7 @@ def _no_effect_parser(tag: str) -> Callable[[StatementText], Statement]:
 
 
 def _refuse_prepare(_: StatementText) -> Statement:
-    raise Refusal("0A000", "the statements PREPARE and EXECUTE are not supported", hint="Send the question itself.")
+    raise SqlRefusal("0A000", "the statements PREPARE and EXECUTE are not supported", hint="Send the question itself.")
 
 
 _PARSERS: Mapping[str, Callable[[StatementText], Statement]] = {

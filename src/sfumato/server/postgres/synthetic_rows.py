@@ -34,7 +34,7 @@ from sfumato.server.postgres.catalog.database import locked_engine
 from sfumato.server.postgres.catalog.engine_process import StatementLimits
 from sfumato.server.postgres.catalog.parsing import NODES, named_tables, printable_name
 from sfumato.server.postgres.catalog.types import CatalogColumn, result_oid
-from sfumato.server.postgres.results import Result, ResultColumn, ResultColumns
+from sfumato.server.postgres.results import ResultColumn, ResultColumns, StatementResult
 
 TIME_LIMIT = 20.0
 """Seconds that one statement may take."""
@@ -231,12 +231,12 @@ class RangedSubquery:
             described = _engine_over_answer(Path(folder), columns, ()).describe(self.outer, ())
         return tuple(ResultColumn(each.name, each.oid) for each in described)
 
-    def run(self, answer: Result) -> Result:
+    def run(self, answer: StatementResult) -> StatementResult:
         """Return the rows of the statement, from the question's answer."""
         with tempfile.TemporaryDirectory(prefix="sfumato-answer-") as folder:
             computed = _engine_over_answer(Path(folder), answer.columns, answer.rows).run(self.outer, ())
         columns = tuple(ResultColumn(each.name, each.oid) for each in computed.columns)
-        return Result(columns, computed.rows, answer.notices, answer.warnings)
+        return StatementResult(columns, computed.rows, answer.notices, answer.warnings)
 
 
 def may_name_range_column(sql: str) -> bool:

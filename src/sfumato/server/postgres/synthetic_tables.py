@@ -36,7 +36,7 @@ from sfumato.server.people.users import Caller
 from sfumato.server.postgres import types
 from sfumato.server.postgres.catalog.relations import DescribedColumn, DescribedRelation
 from sfumato.server.postgres.lexing import blank_out_database_name
-from sfumato.server.postgres.results import Result, ResultColumn, ResultColumns, answer_result
+from sfumato.server.postgres.results import ResultColumn, ResultColumns, StatementResult, answer_result
 from sfumato.server.postgres.synthetic_rows import RowsAnswer, SyntheticRows, synthetic_tables_read, write_table_files
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ class PublishedTables:
 
     def run(
         self, sql: str, parameters: Sequence[Any], columns: ResultColumns | None, confidence: str = DEFAULT_CONFIDENCE
-    ) -> Result:
+    ) -> StatementResult:
         """Return the rows of a statement."""
         samples = tuple(_sample_of_same_type(value) for value in parameters)
         if self._is_answered_by_model(sql, samples):
@@ -251,7 +251,7 @@ class PublishedTables:
         answer_rows: RowsAnswer = self._run_over_rows(sql, samples, lambda rows: rows.run(sql, parameters))
         lines = ", ".join(str(purchase.line) for purchase in self._purchases_in(sql))
         note = f"computed over synthetic rows of line {lines}, not over real ones: no ± is known"
-        return Result(_result_columns(answer_rows.columns), answer_rows.rows, (note,))
+        return StatementResult(_result_columns(answer_rows.columns), answer_rows.rows, (note,))
 
     def explain(self, sql: str, parameters: Sequence[Any]) -> list[str]:
         """Say what answers a statement."""

@@ -36,7 +36,7 @@ _MAX_CACHED_TREE = 8_000
 _T = TypeVar("_T")
 
 
-class Catalog:
+class PolicyCatalog:
     """The catalog of one database as one user sees it, from the policy and what was published. Thread-safe, and cheap
     until used.
     """
