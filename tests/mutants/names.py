@@ -14,6 +14,7 @@ import symtable
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -71,7 +72,12 @@ def _missing_in_tree(tree: ast.Module, namespace: dict[str, Any], instance: type
                 yield f"{node.value.id}.{node.attr}"
         elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "sfumato":
             source = import_module(str(node.module))
-            yield from (f"{node.module}.{each.name}" for each in node.names if not hasattr(source, each.name))
+            yield from (f"{node.module}.{each.name}" for each in node.names if not _exports(source, each.name))
+
+
+def _exports(source: ModuleType, name: str) -> bool:
+    """Return whether a name can be imported from a module: a package also has modules that nobody imported yet."""
+    return hasattr(source, name) or (hasattr(source, "__path__") and find_spec(f"{source.__name__}.{name}") is not None)
 
 
 def _has(holder: Any, name: str) -> bool:
