@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.policy import Policy, read
-from sfumato.server.postgres.catalog import Catalog
+from sfumato.server.postgres.catalog import PolicyCatalog
 from sfumato.server.postgres.catalog.relations import describe_relations
 from sfumato.server.postgres.catalog.types import postgres_types
 
@@ -71,8 +71,8 @@ def policy() -> Policy:
 
 
 @cache
-def catalog() -> Catalog:
-    return Catalog(policy(), DATABASE, USER)
+def catalog() -> PolicyCatalog:
+    return PolicyCatalog(policy(), DATABASE, USER)
 
 
 def find_oids(run: Callable[[str], Sequence[Sequence[Any]]]) -> dict[str, int]:

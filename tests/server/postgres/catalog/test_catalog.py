@@ -12,7 +12,7 @@ import pytest
 from server.postgres.catalog.captured import FOLDER, catalog, policy, statements
 from sfumato.errors import Unsupported
 from sfumato.policy import read
-from sfumato.server.postgres.catalog import Catalog, CatalogColumn, CatalogRows
+from sfumato.server.postgres.catalog import CatalogColumn, CatalogRows, PolicyCatalog
 
 
 def test_types_and_names_of_columns() -> None:
@@ -52,7 +52,7 @@ def test_neighbouring_tables_have_the_same_catalog(tmp_path: Path) -> None:
         folder.mkdir()
         (folder / "clinic.toml").write_text(text)
         pq.write_table(pa.table({"patient_id": ["p"] * rows, "age": [7] * rows}), folder / "visits.parquet")
-        catalogs.append(Catalog(read(folder / "clinic.toml"), "clinic", "ana"))
+        catalogs.append(PolicyCatalog(read(folder / "clinic.toml"), "clinic", "ana"))
     few, many = catalogs
     for statement in statements()[::25]:
         try:
@@ -93,7 +93,7 @@ def test_covered_statements(sql: str, *, expected: bool) -> None:
 
 def test_a_table_of_the_policy_hides_a_catalog_relation(tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text((FOLDER / "clinic.toml").read_text().replace("visits", "pg_class"))
-    named = Catalog(read(tmp_path / "p.toml"), "clinic", "ana")
+    named = PolicyCatalog(read(tmp_path / "p.toml"), "clinic", "ana")
     assert not named.covers("SELECT COUNT(*) FROM pg_class")
     assert named.covers("SELECT COUNT(*) FROM pg_catalog.pg_class")
 
@@ -127,15 +127,15 @@ def test_types_of_parameters() -> None:
 
 
 def test_users_see_their_own_name_and_database() -> None:
-    other = Catalog(policy(), "ward", "bo")
+    other = PolicyCatalog(policy(), "ward", "bo")
     sql = "SELECT rolname, current_database(), pg_get_userbyid(10) FROM pg_roles WHERE rolname = current_user"
     assert other.run(sql, ()).rows == (("bo", "ward", "sfumato"),)
     assert catalog().run(sql, ()).rows == (("ana", "clinic", "sfumato"),)
-    assert Catalog(policy(), "ward", "sfumato").run(sql, ()).rows == (("sfumato", "ward", "curator"),)
+    assert PolicyCatalog(policy(), "ward", "sfumato").run(sql, ()).rows == (("sfumato", "ward", "curator"),)
 
 
 def test_connections_of_a_user_share_one_database() -> None:
-    again = Catalog(policy(), "clinic", "ana")
+    again = PolicyCatalog(policy(), "clinic", "ana")
     assert again.run("SELECT 1", ()) is catalog().run("SELECT 1", ())
 
 
