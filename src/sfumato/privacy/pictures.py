@@ -147,7 +147,7 @@ def _draw_tradeoff(epsilons: Sequence[float], deltas: Sequence[float], width: fl
 
     bound = PlottedLine("this release", rates, tuple(map(least, rates)))
     guessing = PlottedLine("guessing", (0.0, 1.0), (1.0, 0.0))
-    name = "Lowest possible false-negative rate of a test for one unit"
+    name = "Lowest false-negative rate of a test"
     return line_chart([bound, guessing], LineAxes(name, "false-positive rate", y_range=(0.0, 1.0)), 280, width)
 
 
