@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from mariadb_server import mariadb  # noqa: F401 - a fixture
+from pooled_databases import own_databases, pooled_databases  # noqa: F401 - a fixture
 from postgres_server import postgres  # noqa: F401 - a fixture
 
 
@@ -26,6 +27,12 @@ def pytest_runtest_setup() -> None:
     """Ctrl-C is Python's own in every test: a run in the background begins without, and Spark leaves another behind."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def engines_share_databases() -> Iterator[None]:
+    with pooled_databases():
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -388,6 +388,7 @@ FORBIDDEN = [
 ]
 
 
+@pytest.mark.usefixtures("own_databases")
 def test_the_connection_itself_refuses_whatever_is_not_a_source(tmp_path: Path) -> None:
     outside = pd.DataFrame({"a": [1]})
     in_csv(PEOPLE, tmp_path).rename(tmp_path / "other.csv")
