@@ -150,6 +150,7 @@ plain = st.recursive(
 )
 
 
+@settings(max_examples=25)
 @given(st.dictionaries(st.text() | st.sampled_from(["kind", "version", "sizes"]), plain, max_size=4))
 def test_a_mapping_has_any_names_and_reads_back_equal(sizes: dict[str, object]) -> None:
     written = codec.dumps(Mapped(sizes))

@@ -75,7 +75,7 @@ def test_losses_without_a_common_lattice_by_enumeration() -> None:
         assert high - low < 1e-3 * high
 
 
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(
     st.lists(
         st.tuples(distributions(3, zeros=True), distributions(3, zeros=True), st.integers(1, 2)), min_size=2, max_size=3
@@ -149,7 +149,7 @@ def _their_epsilon(parts: list[tuple[object, int]], delta: float) -> float:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("block", [0, 2, 4, 5, *(pytest.param(each, marks=pytest.mark.long) for each in (1, 3))])
+@pytest.mark.parametrize("block", [0, 5, *(pytest.param(each, marks=pytest.mark.long) for each in (1, 2, 3, 4))])
 def test_against_an_independent_accountant(block: int, long: bool) -> None:
     """Never below its optimistic bound, within 1e-3 of its pessimistic one."""
     rng = random.Random(block)

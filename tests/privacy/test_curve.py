@@ -14,7 +14,7 @@ from privacy.families import add_remove, deltas, distributions, lists_of_curves
 from refusals import assert_refused
 from sfumato.privacy import pairs
 
-MANY = settings(max_examples=20)
+MANY = settings(max_examples=8)
 
 
 @MANY
@@ -72,7 +72,7 @@ def test_renyi_rises_with_the_order_up_to_the_pure_epsilon(curve: sf.Curve) -> N
     assert values[-1] == (math.inf if pure is None else pytest.approx(float(pure), rel=1e-14))
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(add_remove)
 def test_rho_bounds_every_order(curve: sf.Curve) -> None:
     rho = curve.rho()
@@ -95,6 +95,7 @@ def test_a_group_of_one_is_the_unit_itself(curve: sf.Curve, delta: float) -> Non
         assert pair.max_divergence <= 2 * curve.max_divergence * Fraction("1.000000000001")
 
 
+@settings(max_examples=30)
 @given(distributions(2), distributions(2), st.integers(0, 40))
 def test_groups_of_finite_pairs_cover_every_chain(p: list[Fraction], q: list[Fraction], third: int) -> None:
     """If q → r is a link no easier to tell than p → q in either direction, then p → r stays within the group of two."""

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import sfumato as sf
 from privacy.families import distributions
@@ -40,12 +40,14 @@ def test_an_outcome_possible_under_p_alone() -> None:
     assert renyi([1, 0], [0, 1], 0.5) == math.inf
 
 
+@settings(max_examples=30)
 @given(distributions(4), distributions(4))
 def test_renyi_rises_with_the_order(p: list[Fraction], q: list[Fraction]) -> None:
     values = [renyi(p, q, order) for order in (0.3, 0.9, 1, 1.1, 2, 10, 100, math.inf)]
     assert all(a <= b + 1e-12 for a, b in itertools.pairwise(values))
 
 
+@settings(max_examples=30)
 @given(distributions(4), distributions(4), st.lists(distributions(3), min_size=4, max_size=4), st.floats(0, 2))
 def test_post_processing_never_raises_a_divergence(
     p: list[Fraction], q: list[Fraction], channel: list[list[Fraction]], epsilon: float

@@ -20,7 +20,7 @@ from privacy import exact
 from privacy.exact import Pairs, number
 
 DIGITS = 50
-CASES, LONG_CASES, BLOCKS = 36, 5000, 6
+CASES, LONG_CASES, BLOCKS = 18, 5000, 6
 _MOST_ATOMS = 600
 _TINY = mpf(10) ** -45
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import sfumato as sf
 from privacy import exact
@@ -143,6 +143,7 @@ def test_the_bounded_range_pair_is_a_distribution_with_that_profile() -> None:
     assert sf.Curve.bounded_range(eta).delta(0.3) == pytest.approx(float(profile), rel=1e-12)
 
 
+@settings(max_examples=30)
 @given(distributions(3, zeros=True), distributions(3, zeros=True))
 def test_a_pair_outside_its_failure_decomposes_both_worlds(p: list[Fraction], q: list[Fraction]) -> None:
     """P = (1−f)P′ + fN and Q = (1−f)Q′ + fN′ with N, N′ distributions, for the common failure f."""
@@ -163,6 +164,7 @@ def test_a_pair_outside_its_failure_decomposes_both_worlds(p: list[Fraction], q:
     assert curve.failure == f
 
 
+@settings(max_examples=30)
 @given(st.integers(1, 4), st.integers(1, 4), st.floats(0.3, 20).map(lambda x: f"{x:.3g}"))
 def test_concentrating_a_change_raises_the_laplace_profile(a: int, b: int, scale: str) -> None:
     """The lemma behind ``Sensitivity.coordinates``: (a, b) is dominated by (a + 1, b − 1) when a ≥ b, and so on."""

@@ -61,7 +61,7 @@ def test_optimal_composition() -> None:
     assert by_epsilon[1.0] == 0
 
 
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(st.floats(0.01, 2).map(lambda x: f"{x:.3g}"), st.integers(1, 60))
 def test_optimal_composition_is_what_compose_finds(epsilon: str, k: int) -> None:
     curve = sf.compose([(sf.Curve.pure(epsilon), k)])

@@ -76,14 +76,14 @@ def _canonical_json(node: Any, domain_hashes: dict[int, str]) -> Any:
     kind: Any = type(node)
     if kind in _PLAIN:
         return node
-    if isinstance(node, Enum):
-        return node.value
-    if isinstance(node, Domain):
+    if kind is Domain:
         if id(node) not in domain_hashes:
             domain_hashes[id(node)] = _sha256(_canonical_fields(node, domain_hashes))
         return domain_hashes[id(node)]
     if _compared_fields(kind) is not None:
         return _canonical_fields(node, domain_hashes)
+    if isinstance(node, Enum):
+        return node.value
     if isinstance(node, (tuple, list)):
         if _PLAIN.issuperset(map(type, node)):
             return node
@@ -98,13 +98,17 @@ def _canonical_json(node: Any, domain_hashes: dict[int, str]) -> Any:
 
 def _canonical_fields(node: Any, domain_hashes: dict[int, str]) -> list[Any]:
     kind: Any = type(node)
-    values = [getattr(node, name) for name in _compared_fields(kind) or ()]
-    return [codec.kind_of_class(kind), *map(_canonical_json, values, itertools.repeat(domain_hashes))]
+    form = _compared_fields(kind)
+    assert form is not None
+    tag, names = form
+    values = [getattr(node, name) for name in names]
+    return [tag, *map(_canonical_json, values, itertools.repeat(domain_hashes))]
 
 
 @cache
-def _compared_fields(kind: Any) -> tuple[str, ...] | None:
-    """Return the names of a dataclass's fields that are compared; None for other classes."""
+def _compared_fields(kind: type[Any]) -> tuple[str, tuple[str, ...]] | None:
+    """Return the tag of a dataclass and the names of its fields that are compared; None for other classes."""
     if not dataclasses.is_dataclass(kind):
         return None
-    return tuple(field.name for field in dataclasses.fields(kind) if field.compare)
+    compared = tuple(field.name for field in dataclasses.fields(kind) if field.compare)
+    return codec.kind_of_class(kind), compared

@@ -227,6 +227,8 @@ _PYTHON_TYPES: tuple[tuple[Type, tuple[type, ...]], ...] = (
 
 
 def _parse_integer(value: object, name: str) -> int:
+    if type(value) is int and -LARGEST_INTEGER <= value <= LARGEST_INTEGER:
+        return value
     number = exact(value, name, _INTEGER_RANGE)  # type: ignore[arg-type]
     if number.denominator != 1:
         raise InvalidParameter(name, value, _INTEGER_RANGE.words)

@@ -479,6 +479,14 @@ class PairLoss(AtomLoss, Loss):
     def _common_outcomes(self) -> list[tuple[Fraction, Fraction]]:
         return [(a, b) for a, b in zip(self.p, self.q, strict=True) if a and b]
 
+    @cached_property
+    def _outcomes_over_common_denominators(self) -> list[tuple[int, int, int]]:
+        """The numerators of P and Q of each outcome, and their denominator: profiles are asked for often."""
+        return [
+            (a.numerator * b.denominator, b.numerator * a.denominator, a.denominator * b.denominator)
+            for a, b in zip(self.p, self.q, strict=True)
+        ]
+
     @property
     def failure(self) -> Fraction:
         return 1 - sum((a for a, _ in self._common_outcomes), ZERO)
@@ -537,8 +545,9 @@ class PairLoss(AtomLoss, Loss):
 
     def delta_and_error(self, epsilon: float) -> tuple[float, float]:
         growth = Fraction(math.exp(min(700.0, epsilon))) * Fraction(math.exp(max(0.0, min(700.0, epsilon - 700.0))))
-        gaps = [float(a - growth * b) for a, b in zip(self.p, self.q, strict=True) if a > growth * b]
-        return math.fsum(gaps), ROUNDING * (1 + epsilon)
+        times, over = growth.as_integer_ratio()
+        gaps = ((over * a - times * b, over * common) for a, b, common in self._outcomes_over_common_denominators)
+        return math.fsum(gap / denominator for gap, denominator in gaps if gap > 0), ROUNDING * (1 + epsilon)
 
     def group(self, k: int) -> Loss:
         """Return the pair with trade-off 1 − (1−f)^{∘k}, f the trade-off function of both directions (Dong, Roth & Su

@@ -218,6 +218,8 @@ def _concentrated_squares(linf: Fraction, total: Fraction) -> Fraction:
     """Return the largest Σv² with Σ|v| ≤ total and |v| ≤ linf: convex, so attained by full coordinates and a
     remainder.
     """
+    if linf == total:
+        return linf * linf
     if not linf:
         return Fraction(0)
     full_count, remainder = divmod(total, linf)

@@ -180,8 +180,12 @@ def _closed_form_profile(parts: Pairs) -> Profile | None:
 def _invert_profile(profile: Profile, delta: Fraction) -> tuple[float, float]:
     """Bound the least ε ≥ 0 at which a falling profile is ≤ δ, using both ends of its rounding error."""
     delta_low, delta_high = float_below(delta), float_above(delta)
+
+    def lower_end(value: float, error: float) -> float:
+        return next_float_down(value - error)
+
     return (
-        _bisect_floats(lambda epsilon: next_float_down(profile(epsilon)[0] - profile(epsilon)[1]) > delta_high)[0],
+        _bisect_floats(lambda epsilon: lower_end(*profile(epsilon)) > delta_high)[0],
         _bisect_floats(lambda epsilon: next_float_up(sum(profile(epsilon))) > delta_low)[1],
     )
 
