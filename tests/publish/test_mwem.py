@@ -145,13 +145,15 @@ def _check_moves(engine: DuckDB, policies: list[sf.Policy], relation: str, textb
 def test_a_choice_is_as_likely_on_neighbours_as_its_price_says(relation: str) -> None:
     """The exact law of the exponential mechanism, where one score rises and another falls as far as they can."""
     price = Price(2)
-    tables = [exact(policy_of(each, relation=relation), price) for each in worlds(relation, False)]
-    proposal = tables[0][0]
+    policies = [policy_of(each, relation=relation) for each in worlds(relation, False)]
+    with closing(DuckDB(policies[0])) as engine:
+        proposal = proposed_to(engine)
+        tables = [refill(engine, each).read(proposal._reading(price), 3) for each in policies]
     choice, candidates = proposal._steps_for_price(price).selection, proposal._candidates(price)
     generator, widest = np.random.default_rng(3), 0.0
     for _ in range(60):
         scores = candidates.scores(lambda view: generator.integers(0, 9, view.size))
-        laws = [_law(scores.extract(each), choice) for _, each in tables]
+        laws = [_law(scores.extract(each), choice) for each in tables]
         for one, other in pairs(relation, laws):
             losses = one - other
             widest = max(widest, float(np.abs(losses).max()), float(losses.max() - losses.min()))

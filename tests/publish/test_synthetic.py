@@ -159,7 +159,7 @@ def test_ranges_hold_on_real_runs(method: str, relation: str, price: dict[str, A
     truth = read.totals.sum(), read.marginal((0, 1)).reshape(3, 4)[1, 2], read.marginal((1,))[0]
     asked = ["SELECT COUNT(*) AS n FROM people", "SELECT COUNT(*) AS n FROM people WHERE sex = 'm' AND age >= 5",
              "SELECT COUNT(*) AS n FROM people WHERE age < 3"]  # fmt: skip
-    runs, level = (1000, "0.8") if long else (6, "0.95")
+    runs, level = (1000, "0.8") if long else (5, "0.95")
     missing = 1 - float(level)
     misses, outside, marginals = np.zeros(3), 0, 0
     for _ in range(runs):

@@ -578,7 +578,7 @@ def sound(engine: duckdb.DuckDBPyConnection, seed: int, rows: int = 60) -> bool:
     return node.domain.range is not None
 
 
-@settings(max_examples=120)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**64))
 def test_results_lie_in_their_ranges(engine: duckdb.DuckDBPyConnection, seed: int) -> None:
     sound(engine, seed)

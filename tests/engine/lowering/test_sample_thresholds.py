@@ -98,8 +98,22 @@ def _uses_thresholds(reading: GroupTotals) -> bool:
     return any(name == "o" for name, _ in reading_statements.local_statement(reading, 1).stages)
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
-@pytest.mark.parametrize(("groups", "rows"), [(1, 2), (1, 4), (2, 3), (2, 4), (2, 7), (3, 4), (3, 5), (3, 40)])
+LIMITS = [(1, 2), (1, 4), (2, 3), (2, 4), (2, 7), (3, 4), (3, 5), (3, 40)]
+USUAL = {
+    "totals": [(1, 2), (2, 3), (2, 7), (3, 4), (3, 40)],
+    "two keys": [(2, 4), (3, 5)],
+    "people": [(1, 4), (2, 3)],
+}
+"""Every limit on groups and rows with one of the questions; the long run has all of them together."""
+
+
+@pytest.mark.parametrize(
+    ("groups", "rows", "name"),
+    [
+        pytest.param(*limits, name, marks=() if limits in USUAL[name] else pytest.mark.long)
+        for limits, name in product(LIMITS, QUESTIONS)
+    ],
+)
 def test_thresholds_sample_the_rows_that_ranks_do(
     towns: DuckDB, name: str, groups: int, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

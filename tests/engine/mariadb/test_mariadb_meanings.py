@@ -124,8 +124,8 @@ def test_letters_turn_as_they_are_defined(hostile: Hostile) -> None:
 
 
 def test_random_plans_have_equal_totals(sessions: Sessions) -> None:
-    """Three hundred plans, some with keys that are found."""
-    assert sum(equal_plans(sessions, seed, 34, 2, found=4) for seed in range(100, 107)) >= 300
+    """Seventy-five plans and more, and six with keys that are found."""
+    assert sum(equal_plans(sessions, seed, 18, 2, found=2) for seed in range(100, 103)) >= 75
 
 
 @pytest.mark.long

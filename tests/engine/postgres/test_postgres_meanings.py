@@ -93,8 +93,8 @@ def test_orders_agree_on_rows_that_tie(sessions: Sessions) -> None:
 
 
 def test_random_plans_have_equal_totals(sessions: Sessions) -> None:
-    """A hundred plans and more, and eight with keys that are found."""
-    assert sum(equal_plans(sessions, seed, 18, 2, found=2) for seed in range(100, 104)) >= 100
+    """Seventy-five plans and more, and six with keys that are found."""
+    assert sum(equal_plans(sessions, seed, 18, 2, found=2) for seed in range(100, 103)) >= 75
 
 
 @pytest.mark.long

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 import sfumato as sf
+from engine.refilling import refill
 from sfumato.curator.context import Context
 from sfumato.curator.proposals.synthesis import SynthesisProposal, propose_synthesis
 from sfumato.curator.proposals.synthesis_columns import SynthesisOptions
@@ -67,6 +68,15 @@ def exact(policy: sf.Policy, price: Price, source: str = "people", **more: Any) 
         context = Context(policy, engine, None, ignore_progress, "version 1")  # type: ignore[arg-type]
         found = propose_synthesis(context, engine.catalog(), SynthesisOptions(source, ways=2, **more))
         return found, engine.read(found.setting(price).reading, 3)
+
+
+def exact_worlds(policies: list[sf.Policy], price: Price, **more: Any) -> tuple[SynthesisProposal, list[CodedRows]]:
+    """The proposal, which no row decides, and what it reads in each of the worlds."""
+    with closing(DuckDB(policies[0])) as engine:
+        context = Context(policies[0], engine, None, ignore_progress, "version 1")  # type: ignore[arg-type]
+        proposal = propose_synthesis(context, engine.catalog(), SynthesisOptions("people", ways=2, **more))
+        reading = proposal.setting(price).reading
+        return proposal, [refill(engine, policy).read(reading, 3) for policy in policies]
 
 
 def worlds(relation: str, units: bool) -> list[list[Row]]:

@@ -122,16 +122,16 @@ def settings(setting: SynthesisSetting, method: str) -> Iterator[SynthesisSettin
 
 @pytest.mark.parametrize("columns", [1, 3, *(pytest.param(each, marks=pytest.mark.long) for each in (2, 5))])
 @pytest.mark.parametrize("method", METHODS)
-def test_every_step_fits_whatever_is_drawn(method: str, columns: int, without_fits: list[float]) -> None:
+def test_every_step_fits_whatever_is_drawn(method: str, columns: int, without_fits: list[float], long: bool) -> None:
     """No charge is refused, the whole price is spent, and no set that is measured first is paid for twice. A choice
-    costs the same among few candidates, so few are compared.
+    costs the same among few candidates, so few are compared. By default settings have two of the outcomes in turn.
     """
     workload = {(place,): Fraction(1) for place in range(columns)}
     for private, paid in itertools.product((False, True), (Price(2), Price(rho="0.5"))):
         setting_of_proposal = replace(proposal_of(columns, private).setting(paid), workload=workload)
-        for setting in settings(setting_of_proposal, method):
-            for pick, (rows, moved) in enumerate(OUTCOMES):
-                without_fits[0] = moved
+        for number, setting in enumerate(settings(setting_of_proposal, method)):
+            for pick in range(4) if long else (number % 2, number % 2 + 2):
+                rows, without_fits[0] = OUTCOMES[pick]
                 state = run(setting, method, rows, pick)
                 assert_spends_its_price(state.budget, paid)
                 assert_measured_once(state)
@@ -156,8 +156,20 @@ def test_every_step_of_a_wide_table_fits(
         assert_spends_its_price(run(varied, method, 0, 1).budget, price)
 
 
-@pytest.mark.parametrize("rho", [False, True])
-@pytest.mark.parametrize(("method", "private"), [("aim", True), ("aim", False), ("mwem", True), ("mst", True)])
+@pytest.mark.parametrize(
+    ("method", "private", "rho"),
+    [
+        ("aim", True, False),
+        ("aim", True, True),
+        ("mwem", True, True),
+        ("mst", True, False),
+        ("aim", False, False),
+        *(
+            pytest.param(*each, marks=pytest.mark.long)
+            for each in (("aim", False, True), ("mwem", True, False), ("mst", True, True))
+        ),
+    ],
+)
 def test_a_price_that_is_accepted_pays_for_the_cheapest_choice(
     method: str, private: bool, rho: bool, without_fits: list[float]
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from publish.synthesis.clinic import RELATIONS, curator, exact, pairs, people, policy_of, worlds
+from publish.synthesis.clinic import RELATIONS, curator, exact_worlds, pairs, people, policy_of, worlds
 from sfumato.plan.readings.cell_rows import CodedRows
 from sfumato.publish.synthesis import state
 from sfumato.publish.synthesis.compared_sets import ROUNDS_PER_PART, compared_sets, max_compared
@@ -92,15 +92,15 @@ def test_a_choice_among_a_subset_is_as_likely_on_neighbours_as_its_price_says(
     """
     monkeypatch.setattr(state, "max_compared", lambda *_: 1)
     price, outcomes = Price(rho=2), []
-    tables = [exact(policy_of(rows, relation=relation), price) for rows in worlds(relation, units=False)]
-    steps = [first_choice(SynthesisState(proposal.setting(price)), outcomes, rows) for proposal, rows in tables]
+    proposal, read = exact_worlds([policy_of(rows, relation=relation) for rows in worlds(relation, units=False)], price)
+    steps = [first_choice(SynthesisState(proposal.setting(price)), outcomes, rows) for rows in read]
     ((columns, epsilon, bound),) = {
         (tuple(view.columns for view in step.scores.views), step.mechanism.epsilon, step.scores.sensitivity)
         for step in steps
     }
     assert len(columns) == 4  # three columns, and one of three pairs
     largest = 0.0
-    laws = [step.scores.extract(rows).astype(float) for step, (_, rows) in zip(steps, tables, strict=True)]
+    laws = [step.scores.extract(rows).astype(float) for step, rows in zip(steps, read, strict=True)]
     for one, other in pairs(relation, laws):
         largest = max(largest, float(np.abs(one - other).max()))
         losses = _logs(one, steps[0]) - _logs(other, steps[0])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from publish.synthesis.clinic import RELATIONS, curator, exact, pairs, people, policy_of, worlds
+from publish.synthesis.clinic import RELATIONS, curator, exact, exact_worlds, pairs, people, policy_of, worlds
 from sfumato.mechanisms import Exponential
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows, ColumnSetDistances
 from sfumato.policy.domains import LARGEST_INTEGER
@@ -38,20 +38,21 @@ def misfits(reading: CellRows, guess: Any, weights: Any = None, penalties: Any =
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_one_unit_moves_every_score_and_count_within_its_bound(relation: str, units: bool) -> None:
     """On neighbours, exactly: with models of every kind the bounds hold, and some neighbour attains them."""
-    found = [exact(policy_of(each, units=units, relation=relation), Price(2)) for each in worlds(relation, units)]
-    reading = replace(found[0][0].setting(Price(2)).reading, sets=tuple(SETS))
+    policies = [policy_of(each, units=units, relation=relation) for each in worlds(relation, units)]
+    proposal, read = exact_worlds(policies, Price(2))
+    reading = replace(proposal.setting(Price(2)).reading, sets=tuple(SETS))
     generator, furthest = np.random.default_rng(1), 0.0
     guesses = [lambda view, top=scale: generator.integers(0, top + 1, view.size) for scale in (0, 1, 50, 5000)]
-    guesses += [lambda view, own=world: view.extract(own) for _, world in found]  # a model that knows all but one unit
+    guesses += [lambda view, own=world: view.extract(own) for world in read]  # a model that knows all but one unit
     for guess in guesses:
         scores = misfits(reading, guess)
-        for one, other in pairs(relation, [scores.extract(rows) for _, rows in found]):
+        for one, other in pairs(relation, [scores.extract(rows) for rows in read]):
             moved = np.abs(one - other).max()
             assert moved <= scores.sensitivity
             furthest = max(furthest, moved / float(scores.sensitivity))
     assert furthest == 1
     for view in (CellCounts(reading, each) for each in SETS):
-        for one, other in pairs(relation, [view.extract(rows) for _, rows in found]):
+        for one, other in pairs(relation, [view.extract(rows) for rows in read]):
             moved = np.abs(one - other)
             assert moved.sum() <= view.sensitivity.total
             assert (moved**2).sum() <= view.sensitivity.squares
@@ -60,13 +61,13 @@ def test_one_unit_moves_every_score_and_count_within_its_bound(relation: str, un
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_a_choice_is_as_likely_on_neighbours_as_its_price_says(relation: str) -> None:
     """The exact law of the exponential mechanism: its loss spans at most ε, and comes near that."""
-    tables = [exact(policy_of(each, relation=relation), Price(2)) for each in worlds(relation, False)]
-    reading = tables[0][0].setting(Price(2)).reading
+    proposal, read = exact_worlds([policy_of(each, relation=relation) for each in worlds(relation, False)], Price(2))
+    reading = proposal.setting(Price(2)).reading
     generator, widest = np.random.default_rng(3), 0.0
     for _ in range(60):
         scores = misfits(reading, lambda view: generator.integers(0, 9, view.size), [5] * 7, [0] * 7)
         choice = Exponential(1, scores.sensitivity, neighbours=relation, grid=1)
-        laws = [_law(scores.extract(each), choice) for _, each in tables]
+        laws = [_law(scores.extract(each), choice) for each in read]
         for one, other in pairs(relation, laws):
             losses = one - other
             widest = max(widest, float(np.abs(losses).max()), float(losses.max() - losses.min()))

@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from covering_cases import covering
-from publish.synthesis.clinic import PRICES, RELATIONS, curator, exact, pairs, people, policy_of, worlds
+from publish.synthesis.clinic import PRICES, RELATIONS, curator, exact_worlds, pairs, people, policy_of, worlds
 from sfumato.plan.readings.cell_rows import CellCounts
 from sfumato.publish.synthesis.methods import aim
 from sfumato.publish.synthesis.state import SynthesisState, pairs_with
@@ -29,11 +29,9 @@ def test_the_targets_pairs_cost_what_all_neighbours_can_move_them(
     """By enumeration, with a unit of more rows than count: for no neighbours do all pairs together lose more than what
     they are charged, which is four fifths of the price without the number of rows; for some they lose all of that.
     """
-    tables = [
-        exact(policy_of(rows, relation=relation, units=units), Price(**price), target="age")
-        for rows in worlds(relation, units)
-    ]
-    course = SynthesisState(tables[0][0].setting(Price(**price)))
+    policies = [policy_of(rows, relation=relation, units=units) for rows in worlds(relation, units)]
+    proposal, read = exact_worlds(policies, Price(**price), target="age")
+    course = SynthesisState(proposal.setting(Price(**price)))
     currency, steps, star = course.budget.currency, aim(course), []
     step = next(steps)
     while isinstance(step, MeasureStep):
@@ -41,13 +39,12 @@ def test_the_targets_pairs_cost_what_all_neighbours_can_move_them(
             star.append(step)
         else:
             after_rows = currency.total - currency.noise_cost(step.noise, step.view.sensitivity)
-        step = steps.send(step.draw(lambda _: tables[0][1]))
+        step = steps.send(step.draw(lambda _: read[0]))
     assert tuple(measured.view.columns for measured in star) == STAR  # and then a choice
     spent = sum((currency.noise_cost(each.noise, each.view.sensitivity) for each in star), start=Fraction(0))
     assert after_rows * Fraction(4, 5) * (1 - Fraction(1, 10**6)) < spent <= after_rows * Fraction(4, 5)
     losses = [
-        sum(_loss(each, [each.view.extract(rows) for rows in both]) for each in star)
-        for both in pairs(relation, [rows for _, rows in tables])
+        sum(_loss(each, [each.view.extract(rows) for rows in both]) for each in star) for both in pairs(relation, read)
     ]
     assert float(spent) / 2 < max(losses) <= float(spent) * (1 + 1e-9)
     assert relation == "replace" or max(losses) > float(spent) * (1 - 1e-9)
