@@ -205,6 +205,7 @@ class TriedDeclarations:
             for column, (texts, declarations) in columns.items()
         }
         self._sources = Sources(Policy(PrivacyUnit("row", every_row=True), Budget(1), tables))
+        self._copies: dict[str, str] = {}
 
     def count_read_cells(self, column: str) -> list[int]:
         """Return how many cells each declaration reads."""
@@ -226,7 +227,10 @@ class TriedDeclarations:
         return [int(count) for count in self._sources.run(f"SELECT {counts} FROM {self._scan(column)}")[0]]
 
     def _scan(self, column: str) -> str:
-        return self._sources.scan(self._names[column])
+        """Return a table of what the declarations read, made once: planning a view of all of them takes longer."""
+        if column not in self._copies:
+            self._copies[column] = self._sources.copy(self._names[column])
+        return self._copies[column]
 
     def __enter__(self) -> Self:
         return self
