@@ -27,7 +27,7 @@ from sfumato.mechanisms.additive import MAX_STEPS
 from sfumato.plan import costs
 from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import BoundedPlan, bound_by_unit_weights, for_neighbours
-from sfumato.plan.canonical import PlanKey, digest
+from sfumato.plan.canonical import PlanKey, digest_beginning
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows
 from sfumato.plan.limits import ContributionLimits, Strategy
@@ -145,10 +145,11 @@ class MarginalsProposal(RehearseAlias, StoredProposal):
         """
         plan, names = self.query.plan, [attribute.name for attribute in self.attributes]
         parts = plan.source, plan.keys, self.attributes, self.workload, self.objective, self.limits
-        content = self._context.plan_key(plan, lambda policy: digest("marginals", *parts, policy), reads_cells=True)
+        make_hash = digest_beginning("marginals", *parts)
+        content = self._context.plan_key(plan, make_hash, reads_cells=True)
         shelf = synopsis_key_prefixes(self._context, plan.table)
         columns = columns_hash(self._context, plan.table, names)
-        return PlanKey(f"{shelf.current}{columns}-{content.current}", shelf.former + digest("marginals", *parts))
+        return PlanKey(f"{shelf.current}{columns}-{content.current}", shelf.former + make_hash())
 
     def explain(
         self,

@@ -24,7 +24,7 @@ from sfumato.curator.step_counts import Ladder, StepSearch, ladder_for_domain, l
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import BoundedPlan, candidate_bounded_plans, for_neighbours
-from sfumato.plan.canonical import PlanKey, digest
+from sfumato.plan.canonical import PlanKey, digest_beginning
 from sfumato.plan.limits import ONE_ROW
 from sfumato.plan.nodes import Aggregate, Filter, GroupValues, Scan, limit_rows_per_unit
 from sfumato.plan.readings.total_readings import GroupTotals
@@ -123,8 +123,8 @@ class BoundsProposal(EpsilonPricedProposal[Bounds]):
     @property
     def plan_key(self) -> PlanKey:
         """The key of what is measured."""
-        parts = ("bounds", self.bounded.plan, self.cover, len(self.ladder))
-        return self._context.plan_key(self.bounded.plan, lambda policy: digest(*parts, policy))
+        make_hash = digest_beginning("bounds", self.bounded.plan, self.cover, len(self.ladder))
+        return self._context.plan_key(self.bounded.plan, make_hash)
 
     def explain(self, epsilon: Number, confidence: Number = DEFAULT_CONFIDENCE) -> Explanation:
         """Explain the search at this price, step by step. This is free."""

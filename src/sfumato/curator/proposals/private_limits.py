@@ -25,7 +25,7 @@ from sfumato.notebook_html import paragraphs, preformatted
 from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.aggregates.unit_measures import UnitRowCount, UnitSum
 from sfumato.plan.bounding import BoundedPlan, candidate_bounded_plans, for_neighbours
-from sfumato.plan.canonical import PlanKey, digest
+from sfumato.plan.canonical import PlanKey, digest_beginning
 from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.nodes import Aggregate, GroupValues, PerUnit, Scan
 from sfumato.plan.readings.total_readings import GroupTotals
@@ -203,7 +203,7 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
     def plan_key(self) -> PlanKey:
         """The key of what is measured."""
         plan = self.bounded.plan
-        return self._context.plan_key(plan, lambda policy: digest("limits", plan, self.share, policy))
+        return self._context.plan_key(plan, digest_beginning("limits", plan, self.share))
 
     def explain(self, epsilon: Number, confidence: Number = DEFAULT_CONFIDENCE) -> Explanation:
         """Explain the search at this price, step by step. This is free."""
