@@ -8,10 +8,12 @@ of them, to find a test that few draws pass; a test of the source itself is mark
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,15 +50,35 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Iterator[object]:
+def pytest_collection(session: pytest.Session) -> Iterator[object]:
     """Let Python look for garbage neither while tests are collected, which are none, nor among them afterwards."""
     gc.disable()
     try:
+        for module in _modules_imported_first(session.config):
+            with suppress(Exception, pytest.skip.Exception):  # pytest imports it again, and reports this
+                importlib.import_module(module)
         return (yield)
     finally:
         gc.enable()
         gc.freeze()
         gc.set_threshold(10_000, 10, 10)  # Python's own 700 spend a twentieth of the run on looking for cycles
+
+
+def _modules_imported_first(config: pytest.Config) -> list[str]:
+    """Return this worker's share of all test modules: what one worker has rewritten the assertions of, and compiled, the
+    others read. If all began with the same module, each would do so with all of them.
+    """
+    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS or "PYTEST_XDIST_WORKER" not in os.environ:
+        return []
+    number, workers = int(os.environ["PYTEST_XDIST_WORKER"][2:]), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    root = _ROOT / "tests"
+    paths = [path for path in sorted(root.rglob("test_*.py")) if not pytest_ignore_collect(path, config)]
+    names = [path.relative_to(root).with_suffix("").parts for path in paths if path.parent == root or _in_package(path)]
+    return [".".join(name) for name in names[number % workers :: workers]]
+
+
+def _in_package(path: Path) -> bool:
+    return (path.parent / "__init__.py").exists()
 
 
 def pytest_unconfigure() -> None:
