@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -161,8 +162,9 @@ def _refusal(text: str, catalog: Catalog | None) -> Unsupported | None:
     return None
 
 
-def refusals() -> Iterator[tuple[str, Unsupported]]:
-    """Yield every statement that is refused, with its refusal."""
+@cache
+def refusals() -> list[tuple[str, Unsupported]]:
+    """Return every statement that is refused, with its refusal."""
     statements: list[tuple[str, Catalog | None]] = [
         (text, None) for text in (*REFUSED, *(each[0] for each in EXPRESSIONS))
     ]

@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pytest
 
 import sfumato as sf
-from questions.asked import HERE, SOURCES, Asked, disagreements, exact, questions, stored
+from questions.asked import HERE, SOURCES, Asked, disagreements, exact, loaded, questions, stored
 
 ASKED = questions()
 
@@ -26,14 +27,22 @@ def curators(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, sf.
         curator.close()
 
 
+@pytest.fixture(scope="module")
+def tables() -> Iterator[dict[str, duckdb.DuckDBPyConnection]]:
+    connections = {policy: loaded(policy) for policy in SOURCES}
+    yield connections
+    for connection in connections.values():
+        connection.close()
+
+
 def test_there_are_forty() -> None:
     assert [each.number for each in ASKED] == list(range(1, 41))
     assert {each.policy for each in ASKED} == set(SOURCES) == {path.stem for path in Path(HERE).glob("*.toml")}
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=str)
-def test_the_exact_answer_is_the_one_that_is_stored(asked: Asked) -> None:
-    found, known = exact(asked), stored()[asked.number]
+def test_the_exact_answer_is_the_one_that_is_stored(asked: Asked, tables: dict[str, duckdb.DuckDBPyConnection]) -> None:
+    found, known = exact(asked, tables[asked.policy]), stored()[asked.number]
     if not asked.ordered:
         found, known = sorted(found, key=repr), sorted(known, key=repr)
     assert len(found) == len(known)

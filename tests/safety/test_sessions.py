@@ -131,7 +131,7 @@ def worst(relation: str, exact: dict[str, tuple[int, ...]], mechanism: AboveThre
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 @pytest.mark.parametrize("positives", [1, 2])
-@pytest.mark.parametrize("threshold", [1, 3, 6])
+@pytest.mark.parametrize("threshold", [1, pytest.param(3, marks=pytest.mark.long), 6])
 def test_no_transcript_is_more_than_the_promise_likelier_next_door(
     relation: str, positives: int, threshold: int, tmp_path: Path
 ) -> None:

@@ -48,7 +48,7 @@ TREES = [tree(Random(seed), type("Units", (), {"units": True})()) for seed in ra
 
 @pytest.mark.parametrize("curators", ["add-remove units", "replace units"], indirect=True)
 def test_one_outcome_whoever_is_in_the_table(curators: list[Curator], long: bool, place: Place) -> None:  # noqa: F811
-    asked = TREES if long else TREES[:: 80 * place.share]
+    asked = TREES if long else TREES[:: 150 * place.share]
     found = [same(curators, text, epsilon="0.001") for text in asked]
     assert sum("answer" in each for each in found) > len(asked) * 0.7
     for each in found:

@@ -64,7 +64,7 @@ def test_the_question_is_the_one_with_the_literal_written_in(text: str, values: 
     same(text, values, literal)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=25)
 @given(st.text(max_size=40).filter(lambda text: "\0" not in text))
 def test_no_text_is_obeyed(value: str) -> None:
     quoted = value.replace("'", "''")
