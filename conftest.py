@@ -65,8 +65,8 @@ def pytest_collection(session: pytest.Session) -> Iterator[object]:
 
 
 def _modules_imported_first(config: pytest.Config) -> list[str]:
-    """Return this worker's share of the test modules: what one worker has rewritten the assertions of, and compiled, the
-    others read. If all began with the same module, each would do so with all of them.
+    """Return this worker's share of the test modules: once one worker has rewritten the assertions of a module, and
+    compiled it, the others read that. If all began with the same module, each would do so with all of them.
     """
     if config.args_source is not pytest.Config.ArgsSource.TESTPATHS or "PYTEST_XDIST_WORKER" not in os.environ:
         return []
