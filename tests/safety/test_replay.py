@@ -99,7 +99,7 @@ def _refusal(asked: str, engine: Any) -> str | None:
 
 def test_neighbours_differ_by_at_most_the_claim(place: Place, long: bool) -> None:
     """Both relations at once: what is added in one table is replaced between two."""
-    _replayed(range(3 if place is HERE else 1), 4, 200, place, 1 if long else 3)
+    _replayed(range(2 if place is HERE else 1), 4, 200, place, 1 if long else 3)
 
 
 @pytest.mark.long
