@@ -9,6 +9,7 @@ import click
 
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, print_warning
+from sfumato.cli.common.garbage import exempt_imports
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 
 _MAX_BYTES = 1 << 20
@@ -71,3 +72,4 @@ def command(
     print_answer(answer, as_json=as_json, as_csv=as_csv, receipt=receipt)
     if plot is not None:
         answer.plot(str(plot))
+    exempt_imports()

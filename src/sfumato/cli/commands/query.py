@@ -15,6 +15,7 @@ import click
 from sfumato.cli.commands.budget import print_currencies
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, calls_to_flags, print_warning
+from sfumato.cli.common.garbage import exempt_imports
 from sfumato.cli.common.output import ProgressPrinter, print_table
 from sfumato.errors import Unsupported
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
@@ -292,6 +293,7 @@ def _open_curator(
     policy: Path, analyst: str | None, ledger: Path | str | None, time_limit: str, progress: ProgressPrinter
 ) -> Iterator[Curator]:
     """Open the curator of a local policy, as an analyst if one is named."""
+    exempt_imports("sfumato.curator.curators", "sfumato.curator.proposals.questions", "sfumato.plan.sql.statements")
     from sfumato.curator import Curator
 
     with Curator(policy, ledger, seconds=time_limit, progress=progress) as curator:

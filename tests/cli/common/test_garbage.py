@@ -1,0 +1,68 @@
+"""A process of one command exempts its imports from searches for garbage; a library's user keeps Python's own."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sfumato.cli.common import garbage
+
+POLICY = """
+[unit]
+name = "person"
+budget = { epsilon = 2 }
+[tables.people]
+source = "people.csv"
+id = "id"
+max_rows = 1
+[tables.people.columns]
+city = { values = ["a", "b"] }
+"""
+
+
+@pytest.fixture
+def collection() -> Iterator[None]:
+    """Leave garbage collection as the suite has it: with what was collected at first exempted."""
+    thresholds = gc.get_threshold()
+    gc.unfreeze()
+    yield
+    gc.set_threshold(*thresholds)
+    gc.freeze()
+
+
+@pytest.mark.usefixtures("collection")
+def test_imports_are_exempted_where_garbage_is_collected_rarely() -> None:
+    garbage.exempt_imports("sfumato.plan")
+    assert gc.get_freeze_count() == 0
+    garbage.collect_rarely()
+    garbage.exempt_imports("sfumato.plan")
+    assert gc.get_threshold()[0] == 1_000_000
+    assert gc.get_freeze_count() > 1000
+
+
+@pytest.mark.usefixtures("collection")
+def test_a_process_that_stays_collects_as_python_does() -> None:
+    garbage.collect_rarely()
+    garbage.collect_as_usual()
+    assert gc.get_threshold() == garbage._USUAL_THRESHOLDS
+    garbage.exempt_imports("sfumato.plan")
+    assert gc.get_freeze_count() == 0
+
+
+def test_commands_leave_nothing_that_duckdb_would_warn_of(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("id,city\n1,a\n2,b\n")
+    (tmp_path / "policy.toml").write_text(POLICY)
+    for arguments in (
+        ["query", "policy.toml", "SELECT COUNT(*) FROM people", "--epsilon", "0.5"],
+        ["publish", "policy.toml", "people", "--ways", "1", "--epsilon", "0.5", "-o", "people.sfu"],
+        ["ask", "people.sfu", "SELECT COUNT(*) FROM people"],
+    ):
+        command = [sys.executable, "-m", "sfumato", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert "leaked" not in done.stderr
+        assert "±" in done.stdout
