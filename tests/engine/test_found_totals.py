@@ -119,8 +119,13 @@ def _opened(seed: int, count: int, unit: str) -> tuple[DuckDB, Policy]:
     return DuckDB(policy, threads=1), policy
 
 
-@pytest.mark.parametrize("unit", ["who", "row"])
-@pytest.mark.parametrize("keys", KEYS)
+@pytest.mark.parametrize(
+    ("keys", "unit"),
+    [
+        *((keys, "who") for keys in KEYS),
+        *(pytest.param(keys, "row", marks=[pytest.mark.long] if place % 3 else []) for place, keys in enumerate(KEYS)),
+    ],
+)
 def test_keys_of_every_type_alone_and_crossed(keys: str, unit: str) -> None:
     for seed, count in ((1, 0), (2, 1), (3, 400)):
         rows = _rows(seed, count)

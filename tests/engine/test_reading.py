@@ -293,7 +293,7 @@ near = st.builds(
 )
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.lists(st.one_of(made, near), min_size=100, max_size=200))
 def test_scan_and_cast_and_the_independent_reading_agree_on_any_text(texts: list[str]) -> None:
     for kind, domain in UNBOUNDED.items():

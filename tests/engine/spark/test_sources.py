@@ -203,20 +203,27 @@ MISSING: dict[str, tuple[Any, dict[str, Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", MISSING)
-def test_what_cannot_be_opened_is_a_mistake_in_the_policy(case: str, tmp_path: Path) -> None:
-    in_database(PEOPLE, tmp_path)
+@pytest.fixture(scope="module")
+def mistaken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of files that cannot be opened as they are written in a policy."""
+    folder = tmp_path_factory.mktemp("mistaken")
+    in_database(PEOPLE, folder)
     for name in ("fake.parquet", "fake.duckdb"):
-        (tmp_path / name).write_text("nothing of the kind" * 1000)
-    (tmp_path / "empty.csv").touch()
-    duckdb.connect(str(tmp_path / "empty.duckdb")).close()
-    (tmp_path / "semicolons.csv").write_text("who;age\na;10,5\n")
-    (tmp_path / "tabs.csv").write_text("who\tage\na\t10\n")
-    (tmp_path / "folder.csv").mkdir()
-    os.mkfifo(tmp_path / "pipe.csv")
+        (folder / name).write_text("nothing of the kind" * 1000)
+    (folder / "empty.csv").touch()
+    duckdb.connect(str(folder / "empty.duckdb")).close()
+    (folder / "semicolons.csv").write_text("who;age\na;10,5\n")
+    (folder / "tabs.csv").write_text("who\tage\na\t10\n")
+    (folder / "folder.csv").mkdir()
+    os.mkfifo(folder / "pipe.csv")
+    return folder
+
+
+@pytest.mark.parametrize("case", MISSING)
+def test_what_cannot_be_opened_is_a_mistake_in_the_policy(case: str, mistaken: Path) -> None:
     source, more, place, word = MISSING[case]
     with pytest.raises(InvalidPolicy, match=word) as refusal:
-        Sources(private(tmp_path / source if isinstance(source, str) else source, AGE, **more))
+        Sources(private(mistaken / source if isinstance(source, str) else source, AGE, **more))
     assert refusal.value.place == place
 
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from publish.graph.worlds import added_up, joint, random_model, sizes_and_sets, subsets
 from sfumato.array_types import Floats
@@ -16,6 +16,7 @@ from sfumato.publish.graph.models import GraphicalModel, Potential
 LOOP = ((6, 5, 7, 4, 3, 8), [(0, 1), (1, 2), (2, 3), (3, 0), (3, 4), (4, 5)])
 
 
+@settings(max_examples=30)
 @given(sizes_and_sets(), st.integers(0, 2**32), st.sampled_from([0.1, 1, 30, 1e3, 1e5]))
 def test_marginals_are_those_of_the_whole_table(
     world: tuple[tuple[int, ...], list[tuple[int, ...]]], seed: int, scale: float
@@ -104,6 +105,7 @@ def test_what_is_impossible_below_is_impossible_above() -> None:
     np.testing.assert_allclose(model.marginal((0, 1, 2)), joint(model), rtol=1e-12)
 
 
+@settings(max_examples=30)
 @given(sizes_and_sets(), st.integers(0, 2**32))
 def test_conditionals_multiply_to_the_whole_table(
     world: tuple[tuple[int, ...], list[tuple[int, ...]]], seed: int
