@@ -6,7 +6,7 @@ import itertools
 import math
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from publish.graph.worlds import sizes_and_sets
 from sfumato.errors import InvalidParameter
@@ -20,7 +20,6 @@ from sfumato.publish.graph.trees import (
 )
 
 
-@settings(max_examples=30)
 @given(sizes_and_sets(9))
 def test_every_set_is_in_a_clique_and_what_cliques_share_is_between_them(
     world: tuple[tuple[int, ...], list[tuple[int, ...]]],
@@ -38,7 +37,6 @@ def test_every_set_is_in_a_clique_and_what_cliques_share_is_between_them(
         assert set(tree.cliques[index]) & before == set(shared)
 
 
-@settings(max_examples=30)
 @given(sizes_and_sets(9))
 def test_the_predicted_size_is_that_of_the_tree(world: tuple[tuple[int, ...], list[tuple[int, ...]]]) -> None:
     sizes, sets = world
@@ -48,7 +46,6 @@ def test_the_predicted_size_is_that_of_the_tree(world: tuple[tuple[int, ...], li
     assert predicted_bytes(sets, sizes) >= 8 * cells
 
 
-@settings(max_examples=30)
 @given(sizes_and_sets(9), st.randoms())
 def test_the_tree_does_not_depend_on_the_order_or_repetition_of_sets(
     world: tuple[tuple[int, ...], list[tuple[int, ...]]], random: object
