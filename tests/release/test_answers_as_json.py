@@ -59,7 +59,7 @@ def answers(draw: st.DrawFn) -> sf.Answer:
     return sf.Answer(columns, types, rows, intervals, keys, RECEIPT, tuple(draw(st.lists(st.text()))), possible)
 
 
-@settings(max_examples=80)
+@settings(max_examples=25)
 @given(answers())
 def test_an_answer_reads_back_what_it_wrote(answer: sf.Answer) -> None:
     found = sf.Answer.from_json(answer.to_json())

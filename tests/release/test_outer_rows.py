@@ -95,14 +95,14 @@ def exact(text: str, counts: Sequence[float], sums: Sequence[float]) -> list[tup
 
 @pytest.mark.parametrize("text", QUESTIONS)
 @given(counts=numbers, sums=numbers)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_values_are_those_of_sql(text: str, counts: list[int], sums: list[int]) -> None:
     assert shown(finished(text, counts, sums)) == exact(text, counts, sums)
 
 
 @pytest.mark.parametrize("text", QUESTIONS)
 @given(counts=numbers, sums=numbers, moves=st.lists(st.integers(-2, 2), min_size=16, max_size=16))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_ranges_hold_the_numbers_of_any_exact_rows_within_them(
     text: str, counts: list[int], sums: list[int], moves: list[int]
 ) -> None:

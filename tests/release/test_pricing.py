@@ -31,7 +31,7 @@ TEXTS = (
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.sampled_from(TEXTS),
     st.sampled_from((ROWS, USERS)),

@@ -62,7 +62,7 @@ def test_rows_are_those_of_sql(grouping: str) -> None:
 
 @pytest.mark.parametrize("sets", SETS.values())
 @given(totals=st.lists(st.integers(-(2**40), 2**40), min_size=len(GROUPS), max_size=len(GROUPS)))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_every_total_is_the_sum_of_what_is_shown_below_it(sets: tuple[tuple[int, ...], ...], totals: list[int]) -> None:
     """Also where counts are held in parts of a row, which are shown rounded."""
     rows = answer_rows(sets, GROUPS)

@@ -98,7 +98,7 @@ def _question(window: str) -> str:
 
 @pytest.mark.parametrize("window", WINDOWS)
 @given(counts=numbers, sums=numbers)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=3, deadline=None)
 def test_values_are_those_of_duckdb_over_the_released_rows(window: str, counts: list[int], sums: list[int]) -> None:
     text = _question(window)
     if "1.0 /" in window:  # a quotient by 0 is NULL, as in rows
@@ -110,7 +110,7 @@ def test_values_are_those_of_duckdb_over_the_released_rows(window: str, counts: 
 
 @pytest.mark.parametrize("window", WINDOWS)
 @given(counts=numbers, sums=numbers, moves=st.lists(st.integers(-2, 2), min_size=48, max_size=48))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_ranges_hold_the_numbers_of_any_exact_rows_within_them(
     window: str, counts: list[int], sums: list[int], moves: list[int]
 ) -> None:

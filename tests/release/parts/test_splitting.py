@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.optimize import minimize
 
 from sfumato.errors import InvalidParameter
@@ -50,6 +50,7 @@ def test_no_other_split_has_less_error(seed: int, order: int) -> None:
 
 
 @pytest.mark.parametrize("order", [1, 2])
+@settings(max_examples=30)
 @given(sizes=st.lists(POSITIVE, min_size=1, max_size=10), data=st.data())
 def test_shares_are_positive_and_add_up_to_one(order: int, sizes: list[float], data: st.DataObject) -> None:
     wanted = [WantedResult({index: data.draw(POSITIVE)}, data.draw(POSITIVE)) for index in range(len(sizes))]
