@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from ledger.ledger_schemas import LedgerSchemas
 from postgres_server import PostgresServer
 from sfumato.ledger import ledgers
-from sfumato.ledger.stores.opening import make_ledger, open_store
+from sfumato.ledger.stores.opening import open_store
 from sfumato.ledger.stores.store import Store
 
 SPENDER = "spender"
@@ -92,8 +93,17 @@ def kept_in(request: pytest.FixtureRequest, _own_state: None) -> Iterator[None]:
     assert opened.exists(), "this test has opened no ledger in PostgreSQL: it belongs to those of one store"
 
 
+@pytest.fixture(scope="session")
+def ledger_schemas(postgres: PostgresServer) -> Iterator[LedgerSchemas]:
+    schemas = LedgerSchemas(postgres, SPENDER)
+    yield schemas
+    schemas.close()
+
+
 @pytest.fixture
-def in_postgres(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def in_postgres(
+    postgres: PostgresServer, ledger_schemas: LedgerSchemas, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Path]:
     """Every path that is opened is a ledger of its own on the server, made when it is first opened. The file that is
     given is there when that has happened, in this process or in a child.
     """
@@ -105,10 +115,11 @@ def in_postgres(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, tmp_p
             return open_store(path, schema, timeout)  # refused before anything is opened
         name = f"t{sha256(os.path.realpath(path).encode()).hexdigest()[:20]}" if schema is None else schema
         if name not in made:
-            make_ledger(postgres.address(), schema=name, spender=SPENDER)
+            ledger_schemas.make(name)
             made.add(name)
             marker.touch()
         return open_store(postgres.address(user=SPENDER), name, timeout)
 
     monkeypatch.setattr(ledgers, "open_store", opened)
-    return marker
+    yield marker
+    ledger_schemas.give_back(made)

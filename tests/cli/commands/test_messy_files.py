@@ -229,18 +229,22 @@ def test_no_single_row_decides_what_yes_writes(tmp_path: Path) -> None:
         assert rule in drafts[0][0]
 
 
-@pytest.mark.parametrize(
-    ("usual", "odd", "types"),
-    [("7", "1.5", ("integer", "real")), ("2024-03-01", "2024-03-01 12:30", ("date", "timestamp")),
-     ("77", "07", ("integer", "text"))],
-)  # fmt: skip
-def test_a_type_is_decided_by_more_than_one_cell_of_20(
-    usual: str, odd: str, types: tuple[str, str], tmp_path: Path
-) -> None:
-    for rows, odd_rows, kind in ((400, 20, types[0]), (400, 21, types[1]), (20, 1, types[0]), (20, 2, types[1])):
-        cells = [odd] * odd_rows + [usual] * (rows - odd_rows)
-        text("person_id,x", *(f"{row},{cell}" for row, cell in enumerate(cells)))(tmp_path / "t.csv")
-        assert f'x = {{ type = "{kind}"' in draft(tmp_path / "t.csv")[0], (rows, odd_rows)
+TYPES = {
+    "number": ("7", "1.5", ("integer", "real")),
+    "day": ("2024-03-01", "2024-03-01 12:30", ("date", "timestamp")),
+    "code": ("77", "07", ("integer", "text")),
+}
+"""By column: the cell of most rows, an odd cell, and the types that either decides."""
+
+
+@pytest.mark.parametrize(("rows", "odd_rows", "decides"), [(400, 20, 0), (400, 21, 1), (20, 1, 0), (20, 2, 1)])
+def test_a_type_is_decided_by_more_than_one_cell_of_20(rows: int, odd_rows: int, decides: int, tmp_path: Path) -> None:
+    columns = [[odd] * odd_rows + [usual] * (rows - odd_rows) for usual, odd, _ in TYPES.values()]
+    lines = (",".join([str(row), *cells]) for row, cells in enumerate(zip(*columns, strict=True)))
+    text(",".join(["person_id", *TYPES]), *lines)(tmp_path / "t.csv")
+    written, _ = draft(tmp_path / "t.csv")
+    for name, (_, _, types) in TYPES.items():
+        assert f'{name} = {{ type = "{types[decides]}"' in written, name
 
 
 def test_cells_that_the_owner_calls_missing_decide_no_type(tmp_path: Path) -> None:
@@ -352,10 +356,14 @@ def test_of_20_rows_one_decides_nothing_that_yes_writes(tmp_path: Path) -> None:
     ],
 )
 def test_a_rule_is_certain_from_as_many_deciding_cells_as_are_promised(
-    odd: str, usual: str, rows: int, least: int
+    odd: str, usual: str, rows: int, least: int, long: bool
 ) -> None:
-    for number in range(max(1, least - 3), min(least + 2, rows + 1)):
-        proposal = propose_readings_for_texts({"x": {usual: rows - number, odd: number}}).get("x")
+    """Each number of deciding cells has a column of its own."""
+    few, many = (least - 3, least + 1) if long else (least - 1, least)
+    numbers = range(max(1, few), min(many, rows) + 1)
+    proposals = propose_readings_for_texts({str(each): {usual: rows - each, odd: each} for each in numbers})
+    for number in numbers:
+        proposal = proposals.get(str(number))
         assert (proposal is not None and proposal.is_certain) is (number >= least), number
 
 

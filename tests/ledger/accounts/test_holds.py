@@ -312,7 +312,7 @@ COSTS = st.builds(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_any_interleaving_of_tabs_keeps_the_rule(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Against a model that adds plain tuples: after every step, spent and held together satisfy the account's rule,
