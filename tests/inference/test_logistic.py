@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from covering_cases import covering
 from inference.rows import COLUMNS, curator, people
 from sfumato.curator.proposals.logistic import LogisticProposal
 from sfumato.curator.proposals.moment_proposals import select_rows
@@ -35,6 +36,7 @@ from sfumato.inference.row_expressions import COEFFICIENT_STEPS, rounded_coeffic
 from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.plan.bounding import bound_by_whole_rows, candidate_bounded_plans
 from sfumato.plan.limits import Strategy
+from sfumato.plan.nodes import Aggregate
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql import building
 from sfumato.privacy import codec, compose
@@ -66,25 +68,29 @@ def worlds(most: int) -> list[tuple[tuple[Any, ...], ...]]:
     return [(), *((row,) for row in ROWS), *(many if most > 1 else [])]
 
 
-def moved_by_worlds(
-    proposal: LogisticProposal, rows: Any, count: int, coefficients: tuple[int, ...]
-) -> tuple[WeightedTotals, np.ndarray]:
-    """Return the totals of a scan, and what the engine reads of each world at these coefficients."""
-    logistic, totals = proposal.logistic, proposal.totals_at(coefficients)
+def plan_by_world(proposal: LogisticProposal, rows: Any) -> Aggregate:
+    """Return the plan of a scan's factors with a group for each world."""
+    logistic = proposal.logistic
     selected = building.where(rows, logistic.design.row_condition)
     sums = {f"m{index}": text for index, text in enumerate(logistic.factor_sums)}
-    query = building.start_question(selected, building.lower_keys(selected, ["world"], {}), sums).query
-    factors = ScanFactors.from_measures(query.plan.measures, logistic)
+    return building.start_question(selected, building.lower_keys(selected, ["world"], {}), sums).query.plan
+
+
+def moved_by_worlds(
+    proposal: LogisticProposal, plan: Aggregate, count: int, coefficients: tuple[int, ...]
+) -> tuple[WeightedTotals, np.ndarray]:
+    """Return the totals of a scan, and what the engine reads of each world of a plan at these coefficients."""
+    logistic, totals = proposal.logistic, proposal.totals_at(coefficients)
+    factors = ScanFactors.from_measures(plan.measures, logistic)
     terms = ScanRowTerms(logistic, factors, coefficients, proposal.scan_weights.mean_steps)
     groups = tuple((number,) for number in range(count))
-    bounded = bound_by_whole_rows(replace(query.plan, measures=terms.measures), query.plan.limits, count)
-    reading = GroupTotals(bounded, groups)
+    reading = GroupTotals(bound_by_whole_rows(replace(plan, measures=terms.measures), plan.limits, count), groups)
     with proposal._context.engine.check(reading) as opened:
         read = opened.read(reading, 7)
     return totals, np.array([totals.extract(row[None]) for row in read])
 
 
-@pytest.mark.parametrize(("neighbours", "most"), [("add-remove", 1), ("add-remove", 2), ("replace", 1), ("replace", 2)])
+@covering({"neighbours": ("add-remove", "replace"), "most": (1, 2)})
 def test_no_unit_moves_a_scan_further_than_is_charged(neighbours: str, most: int, tmp_path: Path) -> None:
     held = worlds(most)
     rows = [(number, number, *row) for number, world in enumerate(held) for row in world]
@@ -97,9 +103,9 @@ def test_no_unit_moves_a_scan_further_than_is_charged(neighbours: str, most: int
         far[0], near[0] = -50, 0.5  # the event is sure not to come; and a mean of 0.62, where the curvature counts most
         flat, split = np.zeros(size), np.zeros(size)
         split[2] = 50  # the event is sure where w is large, and sure not to come where it is small
+        plan = plan_by_world(proposal, select_rows(made._context.engine.catalog(), "people", None))
         for values in (far, near, flat, split):
-            selected = select_rows(made._context.engine.catalog(), "people", None)
-            totals, measured = moved_by_worlds(proposal, selected, len(held), rounded_coefficients(values))
+            totals, measured = moved_by_worlds(proposal, plan, len(held), rounded_coefficients(values))
             sensitivity = totals.sensitivity
             gram = measured.astype(float) @ measured.astype(float).T
             squares = np.diag(gram)
@@ -118,11 +124,11 @@ def test_rows_are_rounded_as_the_enumeration_rounds_them(tmp_path: Path) -> None
     frame = pd.DataFrame(rows, columns=["who", "world", "x", "w", "c", "y"])
     with curator(frame, tmp_path, columns=WORLD) as made:
         proposal = made.logistic("y ~ x", "people")
-        selected = select_rows(made._context.engine.catalog(), "people", None)
+        plan = plan_by_world(proposal, select_rows(made._context.engine.catalog(), "people", None))
         seen = set()
         for slope in (0.3, 1.7):
             at = rounded_coefficients(np.array([0.4, slope]))
-            totals, measured = moved_by_worlds(proposal, selected, len(rows), at)
+            totals, measured = moved_by_worlds(proposal, plan, len(rows), at)
             moments, residual = proposal.logistic.moments, proposal.logistic.residual
             columns = [moment.columns for moment in moments]
             places = [1 + columns.index((residual,)), 1 + columns.index(())]

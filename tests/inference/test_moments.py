@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
+from covering_cases import covering
 from inference.rows import curator
 from sfumato.curator.proposals.moment_proposals import select_rows
 from sfumato.curator.proposals.regressions import RegressionProposal
@@ -87,7 +88,7 @@ def _read(proposal: RegressionProposal) -> np.ndarray:
         return proposal.moments.extract(opened.read(reading, 7))
 
 
-@pytest.mark.parametrize(("neighbours", "most"), [("add-remove", 1), ("add-remove", 2), ("replace", 1), ("replace", 2)])
+@covering({"neighbours": ("add-remove", "replace"), "most": (1, 2)})
 def test_no_unit_moves_the_moments_further_than_is_charged(neighbours: str, most: int, tmp_path: Path) -> None:
     moments, measured = contributions(neighbours, most, tmp_path)
     sensitivity = moments.sensitivity
@@ -104,10 +105,10 @@ def test_no_unit_moves_the_moments_further_than_is_charged(neighbours: str, most
     )
 
 
-SECONDS = [f"2020-01-01 00:00:{second:02}" for second in range(20)]
+SECONDS = [f"2020-01-01 00:00:{second:02}" for second in range(6)]
 CATEGORIES: dict[str, dict[str, Any]] = {
     "seconds of one day": {"type": "timestamp", "values": SECONDS},
-    "days": {"type": "date", "values": [f"2020-01-{day:02}" for day in range(1, 13)]},
+    "days": {"type": "date", "values": [f"2020-01-{day:02}" for day in range(1, 7)]},
     "texts": {"values": ["a", "A", "a ", "ä", "a'b", ""]},
     "reals": {"type": "real", "values": [0.1, 0.1 + 2**-56, -0.5, 1e100, 2**53]},
     "integers": {"type": "integer", "values": [-7, 0, 2**53, 2**53 + 1]},
@@ -132,12 +133,13 @@ def test_a_row_is_in_one_value_of_a_category_of_every_type(kind: str, tmp_path: 
 
 
 def test_times_of_one_day_that_a_question_derives_are_told_apart(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"who": range(20), "world": range(20), "x": 0, "y": 10})
+    count = len(SECONDS)
+    frame = pd.DataFrame({"who": range(count), "world": range(count), "x": 0, "y": 10})
     columns = {name: COLUMNS[name] for name in ("world", "x", "y")}
-    cases = " ".join(f"WHEN world = {n} THEN TIMESTAMP '{second}'" for n, second in enumerate(SECONDS[:19]))
+    cases = " ".join(f"WHEN world = {n} THEN TIMESTAMP '{second}'" for n, second in enumerate(SECONDS[:-1]))
     with curator(frame, tmp_path, max_rows=1, columns=columns) as made:
-        table = made.table("people").derive(z=f"CASE {cases} ELSE TIMESTAMP '{SECONDS[19]}' END")
-        moments, measured = read_worlds(table.regress("y ~ C(z)"), table._rows, 20)
+        table = made.table("people").derive(z=f"CASE {cases} ELSE TIMESTAMP '{SECONDS[-1]}' END")
+        moments, measured = read_worlds(table.regress("y ~ C(z)"), table._rows, count)
         assert (measured.astype(float) ** 2).sum(axis=1).max() <= float(moments.sensitivity.squares)
 
 

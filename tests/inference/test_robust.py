@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from covering_cases import covering
 from inference.rows import COLUMNS, curator, people
 from sfumato.curator.proposals.moment_proposals import select_rows
 from sfumato.curator.proposals.robust_regressions import STEP_SHARES, RobustProposal
@@ -102,8 +103,7 @@ def test_a_meat_that_cannot_be_bound_is_refused_before_the_moments_are_charged(
         assert made.ledger.head == head
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
-@pytest.mark.parametrize("most", [1, 2])
+@covering({"neighbours": ("add-remove", "replace"), "most": (1, 2)})
 def test_no_unit_moves_the_meat_further_than_is_charged(neighbours: str, most: int, tmp_path: Path) -> None:
     """The theorem holds for m rows of a unit, though a release uses one: rows of a unit correlate."""
     held = worlds(most)
@@ -116,11 +116,11 @@ def test_no_unit_moves_the_meat_further_than_is_charged(neighbours: str, most: i
         size = len(proposal.design.coordinates) - 1
         steep = np.zeros(size)
         steep[1] = 50.0
+        limits = made.regress("y ~ x + w + c + x:c", "people").question.limits
         for values, clamp in [(np.zeros(size), residual_clamp(1.0)), (steep, Fraction(16, COEFFICIENT_STEPS))]:
             single = proposal.meat_totals_at(rounded_coefficients(values), clamp)
             terms = proposal.meat_terms_at(rounded_coefficients(values), clamp)
             plan = proposal.meat_question.query.plan
-            limits = made.regress("y ~ x + w + c + x:c", "people").question.limits
             several = bound_by_whole_rows(replace(plan, measures=terms.measures), limits, 1)
             totals = single if most == 1 else replace(single, bounded=for_world(several, neighbours))
             assert totals.rows_per_unit == most
