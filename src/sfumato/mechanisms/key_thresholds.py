@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -227,8 +228,10 @@ class KeyThreshold:
 
     def error(self, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Return the least number of units with which a key is kept with at least this confidence."""
-        level = float(exact(confidence, "confidence", CONFIDENCE))
-        return float(least_integer_where(lambda units: self.chance(units) >= level, 1))
+        level = exact(confidence, "confidence", CONFIDENCE)
+        if self._uses_optimal_rule:
+            return float(bisect_left(_keep_probability_cuts(*self._decision_budget), math.ceil(level * 2**64)))
+        return float(least_integer_where(lambda units: self.chance(units) >= float(level), 1))
 
     def words(self) -> str:
         promise = f"ε {format_number(float(self.epsilon), 6)}, δ {format_number(float(self.delta), 6)}"

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 from typing import cast
 
+from sfumato.caching import cached_property
 from sfumato.plan.aggregates.disjoint import canonical_request, members_of, merge_disjoint_measures
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Mean, Measure, ReadingKind, Sum
 from sfumato.plan.aggregates.narrowed_ranges import narrow_range
@@ -129,16 +130,21 @@ class _NeededMeasures:
         shared_means = tuple(mean for mean in summed if canonical_request(mean.rows, tests) in counts)
         return cls(canonical_requests, shared_means, tests)
 
-    @property
+    @cached_property
     def _requests(self) -> tuple[AggregateRequest, ...]:
         return tuple(dict.fromkeys((*self.canonical_requests.values(), *self.shared_means)))
+
+    @cached_property
+    def _mean_by_row_count(self) -> Mapping[AggregateRequest, Mean]:
+        """The first mean of the rows that each canonical count counts."""
+        means = [mean for mean in self._requests if isinstance(mean, Mean)]
+        return {canonical_request(mean.rows, self.tests): mean for mean in reversed(means)}
 
     def measures_of(self, request: AggregateRequest) -> tuple[Measure, ...]:
         """Return the measures of one request. The rows that a mean averages are counted by its two sums."""
         canonical = self.canonical_requests[request]
         if type(canonical) is Count:
-            means = (mean for mean in self._requests if isinstance(mean, Mean))
-            return (next((mean for mean in means if canonical_request(mean.rows, self.tests) == canonical), canonical),)
+            return (self._mean_by_row_count.get(canonical, canonical),)
         measures = canonical.measures_for(self._requests)
         return tuple(cast("Measure", self.canonical_requests.get(measure, measure)) for measure in measures)
 

@@ -368,7 +368,7 @@ def key_threshold(
     epsilon: Fraction, delta: Fraction, max_keys: int, weighted: bool, neighbours: Neighbours
 ) -> KeyThreshold:
     """Return the key threshold that releases the smallest groups at this price."""
-    candidates = [KeyThreshold(epsilon, delta, max_keys, weighted, neighbours=neighbours)]
-    if max_keys > 1 and not weighted:
-        candidates.append(KeyThreshold.gaussian(epsilon, delta, max_keys, neighbours))
-    return min(candidates, key=lambda candidate: candidate.error())
+    threshold = KeyThreshold(epsilon, delta, max_keys, weighted, neighbours=neighbours)
+    if max_keys == 1 or weighted:
+        return threshold
+    return min(threshold, KeyThreshold.gaussian(epsilon, delta, max_keys, neighbours), key=KeyThreshold.error)

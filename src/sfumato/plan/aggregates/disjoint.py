@@ -39,7 +39,6 @@ from sfumato.plan.aggregates.measures import (
     RowContribution,
     Sum,
     conjunction,
-    not_null_predicate,
 )
 from sfumato.plan.values.expressions import Call, Expression, Literal, conjuncts
 from sfumato.plan.values.functions.declaring import call, is_never_null, literal
@@ -342,7 +341,9 @@ def _operand_of_not_null_test(test: Expression) -> Expression | None:
 
 def _is_never_null(value: Expression, conditions: Sequence[Expression]) -> bool:
     """Return whether a value is certain not to be NULL where the conditions hold."""
-    if is_never_null(value) or not_null_predicate(value) in conditions or value in limits_by_expression(conditions):
+    if is_never_null(value) or any(_operand_of_not_null_test(condition) == value for condition in conditions):
+        return True
+    if value in limits_by_expression(conditions):
         return True
     if not isinstance(value, Call) or value.function not in ("+", "-", "*") or value.domain.range is None:
         return False

@@ -86,14 +86,12 @@ def call(name: str, *arguments: Expression) -> Expression:
             f"{name} is not a supported function",
             fix="use one of the functions that sfumato docs what-can-be-asked lists",
         )
-    try:
-        _signature(declared.rule).bind(*arguments)
-    except TypeError:
+    if not _takes(declared.rule, len(arguments)):
         raise Unsupported(
             "arguments",
             f"{name} does not take {len(arguments)} argument{'' if len(arguments) == 1 else 's'}",
             fix=f"write {declared.signature}",
-        ) from None
+        )
     typed: Any = declared.rule(*arguments)
     if not isinstance(typed, tuple):
         return typed
@@ -113,7 +111,14 @@ def _require_moderate_size(expression: Call) -> Call:
     return expression
 
 
-_signature = functools.cache(inspect.signature)
+@functools.lru_cache(maxsize=1024)
+def _takes(rule: Rule, count: int) -> bool:
+    """Return whether a rule takes this number of arguments."""
+    try:
+        inspect.signature(rule).bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
 
 
 def is_never_null(expression: Expression) -> bool:
