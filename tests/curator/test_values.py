@@ -261,15 +261,13 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("text", REFUSED)
-def test_refusals_say_why_and_cost_nothing(clinic: sf.Curator, text: str) -> None:
+def test_refusals_say_why_and_cost_nothing(clinic: sf.Curator) -> None:
     before = len(list(clinic.ledger.lines()))
-    with pytest.raises(
-        (sf.Unsupported, sf.InvalidParameter), match=r"(?s)" + REFUSED[text].replace("(", r"\(")
-    ) as refusal:
-        clinic.sql(text).release(**PRICE)
-    assert "fix:" in str(refusal.value)
-    assert len(list(clinic.ledger.lines())) == before
+    for text, said in REFUSED.items():
+        with pytest.raises((sf.Unsupported, sf.InvalidParameter), match=r"(?s)" + said.replace("(", r"\(")) as refusal:
+            clinic.sql(text).release(**PRICE)
+        assert "fix:" in str(refusal.value)
+        assert len(list(clinic.ledger.lines())) == before
 
 
 def test_large_tables_of_groups_and_values_are_refused_before_the_charge(clinic: sf.Curator) -> None:

@@ -421,6 +421,13 @@ def test_a_price_that_is_kept_exactly_is_verified(tmp_path: Path, rho: str) -> N
         assert _promised(tables, Price(rho=Fraction(rho) * Fraction("0.999"))) is False
 
 
+@pytest.fixture(scope="module")
+def uncharged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sf.Curator]:
+    """A curator that refuses, and is charged nothing."""
+    with curator(tmp_path_factory.mktemp("hospital"), _hospital()) as clinic:
+        yield clinic
+
+
 @pytest.mark.parametrize(
     ("tables", "options", "rule"),
     [
@@ -455,14 +462,13 @@ def test_a_price_that_is_kept_exactly_is_verified(tmp_path: Path, rho: str) -> N
     ],
 )
 def test_what_cannot_be_linked_is_refused_for_nothing(
-    tmp_path: Path, tables: list[str], options: dict[str, Any], rule: str
+    uncharged: sf.Curator, tables: list[str], options: dict[str, Any], rule: str
 ) -> None:
-    with curator(tmp_path, _hospital()) as clinic:
-        with pytest.raises((InvalidParameter, Unsupported)) as refusal:
-            clinic.synthesize(tables, **options)
-        assert rule in str(refusal.value)
-        assert "place:" in str(refusal.value)
-        assert not any(line.kind in ("charge", "tab-open") for line in clinic.history())
+    with pytest.raises((InvalidParameter, Unsupported)) as refusal:
+        uncharged.synthesize(tables, **options)
+    assert rule in str(refusal.value)
+    assert "place:" in str(refusal.value)
+    assert not any(line.kind in ("charge", "tab-open") for line in uncharged.history())
 
 
 def test_tables_of_other_units_are_refused(tmp_path: Path) -> None:

@@ -289,7 +289,7 @@ def test_cells_that_are_no_numbers_are_passed_over(tmp_path: Path) -> None:
         assert exact.max() == 400
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("relation", ["add-remove", pytest.param("replace", marks=pytest.mark.long)])
 def test_a_release_is_charged_and_found_again(relation: str, tmp_path: Path) -> None:
     values = np.random.default_rng(5).lognormal(3, 1, 4000)
     with curator(people(values), tmp_path, neighbours=relation) as made:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import sfumato as sf
 from inference.rows import curator, least_squares, people
 from sfumato.curator.kinds.regressions import RegressionSpec
 from sfumato.curator.proposals.regressions import RegressionForecast
@@ -158,6 +160,13 @@ def test_with_several_rows_per_unit_only_the_noise_is_shown(tmp_path: Path, monk
         assert changes[1] == pytest.approx(3 * changes[0], rel=0.03)
 
 
+@pytest.fixture(scope="module")
+def uncharged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sf.Curator]:
+    """A curator that refuses, and is charged nothing."""
+    with curator(people(20), tmp_path_factory.mktemp("people")) as made:
+        yield made
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -181,9 +190,11 @@ def test_with_several_rows_per_unit_only_the_noise_is_shown(tmp_path: Path, monk
         (("hours ~ C(hours_of_day", "people"), "formula"),
     ],
 )
-def test_what_cannot_be_told_is_refused_beforehand(arguments: tuple[Any, ...], message: str, tmp_path: Path) -> None:
-    with curator(people(20), tmp_path) as made, pytest.raises(SfumatoError, match=message) as refused:
-        made.regress(*arguments)
+def test_what_cannot_be_told_is_refused_beforehand(
+    arguments: tuple[Any, ...], message: str, uncharged: sf.Curator
+) -> None:
+    with pytest.raises(SfumatoError, match=message) as refused:
+        uncharged.regress(*arguments)
     assert refused.value.fix
 
 
