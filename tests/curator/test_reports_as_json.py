@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import sfumato as sf
 from sfumato.curator.previews.explaining import PlanStep
@@ -34,6 +34,7 @@ def flights() -> Iterator[sf.Curator]:
     st.booleans(),
     st.lists(st.text()).map(tuple),
 )
+@settings(max_examples=30)
 def test_a_forecast_reads_back_what_it_wrote(
     columns: dict[str, float | dict[int, float]], confidence: Fraction, price: str, accepted: bool, warned: tuple[str]
 ) -> None:

@@ -78,7 +78,7 @@ def test_power_is_the_share_of_many_real_releases_that_reject(tmp_path: Path, co
         assert_same_shares(curator, MOST_TABLES, correlation)
 
 
-@pytest.mark.parametrize("rows", [ROWS, 4000])
+@pytest.mark.parametrize("rows", [ROWS, pytest.param(4000, marks=pytest.mark.long)])
 def test_no_correlation_is_found_as_often_as_the_level_says(forest: sf.Curator, rows: int) -> None:
     power = correlation_test(forest).power(PRICE, correlation=0, **(ASSUMED | {"sizes": rows}))
     assert stats.binomtest(power.found, power.tables, power.level).pvalue > ALARM

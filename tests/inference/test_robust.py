@@ -342,8 +342,8 @@ def test_every_charged_release_answers(rows: str, tmp_path: Path) -> None:
     else:
         frame["age"] = np.nan
     with curator(frame.reset_index(drop=True), tmp_path) as made:
-        answer = made.regress("hours ~ age + cost + sex + retired + age^2", "people", robust=True).release(**PRICE)
-        assert len(answer.rows) == 6
+        answer = made.regress("hours ~ age + cost + sex", "people", robust=True).release(**PRICE)
+        assert len(answer.rows) == 4
         assert codec.loads(answer.to_json()) == answer
 
 

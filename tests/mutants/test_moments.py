@@ -10,9 +10,9 @@ MUTANTS = (
     Mutant(
         "a mean counts rows where its value is missing",
         Kind.NAN,
-        "plan.sharing:_NeededMeasures.measures_of",
-        "if canonical_request(mean.rows, self.tests) == canonical)",
-        "if mean.where == canonical.where)",
+        "plan.sharing:_NeededMeasures._mean_by_row_count",
+        "canonical_request(mean.rows, self.tests): mean",
+        "Count(mean.where): mean",
         (f"{_SHARING}::test_rows_are_never_counted_by_a_mean",),
     ),
     Mutant(

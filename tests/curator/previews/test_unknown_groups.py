@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from covering_cases import covering
 from sfumato.release import discovered_groups
 
 PLACES = ("Rome", "Bonn", "Zürich", None)
@@ -73,8 +74,7 @@ def test_a_public_table_joined_by_the_name_lists_the_groups(opened: Open) -> Non
             curator.sql(text).release(epsilon=1)
 
 
-@pytest.mark.parametrize("relation", ["add-remove", "replace"])
-@pytest.mark.parametrize("every_row", [False, True])
+@covering({"relation": ["add-remove", "replace"], "every_row": [False, True]})
 def test_large_groups_are_shown_by_value_and_lonely_ones_are_not(opened: Open, every_row: bool, relation: str) -> None:
     curator = opened(every_row=every_row, relation=relation)
     answer = curator.sql(BY_CITY).release(**PRICE)

@@ -543,6 +543,7 @@ def planes() -> ModuleType:
     return module
 
 
+@pytest.mark.long
 def test_planes_and_flights_fit_each_other_better_than_tables_made_alone(planes: ModuleType) -> None:
     """On real tables at ε = 4: errors across the link and of flights per plane are less than half of those without."""
     real = planes.read_tables()

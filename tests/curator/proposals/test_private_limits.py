@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
+from covering_cases import covering
 from engine.refilling import refill
 from mechanisms.recorded import seeded
 from sfumato.curator import UnitLimits
@@ -52,8 +53,7 @@ def table(made: sf.Curator, exact: np.ndarray, *by: str) -> dict[tuple[Any, ...]
     return {keys[place]: int(exact[place, 0]) for place in np.flatnonzero(exact[:, 0])}
 
 
-@pytest.mark.parametrize("by", [(), ("ward",)])
-@pytest.mark.parametrize("relation", RELATIONS)
+@covering({"relation": RELATIONS, "by": [(), ("ward",)]})
 def test_one_unit_moves_no_more_than_is_claimed_in_any_small_world(
     relation: str, by: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -47,7 +47,7 @@ class StatementReader:
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
         self._bound: set[str] = set()
-        self._last_totals: tuple[ReferenceType[BoundedPlan], tuple[str | None, ...], str] | None = None
+        self._last_totals: tuple[ReferenceType[BoundedPlan], tuple[str | None, ...], int | None, str] | None = None
 
     def check(self, *readings: PlanReading[Any]) -> OpenReading:
         """Bind the statements, and check that the engine is open and the sources are those that were opened.
@@ -86,15 +86,17 @@ class StatementReader:
         """Render the statement of a reading, and cache the last one of group totals.
 
         Totals of the same rows are often read again, and a statement that does not contain the key's digits is the same
-        for every key. One over a sample of units contains a part of them.
+        for every key, any other for the same key. One over a sample of units contains a part of them.
         """
-        cached, is_cacheable = self._last_totals, isinstance(reading, GroupTotals) and reading.bounded.sample is None
+        is_cacheable = isinstance(reading, GroupTotals) and reading.bounded.sample is None
         scans = self._copy_names(reading) if is_cacheable else ()
-        if is_cacheable and cached is not None and cached[0]() is reading.bounded and cached[1] == scans:
-            return cached[2]
+        if is_cacheable and self._last_totals is not None:
+            bounded, copies, key, text = self._last_totals
+            if bounded() is reading.bounded and copies == scans and key in (None, sampling_key):
+                return text
         text = self._render(local_statement(reading, sampling_key))
-        if is_cacheable and str(sampling_key) not in text:
-            self._last_totals = ref(reading.bounded), scans, text
+        if is_cacheable:
+            self._last_totals = ref(reading.bounded), scans, sampling_key if str(sampling_key) in text else None, text
         return text
 
     def _render(self, select: StagedSelect) -> str:
