@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from publish.linked.worlds import (
 from publish.synthesis.test_canaries import _likelier
 from sfumato.curator.proposals.linked_tables import LinkedTablesProposal
 from sfumato.curator.proposals.synthesis_series import run_steps
-from sfumato.plan.readings.cell_rows import CellCounts
+from sfumato.plan.readings.cell_rows import CellCounts, CodedRows
 from sfumato.publish.linked.state import LinkedState
 from sfumato.publish.marginals.attributes import GroupCell, RangeCell
 from sfumato.publish.synthesis.methods import aim
@@ -44,6 +45,13 @@ REPEATED = {"patients.age": ("patients", "age"), "previous day": ("visits", "day
 
 def uncoded_policy(world: Any, relation: str = "add-remove") -> sf.Policy:
     return clinic_policy(world, relation, columns=COLUMNS)
+
+
+@cache
+def read_worlds(relation: str) -> tuple[LinkedTablesProposal, list[tuple[CodedRows, ...]]]:
+    """The proposal, and what it reads of both tables in each of the worlds."""
+    policies = [uncoded_policy(world, relation) for world in clinic_worlds(relation)]
+    return exact_worlds(policies, PRICE, TABLES, **OPTIONS)
 
 
 def release(proposal: LinkedTablesProposal, exact: Any, price: Price) -> tuple[LinkedState, list[tuple[str, Any, Any]]]:
@@ -72,8 +80,7 @@ def test_a_release_with_bought_cells_leaks_no_more_than_its_price(relation: str)
     """On neighbours beyond all limits, with orphans: what the steps that select quantiles count moves by the rows they
     are charged for, and all other steps of one release together are likelier by at most the rest of the price.
     """
-    worlds = clinic_worlds(relation)
-    proposal, exact = exact_worlds([uncoded_policy(world, relation) for world in worlds], PRICE, TABLES, **OPTIONS)
+    proposal, exact = read_worlds(relation)
     for one, other in pairs(relation, exact)[-3:]:
         state, released = release(proposal, other, PRICE)
         selecting = [step for _, step, _ in released if isinstance(step, ChooseQuantileCellsStep)]
@@ -99,8 +106,7 @@ def test_a_release_with_bought_cells_leaks_no_more_than_its_price(relation: str)
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 def test_one_unit_moves_counts_of_bought_cells_within_its_limit(relation: str) -> None:
     """In every pair of columns of both tables, with the cells that one release bought."""
-    worlds = clinic_worlds(relation)
-    proposal, exact = exact_worlds([uncoded_policy(world, relation) for world in worlds], PRICE, TABLES, **OPTIONS)
+    proposal, exact = read_worlds(relation)
     state, _ = release(proposal, exact[-1], PRICE)
     largest = []
     for table, part in state.states.items():
