@@ -31,6 +31,15 @@ def defined_names() -> set[str]:
     return names
 
 
+def definitions(node: ast.AST) -> Iterator[Definition]:
+    """Yield every definition below a node; none is in an expression."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, Definition):
+            yield child
+        if not isinstance(child, ast.expr):
+            yield from definitions(child)
+
+
 def unknown_names() -> Iterator[str]:
     known = defined_names() | ELSEWHERE
     for path in sorted(SOURCES.rglob("*.py")):
@@ -38,7 +47,7 @@ def unknown_names() -> Iterator[str]:
         if known.issuperset(name.rpartition(".")[2] for name in _NAME.findall(source)):
             continue  # parsing every module takes long
         module, lines = ast.parse(source), source.splitlines()
-        for node in [module, *(each for each in ast.walk(module) if isinstance(each, Definition))]:
+        for node in [module, *definitions(module)]:
             for name in _NAME.findall(ast.get_docstring(node) or ""):
                 leaf = name.rpartition(".")[2]
                 if leaf not in known and not re.search(rf"\b{re.escape(leaf)}\b", _code(node, lines)):

@@ -40,6 +40,7 @@ DESCRIPTIONS = frozenset(
 )
 """What is refused and is no parameter: several of them, a number computed from them, a method, a part of a text."""
 _REFUSED_NAME = re.compile(r"""\bInvalidParameter\(\s*"(\w+)"|\bexact(?:_integer)?\([^"]*?, "(\w+)\"""")
+_DECLARED_NAME = re.compile(r"\b(\w+): ")
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -49,10 +50,9 @@ def sources() -> dict[Path, str]:
 
 
 @cache
-def is_declared(name: str) -> bool:
-    """Whether any function of the package has such a parameter, or any class such a field."""
-    declaration = re.compile(rf"\b{re.escape(name)}: ")
-    return any(declaration.search(source) for source in sources().values())
+def declared_names() -> frozenset[str]:
+    """Return the parameters of all functions of the package, and the fields of its classes."""
+    return frozenset(name for source in sources().values() for name in _DECLARED_NAME.findall(source))
 
 
 def refuses_undeclared(source: str) -> bool:
@@ -114,7 +114,7 @@ def wrong_names(path: Path, module: ast.Module) -> Iterator[str]:
         if is_parameter_of_public:
             if f"{'.'.join(place[:2])} {name}" not in CALLERS_ARGUMENTS:
                 yield f"{'.'.join(place)} refuses {parameter} as {name}"
-        elif name not in DESCRIPTIONS and not is_declared(name):
+        elif name not in DESCRIPTIONS and name not in declared_names():
             yield f"{'.'.join(place)} refuses {name}, which nothing takes"
 
 
