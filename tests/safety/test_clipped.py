@@ -147,8 +147,13 @@ TREES = {
 }
 
 
-@pytest.mark.parametrize("text", TREES)
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize(
+    ("text", "neighbours"),
+    [
+        *((text, "add-remove") for text in TREES),
+        *(pytest.param(text, "replace", marks=pytest.mark.long if " JOIN " in text else ()) for text in TREES),
+    ],
+)
 def test_trees_are_counted_where_they_cut(text: str, neighbours: str, tmp_path: Path) -> None:
     worlds = [{}, *({1: (("A", cost),) * count} for count in range(1, LIMIT + 2) for cost in (-1, 1))]
     counts = counted(visits(worlds, neighbours), tmp_path / "ledger", text, len(worlds))

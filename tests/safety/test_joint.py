@@ -174,6 +174,7 @@ def test_everything_that_is_drawn_is_drawn_for_itself(curator: Curator, price: s
         assert not rotated(noise, kinds[0])
 
 
+@pytest.mark.parametrize("curator", ["every row", pytest.param("units", marks=pytest.mark.long)], indirect=True)
 def test_releases_of_single_numbers_are_drawn_for_themselves(curator: Curator) -> None:
     noise, kinds = _scalars(curator)
     assert suspicions(noise, kinds) == set()
