@@ -195,6 +195,23 @@ def test_a_bracket_is_found_by_doubling_and_halved() -> None:
         assert len(set(doublings + middles)) == len(doublings + middles)
 
 
+@pytest.mark.parametrize("near", [0.0, 1e-3, 0.7, 5.0, 1e9])
+def test_a_search_that_begins_elsewhere_finds_the_same(near: float) -> None:
+    """Also where a mechanism takes no parameter above 1000."""
+
+    def short(size: Fraction, limit: Fraction) -> float:
+        if size > 1000:
+            raise sf.InvalidParameter("size", size, "at most 1000")
+        return float(limit - size)
+
+    for limit in (F(1, 300), F(3, 10), F(7), F(100, 3)):
+        found, expected = (
+            least_parameter_by_shortfall(lambda size, limit=limit: short(size, limit), "a goal", near=start)
+            for start in (near, 1.0)
+        )
+        assert found == expected
+
+
 def test_a_shortfall_of_nothing_is_enough() -> None:
     for limit in (F(2), F(1, 4), F(3, 2)):
         found = least_parameter_by_shortfall(lambda size, limit=limit: 0.0 if size >= limit else 1.0, "a goal")

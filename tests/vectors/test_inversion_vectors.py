@@ -212,6 +212,12 @@ def _least() -> Iterator[Vector]:
     yield between(F(2), F(2), calibration.least_parameter_by_shortfall, lambda size: -1.0 if size >= 2 else 1.0, "it")
 
 
+@REGISTRY.formula("privacy.calibration._power_of_two_above")
+def _powers() -> Iterator[Vector]:
+    for near, power in ((1.0, F(1)), (3.0, F(4)), (0.3, F(1, 2)), (0.0, F(1, 2**64)), (1e300, F(2**32))):
+        yield exact(power, calibration._power_of_two_above, near)
+
+
 @REGISTRY.formula("privacy.amounts.exact_amount")
 def _exact_amounts() -> Iterator[Vector]:
     for value, units in ((F(1, 10), 10**29), (F(1, 3), F(10**30, 3)), (F(7, 2 * 10**30), F(7, 2)), (F(0), 0)):

@@ -375,4 +375,8 @@ def _step_totals(totals: MeasureTotals, step_of_group: tuple[int, ...]) -> Measu
 def least_epsilon_within(error: Callable[[Fraction], int], within: Number) -> float:
     """Return the least ε at which an error is at most this."""
     error_limit = exact(within, "within", POSITIVE)
-    return float(rounded_up_to_4_digits(least_parameter(lambda epsilon: error(epsilon) <= error_limit, "within")))
+    return float(
+        rounded_up_to_4_digits(
+            least_parameter(lambda epsilon: error(epsilon) <= error_limit, "within", Fraction(1, 2**14))
+        )
+    )

@@ -9,7 +9,7 @@ from functools import lru_cache
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Gaussian
 from sfumato.privacy import Curve, Guarantee, Sensitivity, compose
-from sfumato.privacy.calibration import least_parameter_by_shortfall, log_delta_excess
+from sfumato.privacy.calibration import least_parameter_by_shortfall, log_delta_excess, noise_size_near
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.prices import GIVE_DELTA, Price
 
@@ -65,6 +65,7 @@ def calibrated_step_noise(
         sigma = least_parameter_by_shortfall(
             lambda size: log_delta_excess(StepNoise.for_steps(sensitivities, shares, size).curve, guarantee),
             f"{guarantee}",
+            near=noise_size_near(guarantee),
         )
         return StepNoise.for_steps(sensitivities, shares, sigma)
     except InvalidParameter:

@@ -197,7 +197,7 @@ def _split_rho(offers: Sequence[BatchQuestionOffer], price: Price) -> PricedBatc
             else prepare_all(1 / factor**2).curve
         )
 
-    factor = least_parameter_by_shortfall(excess, str(price), _PRECISION)
+    factor = least_parameter_by_shortfall(excess, str(price), _PRECISION, math.sqrt(2) * price.noise_size_near)
     batch = prepare_all(1 / factor**2)
     while not price.is_satisfied_by(batch.curve):  # sizes are rounded up to digits that print
         factor *= 1 + _PRECISION

@@ -18,7 +18,7 @@ import numpy as np
 
 from sfumato.errors import InvalidParameter, WeakPrivacy
 from sfumato.privacy import Curve, Guarantee, codec
-from sfumato.privacy.calibration import least_parameter, log_delta_excess, log_excess
+from sfumato.privacy.calibration import least_parameter, log_delta_excess, log_excess, noise_size_near
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, format_exact
 from sfumato.quick_dataclass import dataclass
 
@@ -63,6 +63,11 @@ class Price:
         """The guarantee of a price in ε."""
         assert self.epsilon is not None
         return Guarantee(self.epsilon, self.delta)
+
+    @property
+    def noise_size_near(self) -> float:
+        """About the size of the noise at sensitivity 1, where a search for it may begin."""
+        return 1 / math.sqrt(2 * self.rho) if self.rho is not None else noise_size_near(self.guarantee)
 
     @property
     def allows_gaussian(self) -> bool:

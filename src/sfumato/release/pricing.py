@@ -330,7 +330,7 @@ def _calibrate_to_price(planned: PricedRelease, family: Family) -> PricedRelease
 
     return scaled_by(
         least_parameter_by_shortfall(
-            lambda factor: price.log_excess_of(scaled_by(factor).curve), str(price), _PRECISION
+            lambda factor: price.log_excess_of(scaled_by(factor).curve), str(price), _PRECISION, price.noise_size_near
         )
     )
 

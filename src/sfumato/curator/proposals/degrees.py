@@ -212,7 +212,9 @@ class DegreesProposal(EpsilonPricedProposal[Degrees]):
         error_limit = exact(within, "within", POSITIVE)
         return float(
             rounded_up_to_4_digits(
-                least_parameter(lambda epsilon: self.error(epsilon, confidence) <= error_limit, "within")
+                least_parameter(
+                    lambda epsilon: self.error(epsilon, confidence) <= error_limit, "within", Fraction(1, 2**14)
+                )
             )
         )
 

@@ -161,7 +161,7 @@ class SessionProposal(RehearseAlias, StoredProposal):
         def is_within(epsilon: Fraction) -> bool:
             return self.error(epsilon, questions=questions, confidence=confidence) <= error_limit
 
-        return float(rounded_up_to_4_digits(least_parameter(is_within, "within")))
+        return float(rounded_up_to_4_digits(least_parameter(is_within, "within", Fraction(1, 2**14))))
 
     def release(
         self,

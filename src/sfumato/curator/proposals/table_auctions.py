@@ -170,7 +170,11 @@ class AuctionProposal(RehearseAlias, StoredProposal):
         error_limit = exact(within, "within", POSITIVE)
         return float(
             rounded_up_to_4_digits(
-                least_parameter(lambda epsilon: self.error(epsilon, counting, confidence) <= error_limit, "within")
+                least_parameter(
+                    lambda epsilon: self.error(epsilon, counting, confidence) <= error_limit,
+                    "within",
+                    Fraction(1, 2**14),
+                )
             )
         )
 
