@@ -29,12 +29,25 @@ def test_every_set_is_in_a_clique_and_what_cliques_share_is_between_them(
     assert all(tree.clique_index_with(each) is not None for each in sets)
     assert set().union(*map(set, tree.cliques)) == set(range(len(sizes)))
     assert not any(set(one) <= set(other) for one, other in itertools.permutations(tree.cliques, 2))
+    _check_running_intersection(tree)
+
+
+def _check_running_intersection(tree: JunctionTree) -> None:
+    """What a clique shares with all before it, it shares with its parent."""
     for index, (parent, shared) in enumerate(zip(tree.parents, tree.separators, strict=True)):
         assert parent < index
         assert set(shared) == (set(tree.cliques[index]) & set(tree.cliques[parent]) if parent >= 0 else set())
-        # running intersection: what a clique shares with all before it, it shares with its parent
         before = set().union(*map(set, tree.cliques[:index]))
         assert set(tree.cliques[index]) & before == set(shared)
+
+
+@pytest.mark.parametrize("labels", list(itertools.permutations(range(5))))
+def test_a_clique_hangs_on_the_one_that_it_shares_most_with(labels: tuple[int, ...]) -> None:
+    """The last of three shares one attribute with the first and two with the second, wherever a tree begins."""
+    sets = [tuple(labels[attribute] for attribute in each) for each in [(0, 1, 2), (1, 2, 3), (2, 3, 4)]]
+    tree = JunctionTree.for_sets(sets, (2,) * 5)
+    assert {frozenset(clique) for clique in tree.cliques} == {frozenset(each) for each in sets}
+    _check_running_intersection(tree)
 
 
 @given(sizes_and_sets(9))
