@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
-from itertools import combinations_with_replacement, product
+from itertools import combinations, combinations_with_replacement, product
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,21 @@ ROWS: list[tuple[Any, ...]] = [
 ]
 """Corners of the declared ranges, one beyond them, one inside, and rows with a missing value."""
 MODEL = "y ~ x + w + C(c) + C(d)"
+NUMBERS = [f"n{index}" for index in range(9)]
+MODEL_OF_NUMBERS = "y ~ " + " + ".join([*NUMBERS, *map(":".join, combinations(NUMBERS, 2))])
+"""Ranges of nine numbers and of their products have too many coordinates: they stay numbers, and their squares are
+measured too."""
+NUMBERS_WORLD: dict[str, dict[str, Any]] = {
+    "world": WORLD["world"],
+    **{name: {"type": "integer", "bounds": [-1, 3]} for name in NUMBERS},
+    "y": WORLD["y"],
+}
+NUMBERS_ROWS: list[tuple[Any, ...]] = [
+    *([*([low] * 9), event] for low, event in product([-1, 3], ["no", "yes"])),
+    (*([3, -1] * 4), 3, "yes"),
+    (*([3, -1] * 4), 9, "no"),
+    (*([1] * 8), None, "yes"),
+]
 PRICE: dict[str, Any] = {"epsilon": 1, "delta": "1e-6"}
 WIDE = {**COLUMNS, "town": {"type": "integer", "bounds": [0, 39]}, "job": {"type": "integer", "bounds": [0, 14]}}
 FORMULA = "retired ~ age + hours + C(sex, F) + arm + C(town) + C(job)"
@@ -115,11 +130,32 @@ def test_no_unit_moves_a_scan_further_than_is_charged(
     telling = [ROWS[0], ROWS[1], ROWS[14], ROWS[15], ROWS[16]]
     many = [held for size in range(2, most + 2) for held in combinations_with_replacement(telling, size)]
     held = [(), *((row,) for row in ROWS), *(many if most > 1 else [])]
+    check_scans(MODEL, WORLD, held, neighbours, most, tmp_path, totals_read)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", pytest.param("replace", marks=pytest.mark.long)])
+def test_no_unit_moves_a_scan_of_numbers_and_their_squares_further_than_is_charged(
+    neighbours: str, tmp_path: Path
+) -> None:
+    held = [(), *((row,) for row in NUMBERS_ROWS)]
+    check_scans(MODEL_OF_NUMBERS, NUMBERS_WORLD, held, neighbours, 1, tmp_path, {})
+
+
+def check_scans(
+    model: str,
+    columns: dict[str, dict[str, Any]],
+    held: list[Any],
+    neighbours: str,
+    most: int,
+    tmp_path: Path,
+    totals_read: dict[GroupTotals, np.ndarray],
+) -> None:
+    """Compare what units with these rows move in both kinds of scan with what is charged, which one of them reaches."""
     rows = [(number, number, *row) for number, world in enumerate(held) for row in world]
-    frame = pd.DataFrame(rows, columns=["who", "world", "x", "w", "c", "d", "y"])
+    frame = pd.DataFrame(rows, columns=["who", *columns])
     reached: list[float] = []
-    with curator(frame, tmp_path, neighbours=neighbours, max_rows=most, columns=WORLD) as made:
-        proposal = proposal_of(made, MODEL)
+    with curator(frame, tmp_path, neighbours=neighbours, max_rows=most, columns=columns) as made:
+        proposal = proposal_of(made, model)
         far = np.zeros(len(proposal.logistic.design.coordinates) - 1)
         far[0] = -50  # the event is sure not to come
         coefficients = rounded_coefficients(far)

@@ -132,7 +132,7 @@ MUTANTS = (
         "inference.gradient_scans:GradientScans.sum_and_square_totals",
         "1 if column is None else 2",
         "1",
-        (_WIDE_MOVED,),
+        (f"{_WIDE}::test_no_unit_moves_a_scan_of_numbers_and_their_squares_further_than_is_charged",),
     ),
     Mutant(
         "a gradient of many columns is charged without its intercept",
