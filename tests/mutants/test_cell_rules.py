@@ -132,7 +132,7 @@ MUTANTS = (
     Mutant(
         "figures for the owner do not count what rules leave missing",
         Kind.NAN,
-        "engine.duckdb.inspection:_cell_outcome",
+        "engine.duckdb.inspection:_cell_outcome_sql",
         "if cell.is_null else ''",
         "if False else ''",
         (f"{_CELLS}::test_an_inspection_counts_what_rules_leave_missing",),

@@ -11,7 +11,7 @@ MUTANTS = (
     Mutant(
         "of grouped rows one cell in each group counts",
         Kind.LIMITS,
-        "plan.clipping:_bound_questions",
+        "plan.clipping:_questions_on_cells_beyond_bounds",
         "kept_rows = limits.total if plan.keys else min(limits.rows, limits.rows_per_group)",
         "kept_rows = limits.groups if plan.keys else min(limits.rows, limits.rows_per_group)",
         ("safety/test_clipped.py::test_of_grouped_rows_as_many_cells_count_as_rows_are_kept",),

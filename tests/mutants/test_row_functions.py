@@ -8,7 +8,7 @@ MUTANTS = (
     Mutant(
         "a regular expression's cost is undeclared",
         Kind.LIMITS,
-        "plan.values.functions.textual:_matching_steps",
+        "plan.values.functions.textual:_matching_cost",
         "return sum((_PATTERN_CALL + _PATTERN_STEP * search.steps(letters) for search in _pattern_searches(node)))",
         "return sum((_PATTERN_CALL for search in _pattern_searches(node)))",
         ("plan/values/test_regular_expressions.py::test_the_declared_cost_of_a_row_covers_the_search",),

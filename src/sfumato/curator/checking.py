@@ -26,7 +26,7 @@ from sfumato.curator.policy_account import PathOrText, read_policy, require_perm
 from sfumato.curator.previews.advising import Advice
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.weak_policies import exposure_warning, weak_policy_warnings
-from sfumato.engine.inspecting import misquoted_lines, open_inspector
+from sfumato.engine.inspecting import first_misquoted_line_by_file, open_inspector
 from sfumato.engine.opening import open_engine
 from sfumato.engine.protocols import Engine, Inspection, Inspector
 from sfumato.errors import InvalidPolicy, SfumatoError
@@ -257,7 +257,7 @@ def compare_with_sources(policy: Policy, *, private: bool) -> CheckReport:
         with open_inspector(policy) as sources:
             tables = tuple(_check_table(sources, policy, name, private) for name in policy.tables)
     except InvalidPolicy as refusal:
-        return CheckReport(policy, (), refusal, tuple(misquoted_lines(policy)) if private else ())
+        return CheckReport(policy, (), refusal, tuple(first_misquoted_line_by_file(policy)) if private else ())
     times = time_typical_questions(policy) if private else ()
     return CheckReport(policy, tables, advice=advise_on_example_questions(policy), times=times)
 

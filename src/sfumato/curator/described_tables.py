@@ -107,10 +107,10 @@ class Tables(Mapping[str, TableDescription]):
         for description in self.tables.values():
             if description.name.lower() == name.lower():
                 return description
-        from sfumato.plan.sql.text_positions import suggest_name  # reading descriptions needs no parser
+        from sfumato.plan.sql.text_positions import fix_for_unknown_name  # reading descriptions needs no parser
 
         rule = f"no declared table is called {escape_unprintable(name[:60])}"
-        raise Unsupported("unknown-table", rule, fix=suggest_name(name, self.tables))
+        raise Unsupported("unknown-table", rule, fix=fix_for_unknown_name(name, self.tables))
 
     def to_json(self) -> str:
         """Serialize the descriptions as JSON text, with a kind and a version."""

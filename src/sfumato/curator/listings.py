@@ -200,13 +200,13 @@ def _offered_question_by_column(rows: RowSelection, policy: Policy) -> dict[str,
 
 
 def _find_table(catalog: Catalog, name: str) -> CatalogTable:
-    from sfumato.plan.sql.text_positions import suggest_name  # reading a listing back needs no parser
+    from sfumato.plan.sql.text_positions import fix_for_unknown_name  # reading a listing back needs no parser
 
     for description in catalog.tables.values():
         if description.name.lower() == name.lower():
             return description
     rule = f"no declared table is called {name[:60]}"
-    raise Unsupported("unknown-table", rule, fix=suggest_name(name, catalog.tables))
+    raise Unsupported("unknown-table", rule, fix=fix_for_unknown_name(name, catalog.tables))
 
 
 def _kind_and_protection(policy: Policy, table: CatalogTable) -> tuple[str, str]:

@@ -41,11 +41,11 @@ def open_inspector(policy: Policy) -> Inspector:
     return inspection.DuckDBInspector(policy)
 
 
-def misquoted_lines(policy: Policy) -> Iterator[tuple[str, int]]:
+def first_misquoted_line_by_file(policy: Policy) -> Iterator[tuple[str, int]]:
     """Yield each CSV file of a policy with a line that is not one record, and the number of its first such line.
     PRIVATE.
     """
-    return inspection.misquoted_lines(policy)
+    return inspection.first_misquoted_line_by_file(policy)
 
 
 def schema(source: Path, relation: str | None = None) -> dict[str, Type | None]:

@@ -484,7 +484,9 @@ class ServerInspector:
         text, keys = inspected_tables.inspection_statement(self._engine.scans, table)
         table_policy = self._policy.tables[table]
         figures = self._engine.server.run(text)[0]
-        return inspected_tables.inspection(figures, list(table_policy.columns), keys, owned=not table_policy.every_row)
+        return inspected_tables.inspection_from_counts(
+            figures, list(table_policy.columns), keys, has_unit_ids=not table_policy.every_row
+        )
 
     def lost_texts(self, table: str, column: str, listed_texts: Collection[str]) -> Mapping[str, int]:
         statement = inspected_tables.lost_texts_statement(self._engine.scans, table, column, listed_texts)

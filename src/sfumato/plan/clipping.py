@@ -110,9 +110,9 @@ def clipping_questions(
     plan = query.plan
     by_name: dict[str, ClippingQuestion] = {}
     for count in (
-        *_row_limit_questions(plan, limits, max_groups),
-        *_join_limit_questions(plan),
-        *_bound_questions(plan, limits),
+        *_questions_on_units_over_limits(plan, limits, max_groups),
+        *_questions_on_units_over_join_limits(plan),
+        *_questions_on_cells_beyond_bounds(plan, limits),
     ):
         name, number = count.name, 1
         while name in by_name and by_name[name].query != count.query:  # both sides of a join have a limit
@@ -125,7 +125,7 @@ def clipping_questions(
 # Units beyond a limit
 
 
-def _row_limit_questions(
+def _questions_on_units_over_limits(
     plan: Aggregate, limits: ContributionLimits, max_groups: int | None
 ) -> Iterator[ClippingQuestion]:
     """Count the units with more rows or groups than count in the question."""
@@ -164,7 +164,7 @@ def _rows_in_groups(plan: Aggregate) -> Relation:
     return relation
 
 
-def _join_limit_questions(plan: Aggregate) -> Iterator[ClippingQuestion]:
+def _questions_on_units_over_join_limits(plan: Aggregate) -> Iterator[ClippingQuestion]:
     """Count the units with more rows than are joined, or than the results over their rows count."""
     for node in relations(plan.source):
         if isinstance(node, LimitRowsPerUnit):
@@ -216,7 +216,7 @@ def _units_beyond_question(unit: PerUnit, is_beyond: Expression, name: str) -> C
 # Cells beyond a bound
 
 
-def _bound_questions(plan: Aggregate, limits: ContributionLimits) -> Iterator[ClippingQuestion]:
+def _questions_on_cells_beyond_bounds(plan: Aggregate, limits: ContributionLimits) -> Iterator[ClippingQuestion]:
     """Count the cells that a bound moves, of each column whose bounds can move the question."""
     scans = {field: scan for scan in relations(plan.source) if isinstance(scan, Scan) for field in scan.columns}
     for field, (domain, ends) in clipping_columns(plan).items():

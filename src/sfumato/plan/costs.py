@@ -112,12 +112,12 @@ def evaluated_expressions(plan: Aggregate) -> Iterator[Expression]:
 
 def max_evaluation_steps(evaluated: Iterable[Expression]) -> int:
     """Return the most steps that evaluating these on one row takes."""
-    return sum(FUNCTIONS[node.function].steps(node) for node in _function_calls(evaluated))
+    return sum(FUNCTIONS[node.function].row_cost(node) for node in _function_calls(evaluated))
 
 
 def max_evaluation_bytes(evaluated: Iterable[Expression]) -> int:
     """Return the most bytes that evaluating these on one row allocates."""
-    return sum(FUNCTIONS[node.function].bytes(node) for node in _function_calls(evaluated))
+    return sum(FUNCTIONS[node.function].row_bytes(node) for node in _function_calls(evaluated))
 
 
 def _function_calls(evaluated: Iterable[Expression]) -> Iterator[Call]:

@@ -93,7 +93,7 @@ Evaluate = Callable[[ValueCombinations], Sequence[GroupValues]]
 """Returns the distinct results on a world: public values only, no private row."""
 
 
-Order = Callable[[str], tuple[int, ...]]
+TextSortKey = Callable[[str], tuple[int, ...]]
 """A sort key for texts that are not in alphabetical order."""
 
 Part = tuple[tuple[int, ...], list[GroupValues]]
@@ -332,8 +332,8 @@ def _narrowed_key(key: Expression, value_limits: LimitsByExpression) -> Expressi
 
 def _sorted_existing_keys(key_values: Sequence[GroupValues], expressions: Sequence[Expression]) -> list[GroupValues]:
     """Sort keys by value, without NULL where there is no group for it."""
-    orders = [_date_text_order(expression) for expression in expressions]
-    if not any(expression.domain.nullable for expression in expressions) and not any(orders):
+    text_sort_keys = [_date_text_sort_key(expression) for expression in expressions]
+    if not any(expression.domain.nullable for expression in expressions) and not any(text_sort_keys):
         return sorted(key for key in key_values if None not in key)
     existing_keys = [
         key
@@ -342,10 +342,10 @@ def _sorted_existing_keys(key_values: Sequence[GroupValues], expressions: Sequen
             value is not None or expression.domain.nullable for value, expression in zip(key, expressions, strict=True)
         )
     ]
-    return sorted(existing_keys, key=lambda key: group_sort_key(key, orders))
+    return sorted(existing_keys, key=lambda key: group_sort_key(key, text_sort_keys))
 
 
-def _date_text_order(key: Expression) -> Order | None:
+def _date_text_sort_key(key: Expression) -> TextSortKey | None:
     """Return the sort key of formatted dates, which are in chronological order; None for values in their
     natural order.
     """
@@ -518,11 +518,16 @@ def _hour_span_if_short(domain: Domain) -> KeySpan | None:
     return _span_if_short(first, (high - first) // dt.timedelta(hours=1) + 1)
 
 
-def group_sort_key(key: GroupValues, orders: Sequence[Order | None] = ()) -> tuple[tuple[bool, object], ...]:
+def group_sort_key(
+    key: GroupValues, text_sort_keys: Sequence[TextSortKey | None] = ()
+) -> tuple[tuple[bool, object], ...]:
     """Return a sort key that puts NULL last and compares numbers as numbers."""
     return tuple(
-        (value is None, 0 if value is None else real_as_double(value) if order is None else order(str(value)))
-        for value, order in zip(key, orders or [None] * len(key), strict=True)
+        (
+            value is None,
+            0 if value is None else real_as_double(value) if text_sort_key is None else text_sort_key(str(value)),
+        )
+        for value, text_sort_key in zip(key, text_sort_keys or [None] * len(key), strict=True)
     )
 
 

@@ -36,7 +36,7 @@ from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import bits
 from sfumato.mechanisms.bits import ByteSource
 from sfumato.plan.sql.fragments import one_line_excerpt, parse_expression
-from sfumato.plan.sql.text_positions import suggest_name
+from sfumato.plan.sql.text_positions import fix_for_unknown_name
 from sfumato.plan.values.expressions import Call, Column, Expression, Reference, columns as columns_of
 from sfumato.policy import Type
 from sfumato.policy.domains import parse_value
@@ -264,7 +264,7 @@ def _fixed_column(
         attribute.name.lower(): attribute_index for attribute_index, attribute in enumerate(face.attributes)
     }
     if not isinstance(name, str) or name.lower() not in index_by_name:
-        fix = suggest_name(str(name), [attribute.name for attribute in face.attributes])
+        fix = fix_for_unknown_name(str(name), [attribute.name for attribute in face.attributes])
         raise InvalidParameter("conditions", name, "a mapping whose keys are columns of the model", fix=fix)
     attribute_index = index_by_name[name.lower()]
     values = list(allowed_value) if isinstance(allowed_value, (list, tuple, set, frozenset)) else [allowed_value]

@@ -190,9 +190,9 @@ def test_both_columns_count_the_rows() -> None:
         AXIS, CentredRange(0, 2, 0), totals, [2.0, 6.0, 0.5, 0.5], np.array([6.0]), 2.0, Fraction(0)
     )
     assert pairs.row_count_ends == ([3.0], [4.0])  # [24, 40]/8 and [6, 8]/2
-    assert pairs.noisy_row_count == [(4 + 3.5) / 2]
-    assert [mean[0] for mean in pairs.noisy_means] == [-3 + 8 / 4, 3 / 3.5]
-    assert pairs.noisy_covariance == pytest.approx(6 / 3.75 + 3 / 3.5)
+    assert pairs.row_count_estimate == [(4 + 3.5) / 2]
+    assert [mean[0] for mean in pairs.mean_estimates] == [-3 + 8 / 4, 3 / 3.5]
+    assert pairs.covariance_estimate == pytest.approx(6 / 3.75 + 3 / 3.5)
     apart = moments._PairSums(AXIS, CentredRange(0, 2, 0), totals, [0.0] * 4, np.array([6.0]), 2.0, Fraction(0))
     assert apart.row_count_ends == ([3.5], [4.0])
 

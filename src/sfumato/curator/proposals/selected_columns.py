@@ -37,7 +37,7 @@ from sfumato.plan.sql.building import RowSelection, derive, where
 from sfumato.plan.sql.row_sources import RowSource
 from sfumato.plan.sql.rows import lower_subquery
 from sfumato.plan.sql.text import parse_select as parse_text
-from sfumato.plan.sql.text_positions import suggest_name
+from sfumato.plan.sql.text_positions import fix_for_unknown_name
 from sfumato.plan.values.coded_keys import coded_key_and_cell_values, single_value_cells
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.policy import Domain, Policy, Table, Type
@@ -110,7 +110,7 @@ def code_selected_columns(
 
 def _require_lowercase_name(name: object, columns_by_name: dict[str, tuple[str, Expression]]) -> str:
     if not isinstance(name, str) or name.lower() not in columns_by_name:
-        fix = suggest_name(str(name), [column for column, _ in columns_by_name.values()])
+        fix = fix_for_unknown_name(str(name), [column for column, _ in columns_by_name.values()])
         raise Unsupported("unknown-column", f"the SELECT has no column called {str(name)[:60]}", fix=fix)
     return name.lower()
 

@@ -15,7 +15,7 @@ from typing import Any
 from sfumato.curator.proposals.selected_columns import require_all_coded
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.quoting import quoted
-from sfumato.plan.sql.text_positions import suggest_name
+from sfumato.plan.sql.text_positions import fix_for_unknown_name
 from sfumato.policy import Policy, Table
 from sfumato.policy.policies import Via
 from sfumato.publish.linked.links import (
@@ -122,7 +122,7 @@ class LinkedTables:
         for name in chosen or ():
             if name.lower() not in lower_names:
                 rule = f"no column of {' or '.join(table.name for table in self.tables)} is called {name[:60]}"
-                raise Unsupported("unknown-column", rule, fix=suggest_name(name, columns))
+                raise Unsupported("unknown-column", rule, fix=fix_for_unknown_name(name, columns))
 
 
 # ── which table belongs to which ─────────────────────────────────────────────────────────────────
@@ -177,7 +177,7 @@ def _refuse_ambiguous_keys(linked: LinkedTables) -> None:
 def _require_private_table(policy: Policy, name: object) -> Table:
     table = policy.tables.get(name) if isinstance(name, str) else None
     if table is None:
-        fix = suggest_name(str(name), list(policy.tables))
+        fix = fix_for_unknown_name(str(name), list(policy.tables))
         raise Unsupported("unknown-table", f"the policy has no table called {str(name)[:60]}", fix=fix, place=_PLACE)
     if table.public:
         rule = f"{table.name} is public: it can be shared as it is"

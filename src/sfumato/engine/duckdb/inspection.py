@@ -29,9 +29,9 @@ from sfumato.engine.sources.clean_scans import InspectedCell
 from sfumato.engine.sources.inspected_tables import (
     MAX_LOST_TEXTS,
     OUTCOMES,
-    inspection,
-    loss_expressions,
-    lost_condition,
+    inspection_from_counts,
+    loss_sums_sql,
+    lost_text_condition_sql,
 )
 from sfumato.engine.spellings.duckdb import DuckDBSpelling, quote_identifier, quote_identifier as quoted
 from sfumato.errors import InvalidPolicy
@@ -73,7 +73,7 @@ class DuckDBInspector:
         self._sources.close()
 
 
-def misquoted_lines(policy: Policy) -> Iterator[tuple[str, int]]:
+def first_misquoted_line_by_file(policy: Policy) -> Iterator[tuple[str, int]]:
     """Yield each CSV file of a policy with a line that is not one record, and the number of its first such line."""
     for table in policy.tables.values():
         with suppress(InvalidPolicy):
@@ -108,7 +108,7 @@ def inspect_table(sources: Sources, table: str) -> Inspection:
     scan, table_policy = sources.table_scan(table), sources.policy.tables[table]
     keys = [name for name, (_, domain, _) in scan.columns.items() if domain.values is not None]
     figures = sources.run(_inspection_statement(sources, table, keys, table_policy.max_rows or 1))[0]
-    return inspection(figures, list(scan.columns), keys, owned=scan.owner is not None)
+    return inspection_from_counts(figures, list(scan.columns), keys, has_unit_ids=scan.owner is not None)
 
 
 def lost_texts(sources: Sources, table: str, column: str, listed_texts: Collection[str]) -> Mapping[str, int]:
@@ -120,7 +120,7 @@ def lost_texts(sources: Sources, table: str, column: str, listed_texts: Collecti
     shown = f"CASE WHEN strlen({cell.stored_text}) <= {LONGEST} THEN {cell.stored_text} END"
     clean = clean_cell(cell, domain, choices)
     columns = f"{scan.is_owned_condition} AS k, {clean} AS v, {shown} AS t, {cell.is_present} AS m"
-    condition = lost_condition(DuckDBSpelling(), InspectedCell("v", "v", "m", None, text="t"), listed_texts)
+    condition = lost_text_condition_sql(DuckDBSpelling(), InspectedCell("v", "v", "m", None, text="t"), listed_texts)
     statement = f"SELECT t, count(*) FROM (SELECT {columns} FROM {scan.source}) WHERE k AND {condition}"
     return dict(sources.run(f"{statement} GROUP BY t ORDER BY 2 DESC, 1 LIMIT {MAX_LOST_TEXTS}"))
 
@@ -132,7 +132,7 @@ def _inspection_statement(sources: Sources, table: str, keys: Sequence[str], lim
     scan = sources.table_scan(table)
     owner, positions = scan.owner, {name: index for index, name in enumerate(scan.columns)}
     outcomes = [
-        f"{_cell_outcome(index, cell, domain)} AS c{index}"
+        f"{_cell_outcome_sql(index, cell, domain)} AS c{index}"
         for index, (cell, domain, _) in enumerate(scan.columns.values())
     ]
     counts = [f"count(*) FILTER (k AND c{index} = {outcome})" for index in range(len(outcomes)) for outcome in OUTCOMES]
@@ -149,9 +149,7 @@ def _inspection_statement(sources: Sources, table: str, keys: Sequence[str], lim
     distinct = "".join(f", count(DISTINCT g{index}) AS g{index}" for index in range(len(keys)))
     units = f"SELECT count(*) AS n{distinct} FROM {owned_rows} GROUP BY {UNIT}"
     over_limit = f"count(*) FILTER (n > {limit}), coalesce(sum(greatest(n - {limit}, 0)), 0)"
-    losses = [
-        loss for column in ("n", *(f"g{index}" for index in range(len(keys)))) for loss in loss_expressions(column)
-    ]
+    losses = [loss for column in ("n", *(f"g{index}" for index in range(len(keys)))) for loss in loss_sums_sql(column)]
     limits = f"SELECT {', '.join(['coalesce(sum(n), 0)', 'count(*)', over_limit, *losses])} FROM ({units})"
     return f"WITH sf_cells AS MATERIALIZED ({cells}) SELECT * FROM (SELECT {totals} FROM sf_cells), ({limits})"
 
@@ -174,7 +172,7 @@ def _group_columns(keys: Sequence[str]) -> str:
     return "".join(f", {quoted(key)} AS g{index}" for index, key in enumerate(keys))
 
 
-def _cell_outcome(index: int, cell: Cell, domain: Domain) -> str:
+def _cell_outcome_sql(index: int, cell: Cell, domain: Domain) -> str:
     """Return the SQL of a cell's outcome: 1 missing, 2 set to NULL, 3 and 4 moved to the lower and the upper bound, 5
     otherwise changed, 6 missing by its rules, 0 unchanged.
     """

@@ -297,22 +297,22 @@ def _convert(cell: Cell, sql_type: Type, use: Callable[[Cell], str]) -> str:
     if sql_type is Type.TEXT or cell.family in _DIRECT_TYPES[sql_type]:
         return use(cell)
     text = cell.text.sql
-    readings = [(grammar, use(parsed)) for grammar, parsed in _READINGS_OF[sql_type](text)]
-    while readings[-1][1] == _NULL:  # no branch means NULL anyway, and a regular expression is costly to compile
-        readings.pop()
-    branches = " ".join(f"WHEN {_SPELLING.matches(text, grammar)} THEN {value}" for grammar, value in readings)
+    branch_values = [(grammar, use(parsed)) for grammar, parsed in _CASTS_OF_TYPE[sql_type](text)]
+    while branch_values[-1][1] == _NULL:  # no branch means NULL anyway, and a regular expression is costly to compile
+        branch_values.pop()
+    branches = " ".join(f"WHEN {_SPELLING.matches(text, grammar)} THEN {value}" for grammar, value in branch_values)
     return f"CASE WHEN strlen({text}) > {LONGEST} THEN NULL {branches} END"
 
 
 _NULL = "NULL"
 
 
-Readings = list[tuple[str, Cell]]
+CastsByGrammar = list[tuple[str, Cell]]
 """The grammars to match a text against, in order, each with the cell that a match gives."""
 
 
-def _infinite_readings(sql_type: Type) -> Readings:
-    """Return the readings of what lies beyond every bound: infinite, as in a stored type."""
+def _infinite_casts_by_grammar(sql_type: Type) -> CastsByGrammar:
+    """Return the casts of what lies beyond every bound: infinite, as in a stored type."""
     ends = zip(BEYOND[sql_type], ("-infinity", "infinity"), strict=True)
     return [
         (grammar, Cell(f"CAST('{infinity}' AS {TYPES[sql_type]})", TYPES[sql_type], is_infinite=True))
@@ -320,14 +320,14 @@ def _infinite_readings(sql_type: Type) -> Readings:
     ]
 
 
-def _integer_readings(x: str) -> Readings:
+def _integer_casts_by_grammar(x: str) -> CastsByGrammar:
     return [
         (GRAMMARS[Type.INTEGER], Cell(_SPELLING.read(x, Type.INTEGER), "BIGINT", is_proved=True)),
-        *_real_readings(x)[1:],
+        *_real_casts_by_grammar(x)[1:],
     ]
 
 
-def _real_readings(x: str) -> Readings:
+def _real_casts_by_grammar(x: str) -> CastsByGrammar:
     """Most numbers have no exponent and need no second check: adding 0 turns −0 into 0."""
     number = _SPELLING.read(x, Type.REAL)
     flushed = f"CASE WHEN abs({number}) < {_SMALLEST} THEN 0 ELSE {number} END"
@@ -335,24 +335,27 @@ def _real_readings(x: str) -> Readings:
         (DECIMAL, Cell(f"({number} + CAST(0 AS DOUBLE))", "DOUBLE", is_proved=True)),
         (GRAMMARS[Type.REAL], Cell(flushed, "DOUBLE", is_flushed=True)),
         (ZERO, Cell("CAST(0 AS DOUBLE)", "DOUBLE", is_proved=True)),
-        *_infinite_readings(Type.REAL),
+        *_infinite_casts_by_grammar(Type.REAL),
     ]
 
 
-def _boolean_readings(_: str) -> Readings:
+def _boolean_casts_by_grammar(_: str) -> CastsByGrammar:
     return [(TRUE, Cell("TRUE", "BOOLEAN")), (FALSE, Cell("FALSE", "BOOLEAN"))]
 
 
-def _date_readings(x: str) -> Readings:
-    return [(GRAMMARS[Type.DATE], Cell(_SPELLING.read(x, Type.DATE), "DATE", is_proved=True)), *_timestamp_readings(x)]
+def _date_casts_by_grammar(x: str) -> CastsByGrammar:
+    return [
+        (GRAMMARS[Type.DATE], Cell(_SPELLING.read(x, Type.DATE), "DATE", is_proved=True)),
+        *_timestamp_casts_by_grammar(x),
+    ]
 
 
-def _timestamp_readings(x: str) -> Readings:
+def _timestamp_casts_by_grammar(x: str) -> CastsByGrammar:
     """Most timestamps have no zone; one that has may lie outside the calendar."""
     return [
         (LOCAL, Cell(_SPELLING.read_local(x), "TIMESTAMP", is_proved=True)),
         (GRAMMARS[Type.TIMESTAMP], Cell(_SPELLING.read(x, Type.TIMESTAMP), "TIMESTAMP")),
-        *_infinite_readings(Type.TIMESTAMP),
+        *_infinite_casts_by_grammar(Type.TIMESTAMP),
     ]
 
 
@@ -473,10 +476,10 @@ _BOUNDED: dict[Type, Callable[[Cell, Any], str]] = {
     Type.DATE: _bounded_date,
     Type.TIMESTAMP: _bounded_timestamp,
 }
-_READINGS_OF: dict[Type, Callable[[str], Readings]] = {
-    Type.INTEGER: _integer_readings,
-    Type.REAL: _real_readings,
-    Type.BOOLEAN: _boolean_readings,
-    Type.DATE: _date_readings,
-    Type.TIMESTAMP: _timestamp_readings,
+_CASTS_OF_TYPE: dict[Type, Callable[[str], CastsByGrammar]] = {
+    Type.INTEGER: _integer_casts_by_grammar,
+    Type.REAL: _real_casts_by_grammar,
+    Type.BOOLEAN: _boolean_casts_by_grammar,
+    Type.DATE: _date_casts_by_grammar,
+    Type.TIMESTAMP: _timestamp_casts_by_grammar,
 }

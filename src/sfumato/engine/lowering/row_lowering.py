@@ -306,7 +306,7 @@ def _lower_width_bucket(call: Application) -> Scalar:
 
 def _truncate_text(call: Application, text: Scalar) -> Scalar:
     """Truncate a text that may exceed the longest allowed; the types bound its length in advance."""
-    may_exceed = FUNCTIONS[call.node.function].bytes(call.node) > 4 * LONGEST
+    may_exceed = FUNCTIONS[call.node.function].row_bytes(call.node) > 4 * LONGEST
     return apply(ScalarFunction.SLICE, text, integer_constant(1), integer_constant(LONGEST)) if may_exceed else text
 
 

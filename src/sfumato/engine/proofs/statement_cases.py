@@ -165,12 +165,12 @@ def _wrong_values(case: StatementCase, computed_rows: Sequence[tuple[Any, ...]])
     if Counter(rows) == Counter(case.rows):
         return []
     wrong_names = [
-        name for index, name in enumerate(case.names, 1) if _column(rows, index) != _column(case.rows, index)
+        name for index, name in enumerate(case.names, 1) if _keyed_cells(rows, index) != _keyed_cells(case.rows, index)
     ]
     return wrong_names or [case.names[0]]
 
 
-def _column(rows: Sequence[tuple[Any, ...]], index: int) -> Counter[tuple[Any, Any]]:
+def _keyed_cells(rows: Sequence[tuple[Any, ...]], index: int) -> Counter[tuple[Any, Any]]:
     return Counter((row[0], row[index]) for row in rows)
 
 

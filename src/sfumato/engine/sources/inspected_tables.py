@@ -30,19 +30,21 @@ MAX_LOST_TEXTS = 50
 """The most texts that are shown of one column."""
 
 
-def inspection(figures: Sequence[Any], columns: Sequence[str], keys: Sequence[str], *, owned: bool) -> Inspection:
-    """Build the figures from one row of counts: rows, rows with an owner, the fates of each column's cells, and where
-    rows have owners: rows with owners, units, units beyond the limit, rows beyond it, and losses by limits of rows and
-    of groups by each key.
+def inspection_from_counts(
+    row_of_counts: Sequence[Any], columns: Sequence[str], group_keys: Sequence[str], *, has_unit_ids: bool
+) -> Inspection:
+    """Unpack one row of counts: rows, rows with an owner, the fates of each column's cells, and where rows have unit
+    ids: rows with owners, units, units beyond the limit, rows beyond it, and losses by limits of rows and of groups by
+    each key.
     """
-    rows, owned_rows, *counts = (int(count or 0) for count in figures)
+    rows, owned_rows, *counts = (int(count or 0) for count in row_of_counts)
     width = len(OUTCOMES)
     fates, counts = counts[: width * len(columns)], counts[width * len(columns) :]
     costs = {
         name: _column_cost([_share(count, owned_rows) for count in fates[width * index : width * (index + 1)]])
         for index, name in enumerate(columns)
     }
-    if not owned:
+    if not has_unit_ids:
         return Inspection(rows, 0.0, costs, rows, 0, 0.0)
     rows_of_units, units, exceeding, beyond, *losses = counts
     by_rows, *by_groups = (
@@ -56,7 +58,7 @@ def inspection(figures: Sequence[Any], columns: Sequence[str], keys: Sequence[st
         exceeding,
         _share(beyond, rows_of_units),
         _loss_by_limit(*by_rows),
-        {name: _loss_by_limit(*group_loss) for name, group_loss in zip(keys, by_groups, strict=True)},
+        {name: _loss_by_limit(*group_loss) for name, group_loss in zip(group_keys, by_groups, strict=True)},
     )
 
 
@@ -65,7 +67,7 @@ def _column_cost(fates: Sequence[float]) -> ColumnCost:
     return ColumnCost(low + high + changed, nulled, missing + missing_by_rules, low, high, missing_by_rules)
 
 
-def loss_expressions(column: str) -> list[str]:
+def loss_sums_sql(column: str) -> list[str]:
     """Write the sum of a column over units, and how much of it is beyond each limit."""
     return [
         f"coalesce(sum({quantity}), 0)"
@@ -81,7 +83,7 @@ def _share(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
 
 
-def cell_outcome(cell: InspectedCell) -> str:
+def cell_outcome_sql(cell: InspectedCell) -> str:
     """Write the code of what the scan did to a cell: 1 missing, 2 made NULL, 3 and 4 moved to the lower and the upper
     bound, 5 changed in another way, 6 missing by its rules, 0 nothing. What is beyond every number of its type was
     moved to the bound that it is at.
@@ -106,14 +108,14 @@ def lost_texts_statement(scans: CleanScans, table: str, column: str, listed_text
     cell = cells[list(scans.policy.tables[table].columns).index(column)]
     if cell.text is None:
         return None
-    condition = lost_condition(scans.spelling, cell, listed_texts)
+    condition = lost_text_condition_sql(scans.spelling, cell, listed_texts)
     return (
         f"SELECT {cell.text}, count(*) FROM ({scans.select_sql(scan)}) AS r WHERE k = 1 AND {condition}"
         f" GROUP BY {cell.text} ORDER BY 2 DESC, 1 LIMIT {MAX_LOST_TEXTS}"
     )
 
 
-def lost_condition(spelling: Spelling, cell: InspectedCell, listed_texts: Collection[str]) -> str:
+def lost_text_condition_sql(spelling: Spelling, cell: InspectedCell, listed_texts: Collection[str]) -> str:
     """Write the condition that a cell is there and read as NULL, or is one of the listed texts."""
     listed = ", ".join(spelling.constant(text, Type.TEXT) for text in listed_texts)
     trimmed = spelling.trim(str(cell.text), " ", start=True, end=True)
@@ -125,7 +127,7 @@ def inspection_statement(scans: CleanScans, table: str) -> tuple[str, list[str]]
     declared = scans.policy.tables[table]
     scan, cells = scans.inspected(table)
     keys = [name for name, domain in declared.columns.items() if domain.values is not None]
-    fates = [f"{cell_outcome(cell)} AS c{index}" for index, cell in enumerate(cells)]
+    fates = [f"{cell_outcome_sql(cell)} AS c{index}" for index, cell in enumerate(cells)]
     counts = [
         f"count(CASE WHEN k = 1 AND c{index} = {code} THEN 1 END)" for index in range(len(cells)) for code in OUTCOMES
     ]
@@ -139,9 +141,7 @@ def inspection_statement(scans: CleanScans, table: str) -> tuple[str, list[str]]
     limit = declared.max_rows or 1
     exceeding = [f"count(CASE WHEN n > {limit} THEN 1 END)", f"coalesce(sum(greatest(n - {limit}, 0)), 0)"]
     losses = [
-        quantity
-        for column in ("n", *(f"g{index}" for index in range(len(keys))))
-        for quantity in loss_expressions(column)
+        quantity for column in ("n", *(f"g{index}" for index in range(len(keys)))) for quantity in loss_sums_sql(column)
     ]
     limits = (
         f"SELECT {_numbered_columns('u', ['coalesce(sum(n), 0)', 'count(*)', *exceeding, *losses])} FROM ({units}) AS u"

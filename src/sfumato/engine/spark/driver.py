@@ -462,12 +462,14 @@ class SparkInspector:
         keys = [column for column, domain in table_policy.columns.items() if domain.values is not None]
         if not table_policy.every_row:
             figures += self._single_row(self._count_limit_losses(table, keys))
-        return inspected_tables.inspection(figures, list(table_policy.columns), keys, owned=not table_policy.every_row)
+        return inspected_tables.inspection_from_counts(
+            figures, list(table_policy.columns), keys, has_unit_ids=not table_policy.every_row
+        )
 
     def _outcome_counts(self, table: str) -> Frame:
         """Count the rows, those with an owner and, for each column, what happened to the cells of these."""
         rows, cells = self._tables.scans.inspected(table)
-        outcomes = [f"{inspected_tables.cell_outcome(cell)} AS f{index}" for index, cell in enumerate(cells)]
+        outcomes = [f"{inspected_tables.cell_outcome_sql(cell)} AS f{index}" for index, cell in enumerate(cells)]
         counts = [
             f"COUNT(CASE WHEN k = 1 AND f{index} = {outcome} THEN 1 END)"
             for index in range(len(outcomes))
@@ -483,7 +485,7 @@ class SparkInspector:
             return {}
         expression, condition = (
             self._tables.session.expression,
-            inspected_tables.lost_condition(SparkSpelling(), cell, listed_texts),
+            inspected_tables.lost_text_condition_sql(SparkSpelling(), cell, listed_texts),
         )
         lost = rows.where(expression(f"k = 1 AND {condition}")).groupBy(expression(cell.text))
         counted = lost.agg(expression("COUNT(*) AS n")).orderBy(expression("n").desc(), expression(cell.text))
@@ -499,7 +501,7 @@ class SparkInspector:
         losses = [
             loss
             for column in ("n", *(f"g{index}" for index in range(len(keys))))
-            for loss in inspected_tables.loss_expressions(column)
+            for loss in inspected_tables.loss_sums_sql(column)
         ]
         return self._aggregate(units, "COALESCE(SUM(n), 0)", "COUNT(*)", *over_limit, *losses)
 

@@ -121,7 +121,7 @@ class SpreadEstimate:
         )
         rows = (low_sum + high_sum) / self.axis.width
         inverse_rows = _inverse_rows_or_nan(rows)
-        value = squares * inverse_rows - _noisy_mean(self.axis, low_sum, inverse_rows) ** 2
+        value = squares * inverse_rows - _mean_estimate(self.axis, low_sum, inverse_rows) ** 2
         variance_estimate = _clipped_estimate(_scaled_to_sample_or_nan(value, rows, self.sample), low, high)
         return (
             GroupEstimate(
@@ -158,7 +158,7 @@ class CovarianceEstimate:
             pairs.row_count_ends, 2 if self.sample else 1, covariance, (-largest, largest)
         )
         return _clipped_estimate(
-            _scaled_to_sample_or_nan(pairs.noisy_covariance, pairs.noisy_row_count, self.sample), low, high
+            _scaled_to_sample_or_nan(pairs.covariance_estimate, pairs.row_count_estimate, self.sample), low, high
         )
 
 
@@ -196,11 +196,11 @@ class CorrelationEstimate:
             return np.clip(least, -1, 1), np.clip(greatest, -1, 1)
 
         low, high = _range_over_row_slices(pairs.row_count_ends, 1, correlation, (-1.0, 1.0))
-        inverse_rows, (mean_x, mean_y) = _inverse_rows_or_nan(pairs.noisy_row_count), pairs.noisy_means
+        inverse_rows, (mean_x, mean_y) = _inverse_rows_or_nan(pairs.row_count_estimate), pairs.mean_estimates
         variance_product = _nan_unless_positive(totals[4] * inverse_rows - mean_x**2) * _nan_unless_positive(
             totals[5] * inverse_rows - mean_y**2
         )
-        correlation_estimate = _clipped_estimate(pairs.noisy_covariance / np.sqrt(variance_product), low, high)
+        correlation_estimate = _clipped_estimate(pairs.covariance_estimate / np.sqrt(variance_product), low, high)
         return _squared_group(correlation_estimate) if self.squared else correlation_estimate
 
 
@@ -232,9 +232,9 @@ class SlopeOrInterceptEstimate:
 
         unbounded = -np.inf, np.inf
         low, high = _range_over_row_slices(pairs.row_count_ends, 1, line, unbounded)
-        mean_x, mean_y = pairs.noisy_means
-        value = pairs.noisy_covariance / _nan_unless_positive(
-            totals[4] * _inverse_rows_or_nan(pairs.noisy_row_count) - mean_x**2
+        mean_x, mean_y = pairs.mean_estimates
+        value = pairs.covariance_estimate / _nan_unless_positive(
+            totals[4] * _inverse_rows_or_nan(pairs.row_count_estimate) - mean_x**2
         )
         if self.intercept:
             value = mean_y + float(self.y.middle) - value * (mean_x + float(self.x.middle))
@@ -295,25 +295,25 @@ class _PairSums:
         return np.minimum(low, high), np.maximum(low, high)
 
     @property
-    def noisy_row_count(self) -> Floats:
+    def row_count_estimate(self) -> Floats:
         x_low, x_high, y_low, y_high = self.totals[:4]
         return np.asarray(((x_low + x_high) / self.x.width + (y_low + y_high) / self.y.width) / 2)
 
     @property
-    def noisy_means(self) -> tuple[Floats, Floats]:
+    def mean_estimates(self) -> tuple[Floats, Floats]:
         """The noisy means, relative to the middles."""
         x_low, x_high, y_low, y_high = self.totals[:4]
         x_inverse_rows, y_inverse_rows = (
             _inverse_rows_or_nan((x_low + x_high) / self.x.width),
             _inverse_rows_or_nan((y_low + y_high) / self.y.width),
         )
-        return _noisy_mean(self.x, x_low, x_inverse_rows), _noisy_mean(self.y, y_low, y_inverse_rows)
+        return _mean_estimate(self.x, x_low, x_inverse_rows), _mean_estimate(self.y, y_low, y_inverse_rows)
 
     @property
-    def noisy_covariance(self) -> Floats:
+    def covariance_estimate(self) -> Floats:
         """The noisy covariance."""
-        mean_x, mean_y = self.noisy_means
-        return np.asarray(self.product_values * _inverse_rows_or_nan(self.noisy_row_count) - mean_x * mean_y)
+        mean_x, mean_y = self.mean_estimates
+        return np.asarray(self.product_values * _inverse_rows_or_nan(self.row_count_estimate) - mean_x * mean_y)
 
     def mean_ranges(self, inverse_rows: Range) -> tuple[Range, Range]:
         return _mean_ends(self.x, self.sums[0], inverse_rows), _mean_ends(self.y, self.sums[1], inverse_rows)
@@ -539,7 +539,7 @@ def _inverse_rows_or_nan(rows: Floats) -> Floats:
     return np.where(rows >= 1, 1 / np.maximum(rows, 1), np.nan)
 
 
-def _noisy_mean(axis: CentredRange, low_sum: Floats, inverse_rows: Floats) -> Floats:
+def _mean_estimate(axis: CentredRange, low_sum: Floats, inverse_rows: Floats) -> Floats:
     low, high = axis.centred_ends
     return np.clip(low + low_sum * inverse_rows, low, high)
 

@@ -44,7 +44,7 @@ from sfumato.plan.sql.rows import lacks_values_and_range, lower_rows, lower_subq
 from sfumato.plan.sql.sql_expressions import lower_expression
 from sfumato.plan.sql.statements import lower_query
 from sfumato.plan.sql.text import parse_fragment, parse_select
-from sfumato.plan.sql.text_positions import suggest_name
+from sfumato.plan.sql.text_positions import fix_for_unknown_name
 from sfumato.plan.sql.unit_joins import period_sql
 from sfumato.policy import Domain
 from sfumato.quick_dataclass import dataclass
@@ -511,7 +511,7 @@ def select(builder: QuestionBuilder, names: Sequence[str], computed_columns: Map
                 raise Unsupported(
                     "unknown-column",
                     rule,
-                    fix=suggest_name(str(name), [shown_name for shown_name, _ in builder.results.values()]),
+                    fix=fix_for_unknown_name(str(name), [shown_name for shown_name, _ in builder.results.values()]),
                 )
         computed = {
             name.lower(): (identifier(name).name, _resolve_output_names(parse_expression(text), builder))

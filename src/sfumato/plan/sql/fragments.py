@@ -14,7 +14,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sfumato.errors import InvalidPolicy, Unsupported
 from sfumato.plan.sql.sql_expressions import lower_expression
 from sfumato.plan.sql.text import MAX_TOKENS, parse_fragment
-from sfumato.plan.sql.text_positions import suggest_name
+from sfumato.plan.sql.text_positions import fix_for_unknown_name
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.plan.values.functions.declaring import require_boolean
 from sfumato.policy import Table
@@ -188,7 +188,7 @@ def _coded_column(table: Table, qualifier: str | None, name: str) -> Expression:
         )
     if name.lower() not in columns_by_name:
         rule = f"the policy declares no column named {name[:60]}"
-        raise Unsupported("unknown-column", rule, fix=suggest_name(name, table.columns))
+        raise Unsupported("unknown-column", rule, fix=fix_for_unknown_name(name, table.columns))
     column = columns_by_name[name.lower()]
     if not table.is_coded(column):
         rule = f"{column} has no values or bins to count by: {CELLS_RULE}"

@@ -31,7 +31,7 @@ from sfumato.plan.sql.noisy_windows import (
 )
 from sfumato.plan.sql.rows import lower_rows
 from sfumato.plan.sql.sql_expressions import NodeLowering, Read as ReadExpression, lower_with
-from sfumato.plan.sql.text_positions import default_column_name, node_text, refusal_at, suggest_name
+from sfumato.plan.sql.text_positions import default_column_name, fix_for_unknown_name, node_text, refusal_at
 from sfumato.plan.values.expressions import (
     Call,
     Column,
@@ -356,7 +356,7 @@ class OuterBuilder:
         tables = list(dict.fromkeys(column.table for column in self.columns if column.table.strip()))
         if part.table.strip() and part.table.lower() not in map(str.lower, tables):
             rule = f"no table in this question is named {part.table[:60]}"
-            raise Unsupported("unknown-alias", rule, fix=suggest_name(part.table, tables))
+            raise Unsupported("unknown-alias", rule, fix=fix_for_unknown_name(part.table, tables))
         candidates = [
             column
             for column in self.columns
@@ -366,7 +366,7 @@ class OuterBuilder:
         if not candidates:
             rule = f"the inner SELECT has no column named {part.name[:60]}"
             names = dict.fromkeys(column.name for column in self.columns if not column.is_hidden)
-            raise Unsupported("unknown-column", rule, fix=suggest_name(part.name, names))
+            raise Unsupported("unknown-column", rule, fix=fix_for_unknown_name(part.name, names))
         if len(candidates) > 1:
             owners = " or ".join(f"{column.table}.{column.name}" for column in candidates)
             raise Unsupported(

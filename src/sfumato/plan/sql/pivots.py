@@ -196,7 +196,7 @@ def _selected_domains(bare: exp.Expr, tables: Sequence[CatalogTable]) -> dict[st
     return {item.name: known[item.name.lower()] for item in selected if item.name.lower() in known}
 
 
-def _with_pivoted_alias(subquery: exp.Expr) -> exp.Expr:
+def _aliased_as_pivoted(subquery: exp.Expr) -> exp.Expr:
     copied = subquery.copy()
     copied.set("alias", _pivoted_alias())
     return copied
@@ -344,4 +344,4 @@ def _unpivoted_names(pivot: exp.Pivot, rows: PivotedRows) -> tuple[str, str, lis
 
 
 def _source_with_alias(source: exp.Expr) -> exp.Expr:
-    return source.copy() if isinstance(source, exp.Table) else _with_pivoted_alias(source)
+    return source.copy() if isinstance(source, exp.Table) else _aliased_as_pivoted(source)

@@ -22,7 +22,7 @@ from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.nodes import PublicJoin, unused_source_number
 from sfumato.plan.sql.sql_expressions import lower_expression, with_position
 from sfumato.plan.sql.syntax_trees import has_node
-from sfumato.plan.sql.text_positions import node_text, refusal_at, suggest_name
+from sfumato.plan.sql.text_positions import fix_for_unknown_name, node_text, refusal_at
 from sfumato.plan.sql.unit_joins import NamedRelation, conjunction, conjuncts
 from sfumato.plan.values.coded_keys import MIRRORED
 from sfumato.plan.values.expressions import Column, Expression, Field
@@ -53,7 +53,7 @@ class _PublicSelect:
             if column.lower() == name.lower():
                 return Column(Field(0, self.table.name, column), domain)
         rule = f"{self.alias} has no column named {name[:60]}"
-        raise Unsupported("unknown-column", rule, fix=suggest_name(name, self.table.columns))
+        raise Unsupported("unknown-column", rule, fix=fix_for_unknown_name(name, self.table.columns))
 
     def reads_only_public(self, node: exp.Expr) -> bool:
         """Return whether a condition can be evaluated on rows of the public table alone."""
@@ -254,7 +254,10 @@ class MatchedPublicTable:
                 return column
         column_names = self.table.columns
         raise refusal_at(
-            node, "unknown-column", f"{self.alias} has no column named {name[:60]}", suggest_name(name, column_names)
+            node,
+            "unknown-column",
+            f"{self.alias} has no column named {name[:60]}",
+            fix_for_unknown_name(name, column_names),
         )
 
 

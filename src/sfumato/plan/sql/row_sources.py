@@ -29,7 +29,7 @@ from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.per_unit import SubqueryRows
 from sfumato.plan.sql.sql_expressions import lower_expression
 from sfumato.plan.sql.syntax_trees import has_node
-from sfumato.plan.sql.text_positions import refusal_at, suggest_name
+from sfumato.plan.sql.text_positions import fix_for_unknown_name, refusal_at
 from sfumato.plan.sql.unit_joins import period_expressions_of, period_sql
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.policy import Domain, ListColumn
@@ -122,7 +122,7 @@ def _list_field_and_column(node: exp.Expr, lists: Lists) -> tuple[Field, ListCol
         fix = "declare it in the policy with most_items = <items per row>, and write UNNEST beside its own table"
         raise refusal_at(node, "unnest", rule, fix)
     rule = "UNNEST takes a list that the policy declares for a table before it in FROM"
-    raise refusal_at(node, "unnest", rule, suggest_name(node.name, list_names))
+    raise refusal_at(node, "unnest", rule, fix_for_unknown_name(node.name, list_names))
 
 
 def _without_lateral(node: exp.Expr) -> exp.Expr:
@@ -179,7 +179,7 @@ class RowSource:
             )
         if qualifier is not None and qualifier.lower() not in {alias.lower() for alias in self.scope}:
             rule = f"no table in this question is named {qualifier[:60]}"
-            raise Unsupported("unknown-alias", rule, fix=suggest_name(qualifier, filter(None, self.scope)))
+            raise Unsupported("unknown-alias", rule, fix=fix_for_unknown_name(qualifier, filter(None, self.scope)))
         column_names = {column for columns in self.scope.values() for column in columns}
         if self._id_aliases(qualifier, name):
             table, unit = self.table, quoted(name[:60])
@@ -191,7 +191,9 @@ class RowSource:
         if refusal is not None:
             raise refusal
         raise Unsupported(
-            "unknown-column", f"the policy declares no column named {name[:60]}", fix=suggest_name(name, column_names)
+            "unknown-column",
+            f"the policy declares no column named {name[:60]}",
+            fix=fix_for_unknown_name(name, column_names),
         )
 
     def is_unit_id(self, node: exp.Expr) -> bool:

@@ -35,7 +35,7 @@ from sfumato.plan.sql.row_sources import (
     with_materialised_columns,
 )
 from sfumato.plan.sql.sql_expressions import lower_expression
-from sfumato.plan.sql.text_positions import node_text, refusal_at, suggest_name
+from sfumato.plan.sql.text_positions import fix_for_unknown_name, node_text, refusal_at
 from sfumato.plan.sql.unit_joins import (
     JoinCondition,
     Part,
@@ -48,12 +48,12 @@ from sfumato.plan.sql.unit_joins import (
     conjuncts,
     exists_test,
     is_subquery_test,
+    limit_and_join_within_units,
     lower_join_condition,
     lower_union,
     push_down_filters,
     semi_join,
     union_selects,
-    unit_join,
     with_column_names,
     without_id_null_tests,
 )
@@ -495,7 +495,7 @@ def _join_private(left: RowSource, right: RowSource, node: exp.Join) -> RowSourc
     using = [column.name for column in node.args.get("using") or []]
     match_parts: list[Part] = [(exp.column(name), exp.column(name)) for name in using]
     match_parts += conjuncts(node.args.get("on"))
-    relation = unit_join(
+    relation = limit_and_join_within_units(
         left, right, lower_join_condition(match_parts, left, right, combined.resolve, left.catalog, node), outer
     )
     merged_columns = {
@@ -541,7 +541,9 @@ def _lower_source(node: exp.Expr, catalog: Catalog, ctes: Ctes) -> RowSource | M
         return _under_alias(ctes[name.lower()], alias)
     table = next((described for described in catalog.tables.values() if described.name.lower() == name.lower()), None)
     if table is None:
-        raise refusal_at(node, "unknown-table", _unknown_table_rule(node, name), suggest_name(name, catalog.tables))
+        raise refusal_at(
+            node, "unknown-table", _unknown_table_rule(node, name), fix_for_unknown_name(name, catalog.tables)
+        )
     if table.public:
         return MatchedPublicTable(alias, table)
     columns = {Field(0, table.name, name): domain for name, domain in table.columns.items()}

@@ -442,7 +442,7 @@ def _lower_aggregate(node: exp.Expr, source: RowSource) -> AggregateRequest:
     if isinstance(node, exp.Mode):
         _check_not_constant(value, node)
         return FrequentValue(value, where=where)
-    _check_summable(value, argument)
+    _require_bounded_number(value, argument)
     if type(node) in _VARIANCES:
         return _require_moderate_moments(_VARIANCES[type(node)](value, where), node)
     return Sum(value, where) if isinstance(node, exp.Sum) else Mean(value, where)
@@ -557,11 +557,11 @@ def _require_moderate_moments(request: AggregateRequest, node: exp.Expr) -> Aggr
 
 def _lower_summable(node: exp.Expr, source: RowSource) -> Expression:
     value = lower_expression(node, source.resolve)
-    _check_summable(value, node)
+    _require_bounded_number(value, node)
     return value
 
 
-def _check_summable(value: Expression, node: exp.Expr) -> None:
+def _require_bounded_number(value: Expression, node: exp.Expr) -> None:
     if not value.domain.type.numeric:
         raise refusal_at(
             node,

@@ -32,7 +32,7 @@ from sfumato.plan.sql.parameters import (
     parameter_literals,
 )
 from sfumato.plan.sql.syntax_trees import find_nodes, list_nodes
-from sfumato.plan.sql.text_positions import refusal_at, suggest_keyword, suggest_name, suggest_quotes
+from sfumato.plan.sql.text_positions import fix_for_unknown_name, refusal_at, suggest_keyword, suggest_quotes
 from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import escape_unprintable
 
@@ -282,7 +282,7 @@ def _inherit_window_parts(window: exp.Window, definitions: Mapping[str, exp.Wind
     definition = definitions.get(name.name.lower())
     if definition is None:
         rule = f"no window is named {escape_unprintable(name.name[:60])}"
-        raise refusal_at(window, "window", rule, suggest_name(name.name, definitions))
+        raise refusal_at(window, "window", rule, fix_for_unknown_name(name.name, definitions))
     before = sum(1 for _ in window.walk())
     for part in ("partition_by", "order", "spec"):
         value = definition.args.get(part)

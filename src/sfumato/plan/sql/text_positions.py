@@ -30,7 +30,7 @@ def refusal_at(node: exp.Expr, code: str, rule: str, fix: str) -> Unsupported:
     return Unsupported(code, rule, fix=fix, line=line, column=column)
 
 
-def suggest_name(word: str, known_names: Iterable[str]) -> str:
+def fix_for_unknown_name(word: str, known_names: Iterable[str]) -> str:
     """Suggest a fix for an unknown name: the closest known one, or all of them."""
     names = sorted(known_names)
     close = difflib.get_close_matches(word[:100].lower(), [name.lower() for name in names], n=1)

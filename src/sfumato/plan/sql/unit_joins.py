@@ -83,7 +83,9 @@ def conjunction(parts: Sequence[Expression]) -> Expression | None:
     return call("AND", *sorted(parts, key=repr))
 
 
-def unit_join(left: NamedRelation, right: NamedRelation, match: JoinCondition, outer: bool) -> UnitJoin:
+def limit_and_join_within_units(
+    left: NamedRelation, right: NamedRelation, match: JoinCondition, outer: bool
+) -> UnitJoin:
     """Join two relations within each unit. Conditions on one side are applied before its rows are cut."""
     left_conditions = () if outer else match.left
     outer_conditions = match.left if outer else ()

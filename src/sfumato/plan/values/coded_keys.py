@@ -36,7 +36,7 @@ def coded_key_and_cell_values(column: Column, coding: Coding | None) -> tuple[Ex
     if coding is None or not coding.starts:
         return column, single_value_cells(column.domain)
     assert coding.end is not None
-    bin_number = (None if coding.width is None else _divide_into_bins(column, coding)) or _search_bin(
+    bin_number = (None if coding.width is None else _equal_width_bin_number(column, coding)) or _search_bin(
         column, coding.starts, 0, len(coding.starts)
     )
     is_in_bins = call(
@@ -75,7 +75,7 @@ def _search_bin(column: Column, starts: Sequence[Value], first: int, after: int)
     )
 
 
-def _divide_into_bins(column: Column, coding: Coding) -> Expression | None:
+def _equal_width_bin_number(column: Column, coding: Coding) -> Expression | None:
     """Count whole widths from the start of a full first bin; None for values without bounds, or too large to count."""
     width, second = coding.width, coding.starts[1]
     assert width is not None

@@ -206,14 +206,14 @@ def number_pattern(rules: CellRules) -> str:
     return f"{_SPACE}*(?:{after}|{before}){_SPACE}*"
 
 
-def format_steps(text: str) -> int:
+def format_cost(text: str) -> int:
     """Return the most steps that reading one cell by a format takes, beside those of the grammars."""
     return _PASSES * MAX_DATE_LETTERS * (2 + len(MONTHS) + len(read_directives(parse_format(text))))
 
 
 def max_cell_steps(rules: CellRules) -> int:
     """Return the most steps that reading one cell by these rules takes, beside those of the grammars."""
-    date_steps = sum(map(format_steps, rules.format))
+    date_steps = sum(map(format_cost, rules.format))
     replaced = bool(rules.decimal or rules.thousands or rules.currency) * (3 + len(SPACES))
     turned = bool(rules.trim) + bool(rules.case) + bool(rules.nulls) + bool(rules.true or rules.false)
     words = len(rules.nulls or ()) + len(rules.true) + len(rules.false) + 2 * len(rules.map)

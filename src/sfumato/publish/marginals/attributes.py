@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from sfumato.array_types import Floats, Indices
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.plan.sql.text_positions import suggest_name
+from sfumato.plan.sql.text_positions import fix_for_unknown_name
 from sfumato.plan.values.coded_keys import coded_key_and_cell_values, single_value_cells
 from sfumato.plan.values.expressions import Column, Expression
 from sfumato.policy import Domain, Table
@@ -282,7 +282,7 @@ def _code_column(
         rule = f"{name[:60]} identifies the unit of each row, and ids are never released"
         raise Unsupported("unit-column", rule, fix=f"leave {name[:60]} out of the list of columns")
     if name.lower() not in column_names:
-        fix = suggest_name(name, measurable_column_names(table))
+        fix = fix_for_unknown_name(name, measurable_column_names(table))
         raise Unsupported("unknown-column", f"no declared column of {table.name} is called {name[:60]}", fix=fix)
     declared_name = column_names[name.lower()]
     if not table.is_coded(declared_name):

@@ -28,7 +28,7 @@ RowCost = Callable[[Call], int]
 """A bound on the cost of one row, from what is known of the arguments."""
 
 
-def default_steps(node: Call) -> int:
+def default_cost(node: Call) -> int:
     """Return a few steps for every argument; texts are compared letter by letter, ten at a time."""
     return 5 + sum(2 + argument.domain.max_letters // 10 for argument in node.arguments)
 
@@ -50,10 +50,10 @@ class Function:
     signature: str
     meaning: str
     rule: Rule
-    steps: RowCost
-    """The most steps on one row, of about 3 ns each."""
-    bytes: RowCost
-    """The most bytes allocated on one row."""
+    row_cost: RowCost
+    """The most row_cost on one row, of about 3 ns each."""
+    row_bytes: RowCost
+    """The most row_bytes allocated on one row."""
 
 
 LARGEST = 10_000
@@ -66,12 +66,12 @@ FUNCTIONS: dict[str, Function] = {}
 
 
 def declare_function(
-    name: str, signature: str, meaning: str, *, steps: RowCost = default_steps, held: RowCost = default_bytes
+    name: str, signature: str, meaning: str, *, row_cost: RowCost = default_cost, row_bytes: RowCost = default_bytes
 ) -> Callable[[Rule], Rule]:
     """Declare a function: its rule takes expressions by position."""
 
     def declare(rule: Rule) -> Rule:
-        FUNCTIONS[name] = Function(name, signature, meaning, rule, steps, held)
+        FUNCTIONS[name] = Function(name, signature, meaning, rule, row_cost, row_bytes)
         return rule
 
     return declare

@@ -87,7 +87,7 @@ def _like(x: Expression, pattern: Expression) -> TypedCall:
     return [require_text(x), pattern], boolean_domain(x)
 
 
-def _matching_steps(node: Call) -> int:
+def _matching_cost(node: Call) -> int:
     """Return letters × letters of the pattern: after a % the rest of it is tried at every letter."""
     letters, pattern = node.arguments[0].domain.max_letters, node.arguments[1]
     assert isinstance(pattern, Literal)
@@ -95,23 +95,23 @@ def _matching_steps(node: Call) -> int:
     return 10 + positions * (len(str(pattern.value)) + 1)
 
 
-def _folded_matching_steps(node: Call) -> int:
+def _folded_matching_cost(node: Call) -> int:
     """Return the steps of matching after folding all letters."""
-    return _matching_steps(node) + FOLDING * node.arguments[0].domain.max_letters
+    return _matching_cost(node) + FOLDING * node.arguments[0].domain.max_letters
 
 
 declare_function(
     "LIKE",
     "text LIKE 'pattern'",
     "matches the pattern: % is any text, _ any one character; there is no escape character",
-    steps=_matching_steps,
+    row_cost=_matching_cost,
 )(_like)
 declare_function(
     "ILIKE",
     "text ILIKE 'pattern'",
     "LIKE with both sides in lower case",
-    steps=_folded_matching_steps,
-    held=lambda node: 4 * node.arguments[0].domain.max_letters,
+    row_cost=_folded_matching_cost,
+    row_bytes=lambda node: 4 * node.arguments[0].domain.max_letters,
 )(_like)
 
 
@@ -161,7 +161,7 @@ _LETTERS = 32
 """The most letters of a number, a date or a truth as text."""
 
 
-def _cast_steps(node: Call) -> int:
+def _cast_cost(node: Call) -> int:
     """Return the steps to parse and to write texts letter by letter."""
     output_steps = _LETTERS * 2 if node.domain.type is Type.TEXT else 0
     return 10 + 3 * node.arguments[0].domain.max_letters + output_steps
@@ -176,8 +176,8 @@ def _cast_bytes(node: Call) -> int:
     "CAST(x AS type), TRY_CAST, x::type",
     "x as another type, NULL where that fails; reals round to whole numbers with ties to even and never become text; "
     "dates never become numbers",
-    steps=_cast_steps,
-    held=_cast_bytes,
+    row_cost=_cast_cost,
+    row_bytes=_cast_bytes,
 )
 def _cast(x: Expression, target: Expression) -> Expression | TypedCall:
     kind = Type.of(str(require_literal(target, Type.TEXT, "the type")))

@@ -250,7 +250,7 @@ def _round_half_away(value: float) -> int:
     return size if value >= 0 else -size
 
 
-def _transcendental_steps(_: Call) -> int:
+def _transcendental_cost(_: Call) -> int:
     return 40
 
 
@@ -263,7 +263,7 @@ def _sqrt(x: Expression) -> TypedCall:
     return (x,), intervals.real_domain(roots, nullable=nullable)
 
 
-@declare_function("LN", "LN(x)", "the natural logarithm; NULL at 0 and below", steps=_transcendental_steps)
+@declare_function("LN", "LN(x)", "the natural logarithm; NULL at 0 and below", row_cost=_transcendental_cost)
 def _ln(x: Expression) -> TypedCall:
     x = as_real(x)
     ends = intervals.double_range(x.domain)
@@ -274,7 +274,7 @@ def _ln(x: Expression) -> TypedCall:
     return (x,), intervals.real_domain(logarithms, nullable=x.domain.nullable or ends[0] <= 0)
 
 
-@declare_function("EXP", "EXP(x)", "e to the power x; NULL above 2^500, 0 below 2^-500", steps=_transcendental_steps)
+@declare_function("EXP", "EXP(x)", "e to the power x; NULL above 2^500, 0 below 2^-500", row_cost=_transcendental_cost)
 def _exp(x: Expression) -> TypedCall:
     x = as_real(x)
     corner_values = intervals.corner_values(
@@ -286,7 +286,7 @@ def _exp(x: Expression) -> TypedCall:
 
 
 @declare_function(
-    "POW", "POW(x, y), x ** y", "x to the power y; NULL where it is undefined", steps=_transcendental_steps
+    "POW", "POW(x, y), x ** y", "x to the power y; NULL where it is undefined", row_cost=_transcendental_cost
 )
 def _pow(x: Expression, y: Expression) -> TypedCall:
     x, y = as_real(x), as_real(y)

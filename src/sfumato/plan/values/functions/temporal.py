@@ -22,7 +22,7 @@ from sfumato.plan.values.functions.declaring import (
     require_text,
     type_mismatch_refusal,
 )
-from sfumato.plan.values.grammars import MAX_DATE_LETTERS, format_steps
+from sfumato.plan.values.grammars import MAX_DATE_LETTERS, format_cost
 from sfumato.policy.cell_rules import DIRECTIVES, MAX_FORMATS, parse_format
 from sfumato.policy.domains import Domain, Type
 
@@ -135,7 +135,7 @@ def _extract(part: Expression, x: Expression) -> Expression | TypedCall:
     return (part, x), Domain(Type.INTEGER, bounds=bounds, nullable=x.domain.nullable)
 
 
-def _formatting_steps(node: Call) -> int:
+def _formatting_cost(node: Call) -> int:
     """Return the steps to format a date: every piece is a number that becomes text, or an entry of a list of names."""
     return 10 + 40 * node.domain.max_letters
 
@@ -144,8 +144,8 @@ def _formatting_steps(node: Call) -> int:
     "STRFTIME",
     "STRFTIME(date, '%Y-%m')",
     "as text: " + " ".join(f"%{code}" for code in calendar.LETTERS) + ", English names, %% for %",
-    steps=_formatting_steps,
-    held=lambda node: 8 * node.domain.max_letters + 256,
+    row_cost=_formatting_cost,
+    row_bytes=lambda node: 8 * node.domain.max_letters + 256,
 )
 def _strftime(x: Expression, date_format: Expression) -> TypedCall:
     if isinstance(x, Literal) and not isinstance(date_format, Literal):
@@ -171,8 +171,8 @@ def _require_formats(formats: Sequence[Expression]) -> tuple[str, ...]:
     return texts
 
 
-def _parsing_steps(node: Call) -> int:
-    return sum(format_steps(text) for text in _require_formats(node.arguments[1:])) + 10 * MAX_DATE_LETTERS
+def _parsing_cost(node: Call) -> int:
+    return sum(format_cost(text) for text in _require_formats(node.arguments[1:])) + 10 * MAX_DATE_LETTERS
 
 
 @declare_function(
@@ -180,8 +180,8 @@ def _parsing_steps(node: Call) -> int:
     "STRPTIME(text, '%d.%m.%Y'), TRY_STRPTIME",
     "the time that a text denotes by a format, or by the first of a list; NULL where none fits: "
     + " ".join(f"%{code}" for code in DIRECTIVES),
-    steps=_parsing_steps,
-    held=lambda node: 64 * len(node.arguments) * MAX_DATE_LETTERS // 10,
+    row_cost=_parsing_cost,
+    row_bytes=lambda node: 64 * len(node.arguments) * MAX_DATE_LETTERS // 10,
 )
 def _strptime(x: Expression, *formats: Expression) -> TypedCall:
     """Type a text that is read by formats: a total function, of the years 1 to 9999 or NULL."""

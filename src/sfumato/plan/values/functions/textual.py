@@ -45,12 +45,12 @@ def _text_domain(max_length: int, *operands: Expression) -> Domain:
     return Domain(Type.TEXT, nullable=is_any_nullable(*operands), max_length=max(1, min(max_length, LONGEST)))
 
 
-def _reading_steps(node: Call) -> int:
+def _reading_cost(node: Call) -> int:
     """Return the steps for reading every letter at the highest price: one of four bytes, or one that is replaced."""
     return 10 + 5 * sum(argument.domain.max_letters for argument in node.arguments)
 
 
-def _folding_steps(node: Call) -> int:
+def _folding_cost(node: Call) -> int:
     """Return the steps for case folding: letters beyond ASCII are looked up, and a few are then replaced."""
     return 10 + FOLDING * node.arguments[0].domain.max_letters
 
@@ -70,7 +70,7 @@ def _trim(x: Expression, letters: Expression | None = None) -> TypedCall:
     return (require_text(x), letters), _text_domain(x.domain.max_letters, x)
 
 
-def _trimming_steps(node: Call) -> int:
+def _trimming_cost(node: Call) -> int:
     """Return the steps for looking up every letter among those to trim."""
     trimmed_letters = node.arguments[1].domain.max_letters if len(node.arguments) > 1 else 1
     return 10 + node.arguments[0].domain.max_letters * (5 + trimmed_letters)
@@ -80,23 +80,23 @@ declare_function(
     "LOWER",
     "LOWER(text)",
     "in lower case, letter by letter, whatever the context: İ is i, Σ is σ",
-    steps=_folding_steps,
-    held=_result_bytes,
+    row_cost=_folding_cost,
+    row_bytes=_result_bytes,
 )(_case_conversion)
 declare_function(
     "UPPER",
     "UPPER(text)",
     "in upper case, letter by letter: a letter without a single capital stays, and ẞ is written ß",
-    steps=_folding_steps,
-    held=_result_bytes,
+    row_cost=_folding_cost,
+    row_bytes=_result_bytes,
 )(_case_conversion)
 for _name, _where in {"TRIM": "at either end", "LTRIM": "at the start", "RTRIM": "at the end"}.items():
     declare_function(
         _name,
         f"{_name}(text [, 'letters'])",
         f"without spaces (or these characters) {_where}",
-        steps=_trimming_steps,
-        held=_result_bytes,
+        row_cost=_trimming_cost,
+        row_bytes=_result_bytes,
     )(_trim)
 
 
@@ -120,8 +120,8 @@ def _require_position(x: Expression) -> Expression:
     "SUBSTR",
     "SUBSTR(text, start [, length])",
     "the part from character start on, counted from 1, or from the end where start < 0",
-    steps=_reading_steps,
-    held=_result_bytes,
+    row_cost=_reading_cost,
+    row_bytes=_result_bytes,
 )
 def _substr(x: Expression, start: Expression, length: Expression | None = None) -> TypedCall:
     positions = [_require_position(position) for position in (start, length) if position is not None]
@@ -139,19 +139,19 @@ declare_function(
     "LEFT",
     "LEFT(text, n)",
     "the first n characters; all but the last -n where n < 0",
-    steps=_reading_steps,
-    held=_result_bytes,
+    row_cost=_reading_cost,
+    row_bytes=_result_bytes,
 )(_prefix_or_suffix)
 declare_function(
     "RIGHT",
     "RIGHT(text, n)",
     "the last n characters; all but the first -n where n < 0",
-    steps=_reading_steps,
-    held=_result_bytes,
+    row_cost=_reading_cost,
+    row_bytes=_result_bytes,
 )(_prefix_or_suffix)
 
 
-@declare_function("LENGTH", "LENGTH(text)", "the number of characters", steps=_reading_steps)
+@declare_function("LENGTH", "LENGTH(text)", "the number of characters", row_cost=_reading_cost)
 def _length(x: Expression) -> TypedCall:
     x = require_text(x)
     lengths = [0, x.domain.max_letters] if x.domain.values is None else [len(str(value)) for value in x.domain.values]
@@ -175,8 +175,8 @@ def _texts_and_letters(operands: Sequence[Expression]) -> tuple[list[Expression]
     "CONCAT",
     "CONCAT(text, …)",
     f"the texts joined, NULL ones skipped; cut at {LONGEST:,} characters",
-    steps=_reading_steps,
-    held=_joined_bytes,
+    row_cost=_reading_cost,
+    row_bytes=_joined_bytes,
 )
 def _concat(x: Expression, *others: Expression) -> TypedCall:
     texts, letters = _texts_and_letters((x, *others))
@@ -188,8 +188,8 @@ def _concat(x: Expression, *others: Expression) -> TypedCall:
     "||",
     "text || text",
     f"the texts joined, NULL where one is NULL; cut at {LONGEST:,} characters",
-    steps=_reading_steps,
-    held=_joined_bytes,
+    row_cost=_reading_cost,
+    row_bytes=_joined_bytes,
 )
 def _concat_operator(x: Expression, *others: Expression) -> TypedCall:
     texts, letters = _texts_and_letters((x, *others))
@@ -202,7 +202,7 @@ def _replaced_letters(node: Call) -> int:
     return max(letters, letters // max(1, old) * new + letters % max(1, old))
 
 
-def _replacing_steps(node: Call) -> int:
+def _replacing_cost(node: Call) -> int:
     """Return the steps for comparing the old text at every letter."""
     letters, old, _ = (argument.domain.max_letters for argument in node.arguments)
     return 10 + letters * (2 + old) + _replaced_letters(node)
@@ -212,8 +212,8 @@ def _replacing_steps(node: Call) -> int:
     "REPLACE",
     "REPLACE(text, 'old', 'new')",
     f"with every old replaced by new; cut at {LONGEST:,} characters",
-    steps=_replacing_steps,
-    held=lambda node: _BYTES * _replaced_letters(node),
+    row_cost=_replacing_cost,
+    row_bytes=lambda node: _BYTES * _replaced_letters(node),
 )
 def _replace(x: Expression, old: Expression, new: Expression) -> TypedCall:
     require_literal(old, Type.TEXT, "the text to replace")
@@ -235,7 +235,7 @@ _PATTERN_STEP = 4  # for one step of the matching, on the engine that takes the 
 _PATTERN_CALL = 100  # to begin a search
 
 
-def _matching_steps(node: Call) -> int:
+def _matching_cost(node: Call) -> int:
     """Return the steps of all searches of a pattern, by the number of ways in which it can match a text."""
     letters = node.arguments[0].domain.max_letters
     return sum(_PATTERN_CALL + _PATTERN_STEP * search.steps(letters) for search in _pattern_searches(node))
@@ -246,7 +246,7 @@ def _matching_steps(node: Call) -> int:
     "REGEXP_MATCHES(text, 'pattern')",
     "true where the pattern is found in the text, of letters, ., [a-z], \\d \\w \\s, (a|b), * + ? {2,5}, ^ at the "
     "start and $ at the end; as in RE2, at a cost that is declared",
-    steps=_matching_steps,
+    row_cost=_matching_cost,
 )
 def _regexp_matches(x: Expression, pattern: Expression) -> TypedCall:
     x, written_pattern = require_text(x), str(require_literal(pattern, Type.TEXT, "the pattern"))
@@ -268,7 +268,7 @@ def _regexp_full_match(x: Expression, pattern: Expression) -> Expression:
 
 
 @declare_function(
-    "STARTS_WITH", "STARTS_WITH(text, start)", "true where the text begins with start", steps=_reading_steps
+    "STARTS_WITH", "STARTS_WITH(text, start)", "true where the text begins with start", row_cost=_reading_cost
 )
 def _starts_with(x: Expression, start: Expression) -> TypedCall:
     converted = require_text(x), require_text(start)
