@@ -65,7 +65,7 @@ def test_noise_that_keeps_its_promise_is_not_caught(epsilon: str) -> None:
     tables = draw_tables(StudySize(50, 40), 1000)
     learnt = guess_attributes(tables, lambda counts: noise.apply(counts.ravel()).reshape(counts.shape))
     assert learnt.excess(sf.Guarantee(epsilon), MISS) <= 0
-    assert learnt.ceiling(sf.Guarantee(epsilon)) > learnt.share_outside
+    assert learnt.ceiling(sf.Guarantee(epsilon)) > learnt.correct_share_without_person
 
 
 def test_the_table_without_the_person_lacks_their_row_alone() -> None:
@@ -97,7 +97,11 @@ def test_every_run_is_released_at_the_whole_price() -> None:
 
 def test_what_is_learnt_is_counted() -> None:
     learnt = AttributeGuesses(10, 9, 6)
-    assert (learnt.share_inside, learnt.share_outside, learnt.gain) == (0.9, 0.6, pytest.approx(0.3))
+    assert (learnt.correct_share_with_person, learnt.correct_share_without_person, learnt.gain) == (
+        0.9,
+        0.6,
+        pytest.approx(0.3),
+    )
 
 
 @pytest.mark.parametrize("given", [{"epsilon": 0}, {"people": 1}, {"looks": 0}, {"runs": 0}])

@@ -511,9 +511,9 @@ def test_runs_of_ranks() -> None:
         1,
     )
     with bytes_then_keyed(words(0, 0, 0)):
-        claims["suspected"] = numbers(suspects.groups_to_recheck())
+        claims["suspected"] = numbers(suspects.draw_groups_beyond_runs())
     with bytes_then_keyed(words(0, 1, 0)):
-        claims["suspected of some"] = numbers(suspects.groups_to_recheck())
+        claims["suspected of some"] = numbers(suspects.draw_groups_beyond_runs())
     check_claims("mechanisms/runs_of_ranks", claims)
 
 

@@ -31,8 +31,8 @@ from sfumato.privacy.noise_losses import (
     maximal_shifts,
 )
 from sfumato.privacy.threshold_losses import (
-    GaussianThresholdLoss,
-    LaplaceThresholdLoss,
+    GaussianKeyThresholdLoss,
+    LaplaceKeyThresholdLoss,
     laplace_tail,
     max_passing_probability,
 )
@@ -70,13 +70,13 @@ PAIRS = [
     PairLoss((F(1, 10**40), 1 - F(1, 10**40)), (F(1, 10**60), 1 - F(1, 10**60))),
 ]
 THRESHOLDS = [
-    LaplaceThresholdLoss(F(3), 30, F(1, 10**4), 3, 1, 1),
-    LaplaceThresholdLoss(F(8), 200, F(1, 10**6), 4, 4, 2),
-    LaplaceThresholdLoss(F(1, 2), 9, F(1, 100), 6, 2, 1),
-    GaussianThresholdLoss(F(25), 4, F(1), F(1, 10**6)),
-    GaussianThresholdLoss(F(9, 4), 1, F(3), F(1, 100)),
-    GaussianThresholdLoss(F(400), 50, F(1, 4), F(1, 10**9)),
-    GaussianThresholdLoss(F(4), 9, F(1, 2), F(1, 2)),
+    LaplaceKeyThresholdLoss(F(3), 30, F(1, 10**4), 3, 1, 1),
+    LaplaceKeyThresholdLoss(F(8), 200, F(1, 10**6), 4, 4, 2),
+    LaplaceKeyThresholdLoss(F(1, 2), 9, F(1, 100), 6, 2, 1),
+    GaussianKeyThresholdLoss(F(25), 4, F(1), F(1, 10**6)),
+    GaussianKeyThresholdLoss(F(9, 4), 1, F(3), F(1, 100)),
+    GaussianKeyThresholdLoss(F(400), 50, F(1, 4), F(1, 10**9)),
+    GaussianKeyThresholdLoss(F(4), 9, F(1, 2), F(1, 2)),
 ]
 VECTORS = [
     DiscreteGaussianVectorLoss(F(s), *moved)
@@ -99,7 +99,12 @@ FAMILIES = {
     "vectors": VECTORS,
 }
 
-ATTRIBUTES = {"top": "largest_finite_loss", "lattice": "spacing_and_offset", "trivial": "is_trivial"}
+ATTRIBUTES = {
+    "pure": "pure_epsilon",
+    "top": "largest_finite_loss",
+    "lattice": "spacing_and_offset",
+    "trivial": "is_trivial",
+}
 
 
 def facts_of(loss: Loss) -> Iterator[tuple[str, Any]]:
@@ -198,9 +203,9 @@ def test_tails_and_shifts() -> None:
 def test_limits_of_losses() -> None:
     calls: dict[str, Any] = {
         "step that does not divide": lambda: LaplaceLoss(F(1), F(2, 3)),
-        "weight that most does not divide": lambda: LaplaceThresholdLoss(F(3), 30, F(1, 10), 3, 2),
-        "threshold 0": lambda: LaplaceThresholdLoss(F(3), 0, F(1, 10)),
-        "reveal 0": lambda: LaplaceThresholdLoss(F(3), 9, F(0)),
+        "weight that most does not divide": lambda: LaplaceKeyThresholdLoss(F(3), 30, F(1, 10), 3, 2),
+        "threshold 0": lambda: LaplaceKeyThresholdLoss(F(3), 0, F(1, 10)),
+        "reveal 0": lambda: LaplaceKeyThresholdLoss(F(3), 9, F(0)),
         "no choice": lambda: ResponseLoss(F(1), 1),
         "reveal 1": lambda: ResponseLoss(F(1), 2, F(1)),
         "negative range": lambda: BoundedRangeLoss(F(-1)),
@@ -211,15 +216,15 @@ def test_limits_of_losses() -> None:
         "text mu": lambda: GaussianLoss("0.5"),  # type: ignore[arg-type]
         "text variance": lambda: DiscreteGaussianLoss("0.5", "2"),  # type: ignore[arg-type]
         "text vector": lambda: DiscreteGaussianVectorLoss("0.5", "2", "1", "2", "2"),  # type: ignore[arg-type]
-        "text threshold": lambda: LaplaceThresholdLoss("2", "7", "0.5", "2", "2", "1"),  # type: ignore[arg-type]
-        "text gaussian threshold": lambda: GaussianThresholdLoss("2", "7", "0.5", "0.2"),  # type: ignore[arg-type]
+        "text threshold": lambda: LaplaceKeyThresholdLoss("2", "7", "0.5", "2", "2", "1"),  # type: ignore[arg-type]
+        "text gaussian threshold": lambda: GaussianKeyThresholdLoss("2", "7", "0.5", "0.2"),  # type: ignore[arg-type]
         "variance 0": lambda: DiscreteGaussianLoss(F(0), 1),
-        "no keys": lambda: GaussianThresholdLoss(F(1), 0, F(1), F(1, 10)),
-        "group at the last weight": lambda: LaplaceThresholdLoss(F(4096), 9**9, F(1, 10), 64, 64).group(64),
+        "no keys": lambda: GaussianKeyThresholdLoss(F(1), 0, F(1), F(1, 10)),
+        "group at the last weight": lambda: LaplaceKeyThresholdLoss(F(4096), 9**9, F(1, 10), 64, 64).group(64),
         "group beyond the last weight": lambda: float(
-            LaplaceThresholdLoss(F(4096), 9**9, F(1, 10**40), 64, 64).group(65).failure
+            LaplaceKeyThresholdLoss(F(4096), 9**9, F(1, 10**40), 64, 64).group(65).failure
         ),
-        "group that surely fails": lambda: LaplaceThresholdLoss(F(1, 1000), 2, F(1, 10)).group(2),
+        "group that surely fails": lambda: LaplaceKeyThresholdLoss(F(1, 1000), 2, F(1, 10)).group(2),
         "group of many failures": lambda: ResponseLoss(F(1), 2, F(1, 10)).group(3),
         "group of large losses": lambda: float(ResponseLoss(F(350), 2, F(1, 10**300)).group(2).reveal),
         "group of larger losses": lambda: ResponseLoss(F(351), 2, F(1, 10**300)).group(2),

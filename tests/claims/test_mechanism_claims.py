@@ -464,7 +464,10 @@ def test_quantiles() -> None:
                 made = sf.Quantiles(chances, "0.9", (0, 1000), 2, relation, grouped)
                 name = f"{chances}, {relation}, {'grouped' if grouped else 'alone'}"
                 claims[name] = numbers(
-                    [(n.chance, n.below, n.above, n.level, n.share, made._score_sensitivity(n)) for n in made._nodes]
+                    [
+                        (n.probability, n.below, n.above, n.level, n.share, made._score_sensitivity(n))
+                        for n in made._nodes
+                    ]
                 )
                 claims[f"{name}: errors"] = (
                     *tuple(made.errors(c, k) for c in ("0.5", "0.95") for k in (1, 4)),
@@ -474,7 +477,7 @@ def test_quantiles() -> None:
                 claims[f"{name}: lean"] = tuple(made.safety_offset_rows(c, k) for c in ("0.5", "0.95") for k in (1, 4))
                 claims[f"{name}: ends"] = numbers(made.ends("0.3", "0.9", 2))
                 earlier = LegacyQuantiles(chances, "0.9", (0, 1000), 2, relation, grouped)
-                claims[f"{name}: earlier"] = (_curve(earlier.curve), numbers([n.chance for n in earlier._nodes]))
+                claims[f"{name}: earlier"] = (_curve(earlier.curve), numbers([n.probability for n in earlier._nodes]))
     for relation in BOTH:
         claims[f"minimum, {relation}"] = numbers(sf.Quantiles.minimum(1, (0, 99), 3, relation))
         claims[f"maximum, {relation}"] = numbers(sf.Quantiles.maximum("0.5", (0, 99), 1, relation, True, "0.5"))

@@ -64,7 +64,7 @@ def level_spans(mechanism: sf.Quantiles, p: Law, q: Law) -> Iterator[float]:
     for level in range(mechanism.levels):
         known, fresh = (
             [
-                group * len(chances) + place[node.chance]
+                group * len(chances) + place[node.probability]
                 for group in range(groups)
                 for node in mechanism._nodes
                 if wanted(node)
@@ -303,7 +303,7 @@ def test_what_lies_beyond_the_nearest_runs_is_decided_exactly(monkeypatch: pytes
         assert far.multiplicities.sum() + near.multiplicities.sum() == 10**5 + 1
         return probability_outside(runs, near)
 
-    monkeypatch.setattr(rank_choices.ValueRuns, "groups_to_recheck", lambda runs: list(range(runs.covered.size)))
+    monkeypatch.setattr(rank_choices.ValueRuns, "draw_groups_beyond_runs", lambda runs: list(range(runs.covered.size)))
     monkeypatch.setattr(rank_choices.ValueRuns, "probability_outside", told)
     assert abs(mechanism.choose(data)[0] - 50_000) <= 200
     monkeypatch.setattr(rank_choices.ValueRuns, "falls_outside", lambda *_: True)

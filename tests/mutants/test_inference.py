@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "bands leave out the noise",
         Kind.RANGES,
-        "inference.survival_estimates:LifeTable._simulated_errors",
+        "inference.survival_estimates:LifeTable._simulated_log_survival_errors",
         "return (noise, noise + sampling)",
         "return (noise, sampling)",
         (f"{_ESTIMATES}::test_bands_and_intervals_cover",),
@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         "bands leave out the sampling error",
         Kind.RANGES,
-        "inference.survival_estimates:LifeTable._simulated_errors",
+        "inference.survival_estimates:LifeTable._simulated_log_survival_errors",
         "return (noise, noise + sampling)",
         "return (noise, noise)",
         (f"{_ESTIMATES}::test_bands_and_intervals_cover",),

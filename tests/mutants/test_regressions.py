@@ -284,7 +284,7 @@ MUTANTS = (
     Mutant(
         "residuals of a unit's scores are not clamped",
         Kind.SENSITIVITY,
-        "inference.clustered_meat:ClusteredMeatTerms.residual",
+        "inference.clustered_meat:ClusteredMeatTerms.negated_residual_steps",
         "call('LEAST', call('GREATEST', steps, real_literal(-RESIDUAL_STEPS)), real_literal(RESIDUAL_STEPS))",
         "call('LEAST', call('GREATEST', steps, real_literal(-2 * RESIDUAL_STEPS)), real_literal(2 * RESIDUAL_STEPS))",
         (_CLUSTER_MOVED,),

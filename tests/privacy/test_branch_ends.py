@@ -337,7 +337,7 @@ class Plain:
     """A pair's loss that says nothing of how it is computed, and counts how often it is asked."""
 
     def __init__(self, loss: Any) -> None:
-        self.loss, self.pure, self.orders = loss, loss.pure, list[float]()
+        self.loss, self.pure, self.orders = loss, loss.pure_epsilon, list[float]()
 
     def renyi(self, order: float) -> float:
         self.orders.append(order)
@@ -349,7 +349,7 @@ def test_rho_of_a_pair_is_raised_by_what_its_values_near_order_one_may_lose() ->
         loss = PairLoss(*(tuple(F(mass, sum(masses)) for mass in masses) for masses in (p, q)))
         plain = Plain(loss)
         ratio = shape.least_rho(loss) / shape.least_rho(plain)  # type: ignore[arg-type]
-        margin = F(1, 2**40) + F(1, 2**46) / F(max(1e-7, min(1.0, float(loss.pure or 0))))
+        margin = F(1, 2**40) + F(1, 2**46) / F(max(1e-7, min(1.0, float(loss.pure_epsilon or 0))))
         assert abs(ratio - (1 + margin) / (1 + F(1, 2**40))) <= F(1, 2**51)
 
 

@@ -172,15 +172,15 @@ def test_moments_of_a_bounded_range_are_integrals_of_its_density(eta: Fraction) 
         assert abs(value - truth) <= error <= 2.0**-46 * (float(eta) + value + 2.0**-40)
     assert loss.delta_and_error(float(eta) * 1.01) == (0.0, 0.0)
     assert loss.group(3) == BoundedRangeLoss(3 * eta)
-    assert loss.pure == loss.largest_finite_loss == eta
+    assert loss.pure_epsilon == loss.largest_finite_loss == eta
 
 
 def test_concentrated_losses_of_a_group_grow_with_the_square() -> None:
     loss = ConcentratedLoss(F(1, 6))
     assert loss.group(3) == ConcentratedLoss(F(3, 2))
     assert loss.renyi(6.0) == pytest.approx(1.0, rel=1e-15)
-    assert loss.pure is None
-    assert ConcentratedLoss(F(0)).pure == 0
+    assert loss.pure_epsilon is None
+    assert ConcentratedLoss(F(0)).pure_epsilon == 0
     assert not loss.moments_known
     assert ConcentratedLoss(F(0)).is_trivial
     assert not loss.is_trivial
@@ -213,7 +213,7 @@ def test_a_pair_is_read_outside_its_failures() -> None:
                 )
             assert abs(loss.renyi(order) - truth) <= truth * MP.mpf("1e-13"), (order, truth)
         top = max(MP.log(a / b) for a, b in common)
-        for bound, truth in ((loss.pure, max(ratios)), (loss.largest_finite_loss, top)):
+        for bound, truth in ((loss.pure_epsilon, max(ratios)), (loss.largest_finite_loss, top)):
             assert bound is not None
             assert truth <= mp(bound) <= truth * (1 + MP.mpf("1e-14"))
         assert loss.magnitude == pytest.approx(float(max(abs(MP.log(a / b)) for a, b in common)), rel=1e-14)
@@ -251,10 +251,10 @@ def test_a_group_of_a_pair_is_its_chain_or_the_rule_for_its_guarantee() -> None:
     assert loss.group(1) is loss
     for k in (2, 8):
         assert loss.group(k) == PairLoss(*pairs.group_pair(loss.p, loss.q, k))
-    assert loss.group(9) == ResponseLoss(loss.pure).group(9)
+    assert loss.group(9) == ResponseLoss(loss.pure_epsilon).group(9)
     lopsided = PairLoss((F(1, 2), F(49, 100), F(1, 100)), (F(1, 3), F(2, 3), F(0)))
     long = lopsided.group(9)
-    worst = max(lopsided.pure, lopsided.reversed().pure)
+    worst = max(lopsided.pure_epsilon, lopsided.reversed().pure_epsilon)
     assert long == ResponseLoss(worst, 2, F(1, 100)).group(9) == lopsided.reversed().group(9)
 
 
@@ -323,7 +323,7 @@ def test_losses_on_a_lattice_are_read_atom_by_atom(reverse: bool) -> None:
     assert loss.spacing_and_offset == (spacing, F(0))
     assert loss.failure == F(0.02 if reverse else 0.05)
     bound = mp(loss.largest_finite_loss) - MP.log(1 - mp(loss.failure))
-    assert bound <= mp(loss.pure) <= bound * (1 + MP.mpf("1e-13"))
+    assert bound <= mp(loss.pure_epsilon) <= bound * (1 + MP.mpf("1e-13"))
 
 
 def test_losses_without_atoms_have_no_moment() -> None:

@@ -280,7 +280,7 @@ def test_the_lattice_pair_has_the_profile_at_its_points_and_dominates_between(pa
             assert loss.failure == pair.failure
             assert loss.largest_finite_loss == pair.largest_finite_loss
         bound = mp(loss.largest_finite_loss) - MP.log(1 - mp(loss.failure))
-        assert bound <= mp(loss.pure) <= bound + MP.mpf("1e-13")
+        assert bound <= mp(loss.pure_epsilon) <= bound + MP.mpf("1e-13")
 
 
 # ── lines from below ───────────────────────────────────────────────────────────────────────────
@@ -360,7 +360,7 @@ def test_several_units_are_priced_in_the_worse_direction_of_each_count() -> None
 def test_a_small_share_is_rounded_by_what_it_is_the_difference_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 1/4 and 3/4·(e^ε − 1), each known to 2⁻⁴⁸ of itself."""
     loss = SubsampledLoss(((ResponseLoss(F(1)), 1),), F(1, 4), backward=True)
-    monkeypatch.setattr(SubsampledLoss, "_unsampled_bound", lambda *_: 0.5)
+    monkeypatch.setattr(SubsampledLoss, "_delta_bound_without_sampling", lambda *_: 0.5)
     for epsilon in (0.1, 0.2, 0.28):
         removed = MP.expm1(mp(epsilon)) * 3 / 4
         share = MP.mpf(1) / 4 - removed

@@ -340,7 +340,7 @@ def test_the_pair_below_diverges_no_more_than_the_pair_above() -> None:
 def test_a_profile_is_rounded_outward(backward: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ends of q·δ, where δ is 1/2 at every ε and the sample costs nothing at ε = 0: 2^-48 apart from it."""
     loss = SubsampledLoss(((ResponseLoss(1), 1),), RATE, backward=backward)
-    monkeypatch.setattr(SubsampledLoss, "_unsampled_bound", lambda *_: 0.5)
+    monkeypatch.setattr(SubsampledLoss, "_delta_bound_without_sampling", lambda *_: 0.5)
     high, low = (Fraction(loss.profile_bound(0.0, above=above)) * 8 - 1 for above in (True, False))
     margin = Fraction(2 if backward else 1, 2**48)
     assert abs(high - margin) < Fraction(1, 2**51)

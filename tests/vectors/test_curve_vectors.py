@@ -9,8 +9,8 @@ from typing import Any
 import sfumato as sf
 from privacy.test_vectors import shifts, truth as worst_shift
 from sfumato.privacy.threshold_losses import (
-    GaussianThresholdLoss,
-    LaplaceThresholdLoss,
+    GaussianKeyThresholdLoss,
+    LaplaceKeyThresholdLoss,
     laplace_tail,
     max_passing_probability,
 )
@@ -328,8 +328,8 @@ def _most_passing() -> Iterator[Vector]:
         yield upper_fraction(max(tried), gap, max_passing_probability, F(scale), threshold, weight, most)
 
 
-@REGISTRY.formula("privacy.threshold_losses.LaplaceThresholdLoss.pure")
-@REGISTRY.formula("privacy.threshold_losses.LaplaceThresholdLoss.renyi")
+@REGISTRY.formula("privacy.threshold_losses.LaplaceKeyThresholdLoss.pure_epsilon")
+@REGISTRY.formula("privacy.threshold_losses.LaplaceKeyThresholdLoss.renyi")
 def _laplace_threshold() -> Iterator[Vector]:
     """Counts of 1 on every key, or all weight on one, and twice that under replace."""
     for scale, weight, most, neighbours in (
@@ -345,14 +345,14 @@ def _laplace_threshold() -> Iterator[Vector]:
         yield exact((largest, copies * renyi(one, 7)), lambda c=curve: (c.max_divergence, c.renyi(7)))
 
 
-@REGISTRY.formula("privacy.threshold_losses.LaplaceThresholdLoss.group")
+@REGISTRY.formula("privacy.threshold_losses.LaplaceKeyThresholdLoss.group")
 def _group_of_thresholds() -> Iterator[Vector]:
     for scale, threshold, weight, k in (("3", 30, 2, 2), ("2", 25, 1, 3), ("4", 40, 3, 2)):
         law = laplace_law(F(scale))
         worst = max(_passes(law, threshold, split) for split in partitions(k * weight, k))
         curve = sf.Curve.laplace_threshold(scale, threshold, "0.001", weight=weight)
         yield upper_fraction(worst, 1e-15, lambda c=curve, k=k: c.group(k).failure)
-        loss = LaplaceThresholdLoss(F(scale), threshold, F("0.001"), weight).group(k)
+        loss = LaplaceKeyThresholdLoss(F(scale), threshold, F("0.001"), weight).group(k)
         yield exact(k * weight / real(scale), lambda c=curve, k=k, same=loss: c.group(k).max_divergence if same else 0)
     many = sf.Curve.laplace_threshold(10**6, 10**8, "1e-9", weight=1)  # weights beyond 4,096 by the rule for (ε, δ)
     chain = real("1e-9") * MP.fsum(MP.exp(j * MP.mpf(10) ** -6) for j in range(5000))
@@ -367,7 +367,7 @@ def _passes(law: Any, threshold: int, split: tuple[int, ...]) -> Real:
     return 1 - hidden
 
 
-@REGISTRY.formula("privacy.threshold_losses.GaussianThresholdLoss.renyi")
+@REGISTRY.formula("privacy.threshold_losses.GaussianKeyThresholdLoss.renyi")
 def _gaussian_threshold() -> Iterator[Vector]:
     """Cut both laws where their ratio passes e^ε, as the proof does: that divergence is bounded from above."""
     for sigma, epsilon, delta, order, gap in (
@@ -380,7 +380,7 @@ def _gaussian_threshold() -> Iterator[Vector]:
         cut = [(min(p, growth * q), min(q, growth * p)) for p, q in pairs]
         kept = MP.fsum(p for p, _ in cut)
         truth = renyi([(p / kept, q / kept) for p, q in cut], order)
-        loss = GaussianThresholdLoss(F(sigma) ** 2, 1, F(epsilon), F(delta))
+        loss = GaussianKeyThresholdLoss(F(sigma) ** 2, 1, F(epsilon), F(delta))
         yield upper(truth, gap, loss.renyi, float(order))
         alpha, rho = real(order), 1 / (2 * real(sigma) ** 2)
         rare = least_value(
@@ -390,7 +390,7 @@ def _gaussian_threshold() -> Iterator[Vector]:
         proven = MP.log(whole / (1 - real(delta) / 2)) / (alpha - 1)
         assert proven >= truth
         yield exact(proven, loss.renyi, float(order))
-    tight = GaussianThresholdLoss(F(4), 9, F(1, 10), F("0.5"))  # so little ε that randomised response proves more
+    tight = GaussianKeyThresholdLoss(F(4), 9, F(1, 10), F("0.5"))  # so little ε that randomised response proves more
     yield exact(renyi(response("0.1"), 5), tight.renyi, 5.0)
 
 

@@ -87,10 +87,12 @@ def _findings_without_and_with_target(
     """
     ceiling = None
     if promise is not None:
-        ceiling = power_ceiling(promise, upper_confidence_limit(learnt.correct_outside, learnt.runs, float(HALF_ALARM)))
+        ceiling = power_ceiling(
+            promise, upper_confidence_limit(learnt.correct_without_person, learnt.runs, float(HALF_ALARM))
+        )
     return (
-        Finding(_NAME, f"{kind}, without them", learnt.correct_outside, learnt.runs, 0.5, None, 1, coins=False),
-        Finding(_NAME, f"{kind}, with them", learnt.correct_inside, learnt.runs, 0.5, ceiling, 1, coins=False),
+        Finding(_NAME, f"{kind}, without them", learnt.correct_without_person, learnt.runs, 0.5, None, 1, coins=False),
+        Finding(_NAME, f"{kind}, with them", learnt.correct_with_person, learnt.runs, 0.5, ceiling, 1, coins=False),
     )
 
 
@@ -171,35 +173,37 @@ class AttributeGuesses:
     """Correct guesses with the person in the table and without."""
 
     runs: int
-    correct_inside: int
-    correct_outside: int
+    correct_with_person: int
+    correct_without_person: int
 
     @property
-    def share_inside(self) -> float:
+    def correct_share_with_person(self) -> float:
         """Return the share of correct guesses with the person in the table."""
-        return self.correct_inside / self.runs
+        return self.correct_with_person / self.runs
 
     @property
-    def share_outside(self) -> float:
+    def correct_share_without_person(self) -> float:
         """Return the share of correct guesses without them: knowledge about the population."""
-        return self.correct_outside / self.runs
+        return self.correct_without_person / self.runs
 
     @property
     def gain(self) -> float:
         """Return the gain from the person's presence."""
-        return self.share_inside - self.share_outside
+        return self.correct_share_with_person - self.correct_share_without_person
 
     def ceiling(self, theory: Guarantee) -> float:
         """Return the ceiling on correct guesses with the person, given those without."""
-        return power_ceiling(theory, self.share_outside)
+        return power_ceiling(theory, self.correct_share_without_person)
 
     def excess(self, theory: Guarantee, miss: float) -> float:
         """Return by how much correct guesses provably exceed the ceiling; at most zero if they do not.
 
         Each of the two confidence limits fails with probability at most half of ``miss`` (Clopper & Pearson).
         """
-        inside_limit = lower_confidence_limit(self.correct_inside, self.runs, miss / 2)
-        return inside_limit - power_ceiling(theory, upper_confidence_limit(self.correct_outside, self.runs, miss / 2))
+        inside_limit = lower_confidence_limit(self.correct_with_person, self.runs, miss / 2)
+        return inside_limit - power_ceiling(
+            theory, upper_confidence_limit(self.correct_without_person, self.runs, miss / 2)
+        )
 
 
 def guess_attributes(tables: AttributeTables, publish: Publish) -> AttributeGuesses:

@@ -154,7 +154,7 @@ class Environment:
         return self._best_utilities[0 if self.symmetric else player]
 
     @cached_property
-    def _imposed_utilities(self) -> tuple[NDArray[np.int64], ...]:
+    def _utilities_with_imposed_reaction(self) -> tuple[NDArray[np.int64], ...]:
         """Utilities [true type, report, outcome] when the reaction that is best for the report is imposed: the first of
         the best in a tie, a rule fixed in advance.
         """
@@ -166,12 +166,14 @@ class Environment:
         return tuple(imposed)
 
     @cached_property
-    def _summed_imposed_utilities(self) -> tuple[Matrix, ...]:
-        return tuple(tuple(tuple(row) for row in array.sum(axis=2).tolist()) for array in self._imposed_utilities)
+    def _summed_utilities_with_imposed_reaction(self) -> tuple[Matrix, ...]:
+        return tuple(
+            tuple(tuple(row) for row in array.sum(axis=2).tolist()) for array in self._utilities_with_imposed_reaction
+        )
 
     def imposed_utilities(self, player: int) -> Matrix:
         """Return the utilities [true type, report] summed over outcomes, with the report's best reaction imposed."""
-        return self._summed_imposed_utilities[0 if self.symmetric else player]
+        return self._summed_utilities_with_imposed_reaction[0 if self.symmetric else player]
 
     @cached_property
     def gap(self) -> Gap | None:
@@ -183,7 +185,7 @@ class Environment:
         is_misreport = ~np.eye(len(self.types), dtype=bool)
         losses = [
             np.array(best)[:, None, :] - imposed
-            for best, imposed in zip(self._best_utilities, self._imposed_utilities, strict=True)
+            for best, imposed in zip(self._best_utilities, self._utilities_with_imposed_reaction, strict=True)
         ]
         largest_losses = [np.where(is_misreport, loss.max(axis=2), np.iinfo(np.int64).max) for loss in losses]
         player = min(range(len(largest_losses)), key=lambda i: int(largest_losses[i].min()))
@@ -373,7 +375,7 @@ def _permute_and_flip_law(acceptance: list[int]) -> Law:
 Choice = Exponential | PermuteAndFlip | NoisyMax
 
 
-class TruthRule(Protocol):
+class TruthfulnessProblem(Protocol):
     """A mechanism with everything that deciding its truthfulness needs."""
 
     @property
@@ -481,8 +483,10 @@ def total_variation(curve: Curve, units: int) -> Fraction:
     return min(Fraction(1), Fraction(curve.group(units).delta(0)))
 
 
-def as_rule(mechanism: Any, environment: Environment) -> TruthRule:
-    """Return ``mechanism`` as a rule: a selection is run on welfare, a function states its own law."""
+def as_truthfulness_problem(mechanism: Any, environment: Environment) -> TruthfulnessProblem:
+    """Return ``mechanism`` with all that its truthfulness follows from: a selection is run on welfare, a function
+    states its own law.
+    """
     if not isinstance(environment, Environment):
         raise InvalidParameter("game", environment, "an Environment", fix=NEW_ENVIRONMENT)
     if isinstance(mechanism, ScoreSelection):  # any: one without an exact law is refused there
@@ -490,8 +494,8 @@ def as_rule(mechanism: Any, environment: Environment) -> TruthRule:
     if hasattr(mechanism, "law") and hasattr(mechanism, "expected_utility"):
         if mechanism.environment != environment:
             raise InvalidParameter("game", environment, "the environment that the mechanism was made for")
-        rule: TruthRule = mechanism
-        return rule
+        problem: TruthfulnessProblem = mechanism
+        return problem
     if callable(mechanism) and not isinstance(mechanism, type):
         return StatedMechanism(environment, mechanism)
     raise InvalidParameter("mechanism", mechanism, "a selection, a rule, or a function from reports to probabilities")

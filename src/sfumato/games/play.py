@@ -305,7 +305,7 @@ def _finite_array(rows: Any, name: str) -> Floats:
     return table
 
 
-def _possible_shares(types: Any) -> Floats:
+def _possible_load_shares(types: Any) -> Floats:
     """Return every possible load as a share of the players."""
     count = np.asarray(types).size
     return np.arange(1, count + 1) / max(1, count)
@@ -321,7 +321,7 @@ def routes(types: Any, lengths: Sequence[Sequence[float]], slopes: Sequence[floa
     base_lengths, slope_per_route = _finite_array(lengths, "lengths"), _finite_array(slopes, "slopes")
     if base_lengths.ndim != 2 or slope_per_route.shape != base_lengths.shape[1:]:
         raise InvalidParameter("lengths", lengths, "a table [type][route] with one column for each slope")
-    return Crowd(1 - base_lengths[:, :, None] - slope_per_route[None, :, None] * _possible_shares(types), types)
+    return Crowd(1 - base_lengths[:, :, None] - slope_per_route[None, :, None] * _possible_load_shares(types), types)
 
 
 def market_entry(types: Any, outside: Sequence[float], prize: float = 1.0) -> Crowd:
@@ -329,7 +329,7 @@ def market_entry(types: Any, outside: Sequence[float], prize: float = 1.0) -> Cr
     outside[t].
     """
     outside_payoffs = _finite_array(outside, "outside")
-    share = _possible_shares(types)
+    share = _possible_load_shares(types)
     entry_payoffs = np.broadcast_to(_finite_array(prize, "prize") * (1 - share), (outside_payoffs.size, share.size))
     outside_by_load = np.broadcast_to(outside_payoffs.reshape(-1, 1), entry_payoffs.shape)
     return Crowd(np.stack([outside_by_load, entry_payoffs], axis=1), types)
@@ -342,7 +342,7 @@ def public_good(types: Any, costs: Sequence[float]) -> Crowd:
     cost_per_type = _finite_array(costs, "costs").reshape(-1, 1)
     if (np.abs(cost_per_type) > 1).any():
         raise InvalidParameter("costs", costs, "a list of numbers from −1 to 1")
-    share = _possible_shares(types)
+    share = _possible_load_shares(types)
     free_riding = np.broadcast_to((1 + np.sqrt(1 - share)) / 3, (cost_per_type.size, share.size))
     contributing = (1 + np.sqrt(share) - cost_per_type) / 3
     return Crowd(np.stack([free_riding, contributing], axis=1), types)

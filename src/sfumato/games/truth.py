@@ -17,7 +17,7 @@ from itertools import combinations, combinations_with_replacement, product
 from typing import Any
 
 from sfumato.errors import InvalidParameter
-from sfumato.games.environment import Environment, Law, TruthRule, as_rule, total_variation
+from sfumato.games.environment import Environment, Law, TruthfulnessProblem, as_truthfulness_problem, total_variation
 from sfumato.mechanisms import bits
 from sfumato.privacy import Curve, Neighbours
 from sfumato.privacy.numbers import exact_integer
@@ -125,28 +125,28 @@ def truthfulness(mechanism: Any, game: Environment, *, coalition: int = 1, sampl
     >>> found.exact, found.truthful, f"{float(found.cost[0]):.4f} ≤ {found.bounds['total variation']:.4f}"
     (True, True, '0.2449 ≤ 0.2449')
     """
-    rule = as_rule(mechanism, game)
+    problem = as_truthfulness_problem(mechanism, game)
     k, sample_count = exact_integer(coalition, "coalition", at_least=1), exact_integer(samples, "samples", at_least=1)
     if k > game.players:
         raise InvalidParameter("coalition", coalition, f"at most {game.players}, the number of players")
     if len(game.types) < 2:
         raise InvalidParameter("game", game, "an environment with at least two types")
-    exact = _count_misreports(rule, k) <= _MAX_CASES
-    cases = _enumerate_misreports(rule, k) if exact else _sample_misreports(game, k, sample_count)
-    gain, cost, witness = _largest_gain_and_cost(rule, cases)
-    proven = rule.proven_bounds(k)
+    exact = _count_misreports(problem, k) <= _MAX_CASES
+    cases = _enumerate_misreports(problem, k) if exact else _sample_misreports(game, k, sample_count)
+    gain, cost, witness = _largest_gain_and_cost(problem, cases)
+    proven = problem.proven_bounds(k)
     if not exact:
         gain, cost = (gain[0], max(gain[1], proven[0])), (cost[0], max(cost[1], proven[1]))
-    return Truthfulness(gain, cost, proven, witness, k, rule.curve, exact)
+    return Truthfulness(gain, cost, proven, witness, k, problem.curve, exact)
 
 
-def _largest_gain_and_cost(rule: TruthRule, cases: Iterator[Case]) -> tuple[Interval, Interval, Misreport]:
+def _largest_gain_and_cost(problem: TruthfulnessProblem, cases: Iterator[Case]) -> tuple[Interval, Interval, Misreport]:
     laws: dict[tuple[int, ...], Law] = {}
 
     def law(reports: tuple[int, ...]) -> Law:
-        key = tuple(sorted(reports)) if rule.anonymous else reports
+        key = tuple(sorted(reports)) if problem.anonymous else reports
         if key not in laws:
-            laws[key] = rule.law(key)
+            laws[key] = problem.law(key)
         return laws[key]
 
     best: tuple[Fraction, Case] | None = None
@@ -156,10 +156,10 @@ def _largest_gain_and_cost(rule: TruthRule, cases: Iterator[Case]) -> tuple[Inte
         for player, report in zip(players, false_reports, strict=True):
             reports[player] = report
         true, false = law(types), law(tuple(reports))
-        error = max(error, (true.error + false.error) * len(rule.environment.outcomes))
+        error = max(error, (true.error + false.error) * len(problem.environment.outcomes))
         for player, report in zip(players, false_reports, strict=True):
             truth = types[player]
-            gain = rule.expected_utility(false, player, truth, report) - rule.expected_utility(
+            gain = problem.expected_utility(false, player, truth, report) - problem.expected_utility(
                 true, player, truth, truth
             )
             worst = max(worst, -gain)
@@ -170,23 +170,23 @@ def _largest_gain_and_cost(rule: TruthRule, cases: Iterator[Case]) -> tuple[Inte
     return (largest_gain - error, largest_gain + error), (worst - error, worst + error), Misreport(*witness)
 
 
-def _count_misreports(rule: TruthRule, coalition_size: int) -> int:
-    game, types = rule.environment, len(rule.environment.types)
+def _count_misreports(problem: TruthfulnessProblem, coalition_size: int) -> int:
+    game, types = problem.environment, len(problem.environment.types)
     lies = types**coalition_size * (types**coalition_size - 1) * coalition_size
-    if rule.anonymous:
+    if problem.anonymous:
         return lies * math.comb(game.players - coalition_size + types - 1, types - 1)
     return lies * types ** (game.players - coalition_size) * math.comb(game.players, coalition_size)
 
 
-def _enumerate_misreports(rule: TruthRule, coalition_size: int) -> Iterator[Case]:
+def _enumerate_misreports(problem: TruthfulnessProblem, coalition_size: int) -> Iterator[Case]:
     """Enumerate coalitions, true types and joint misreports.
 
     Where players are interchangeable, the first k stand for every coalition, and the others matter only by how many
     have each type.
     """
-    game = rule.environment
+    game = problem.environment
     type_indices = range(len(game.types))
-    if rule.anonymous:
+    if problem.anonymous:
         for others in combinations_with_replacement(type_indices, game.players - coalition_size):
             for true_types in product(type_indices, repeat=coalition_size):
                 yield from (

@@ -168,7 +168,7 @@ class ClusteredMeatTerms:
         return RowScore(self.design.residual, self.factors.residual_columns, self.factors.levels, coefficients)
 
     @cached_property
-    def residual(self) -> Expression:
+    def negated_residual_steps(self) -> Expression:
         """−e in steps, within the clamp."""
         steps = call("*", self._row_score.value, real_literal(RESIDUAL_STEPS / self.clamp))
         within = call("LEAST", call("GREATEST", steps, real_literal(-RESIDUAL_STEPS)), real_literal(RESIDUAL_STEPS))
@@ -179,7 +179,7 @@ class ClusteredMeatTerms:
         products = self.factors.product_columns
         factor = integer_literal(self.grid.design.scale) if coordinate.column is None else products[coordinate.column]
         where = self._row_score.level_condition(coordinate.levels) if coordinate.levels else None
-        return UnitSum(call("*", self.residual, factor), where, self.grid.rows)
+        return UnitSum(call("*", self.negated_residual_steps, factor), where, self.grid.rows)
 
     def _score_in_steps(self, score: Expression) -> Expression:
         """τ: the nearest step of a score; units without a row of this value have 0."""

@@ -71,7 +71,7 @@ class GradientScans:
         weights = tuple(scale ** (2 - len(moment.columns)) for moment in self.sum_and_square_moments)
         length = sum(1 if column is None else 2 for column in blocks)
         return WeightedTotals(
-            bound_measures((Count(), *map(self._moment_measure, self.sum_and_square_moments))),
+            bound_measures((Count(), *map(self._sum_of_column_product, self.sum_and_square_moments))),
             weights,
             length * scale**4,
             OPPOSED,
@@ -87,7 +87,7 @@ class GradientScans:
             bound_measures((Count(), *map(terms.measure, self.gradient_moments))), weights, length, OPPOSED
         )
 
-    def _moment_measure(self, moment: Moment) -> Measure:
+    def _sum_of_column_product(self, moment: Moment) -> Measure:
         columns = [self.factors.columns[column] for column in moment.columns]
         value = reduce(lambda first, second: call("*", first, second), columns) if columns else integer_literal(1)
         score = RowScore(self.logistic.design, self.factors.columns, self.factors.levels, ())

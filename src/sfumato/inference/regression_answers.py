@@ -332,13 +332,13 @@ def fit_warnings(fit: LinearFit, table: tuple[Coefficient, ...]) -> tuple[str, .
     return tuple(warnings)
 
 
-def _format_statistic(name: str, value: float | None) -> str:
+def _format_statistic(kind: str, value: float | None) -> str:
     if value is None:
         return ""
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    if name == "z":
+    if kind == "z":
         return f"{value:.2f}"
-    if name == "p":
+    if kind == "p":
         return "<0.001" if value < 0.001 else f"{value:.3f}"
     return format_number(value, 4)

@@ -39,14 +39,14 @@ def rounded_coefficients(values: Floats) -> tuple[int, ...]:
 
 def require_scaled_columns(columns: Sequence[Expression | None], scale: int) -> tuple[Expression, ...]:
     """Return scaled columns whose ranges the plan knows to be within [−S, S]; others are refused."""
-    if not all(_is_within(column, scale) for column in columns):
+    if not all(_is_declared_within(column, scale) for column in columns):
         raise InvalidParameter("measures", ValueWords("other ranges"), "columns within [−S, S]")
     return tuple(column for column in columns if column is not None)
 
 
-def _is_within(column: Expression | None, limit: int) -> bool:
+def _is_declared_within(column: Expression | None, bound: int) -> bool:
     ends: Any = None if column is None else column.domain.range
-    return ends is not None and -limit <= ends[0] and ends[1] <= limit
+    return ends is not None and -bound <= ends[0] and ends[1] <= bound
 
 
 @dataclass(frozen=True)

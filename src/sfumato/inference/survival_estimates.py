@@ -139,7 +139,7 @@ class LifeTable:
         return np.asarray(np.sqrt(self.log_survival_noise_error**2 + np.cumsum(self.greenwood_variances)))
 
     @cached_property
-    def _simulated_errors(self) -> tuple[Floats, Floats]:
+    def _simulated_log_survival_errors(self) -> tuple[Floats, Floats]:
         """Simulated errors of log S: by noise alone, and by noise and sampling."""
         draws = SeededDraws("survival", self.events.tolist(), self.censored.tolist(), self.law)
         noise = self.law.draw(draws, DRAWS, self.log_survival_derivatives.shape[1]) @ self.log_survival_derivatives.T
@@ -149,12 +149,12 @@ class LifeTable:
     @cached_property
     def log_survival_noise_half_width(self) -> Floats:
         """The half-width of log S at each time, by noise alone."""
-        return upper_quantiles(np.abs(self._simulated_errors[0]), self.confidence)
+        return upper_quantiles(np.abs(self._simulated_log_survival_errors[0]), self.confidence)
 
     @cached_property
     def log_survival_half_width(self) -> Floats:
         """The half-width of log S at each time, by noise and sampling."""
-        return upper_quantiles(np.abs(self._simulated_errors[1]), self.confidence)
+        return upper_quantiles(np.abs(self._simulated_log_survival_errors[1]), self.confidence)
 
     @cached_property
     def log_survival_band_half_width(self) -> Floats:
@@ -162,7 +162,7 @@ class LifeTable:
         if not self.period_count:
             return np.zeros(0)
         kept = slice(None, self.first_exhausted_period or None)
-        largest = (np.abs(self._simulated_errors[1]) / self.log_survival_error)[:, kept].max(axis=1)
+        largest = (np.abs(self._simulated_log_survival_errors[1]) / self.log_survival_error)[:, kept].max(axis=1)
         confidence = self.confidence if self.first_exhausted_period == self.period_count else (1 + self.confidence) / 2
         return self.log_survival_error * upper_quantiles(largest[:, None], confidence)[0]
 

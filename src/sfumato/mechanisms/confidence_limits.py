@@ -11,25 +11,25 @@ _ROUNDING, _ROUNDING_EACH = 1e-7, 2e-14
 which floating point knows fifteen digits."""
 
 
-def binomial_upper_tail(successes: int, trials: int, chance: float) -> float:
+def binomial_upper_tail(successes: int, trials: int, success_probability: float) -> float:
     """Return P(X ≥ successes) for X binomial: the first term times the sum of the following ratios, which fall
     geometrically.
     """
     if successes <= 0:
         return 1.0
-    if chance <= 0 or successes > trials:
+    if success_probability <= 0 or successes > trials:
         return 0.0
-    if successes <= trials * chance:  # sum the shorter side
-        return 1.0 - binomial_upper_tail(trials - successes + 1, trials, 1 - chance)
+    if successes <= trials * success_probability:  # sum the shorter side
+        return 1.0 - binomial_upper_tail(trials - successes + 1, trials, 1 - success_probability)
     log_first = (
         math.lgamma(trials + 1)
         - math.lgamma(successes + 1)
         - math.lgamma(trials - successes + 1)
-        + successes * math.log(chance)
-        + (trials - successes) * math.log1p(-chance)
+        + successes * math.log(success_probability)
+        + (trials - successes) * math.log1p(-success_probability)
     )
     later_counts = np.arange(successes, successes + 8 * math.isqrt(trials))  # e^{−100} of the first term is left out
-    ratios = (trials - later_counts) / (later_counts + 1) * (chance / (1 - chance))
+    ratios = (trials - later_counts) / (later_counts + 1) * (success_probability / (1 - success_probability))
     rounding = 1 + _ROUNDING + _ROUNDING_EACH * trials
     return min(1.0, math.exp(min(0.0, log_first)) * (1 + float(np.cumprod(ratios).sum())) * rounding)
 

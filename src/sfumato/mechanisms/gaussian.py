@@ -339,9 +339,9 @@ class GaussianBlockSampler:
         self._guide, self._shift = guide, _log2_block_length(sigma)
         self._twice = float(2 * sigma**2)
         heights = np.arange(guide.first, guide.first + len(guide.cuts))
-        chances = np.exp(-(4.0**self._shift) * (2 * heights + 1) / self._twice)
+        acceptance_probabilities = np.exp(-(4.0**self._shift) * (2 * heights + 1) / self._twice)
         # One unit less than the floor: no rounding of the chance reaches so far. Beyond the table nothing is sure.
-        sure_glances = np.append(np.maximum(np.floor(chances * (1 << _GLANCE)) - 1, 0), 0)
+        sure_glances = np.append(np.maximum(np.floor(acceptance_probabilities * (1 << _GLANCE)) - 1, 0), 0)
         self._sure = sure_glances.astype(np.uint64) << np.uint64(_WIDTH - _GLANCE)
 
     def draw(self, count: int) -> Integers:

@@ -145,9 +145,9 @@ def _negative_binomial_bounds(terms: int, most: int) -> NDArray[np.float64]:
     log_first = math.fsum(np.log1p(-0.5 / np.arange(1, terms))) - math.log(2)
     steps = -np.log1p((terms - 1 - tails[:-1]) / (2 * tails[:-1]))  # P(N = n − 1) = P(N = n)·2n/(n + k − 1)
     logs = log_first + np.concatenate([[0.0], np.cumsum(steps)])
-    chances = np.exp(logs)
-    margins = _ULP * chances * (np.arange(logs.size) + 8) * (8 - logs)
-    return np.maximum(0.5 - np.concatenate([[0.0], np.cumsum(chances - margins)]), 0)[:most]
+    probabilities = np.exp(logs)
+    margins = _ULP * probabilities * (np.arange(logs.size) + 8) * (8 - logs)
+    return np.maximum(0.5 - np.concatenate([[0.0], np.cumsum(probabilities - margins)]), 0)[:most]
 
 
 def _bisect_least(holds: Callable[[float], bool], high: float) -> float:

@@ -88,14 +88,14 @@ class GroupedValues(Protocol):
 class _QuantileNode:
     """A node of the recursion: one quantile, chosen between two others."""
 
-    chance: Fraction
+    probability: Fraction
     below: Fraction
     above: Fraction
     level: int
 
     @property
     def share(self) -> Fraction:
-        return (self.chance - self.below) / (self.above - self.below)
+        return (self.probability - self.below) / (self.above - self.below)
 
 
 @codec.serialisable("quantiles", 2)
@@ -150,15 +150,15 @@ class Quantiles:
         """Parse numbers in (0, 1) to six decimals, which keep every rank distance a whole number of small units."""
         raw = list(probabilities) if isinstance(probabilities, (list, tuple)) else [probabilities]
         allowed = NONNEGATIVE.for_list
-        chances = tuple(sorted({_round_probability(exact(q, "probabilities", allowed)) for q in raw}))
-        is_extreme = (list(chances) == [0] and self.offset > 0) or (list(chances) == [1] and self.offset < 0)
-        if not chances or not (is_extreme or (chances[0] > 0 and chances[-1] < 1)):
+        parsed = tuple(sorted({_round_probability(exact(q, "probabilities", allowed)) for q in raw}))
+        is_extreme = (list(parsed) == [0] and self.offset > 0) or (list(parsed) == [1] and self.offset < 0)
+        if not parsed or not (is_extreme or (parsed[0] > 0 and parsed[-1] < 1)):
             raise InvalidParameter(
                 "probabilities",
                 probabilities,
                 "one or more numbers above 0 and below 1, after rounding to six decimals",
             )
-        return chances
+        return parsed
 
     @classmethod
     def minimum(
@@ -259,8 +259,8 @@ class Quantiles:
         for node in self._nodes:
             part = parts.pop((node.below, node.above))
             rule = RankRule(node.share, self.level_epsilon / (2 * self._score_sensitivity(node)), self.offset)
-            chosen[node.chance], lower, upper = rank_choices.choose(rows, part, rule)
-            parts |= {(node.below, node.chance): lower, (node.chance, node.above): upper}
+            chosen[node.probability], lower, upper = rank_choices.choose(rows, part, rule)
+            parts |= {(node.below, node.probability): lower, (node.probability, node.above): upper}
         return np.column_stack([chosen[q] for q in self.probabilities])
 
     @cached_property
@@ -271,20 +271,22 @@ class Quantiles:
         level = 0
         while layer:
             next_layer = []
-            for chances, below, above in layer:
-                middle = self._first_chosen_index(chances, below, above)
-                nodes.append(_QuantileNode(chances[middle], below, above, level))
-                next_layer.append((chances[:middle], below, chances[middle]))
-                next_layer.append((chances[middle + 1 :], chances[middle], above))
+            for probabilities, below, above in layer:
+                middle = self._index_of_quantile_selected_first(probabilities, below, above)
+                nodes.append(_QuantileNode(probabilities[middle], below, above, level))
+                next_layer.append((probabilities[:middle], below, probabilities[middle]))
+                next_layer.append((probabilities[middle + 1 :], probabilities[middle], above))
             layer, level = [part for part in next_layer if part[0]], level + 1
         return tuple(nodes)
 
-    def _first_chosen_index(self, chances: Sequence[Fraction], below: Fraction, above: Fraction) -> int:
+    def _index_of_quantile_selected_first(
+        self, probabilities: Sequence[Fraction], below: Fraction, above: Fraction
+    ) -> int:
         """Return which of several quantiles is chosen first: of two in the middle, the one whose share is nearer to a
         half, which errs less and costs its neighbours less.
         """
-        candidates = sorted({(len(chances) - 1) // 2, len(chances) // 2})
-        return min(candidates, key=lambda index: abs(chances[index] - (below + above) / 2))
+        candidates = sorted({(len(probabilities) - 1) // 2, len(probabilities) // 2})
+        return min(candidates, key=lambda index: abs(probabilities[index] - (below + above) / 2))
 
     def _score_sensitivity(self, node: _QuantileNode) -> Fraction:
         """Bound how far one unit moves the scores of a level, as in the module's theorem."""
@@ -321,7 +323,7 @@ class Quantiles:
         for node in self._nodes:
             share = float(node.share)
             inherited = (1 - share) * rank_errors[node.below] + share * rank_errors[node.above]
-            rank_errors[node.chance] = inherited + self._row_error(node, miss)
+            rank_errors[node.probability] = inherited + self._row_error(node, miss)
         return tuple(rank_errors[q] for q in self.probabilities)
 
     def _row_error(self, node: _QuantileNode, miss: Fraction) -> float:
@@ -342,14 +344,14 @@ class Quantiles:
 
     @property
     def _probabilities_phrase(self) -> str:
-        chances = [format_exact(q) for q in self.probabilities]
-        return ", ".join([*chances[:2], "…", chances[-1]] if len(chances) > _MAX_LISTED else chances)
+        texts = [format_exact(q) for q in self.probabilities]
+        return ", ".join([*texts[:2], "…", texts[-1]] if len(texts) > _MAX_LISTED else texts)
 
     def __repr__(self) -> str:
-        chances = ", ".join(format_exact(q) for q in self.probabilities)
+        probabilities = ", ".join(format_exact(q) for q in self.probabilities)
         limits = f"bounds={self.bounds}, rows_per_unit={self.rows_per_unit}, neighbours={self.neighbours.value!r}"
         more = (", grouped=True" if self.grouped else "") + (f", offset={self.offset}" if self.offset else "")
-        return f"Quantiles([{chances}], epsilon={format_exact(self.epsilon)}, {limits}{more})"
+        return f"Quantiles([{probabilities}], epsilon={format_exact(self.epsilon)}, {limits}{more})"
 
 
 def _with_safe_inward_offset(towards: Quantiles, confidence: Number) -> Quantiles:
@@ -366,8 +368,8 @@ def _parse_bounds(bounds: Any) -> tuple[int, int]:
     return low, high
 
 
-def _round_probability(chance: Fraction) -> Fraction:
-    return Fraction(round(chance * _DECIMALS), _DECIMALS)
+def _round_probability(probability: Fraction) -> Fraction:
+    return Fraction(round(probability * _DECIMALS), _DECIMALS)
 
 
 def _cumulative_counts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -387,8 +389,8 @@ class LegacyQuantiles(Quantiles):
         costs = [self._relative_level_cost(level) for level in range(self.levels)]
         return compose(Curve.pure(self.epsilon * cost / sum(costs), self.neighbours) for cost in costs)
 
-    def _first_chosen_index(self, chances: Sequence[Fraction], *_: Fraction) -> int:
-        return len(chances) // 2
+    def _index_of_quantile_selected_first(self, probabilities: Sequence[Fraction], *_: Fraction) -> int:
+        return len(probabilities) // 2
 
     def _relative_level_cost(self, level: int) -> Fraction:
         if level == 0 or self.neighbours is not Neighbours.REPLACE:

@@ -140,7 +140,7 @@ def choose(rows: RankedValues, parts: QuantileParts, rule: RankRule) -> tuple[In
             rows, parts[groups], rule, (first[chunk], last[chunk]), _negligible_distance(parts, rule)
         )
         numbers[groups], cut_index[groups], tied[groups] = runs.choose_numbers()
-        for index in runs.groups_to_recheck():
+        for index in runs.draw_groups_beyond_runs():
             part = parts[groups[[index]]]
             all_runs = ValueRuns.around_windows(rows, part, rule, (part.first, part.last), None)
             if all_runs.falls_outside(near := runs.of_group(index)):
@@ -307,7 +307,7 @@ class ValueRuns:
         near = np.minimum(gaps, (1 << 63) - 1).astype(np.uint64)
         return races.winners_of_groups(races.GUMBEL, near, self.rate, begin, self.multiplicities)
 
-    def groups_to_recheck(self) -> list[int]:
+    def draw_groups_beyond_runs(self) -> list[int]:
         """Draw which groups' choices may fall beyond these runs: that happens once in 2¹⁰⁰ times, and is examined once
         in 2⁶⁴.
         """

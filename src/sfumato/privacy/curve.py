@@ -48,7 +48,7 @@ from sfumato.privacy.pairs import Distribution, aligned_masses
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.shape import PrivacyLoss, best_false_negative_bound, least_rho
 from sfumato.privacy.subsampled_losses import SubsampledLoss
-from sfumato.privacy.threshold_losses import GaussianThresholdLoss, LaplaceThresholdLoss
+from sfumato.privacy.threshold_losses import GaussianKeyThresholdLoss, LaplaceKeyThresholdLoss
 from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ class Curve:
         """
         units_moved = 2 if Neighbours.of(neighbours) is Neighbours.REPLACE else 1
         b, reveal = exact(scale, "scale", POSITIVE), exact(delta, "delta", INSIDE_UNIT)
-        return cls([(LaplaceThresholdLoss(b, threshold, reveal, weight, most, units_moved), 1)], neighbours)
+        return cls([(LaplaceKeyThresholdLoss(b, threshold, reveal, weight, most, units_moved), 1)], neighbours)
 
     @classmethod
     def gaussian_threshold(
@@ -214,7 +214,7 @@ class Curve:
         """
         units_moved = 2 if Neighbours.of(neighbours) is Neighbours.REPLACE else 1
         promise, s = Guarantee(epsilon, delta), exact(sigma, "sigma", POSITIVE)
-        loss = GaussianThresholdLoss(s**2, units_moved * exact_integer(keys, "keys"), promise.epsilon, promise.delta)
+        loss = GaussianKeyThresholdLoss(s**2, units_moved * exact_integer(keys, "keys"), promise.epsilon, promise.delta)
         return cls([(loss, 1)], neighbours)
 
     # ── read as ────────────────────────────────────────────────────────────────────────────────
@@ -469,7 +469,7 @@ class Curve:
 
 
 def _max_divergence_or_infinity(loss: Loss) -> float | Fraction:
-    return math.inf if loss.pure is None else loss.pure
+    return math.inf if loss.pure_epsilon is None else loss.pure_epsilon
 
 
 def compose(curves: Iterable[Curve | tuple[Curve, int]]) -> Curve:

@@ -72,12 +72,12 @@ class LossPair(ABC):
     moments_known: ClassVar[bool] = True
 
     @property
-    def pure(self) -> Fraction | None:
+    def pure_epsilon(self) -> Fraction | None:
         return None
 
     @property
     def largest_finite_loss(self) -> Fraction | None:
-        return self.pure
+        return self.pure_epsilon
 
     @property
     def failure(self) -> Fraction:
@@ -90,12 +90,12 @@ class LossPair(ABC):
     @property
     def is_trivial(self) -> bool:
         """Whether P = Q: nothing leaks."""
-        return self.pure == 0 and not self.failure
+        return self.pure_epsilon == 0 and not self.failure
 
     @property
     def is_zero_where_finite(self) -> bool:
         """Whether the loss is 0 wherever it is finite: such a loss lies on every lattice."""
-        return self.pure == 0
+        return self.pure_epsilon == 0
 
     @property
     def sort_key(self) -> tuple[Any, ...]:
@@ -279,7 +279,7 @@ class ResponseLoss(ClosedFormLoss, Loss):
         object.__setattr__(self, "reveal", exact(self.reveal, "delta", BELOW_ONE))
 
     @property
-    def pure(self) -> Fraction:
+    def pure_epsilon(self) -> Fraction:
         return self.epsilon
 
     @property
@@ -369,7 +369,7 @@ class BoundedRangeLoss(ClosedFormLoss, Loss):
         object.__setattr__(self, "eta", exact(self.eta, "epsilon", NONNEGATIVE))
 
     @property
-    def pure(self) -> Fraction:
+    def pure_epsilon(self) -> Fraction:
         return self.eta
 
     @property
@@ -433,7 +433,7 @@ class ConcentratedLoss(Loss):
         object.__setattr__(self, "rho", exact(self.rho, "rho", NONNEGATIVE))
 
     @property
-    def pure(self) -> Fraction | None:
+    def pure_epsilon(self) -> Fraction | None:
         return None if self.rho else ZERO
 
     def renyi(self, order: float) -> float:
@@ -502,7 +502,7 @@ class PairLoss(AtomLoss, Loss):
         return [(float(b / q_mass), log_ratio(a / p_mass, b / q_mass)) for a, b in self._common_outcomes]
 
     @property
-    def pure(self) -> Fraction:
+    def pure_epsilon(self) -> Fraction:
         return _nonnegative_rounded_up(max((y for _, y in self._conditioned_losses), default=0.0))
 
     @property
@@ -559,7 +559,7 @@ class PairLoss(AtomLoss, Loss):
             return self
         if k <= _LONGEST_CHAIN:
             return PairLoss(*pairs.group_pair(self.p, self.q, k))
-        pure = max(self.pure, self.reversed().pure)
+        pure = max(self.pure_epsilon, self.reversed().pure_epsilon)
         return ResponseLoss(pure, 2, max(self.failure, self._reverse_failure)).group(k)
 
     @property

@@ -89,7 +89,7 @@ class LaplaceLoss(ClosedFormLoss, Loss):
             raise InvalidParameter("epsilon", self.epsilon, "a whole-number multiple of step")
 
     @property
-    def pure(self) -> Fraction:
+    def pure_epsilon(self) -> Fraction:
         return self.epsilon
 
     @property
@@ -185,7 +185,7 @@ class GaussianLoss(Loss):
         object.__setattr__(self, "mu_squared", exact(self.mu_squared, "mu_squared", NONNEGATIVE))
 
     @property
-    def pure(self) -> Fraction | None:
+    def pure_epsilon(self) -> Fraction | None:
         return None if self.mu_squared else ZERO
 
     def renyi(self, order: float) -> float:
@@ -225,7 +225,7 @@ class DiscreteGaussianLoss(ClosedFormLoss, Loss):
         object.__setattr__(self, "shift", exact_integer(self.shift, "shift"))
 
     @property
-    def pure(self) -> Fraction | None:
+    def pure_epsilon(self) -> Fraction | None:
         return None if self.shift else ZERO
 
     @property
@@ -316,7 +316,7 @@ class DiscreteGaussianVectorLoss(Loss):
             object.__setattr__(self, name, exact_integer(getattr(self, name), name))
 
     @property
-    def pure(self) -> Fraction | None:
+    def pure_epsilon(self) -> Fraction | None:
         return None if self.squares else ZERO
 
     @property

@@ -73,7 +73,7 @@ def failure_range(parts: Pairs) -> tuple[Fraction, Fraction]:
 
 def max_divergence(parts: Pairs) -> Fraction | None:
     """Sum D∞ over the parts; None when some part is unbounded."""
-    return sum_with_counts_rounded_up((loss.pure, count) for loss, count in parts)
+    return sum_with_counts_rounded_up((loss.pure_epsilon, count) for loss, count in parts)
 
 
 def renyi(parts: Pairs, order: float) -> float:
@@ -277,7 +277,7 @@ def least_rho(loss: Loss) -> Fraction:
         return loss.rho
     if isinstance(loss, DiscreteGaussianLoss):  # attained at orders where (α − 1)·shift is whole
         return loss.shift**2 / (2 * loss.sigma_squared)
-    max_divergence = float(loss.pure or 0)
+    max_divergence = float(loss.pure_epsilon or 0)
     if max_divergence == 0:
         return Fraction(0)
     largest_s = min(1e250, max_divergence / loss.renyi(1.0))  # beyond it D∞/α is below the value at order 1

@@ -160,7 +160,8 @@ class SubsampledLoss(Loss):
         if epsilon >= _BEYOND:
             base_epsilon += math.log(inverse_share)
         total = sum(
-            float(weight) * self._unsampled_bound(units, base_epsilon, above) for units, weight in weights.items()
+            float(weight) * self._delta_bound_without_sampling(units, base_epsilon, above)
+            for units, weight in weights.items()
         )
         return min(1.0, total * (1 + _ROUNDING)) if above else total * (1 - _ROUNDING)
 
@@ -173,12 +174,12 @@ class SubsampledLoss(Loss):
         share = rate - removed + error
         if share <= 0:
             return 0.0
-        base = self._unsampled_bound(1, max(0.0, epsilon + math.log(rate / share)), above)
+        base = self._delta_bound_without_sampling(1, max(0.0, epsilon + math.log(rate / share)), above)
         return min(1.0, share * base * (1 + _ROUNDING)) if above else share * base * (1 - _ROUNDING)
 
-    def _unsampled_bound(self, changed: int, epsilon: float, above: bool) -> float:
+    def _delta_bound_without_sampling(self, changed_units: int, epsilon: float, above: bool) -> float:
         """Bound the δ of the release itself, at an ε that is moved by more than its rounding error."""
-        sides = _base_directions(self.parts, changed, self.is_replace)
+        sides = _base_directions(self.parts, changed_units, self.is_replace)
         if not self.is_symmetric:
             sides = (sides[-1] if self.backward else sides[0],)
         moved = Fraction(epsilon * (1 - _ROUNDING if above else 1 + _ROUNDING))
@@ -214,7 +215,7 @@ class SubsampledLoss(Loss):
         return all(loss.is_trivial for loss, _ in self.parts)
 
     @property
-    def pure(self) -> Fraction:
+    def pure_epsilon(self) -> Fraction:
         return _max_divergence_outside_failure(self.largest_finite_loss, self.failure)
 
     @property
@@ -332,7 +333,7 @@ class LatticeLoss(AtomLoss):
         return self.spacing * max((0, *self.steps))
 
     @property
-    def pure(self) -> Fraction:
+    def pure_epsilon(self) -> Fraction:
         return _max_divergence_outside_failure(self.largest_finite_loss, self.failure)
 
     @property

@@ -36,7 +36,7 @@ _ROUND_UP = Fraction(1, 10**40)
 
 @codec.serialisable("laplace-threshold-loss")
 @dataclass(frozen=True, repr=False)
-class LaplaceThresholdLoss(Loss):
+class LaplaceKeyThresholdLoss(Loss):
     """The loss of a key threshold with discrete Laplace noise.
 
     The units that change hold keys with weights of at most ``weight`` in all and ``most`` for each key: g keys of
@@ -65,7 +65,7 @@ class LaplaceThresholdLoss(Loss):
             raise InvalidParameter("weight", self.weight, f"a multiple of most ({self.most})")
 
     @property
-    def pure(self) -> Fraction:
+    def pure_epsilon(self) -> Fraction:
         return self.moved * self.weight / self.scale
 
     @property
@@ -88,18 +88,18 @@ class LaplaceThresholdLoss(Loss):
         if k == 1:
             return self
         if k * self.most > _MAX_WEIGHT:
-            return ResponseLoss(self.pure, 2, self.reveal).group(k)
+            return ResponseLoss(self.pure_epsilon, 2, self.reveal).group(k)
         reveal = max_passing_probability(self.scale, self.threshold, k * self.weight, k * self.most)
         if reveal >= 1:
             raise InvalidParameter(
                 "k", k, "small enough that δ stays below 1", fix="lower k, or start from a smaller δ"
             )
-        return LaplaceThresholdLoss(self.scale, self.threshold, reveal, k * self.weight, k * self.most, self.moved)
+        return LaplaceKeyThresholdLoss(self.scale, self.threshold, reveal, k * self.weight, k * self.most, self.moved)
 
 
 @codec.serialisable("gaussian-threshold-loss")
 @dataclass(frozen=True, repr=False)
-class GaussianThresholdLoss(Loss):
+class GaussianKeyThresholdLoss(Loss):
     """The loss of a key threshold with discrete Gaussian noise on every count, of which ``keys`` move: half of
     ``delta_in_all`` is the probability that a key passes which one unit holds alone, and with the other half the noise
     is (ε, δ/2)-DP.
@@ -126,7 +126,7 @@ class GaussianThresholdLoss(Loss):
         object.__setattr__(self, "delta_in_all", exact(self.delta_in_all, "delta", INSIDE_UNIT))
 
     @property
-    def pure(self) -> Fraction:
+    def pure_epsilon(self) -> Fraction:
         return self.epsilon
 
     @property
@@ -169,9 +169,11 @@ def max_passing_probability(scale: Fraction, threshold: int, weight: int, most: 
     """Bound the probability that some key passes which only a few units hold, with ``weight`` in all and at most
     ``most`` on each key; rounded up at 40 digits.
     """
-    hidden_chances = [_DIGITS.subtract(Decimal(1), laplace_tail(scale, threshold - w)) for w in range(1, most + 1)]
-    if min(hidden_chances) <= 0:
+    hidden_probabilities = [
+        _DIGITS.subtract(Decimal(1), laplace_tail(scale, threshold - w)) for w in range(1, most + 1)
+    ]
+    if min(hidden_probabilities) <= 0:
         return Fraction(1)
-    steepest = min(_DIGITS.divide(chance.ln(_DIGITS), Decimal(w)) for w, chance in enumerate(hidden_chances, 1))
+    steepest = min(_DIGITS.divide(hidden.ln(_DIGITS), Decimal(w)) for w, hidden in enumerate(hidden_probabilities, 1))
     all_hidden = _DIGITS.multiply(steepest, Decimal(weight)).exp(_DIGITS)
     return Fraction(_DIGITS.subtract(Decimal(1), all_hidden)) + _ROUND_UP

@@ -190,15 +190,15 @@ def _row_slices(count: int, cells: int) -> list[slice]:
     return [slice(start, start + step) for start in range(0, count, step)]
 
 
-def unbiased_counts(support: Floats, asked: int, respondents: int, chance: SupportProbabilities) -> Floats:
+def unbiased_counts(support: Floats, asked: int, respondents: int, probabilities: SupportProbabilities) -> Floats:
     """Return unbiased counts from support counts; a uniform split of the respondents where nobody was asked."""
     if not asked:
         return np.full(support.size, respondents / support.size)
-    return respondents * (support / asked - chance.q) / chance.gap
+    return respondents * (support / asked - probabilities.q) / probabilities.gap
 
 
 def count_interval(
-    support: int, asked: int, respondents: int, chance: SupportProbabilities, miss: float
+    support: int, asked: int, respondents: int, probabilities: SupportProbabilities, miss: float
 ) -> tuple[float, float]:
     """Return a confidence interval of a count from its support, each end failing with probability at most ``miss``/2.
 
@@ -207,8 +207,8 @@ def count_interval(
     interval shrinks to a point.
     """
     low, high = frequency_limits(support, asked, miss / 2)
-    slack = 1e-12 * respondents / chance.gap  # p and q are doubles
-    ends = (respondents * (limit - chance.q) / chance.gap for limit in (low, high))
+    slack = 1e-12 * respondents / probabilities.gap  # p and q are doubles
+    ends = (respondents * (limit - probabilities.q) / probabilities.gap for limit in (low, high))
     bottom, top = next(ends) - slack, next(ends) + slack
     half_length = (top - bottom) / 2
     return max(0.0, min(bottom, respondents - half_length)), min(float(respondents), max(top, half_length))
@@ -237,24 +237,24 @@ class PairSupport:
 
     def estimates(self) -> Floats:
         """Return unbiased estimates of the number that holds each pair of cells."""
-        first_chances, second_chances = self.probabilities
+        first_probabilities, second_probabilities = self.probabilities
         centred = (
             self.both
-            - second_chances.q * self.first[:, None]
-            - first_chances.q * self.second[None, :]
-            + self.respondents * first_chances.q * second_chances.q
+            - second_probabilities.q * self.first[:, None]
+            - first_probabilities.q * self.second[None, :]
+            + self.respondents * first_probabilities.q * second_probabilities.q
         )
-        return centred / (first_chances.gap * second_chances.gap)
+        return centred / (first_probabilities.gap * second_probabilities.gap)
 
     def half_widths(self, miss: float) -> Floats:
         """Bound the errors of the estimates, each with failure probability ``miss``."""
-        first_chances, second_chances = self.probabilities
+        first_probabilities, second_probabilities = self.probabilities
         max_holders = (
-            self._max_holders(self.first, first_chances, miss / 4),
-            self._max_holders(self.second, second_chances, miss / 4),
+            self._max_holders(self.first, first_probabilities, miss / 4),
+            self._max_holders(self.second, second_probabilities, miss / 4),
         )
         variance = self.variances(*max_holders)
-        max_deviation = _max_deviation(first_chances) * _max_deviation(second_chances) + 1
+        max_deviation = _max_deviation(first_probabilities) * _max_deviation(second_probabilities) + 1
         log_failure = math.log(4 / miss)
         return log_failure * max_deviation / 3 + np.sqrt(
             (log_failure * max_deviation / 3) ** 2 + 2 * log_failure * variance
@@ -264,28 +264,34 @@ class PairSupport:
         """Bound the variances, given upper bounds on the holders of each cell: they increase with the holders of either
         cell, and are linear in those who hold both.
         """
-        first_chances, second_chances = self.probabilities
+        first_probabilities, second_probabilities = self.probabilities
         first_increase, second_increase = (
-            1 + chance.true_cell_variance - chance.other_cell_variance for chance in (first_chances, second_chances)
+            1 + each.true_cell_variance - each.other_cell_variance
+            for each in (first_probabilities, second_probabilities)
         )
         joint = max(0.0, first_increase * second_increase - 1) * np.minimum(first[:, None], second[None, :])
         separate = (
-            first[:, None] * first_increase * second_chances.other_cell_variance
-            + second[None, :] * first_chances.other_cell_variance * second_increase
+            first[:, None] * first_increase * second_probabilities.other_cell_variance
+            + second[None, :] * first_probabilities.other_cell_variance * second_increase
         )
         return np.asarray(
-            self.respondents * first_chances.other_cell_variance * second_chances.other_cell_variance + separate + joint
+            self.respondents * first_probabilities.other_cell_variance * second_probabilities.other_cell_variance
+            + separate
+            + joint
         )
 
-    def _max_holders(self, support: Floats, chance: SupportProbabilities, miss: float) -> Floats:
+    def _max_holders(self, support: Floats, probabilities: SupportProbabilities, miss: float) -> Floats:
         return np.array(
-            [count_interval(int(count), self.respondents, self.respondents, chance, 2 * miss)[1] for count in support]
+            [
+                count_interval(int(count), self.respondents, self.respondents, probabilities, 2 * miss)[1]
+                for count in support
+            ]
         )
 
 
-def _max_deviation(chance: SupportProbabilities) -> float:
+def _max_deviation(probabilities: SupportProbabilities) -> float:
     """Return the largest absolute value of (S − q)/(p − q)."""
-    return max(chance.q, 1 - chance.q) / chance.gap
+    return max(probabilities.q, 1 - probabilities.q) / probabilities.gap
 
 
 def support_probabilities_of(mechanisms: Sequence[Response]) -> tuple[SupportProbabilities, ...]:

@@ -289,10 +289,12 @@ class Form:
 
     def _question_counts(self, question: int, reports: list[Report], miss: float) -> Counts:
         parts, respondents = self._answers_to_question(question, reports), len(reports)
-        chance = self._support_probabilities[question]
+        probabilities = self._support_probabilities[question]
         support = counts.support_counts(self.mechanisms[question], parts)
-        ranges = tuple(counts.count_interval(int(count), len(parts), respondents, chance, miss) for count in support)
-        estimates = counts.unbiased_counts(support, len(parts), respondents, chance)
+        ranges = tuple(
+            counts.count_interval(int(count), len(parts), respondents, probabilities, miss) for count in support
+        )
+        estimates = counts.unbiased_counts(support, len(parts), respondents, probabilities)
         attribute = self.questions[question]
         answers = tuple((cell_label(cell),) for cell in attribute.cells)
         return Counts((attribute.name,), answers, tuple(estimates.tolist()), ranges, len(parts))
@@ -374,10 +376,12 @@ class Form:
         miss = self._miss_probability(confidence, pair_indices, together=together)
         asked_count = max(1, round(respondent_count / len(self.questions))) if self.sampled else respondent_count
         widths: dict[str | tuple[str, str], float] = {}
-        for question, chance in zip(self.questions, self._support_probabilities, strict=True):
-            expected_support = round(asked_count * (chance.q + chance.gap / question.size))
+        for question, probabilities in zip(self.questions, self._support_probabilities, strict=True):
+            expected_support = round(asked_count * (probabilities.q + probabilities.gap / question.size))
             low, high = counts.frequency_limits(expected_support, asked_count, miss / 2)
-            widths[question.name] = min(float(respondent_count), respondent_count * (high - low) / (2 * chance.gap))
+            widths[question.name] = min(
+                float(respondent_count), respondent_count * (high - low) / (2 * probabilities.gap)
+            )
         for first, second in pair_indices:
             widths[self.questions[first].name, self.questions[second].name] = self._pair_error(
                 first, second, respondent_count, miss
@@ -386,13 +390,13 @@ class Form:
 
     def _pair_error(self, first: int, second: int, respondent_count: int, miss: float) -> float:
         """Return the half-width of a pair of answers, all answers being equally frequent."""
-        chances = self._support_probabilities[first], self._support_probabilities[second]
+        pair_probabilities = self._support_probabilities[first], self._support_probabilities[second]
         sizes = self.questions[first].size, self.questions[second].size
         first_support, second_support = (
-            np.array([float(round(respondent_count * (chance.q + chance.gap / size)))])
-            for chance, size in zip(chances, sizes, strict=True)
+            np.array([float(round(respondent_count * (probabilities.q + probabilities.gap / size)))])
+            for probabilities, size in zip(pair_probabilities, sizes, strict=True)
         )
-        pair_counts = PairSupport(first_support, second_support, np.zeros((1, 1)), respondent_count, chances)
+        pair_counts = PairSupport(first_support, second_support, np.zeros((1, 1)), respondent_count, pair_probabilities)
         return min(float(respondent_count), float(pair_counts.half_widths(miss)[0, 0]))
 
     def explain(self, respondents: int = 1000) -> str:

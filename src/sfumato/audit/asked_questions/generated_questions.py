@@ -264,7 +264,8 @@ class _RandomQueryWriter:
         aggregate_count = 1 + self.dice.integer_below(3)
         select_list += [f"{self._aggregate_expression()} AS a{index}" for index in range(aggregate_count)]
         where = f" WHERE {self._condition(2)}" if self.dice.happens(2) else ""
-        return f"SELECT {', '.join(select_list)} FROM {self._table_with_joins()}{where}{self._group_by_clause(keys)}"
+        from_and_where = f"FROM {self._table_with_joins()}{where}"
+        return f"SELECT {', '.join(select_list)} {from_and_where}{self._group_by_having_and_limit(keys)}"
 
     def _per_unit_query(self) -> str:
         """Return a query over one aggregate per unit."""
@@ -298,7 +299,7 @@ class _RandomQueryWriter:
             return f"JOIN {quoted(other.name)} USING ({quoted(str(self.table.id))})"
         return ""
 
-    def _group_by_clause(self, keys: list[str]) -> str:
+    def _group_by_having_and_limit(self, keys: list[str]) -> str:
         if not keys:
             return ""
         key_list = ", ".join(f"k{index}" for index in range(len(keys)))

@@ -24,22 +24,22 @@ def _noisy_max_value(noise: Noise, scores: Sequence[int], runs: int) -> Outputs:
     return np.asarray(_noisy_scores(noise, scores, runs, 2).max(axis=1))
 
 
-def _exponential_mechanism(noise: Noise, scores: Sequence[float], runs: int, rate: float) -> Outputs:
-    """Select a candidate with probability proportional to e^(rate·score)."""
-    return np.asarray((np.array(scores) * rate + noise.gumbel(1, runs, len(scores))).argmax(axis=1))
+def _select_by_weight(noise: Noise, scores: Sequence[float], runs: int, exponent_per_point: float) -> Outputs:
+    """Select a candidate with probability proportional to e^(exponent_per_point·score)."""
+    return np.asarray((np.array(scores) * exponent_per_point + noise.gumbel(1, runs, len(scores))).argmax(axis=1))
 
 
 def _exponential_at_rate(rate: float) -> Mechanism:
-    return lambda noise, scores, runs: _exponential_mechanism(noise, scores, runs, rate)
+    return lambda noise, scores, runs: _select_by_weight(noise, scores, runs, rate)
 
 
 def _scale_by_max(noise: Noise, counts: Sequence[int], runs: int) -> Outputs:
     """Divide by the largest count, as if one person changed the quotients by 1/100."""
-    return _exponential_mechanism(noise, [count / max(counts) for count in counts], runs, _PEOPLE / 2)
+    return _select_by_weight(noise, [count / max(counts) for count in counts], runs, _PEOPLE / 2)
 
 
 def _scale_by_people(noise: Noise, counts: Sequence[int], runs: int) -> Outputs:
-    return _exponential_mechanism(noise, [count / _PEOPLE for count in counts], runs, _PEOPLE / 2)
+    return _select_by_weight(noise, [count / _PEOPLE for count in counts], runs, _PEOPLE / 2)
 
 
 def _top_three_of(scale: float) -> Mechanism:

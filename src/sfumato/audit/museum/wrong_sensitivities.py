@@ -51,7 +51,7 @@ def _declared_bound(noise: Noise, values: Sequence[int], runs: int) -> Outputs:
     return np.asarray(sum(min(value, _UPPER_BOUND) for value in values) + noise.laplace(_UPPER_BOUND, runs))
 
 
-def _local_sensitivity(values: Sequence[int]) -> int:
+def _local_sensitivity_of_median(values: Sequence[int]) -> int:
     """Return the most that the median of an odd number of values changes if one is replaced."""
     ordered, median_index = sorted(values), len(values) // 2
     return max(ordered[median_index + 1] - ordered[median_index], ordered[median_index] - ordered[median_index - 1])
@@ -62,7 +62,7 @@ def _median(values: Sequence[int]) -> int:
 
 
 def _median_local_noise(noise: Noise, values: Sequence[int], runs: int) -> Outputs:
-    return np.asarray(_median(values) + noise.laplace(_local_sensitivity(values), runs))
+    return np.asarray(_median(values) + noise.laplace(_local_sensitivity_of_median(values), runs))
 
 
 def _median_global_noise(noise: Noise, values: Sequence[int], runs: int) -> Outputs:

@@ -133,7 +133,7 @@ def _required_draws(mechanisms: Sequence[Additive], numbers: int, miss: Fraction
     """Return the least n with (pairs)·2pⁿ ≤ miss."""
     if numbers < 2:
         return None
-    probability = max(_max_probability(mechanism) for mechanism in mechanisms)
+    probability = max(_likeliest_value_probability_bound(mechanism) for mechanism in mechanisms)
     if probability >= 1:  # rounds to 1: the noise is almost always 0
         return None
     pairs = numbers * (numbers - 1) // 2
@@ -143,7 +143,7 @@ def _required_draws(mechanisms: Sequence[Additive], numbers: int, miss: Fraction
     return draws if draws <= _MAX_DRAWS else None
 
 
-def _max_probability(mechanism: Additive) -> float:
+def _likeliest_value_probability_bound(mechanism: Additive) -> float:
     """Bound the probability of 0, the likeliest noise value.
 
     Laplace: (1 − q)/(1 + q) with q = e^{−1/b}. Gaussian: 1/Σe^{−x²/2σ²}, where the sum is at least its three middle
