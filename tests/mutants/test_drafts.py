@@ -136,7 +136,7 @@ MUTANTS = (
     Mutant(
         "--yes takes days for months",
         Kind.CONSENT,
-        "curator.cell_proposals:_choose_reading",
+        "curator.cell_proposals:_choose_format",
         "has_enough_cells and (not rivals) and (not reading.guesses_century)",
         "has_enough_cells and (not reading.guesses_century)",
         ("cli/commands/test_messy_files.py::test_what_has_two_readings_is_left_to_the_owner",),
@@ -144,7 +144,7 @@ MUTANTS = (
     Mutant(
         "--yes guesses a century",
         Kind.CONSENT,
-        "curator.cell_proposals:_choose_reading",
+        "curator.cell_proposals:_choose_format",
         "has_enough_cells and (not rivals) and (not reading.guesses_century)",
         "has_enough_cells and (not rivals)",
         ("cli/commands/test_messy_files.py::test_what_has_two_readings_is_left_to_the_owner",),
@@ -152,7 +152,7 @@ MUTANTS = (
     Mutant(
         "one row decides the rule that --yes writes",
         Kind.CONSENT,
-        "curator.cell_proposals:_index_of_first_near_best",
+        "curator.cell_proposals:_index_of_first_fitting_format",
         "max(fits) - fit < few",
         "max(fits) == fit",
         ("cli/commands/test_messy_files.py::test_no_single_row_decides_what_yes_writes",),
@@ -160,7 +160,7 @@ MUTANTS = (
     Mutant(
         "of 20 rows one decides which separators --yes writes",
         Kind.CONSENT,
-        "curator.cell_proposals:_index_of_first_near_best",
+        "curator.cell_proposals:_index_of_first_fitting_format",
         "max(thresholds.min_deciding_cells, _TIE * cells)",
         "_TIE * cells",
         ("cli/commands/test_messy_files.py::test_of_20_rows_one_decides_nothing_that_yes_writes",),
@@ -216,7 +216,7 @@ MUTANTS = (
     Mutant(
         "check names a rule of another type",
         Kind.NAN,
-        "curator.cell_proposals:propose_readings_for_texts",
+        "curator.cell_proposals:propose_formats_for_texts",
         "required_type in (None, reading.type)",
         "required_type is not reading",
         ("curator/test_lost_cells.py::test_the_rule_that_reads_most_lost_cells_is_named",),
@@ -345,16 +345,16 @@ MUTANTS = (
         "what a default left out is not told",
         Kind.CONSENT,
         "cli.commands.init:_Drafting._record_columns_left_out",
-        "if self.interview.existing_answer(question) == SKIP}",
-        "if self.interview.existing_answer(question) in (SKIP, None)}",
+        "if self.interview.answer_from_flag_or_saved(question) == SKIP}",
+        "if self.interview.answer_from_flag_or_saved(question) in (SKIP, None)}",
         ("cli/commands/test_init.py::test_what_a_draft_leaves_out_is_told_with_a_line_and_a_flag_that_declare_it",),
     ),
     Mutant(
         "nobody is told by which name rows were given to units",
         Kind.CONSENT,
         "cli.commands.init:_Drafting._took_default",
-        "self.interview.existing_answer(question) is None",
-        "self.interview.existing_answer(question) is not None",
+        "self.interview.answer_from_flag_or_saved(question) is None",
+        "self.interview.answer_from_flag_or_saved(question) is not None",
         ("cli/commands/test_init.py::test_a_draft_says_by_which_name_rows_were_given_to_units",),
     ),
 )

@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "a statement about ranges is taken apart where its question costs",
         Kind.CONSENT,
-        "server.postgres.answering:StatementSource._ranged_subquery",
+        "server.postgres.answering:StatementSource._outer_select_over_answer",
         "self.published is None or not may_name_range_column(sql)",
         "not may_name_range_column(sql)",
         (f"{_TABLES}::test_an_outer_select_names_ranges",),

@@ -117,7 +117,7 @@ MUTANTS = (
     Mutant(
         "a turn that is over was none",
         Kind.CONSENT,
-        "server.releases.fair_queue:FairQueue._try_begin_next",
+        "server.releases.fair_queue:FairQueue._begin_next_with_slot",
         "self._begun += 1",
         "pass",
         (f"{_TURNS}::test_turns_are_told_from_their_begin_to_their_end",),

@@ -60,12 +60,15 @@ class Life:
         yield lambda: requests.file(server.ana, "clinic", ASKED, "why")
         first = self.numbers[0]
         yield lambda: requests.approve(server.owner, "clinic", first)
-        yield lambda: requests.release(server.ana, "clinic", first, "early").result()  # one of two has approved
+        # one of two has approved
+        yield lambda: requests.release(
+            server.ana, "clinic", first, "early"
+        ).wait_for_result()  # one of two has approved
         yield lambda: requests.approve(ODA, "clinic", first)
         yield lambda: server.people.set_disabled("oda", True, by="olga")
-        yield lambda: requests.release(server.ana, "clinic", first, "lapsed").result()
+        yield lambda: requests.release(server.ana, "clinic", first, "lapsed").wait_for_result()
         yield lambda: server.people.set_disabled("oda", False, by="olga")
-        yield lambda: requests.release(server.ana, "clinic", first, "key").result()
+        yield lambda: requests.release(server.ana, "clinic", first, "key").wait_for_result()
         yield lambda: requests.approve(server.owner, "clinic", first)
         yield lambda: requests.grant_share(server.owner, "clinic", SHARE)
         yield lambda: requests.approve(ODA, "clinic", self.numbers[-1])

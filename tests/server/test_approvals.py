@@ -104,7 +104,7 @@ def test_a_request_is_filed_approved_and_released(server: SmallServer) -> None:
     assert (approved.state, approved.approvers) == ("approved", ("olga",))
     assert "a belief of 1 % becomes at most" in approved.one_person
     assert approved.left_after == "ε = 2.8 of 3"
-    answer = requests.release(server.ana, "clinic", filed.number, "k1").result()
+    answer = requests.release(server.ana, "clinic", filed.number, "k1").wait_for_result()
     assert not answer.free
     shown = requests.show(server.ana, "clinic", filed.number)
     assert (shown.state, len(shown.charges)) == ("released", 1)
@@ -127,7 +127,7 @@ CALLS: dict[str, Callable[[SmallServer, Caller, int], Any]] = {
     "withdraw": lambda server, who, number: server.counter.requests.withdraw(who, "clinic", number),
     "release": lambda server, who, number: server.counter.requests.release(
         who, "clinic", number, f"key-{number}-{who.user}"
-    ).result(),
+    ).wait_for_result(),
 }
 NEXT = {
     "filed": {"approve", "refuse", "withdraw"},
@@ -393,7 +393,7 @@ def test_people_files_that_share_a_ledger_keep_their_requests_apart(server: Smal
             lambda: there.approve(otis, "clinic", filed),
             lambda: there.refuse(otis, "clinic", filed, "not ours"),
             lambda: there.withdraw(other.ana, "clinic", filed),
-            lambda: there.release(other.ana, "clinic", filed, "k2").result(),
+            lambda: there.release(other.ana, "clinic", filed, "k2").wait_for_result(),
         ):
             with pytest.raises(NotThere):
                 call()
@@ -545,7 +545,7 @@ def test_approvals_of_disabled_owners_do_not_count(tmp_path: Path, kind: str) ->
             first = file(server, release=RequestedRelease("questions", questions(5), PRICE))
             requests.approve(server.owner, "clinic", first)
             requests.approve(ODA, "clinic", first)
-            line = requests.release(server.ana, "clinic", first, "first").result().line
+            line = requests.release(server.ana, "clinic", first, "first").wait_for_result().line
             number = requests.publish(server.ana, "clinic", [line], "the report").number
             requests.approve(server.owner, "clinic", number)
         elif kind == "a share":
@@ -677,7 +677,7 @@ def test_a_release_by_accuracy_is_filed_approved_and_released(server: SmallServe
     requests.approve(server.owner, "clinic", filed.number)
     with pytest.raises(ApprovalNeeded):
         buy(server, key="finer", release=RequestedRelease("questions", COUNT, {"within": "10"}))
-    released = requests.release(server.ana, "clinic", filed.number, "k1").result()
+    released = requests.release(server.ana, "clinic", filed.number, "k1").wait_for_result()
     assert not released.free
     assert requests.show(server.ana, "clinic", filed.number).state == "released"
     charge = next(line for line in server.ledger.lines() if line.kind == "charge")
@@ -698,7 +698,7 @@ def test_what_was_withdrawn_is_not_released_by_the_question_itself(server: Small
             buy(server, key=f"plain-{number}", release=asked)
         assert "file a request" in refused.value.fix
         with pytest.raises(ApprovalNeeded):
-            requests.release(server.ana, "clinic", filed, f"again-{number}").result()
+            requests.release(server.ana, "clinic", filed, f"again-{number}").wait_for_result()
         second = file(server, release=asked)
         assert second != filed
         requests.approve(server.owner, "clinic", second)
@@ -798,7 +798,7 @@ def test_every_kind_of_release_is_filed_and_released(server: SmallServer) -> Non
         with pytest.raises(ApprovalNeeded):
             buy(server, key=f"early-{kind}", release=asked)
         server.counter.requests.approve(server.owner, "clinic", filed)
-        server.counter.requests.release(server.ana, "clinic", filed, kind).result()
+        server.counter.requests.release(server.ana, "clinic", filed, kind).wait_for_result()
         assert server.counter.requests.show(server.ana, "clinic", filed).state == "released"
     assert server.ledger.verify().holds
 

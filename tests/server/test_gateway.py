@@ -355,8 +355,8 @@ def test_nothing_shows_that_rows_are_read_before_the_answer_is_due(tmp_path: Pat
     assert not joined.future.done()
     assert not flight.future.done()
     due.set()
-    assert joined.result().line == flight.result().line
-    assert joined.result().free
+    assert joined.wait_for_result().line == flight.wait_for_result().line
+    assert joined.wait_for_result().free
     times = [line.time for line in small.counter.history(small.owner, "clinic").lines[-2:]]
     assert times[1] > times[0]
     assert small.charges() == 1
@@ -866,7 +866,7 @@ def test_two_releases_at_once_in_all_processes(tmp_path: Path) -> None:
     assert first.charges() == 2
     due.set()
     for each in flights:
-        each.result()
+        each.wait_for_result()
     assert first.charges() == 4
     second.close()
     first.close()
@@ -890,7 +890,7 @@ def test_one_request_in_two_processes_is_bought_once_also_where_the_ledger_does_
     time.sleep(0.3)
     due.set()
     for each in flights:
-        each.result()
+        each.wait_for_result()
     assert first.counter.budget(first.owner, "clinic").left["pure"] == Fraction("2.9")  # type: ignore[union-attr]
     second.close()
     first.close()
@@ -992,9 +992,9 @@ def test_what_was_queued_before_an_owner_shuts_it_out_is_not_charged_after(tmp_p
     shut, refusal = SHUT_OUT[act]
     shut(small)
     due.set()
-    assert first.result().line  # what was charged before is answered
+    assert first.wait_for_result().line  # what was charged before is answered
     with pytest.raises(refusal):
-        second.result()
+        second.wait_for_result()
     assert small.charges() == 1
     small.close()
 
@@ -1018,9 +1018,9 @@ def test_what_waits_while_its_policy_is_written_anew_is_asked_as_it_is_written_n
     assert before in path.read_text()
     path.write_text(path.read_text().replace(before, after))
     due.set()
-    assert first.result().line
+    assert first.wait_for_result().line
     with pytest.raises(refusal):
-        second.result()
+        second.wait_for_result()
     assert small.charges() == 1
     small.close()
 

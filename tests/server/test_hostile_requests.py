@@ -409,7 +409,7 @@ def test_who_asks_too_much_is_told_when_to_come_back(tmp_path: Path, monkeypatch
         _told_to_wait(limited[-1])
         assert busy.ask("ben", "error", epsilon="0.1").status_code == 200  # another's limit is their own
         with monkeypatch.context() as patch:
-            patch.setattr(busy.counter._flights, "try_begin", lambda _: False)  # nobody's turn comes
+            patch.setattr(busy.counter._flights, "begin_if_user_has_slot", lambda _: False)  # nobody's turn comes
             sent = [busy.buy("olga", f"key-{number}", price=_FRESH, headers=_ASYNC) for number in range(2)]
         assert sent[0].status_code == 202
         _told_to_wait(sent[1])

@@ -160,7 +160,7 @@ class Wire:
                     for chunk in response.iter_bytes():
                         file.write(chunk)
             except self._transport_errors as error:
-                raise self._no_answer_error(error, None, may_be_done=False) from None
+                raise self._no_answer_error(error, None, may_have_been_done=False) from None
 
     def close(self) -> None:
         self._client.close()
@@ -179,15 +179,17 @@ class Wire:
                 if attempt == _ATTEMPTS - 1 or time.monotonic() + wait > deadline:
                     raise
             except self._transport_errors as error:
-                may_be_done = not repeatable and not isinstance(error, self._unsent_errors)
-                if may_be_done or attempt == _ATTEMPTS - 1 or time.monotonic() + wait > deadline:
-                    raise self._no_answer_error(error, request_id, may_be_done=may_be_done) from None
+                may_have_been_done = not repeatable and not isinstance(error, self._unsent_errors)
+                if may_have_been_done or attempt == _ATTEMPTS - 1 or time.monotonic() + wait > deadline:
+                    raise self._no_answer_error(error, request_id, may_have_been_done=may_have_been_done) from None
             time.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
 
-    def _no_answer_error(self, error: Exception, request_id: str | None, *, may_be_done: bool) -> ServerUnavailable:
+    def _no_answer_error(
+        self, error: Exception, request_id: str | None, *, may_have_been_done: bool
+    ) -> ServerUnavailable:
         rule = f"the server does not answer ({_describe_error(error)})"
-        if may_be_done:
+        if may_have_been_done:
             rule, fix = (
                 f"{rule}, and may have carried out the request",
                 "check whether the request was carried out before you send it again",

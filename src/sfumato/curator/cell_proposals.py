@@ -95,7 +95,7 @@ SEEN = ProposalThresholds(0.5, 1)
 
 
 @dataclass(frozen=True)
-class CellReading:
+class CellFormat:
     """A type and the cell rules with which texts are read."""
 
     type: Type
@@ -114,35 +114,35 @@ class CellReading:
         has_separators = bool(self.rules.decimal or self.rules.thousands)
         return decimal == "." or not has_separators or self.rules.decimal == decimal
 
-    def is_comparable(self, other: CellReading) -> bool:
+    def is_comparable(self, other: CellFormat) -> bool:
         """Return whether values of both can be compared: two numbers, or two times."""
         return (self.type.numeric and other.type.numeric) or (self.type.temporal and other.type.temporal)
 
 
 @dataclass(frozen=True)
 class CellProposal:
-    """A reading that nearly all sampled texts of a column fit. PRIVATE until it is certain or confirmed."""
+    """A format that nearly all sampled texts of a column fit. PRIVATE until it is certain or confirmed."""
 
-    reading: CellReading
+    format: CellFormat
     is_certain: bool
     """Whether it may be written without the owner's confirmation."""
-    rivals: tuple[CellReading, ...] = ()
-    """Readings that read some cells differently, and that too few cells decide against."""
+    rivals: tuple[CellFormat, ...] = ()
+    """Formats that read some cells differently, and that too few cells decide against."""
     examples: tuple[tuple[str, Any], ...] = ()
     """A few texts with what they are read as."""
 
 
-def propose_readings(
+def propose_formats(
     sampled: Mapping[str, Sequence[str | None]], *, decimal: str = ".", nulls: Collection[str] = ()
 ) -> dict[str, CellProposal]:
-    """Propose a reading for each column of sampled texts that are not just texts; ``decimal`` "," and ``nulls`` are
+    """Propose a format for each column of sampled texts that are not just texts; ``decimal`` "," and ``nulls`` are
     known from the owner.
 
     PRIVATE: it reads rows.
     """
     markers = {*USUAL_NULLS, *nulls}
     samples = {name: _without_markers(_count_texts(texts), markers) for name, texts in sampled.items()}
-    return propose_readings_for_texts(samples, decimal)
+    return propose_formats_for_texts(samples, decimal)
 
 
 def frequent_texts_among_numbers(
@@ -166,39 +166,38 @@ _MIN_NUMBERS = 0.8
 _MAX_STOPPING = 3
 
 
-def propose_readings_for_texts(
+def propose_formats_for_texts(
     samples: Mapping[str, Mapping[str, int]],
     decimal: str = ".",
     *,
     required_type: Type | None = None,
     thresholds: ProposalThresholds = UNSEEN,
 ) -> dict[str, CellProposal]:
-    """Propose a reading, of one type if it is known, for the counted texts of each column that are not just texts.
+    """Propose a format, of one type if it is known, for the counted texts of each column that are not just texts.
 
     PRIVATE.
     """
     candidates = {
         name: [
-            reading
-            for reading in _dates_as_timestamps_if_required(
-                _candidate_readings(texts, thresholds.min_share), required_type
+            cell_format
+            for cell_format in _dates_as_timestamps_if_required(
+                _candidate_formats(texts, thresholds.min_share), required_type
             )
-            if reading.allows_decimal(decimal) and required_type in (None, reading.type)
+            if cell_format.allows_decimal(decimal) and required_type in (None, cell_format.type)
         ]
         for name, texts in samples.items()
         if texts
     }
     columns = {
-        name: (samples[name], [reading.declaration for reading in readings])
-        for name, readings in candidates.items()
-        if readings
+        name: (samples[name], [cell_format.declaration for cell_format in cell_formats])
+        for name, cell_formats in candidates.items()
+        if cell_formats
     }
     if not columns:
         return {}
     with TriedDeclarations(columns) as trials:
         proposals = {
-            name: _choose_reading(trials, name, samples[name], candidates[name], decimal, thresholds)
-            for name in columns
+            name: _choose_format(trials, name, samples[name], candidates[name], decimal, thresholds) for name in columns
         }
     return {name: proposal for name, proposal in proposals.items() if proposal is not None}
 
@@ -234,20 +233,20 @@ def propose_trim_and_case(
 
 def propose_trim_and_case_for_texts(texts: Mapping[str, int], values: Sequence[str]) -> CellProposal | None:
     """Propose to trim counted texts, or to turn their letters, where more of them become listed values. PRIVATE."""
-    fits = {
+    readable_cells = {
         rules: sum(texts[text] for text in texts if rules.fold(text) in folded)
         for rules, folded in _trim_and_case_rules_with_folded_values(values)
     }
     as_stored = sum(texts.get(value, 0) for value in values)
-    best = max(fits.values(), default=0)
+    best = max(readable_cells.values(), default=0)
     if best <= as_stored:
         return None
-    chosen = next(rules for rules, fit in fits.items() if fit >= best - _TIE * sum(texts.values()))
+    chosen = next(rules for rules, readable in readable_cells.items() if readable >= best - _TIE * sum(texts.values()))
     targets = {chosen.fold(value): value for value in values}
     turned = [
         (text, targets[chosen.fold(text)]) for text in texts if text not in values and chosen.fold(text) in targets
     ]
-    return CellProposal(CellReading(Type.TEXT, chosen), is_certain=False, examples=tuple(turned[:3]))
+    return CellProposal(CellFormat(Type.TEXT, chosen), is_certain=False, examples=tuple(turned[:3]))
 
 
 def _trim_and_case_rules_with_folded_values(values: Sequence[str]) -> list[tuple[CellRules, set[str]]]:
@@ -288,63 +287,69 @@ def _without_markers(texts: Mapping[str, int], markers: Collection[str]) -> dict
     return {text: count for text, count in texts.items() if text.strip(" ") not in markers}
 
 
-def _choose_reading(
+def _choose_format(
     trials: TriedDeclarations,
     name: str,
     texts: Mapping[str, int],
-    candidate_readings: Sequence[CellReading],
+    candidate_formats: Sequence[CellFormat],
     decimal: str,
     thresholds: ProposalThresholds,
 ) -> CellProposal | None:
-    """Choose the first of the readings that fit nearly as many cells as the best one; of rivals, the best one."""
+    """Choose the first of the formats that fit nearly as many cells as the best one; of rivals, the best one."""
     cells = sum(texts.values())
-    fits = trials.count_read_cells(name)
-    if max(fits) < _MIN_SHARE * cells:
-        several_formats = _propose_several_formats(texts, dict(zip(candidate_readings, fits, strict=True)), thresholds)
-        if several_formats is not None or max(fits) < thresholds.min_share * cells:
+    readable_cells = trials.count_read_cells(name)
+    if max(readable_cells) < _MIN_SHARE * cells:
+        several_formats = _propose_several_formats(
+            texts, dict(zip(candidate_formats, readable_cells, strict=True)), thresholds
+        )
+        if several_formats is not None or max(readable_cells) < thresholds.min_share * cells:
             return several_formats
-    first = _index_of_first_near_best(fits, cells, thresholds)
+    first = _index_of_first_fitting_format(readable_cells, cells, thresholds)
     others = [
         index
-        for index, reading in enumerate(candidate_readings)
+        for index, cell_format in enumerate(candidate_formats)
         if index != first
-        and reading.is_comparable(candidate_readings[first])
-        and _is_close_rival(fits[index], fits[first], cells, thresholds)
+        and cell_format.is_comparable(candidate_formats[first])
+        and _is_close_rival(readable_cells[index], readable_cells[first], cells, thresholds)
     ]
     conflicts = zip(others, trials.count_conflicts(name, first, others), strict=True)
     chosen, *rivals = sorted(
-        [first, *(index for index, conflict in conflicts if conflict)], key=lambda index: -fits[index]
+        [first, *(index for index, conflict in conflicts if conflict)], key=lambda index: -readable_cells[index]
     )
-    reading = candidate_readings[chosen]
-    is_known = reading.rules == CellRules() or (reading.rules.decimal == decimal and not reading.rules.currency)
-    has_enough_cells = (cells >= _MIN_CELLS or is_known) and _has_enough_of_both_booleans(reading, texts)
-    is_certain = has_enough_cells and not rivals and not reading.guesses_century
+    cell_format = candidate_formats[chosen]
+    is_known = cell_format.rules == CellRules() or (
+        cell_format.rules.decimal == decimal and not cell_format.rules.currency
+    )
+    has_enough_cells = (cells >= _MIN_CELLS or is_known) and _has_enough_of_both_booleans(cell_format, texts)
+    is_certain = has_enough_cells and not rivals and not cell_format.guesses_century
     return CellProposal(
-        reading,
+        cell_format,
         is_certain,
-        tuple(candidate_readings[index] for index in rivals),
-        _first_readable_examples(texts, trials.readings(name, chosen)),
+        tuple(candidate_formats[index] for index in rivals),
+        _first_readable_examples(texts, trials.read_values(name, chosen)),
     )
 
 
-def _index_of_first_near_best(fits: Sequence[int], cells: int, thresholds: ProposalThresholds) -> int:
-    """Return the first reading that fits most cells, and of which no other one fits many more."""
+def _index_of_first_fitting_format(readable_cells: Sequence[int], cells: int, thresholds: ProposalThresholds) -> int:
+    """Return the first format that fits most cells, and of which no other one fits many more."""
     few = max(thresholds.min_deciding_cells, _TIE * cells)
     return next(
-        index for index, fit in enumerate(fits) if fit >= thresholds.min_share * cells and max(fits) - fit < few
+        index
+        for index, readable in enumerate(readable_cells)
+        if readable >= thresholds.min_share * cells and max(readable_cells) - readable < few
     )
 
 
-def _is_close_rival(fit: int, chosen_fit: int, cells: int, thresholds: ProposalThresholds) -> bool:
-    """Return whether too few cells decide for a chosen reading against one that fits so many."""
+def _is_close_rival(readable: int, chosen_readable: int, cells: int, thresholds: ProposalThresholds) -> bool:
+    """Return whether too few cells decide for a chosen format against one that fits so many."""
     few = max(thresholds.min_deciding_cells, _MIN_DECIDING_SHARE * cells)
-    return fit >= _MIN_RIVAL_SHARE * cells and chosen_fit - fit < few
+    return readable >= _MIN_RIVAL_SHARE * cells and chosen_readable - readable < few
 
 
-def _has_enough_of_both_booleans(reading: CellReading, texts: Mapping[str, int]) -> bool:
-    """Return whether both words for truths that a reading declares, if any, are in many cells."""
+def _has_enough_of_both_booleans(cell_format: CellFormat, texts: Mapping[str, int]) -> bool:
+    """Return whether both words for truths that a format declares, if any, are in many cells."""
     few = max(_MIN_DECIDING, _MIN_DECIDING_SHARE * sum(texts.values()))
-    declared = [words for words in (reading.rules.true, reading.rules.false) if words]
+    declared = [words for words in (cell_format.rules.true, cell_format.rules.false) if words]
     counts = [sum(count for text, count in texts.items() if text.strip(" ") in words) for words in declared]
     return all(count >= few for count in counts)
 
@@ -354,14 +359,18 @@ def _first_readable_examples(texts: Iterable[str], values: Iterable[Any]) -> tup
 
 
 def _propose_several_formats(
-    texts: Mapping[str, int], fits: Mapping[CellReading, int], thresholds: ProposalThresholds
+    texts: Mapping[str, int], readable_cells: Mapping[CellFormat, int], thresholds: ProposalThresholds
 ) -> CellProposal | None:
     """Propose several formats of dates, of which each reads some cells and none all; never certain.
 
-    Two orders of the same separators are two readings of one cell, so only the one that reads more is taken.
+    Two orders of the same separators are two formats of one cell, so only the one that reads more is taken.
     """
     cells = sum(texts.values())
-    counts = {(each.rules.format or (_ISO_DAY,))[0]: fit for each, fit in fits.items() if each.type is Type.DATE}
+    counts = {
+        (each.rules.format or (_ISO_DAY,))[0]: readable
+        for each, readable in readable_cells.items()
+        if each.type is Type.DATE
+    }
     formats: dict[str, str] = {}
     for text in sorted(
         (text for text in counts if counts[text] > (1 - _MIN_SHARE) * cells), key=lambda text: -counts[text]
@@ -369,28 +378,32 @@ def _propose_several_formats(
         formats.setdefault(text.translate(_DIRECTIVES), text)
     if len(formats) < 2:
         return None
-    reading = CellReading(Type.DATE, CellRules(format=tuple(formats.values())))
-    with TriedDeclarations({"": (texts, [reading.declaration])}) as trials:
+    cell_format = CellFormat(Type.DATE, CellRules(format=tuple(formats.values())))
+    with TriedDeclarations({"": (texts, [cell_format.declaration])}) as trials:
         if trials.count_read_cells("")[0] < thresholds.min_share * cells:
             return None
-        return CellProposal(reading, is_certain=False, examples=_first_readable_examples(texts, trials.readings("", 0)))
+        return CellProposal(
+            cell_format, is_certain=False, examples=_first_readable_examples(texts, trials.read_values("", 0))
+        )
 
 
-def _candidate_readings(texts: Mapping[str, int], min_share: float) -> list[CellReading]:
-    """List the readings of the family that are possible for most cells, by the characters they need."""
+def _candidate_formats(texts: Mapping[str, int], min_share: float) -> list[CellFormat]:
+    """List the formats of the family that are possible for most cells, by the characters they need."""
     has_digits = _share_containing_any(texts, digits) >= min_share
     return [
-        *(_number_readings(texts) if has_digits else ()),
-        *(_time_readings(texts) if has_digits else ()),
-        *_boolean_readings(texts),
+        *(_number_formats(texts) if has_digits else ()),
+        *(_time_formats(texts) if has_digits else ()),
+        *_boolean_formats(texts),
     ]
 
 
-def _dates_as_timestamps_if_required(readings: Sequence[CellReading], required_type: Type | None) -> list[CellReading]:
-    """Return the readings; those of days as timestamps if the column has that type: a day is its midnight."""
+def _dates_as_timestamps_if_required(
+    cell_formats: Sequence[CellFormat], required_type: Type | None
+) -> list[CellFormat]:
+    """Return the formats; those of days as timestamps if the column has that type: a day is its midnight."""
     if required_type is not Type.TIMESTAMP:
-        return list(readings)
-    return [CellReading(required_type, each.rules) if each.type is Type.DATE else each for each in readings]
+        return list(cell_formats)
+    return [CellFormat(required_type, each.rules) if each.type is Type.DATE else each for each in cell_formats]
 
 
 def _share_containing_any(texts: Mapping[str, int], parts: Iterable[str]) -> float:
@@ -400,23 +413,23 @@ def _share_containing_any(texts: Mapping[str, int], parts: Iterable[str]) -> flo
     return containing / max(1, sum(texts.values()))
 
 
-def _number_readings(texts: Mapping[str, int]) -> list[CellReading]:
-    """List the readings of numbers; a text that begins with 0 and another digit is a code."""
+def _number_formats(texts: Mapping[str, int]) -> list[CellFormat]:
+    """List the formats of numbers; a text that begins with 0 and another digit is a code."""
     codes = sum(count for text, count in texts.items() if text[:1] == "0" and text[1:2].isdigit())
     is_code = codes > (1 - _MIN_SHARE) * sum(texts.values())
-    readings = [] if is_code else [CellReading(Type.INTEGER), CellReading(Type.REAL)]
+    cell_formats = [] if is_code else [CellFormat(Type.INTEGER), CellFormat(Type.REAL)]
     currencies = [sign for sign in _CURRENCIES if _share_containing_any(texts, [sign]) >= 0.5]
     for decimal, thousands in (("", ""), *_SEPARATORS):
         characters = [*decimal, *thousands, *("\u00a0\u202f" if thousands == " " else "")]
         is_used = _share_containing_any(texts, characters) > _TIE
         for currency in currencies or [""] * is_used:
             rules = CellRules(decimal=decimal, thousands=thousands, currency=currency)
-            readings += [CellReading(Type.INTEGER, rules), CellReading(Type.REAL, rules)]
-    return readings
+            cell_formats += [CellFormat(Type.INTEGER, rules), CellFormat(Type.REAL, rules)]
+    return cell_formats
 
 
-def _time_readings(texts: Mapping[str, int]) -> list[CellReading]:
-    """List the readings of dates and times whose separators, names and clocks most cells have."""
+def _time_formats(texts: Mapping[str, int]) -> list[CellFormat]:
+    """List the formats of dates and times whose separators, names and clocks most cells have."""
     separators = {letter for letter in "./-, " if _share_containing_any(texts, [letter]) >= 0.5}
     has_names = _share_containing_any(texts, ascii_letters) >= 0.5
     colons = Counter[int]()
@@ -428,11 +441,11 @@ def _time_readings(texts: Mapping[str, int]) -> list[CellReading]:
     times = [f"{day} {clock}" for day in days for clock in clocks if has_names or "%p" not in clock]
     kind = Type.TIMESTAMP if clocks else Type.DATE
     rules = [CellRules(format=(text,)) for text in (times if clocks else days)]
-    return [CellReading(Type.DATE), CellReading(Type.TIMESTAMP), *(CellReading(kind, each) for each in rules)]
+    return [CellFormat(Type.DATE), CellFormat(Type.TIMESTAMP), *(CellFormat(kind, each) for each in rules)]
 
 
-def _boolean_readings(texts: Mapping[str, int]) -> list[CellReading]:
-    """List the readings of truths of which both words are in some cells, with their usual letter cases."""
+def _boolean_formats(texts: Mapping[str, int]) -> list[CellFormat]:
+    """List the formats of truths of which both words are in some cells, with their usual letter cases."""
     cells = sum(texts.values())
     counts: Counter[str] = Counter()
     for text, count in texts.items():
@@ -444,7 +457,7 @@ def _boolean_readings(texts: Mapping[str, int]) -> list[CellReading]:
     ]
     rules = [CellRules(true=_letter_cases(true), false=_letter_cases(false)) for true, false in pairs]
     rules = [CellRules()] * bool(counts["true"] or counts["false"]) + rules
-    return [CellReading(Type.BOOLEAN, each) for each in rules]
+    return [CellFormat(Type.BOOLEAN, each) for each in rules]
 
 
 def _letter_cases(word: str) -> tuple[str, ...]:
@@ -475,17 +488,17 @@ def suggest_cell_rules(domain: Domain, lost_texts: Mapping[str, int], declared: 
     listed = {*map(str, domain.values or ()), *(declared.nulls or ())}
     nulls = [word for word in USUAL_NULLS if word not in listed and any(text.strip(" ") == word for text in lost_texts)]
     others = {text: count for text, count in lost_texts.items() if text.strip(" ") not in USUAL_NULLS}
-    proposal = _propose_reading_or_folding(domain, others) if others and not _has_reading_rules(declared) else None
-    readings = [] if proposal is None else [_keys_toml(each.rules) for each in (proposal.reading, *proposal.rivals)]
+    proposal = _propose_format_or_folding(domain, others) if others and not _has_reading_rules(declared) else None
+    cell_formats = [] if proposal is None else [_keys_toml(each.rules) for each in (proposal.format, *proposal.rivals)]
     return SuggestedCellRules(
         f"nulls = {toml_value((*(declared.nulls or ()), *nulls))}" if nulls else "",
-        tuple(dict.fromkeys(filter(None, readings))),
+        tuple(dict.fromkeys(filter(None, cell_formats))),
     )
 
 
-def _propose_reading_or_folding(domain: Domain, texts: Mapping[str, int]) -> CellProposal | None:
+def _propose_format_or_folding(domain: Domain, texts: Mapping[str, int]) -> CellProposal | None:
     if domain.type is not Type.TEXT:
-        return propose_readings_for_texts({"": texts}, required_type=domain.type, thresholds=SEEN).get("")
+        return propose_formats_for_texts({"": texts}, required_type=domain.type, thresholds=SEEN).get("")
     return propose_trim_and_case_for_texts(texts, [str(value) for value in domain.values or ()])
 
 

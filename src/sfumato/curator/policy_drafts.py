@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.curator.cell_proposals import (
+    CellFormat,
     CellProposal,
-    CellReading,
     frequent_texts_among_numbers,
-    propose_readings,
+    propose_formats,
     refuse_second_header,
 )
 from sfumato.curator.proposals.released_bounds import Bounds
@@ -397,10 +397,10 @@ def infer_types(table: DetectedTable, nulls: Collection[str] = ()) -> DetectedTa
     unread_texts = {name: texts for name, texts in sampled.items() if name in unread}
     proposals = {
         name: proposal
-        for name, proposal in propose_readings(unread_texts, decimal=table.decimal, nulls=nulls).items()
-        if _fits_stored_type(proposal.reading, table.columns[name])
+        for name, proposal in propose_formats(unread_texts, decimal=table.decimal, nulls=nulls).items()
+        if _fits_stored_type(proposal.format, table.columns[name])
     }
-    columns |= {name: proposal.reading.type for name, proposal in proposals.items() if proposal.is_certain}
+    columns |= {name: proposal.format.type for name, proposal in proposals.items() if proposal.is_certain}
     texts = {name: cells for name, cells in unread_texts.items() if columns[name] in (None, Type.TEXT)}
     nonnumeric_texts = frequent_texts_among_numbers(texts, nulls)
     return replace(table, columns=columns, proposals=proposals, nonnumeric_texts=nonnumeric_texts, types_inferred=True)
@@ -413,12 +413,12 @@ def _merge_type(stored: Type | None, inferred: Type | None) -> Type | None:
     return stored or inferred
 
 
-def _fits_stored_type(reading: CellReading, stored: Type | None) -> bool:
-    """Return whether a reading may replace a stored type: a text that is a number without any rule may be a code."""
+def _fits_stored_type(cell_format: CellFormat, stored: Type | None) -> bool:
+    """Return whether a format may replace a stored type: a text that is a number without any rule may be a code."""
     if stored is None:
         return True
-    has_rules = reading.rules != CellRules()
-    return stored in (Type.TEXT, reading.type) and (has_rules or reading.type.temporal)
+    has_rules = cell_format.rules != CellRules()
+    return stored in (Type.TEXT, cell_format.type) and (has_rules or cell_format.type.temporal)
 
 
 def ordered_columns_without_bounds(policy: Policy) -> list[tuple[str, str]]:

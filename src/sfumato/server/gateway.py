@@ -99,7 +99,7 @@ class Gateway:
         self._log = ActivityLog(settings.log) if log is None else log
         self._clock = AnswerClock(settings.answer_after) if clock is None else clock
         self._releases = RunningReleases(people.database, settings.releases_at_once)
-        served.use_clock(self._clock, self._releases.count_overrun)
+        served.pace_reopenings(self._clock, self._releases.count_overrun)
         self._rate_limit = QuestionRateLimit(settings.free_per_second / settings.processes)
         turns = FairQueue(settings.releases_at_once, settings.queue, max(4, 2 * (os.cpu_count() or 1)))
         self._flights = Flights(turns, self._clock, self._releases)
@@ -288,12 +288,12 @@ class Gateway:
         request_id: str,
     ) -> FlightResult:
         """Release, and block this thread until the answer is there."""
-        return self.start(caller, name, kind, spec, price, request_id).result()
+        return self.start(caller, name, kind, spec, price, request_id).wait_for_result()
 
     async def wait(self, flight: Flight) -> FlightResult:
         """Await an answer. Cancelling the wait does not cancel the release."""
         if flight.future.done():  # a stored answer
-            return flight.result()
+            return flight.wait_for_result()
         return await asyncio.shield(asyncio.wrap_future(flight.future))
 
     def progress(self, caller: Caller, name: str, request_id: str) -> ReleaseProgress:
@@ -306,7 +306,7 @@ class Gateway:
             flight = self._flights.find(request)
             if flight is not None:
                 phase_now = flight.phase  # read once: the flight may end meanwhile
-                return ReleaseProgress(phase_now, flight.result().line if phase_now is Phase.DONE else None)
+                return ReleaseProgress(phase_now, flight.wait_for_result().line if phase_now is Phase.DONE else None)
             stored, phase = self._releases.stored_release(request), self._releases.phase(request)
             if stored is None and phase is None:
                 raise NotThere(f"request {request_id}")

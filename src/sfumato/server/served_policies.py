@@ -102,9 +102,9 @@ class ServedPolicies:
     def names(self) -> tuple[str, ...]:
         return tuple(self._paths)
 
-    def use_clock(self, clock: AnswerClock, overrun: Callable[[str], None]) -> None:
-        """Use ``clock`` to delay reopened policies, and call ``overrun`` with the name of each that took longer."""
-        self._openings.use_clock(clock, overrun)
+    def pace_reopenings(self, clock: AnswerClock, on_overrun: Callable[[str], None]) -> None:
+        """Use ``clock`` to delay reopened policies, and call ``on_overrun`` with the name of each that took longer."""
+        self._openings.pace_reopenings(clock, on_overrun)
 
     def turns_begun_if_idle(self) -> int | None:
         """Return how many reopenings have begun; None while one lasts."""

@@ -13,7 +13,7 @@ import pytest
 
 from cli.running import run
 from sfumato.cli.drafting.column_interview import format_rules, parse_rules_text, split_bounds_and_rules
-from sfumato.curator.cell_proposals import propose_readings_for_texts
+from sfumato.curator.cell_proposals import propose_formats_for_texts
 from sfumato.policy import Domain, Type
 from sfumato.policy.cell_rules import CellRules, parse_rules
 
@@ -361,7 +361,7 @@ def test_a_rule_is_certain_from_as_many_deciding_cells_as_are_promised(
     """Each number of deciding cells has a column of its own."""
     few, many = (least - 3, least + 1) if long else (least - 1, least)
     numbers = range(max(1, few), min(many, rows) + 1)
-    proposals = propose_readings_for_texts({str(each): {usual: rows - each, odd: each} for each in numbers})
+    proposals = propose_formats_for_texts({str(each): {usual: rows - each, odd: each} for each in numbers})
     for number in numbers:
         proposal = proposals.get(str(number))
         assert (proposal is not None and proposal.is_certain) is (number >= least), number
@@ -392,8 +392,8 @@ def test_what_has_two_readings_is_left_to_the_owner(tmp_path: Path) -> None:
 
 
 def test_a_column_without_cells_is_read_as_nothing() -> None:
-    assert propose_readings_for_texts({"x": {}, "y": {"Y": 1}}) == {}
-    assert propose_readings_for_texts({"x": {}, "y": {"5": 1}})["y"].reading.type is Type.INTEGER
+    assert propose_formats_for_texts({"x": {}, "y": {"Y": 1}}) == {}
+    assert propose_formats_for_texts({"x": {}, "y": {"5": 1}})["y"].format.type is Type.INTEGER
 
 
 def test_few_cells_decide_no_rule(tmp_path: Path) -> None:

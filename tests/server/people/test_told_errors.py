@@ -138,8 +138,8 @@ def test_no_path_is_told_where_an_answer_cannot_be_written_down(tmp_path: Path) 
         each.write_bytes(b"something else" * 1000)
     due.set()
     with pytest.raises(LedgerUnavailable) as refused:
-        flight.result()
+        flight.wait_for_result()
     assert str(small.folder) not in f"{refused.value} {refused.value.__dict__}"
     with pytest.raises(LedgerUnavailable, match="the file of users and tokens cannot be read or written") as refused:
-        mine.result()
+        mine.wait_for_result()
     assert str(small.folder) in str(refused.value)

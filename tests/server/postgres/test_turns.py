@@ -309,7 +309,7 @@ def test_turns_are_told_from_their_begin_to_their_end() -> None:
     class Work:
         user = "ana"
 
-        def try_begin(self) -> bool:
+        def begin_if_user_has_slot(self) -> bool:
             return True
 
         def run(self) -> None:

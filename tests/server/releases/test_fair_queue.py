@@ -24,7 +24,7 @@ class Step:
     running: threading.Event = field(default_factory=threading.Event)
     allowed: bool = True
 
-    def try_begin(self) -> bool:
+    def begin_if_user_has_slot(self) -> bool:
         return self.allowed
 
     def run(self) -> None:
@@ -192,7 +192,7 @@ def test_nothing_more_is_taken_at_once_whoever_holds_the_queue() -> None:
     held, told = threading.Event(), threading.Event()
 
     class Beginning(Step):
-        def try_begin(self) -> bool:
+        def begin_if_user_has_slot(self) -> bool:
             held.set()
             return told.wait(120)
 

@@ -30,10 +30,10 @@ def test_a_flight_begins_while_another_is_taken(tmp_path: Path) -> None:
     begins, taking = threading.Event(), threading.Event()
 
     class Slow(RunningReleases):
-        def try_begin(self, request: ReleaseKey, landed: Iterable[ReleaseKey] = ()) -> bool:
+        def begin_if_user_has_slot(self, request: ReleaseKey, landed: Iterable[ReleaseKey] = ()) -> bool:
             begins.set()
             assert taking.wait(60)
-            return super().try_begin(request, landed)
+            return super().begin_if_user_has_slot(request, landed)
 
     class Told(FairQueue):
         def enqueue(self, work: QueuedWork) -> None:
@@ -88,10 +88,10 @@ class Unwritable(RunningReleases):
 
     repaired = False
 
-    def try_begin(self, request: ReleaseKey, landed: Iterable[ReleaseKey] = ()) -> bool:
+    def begin_if_user_has_slot(self, request: ReleaseKey, landed: Iterable[ReleaseKey] = ()) -> bool:
         if not self.repaired:
             raise LedgerUnavailable("the file cannot be written", place="here", fix="repair it")
-        return super().try_begin(request, landed)
+        return super().begin_if_user_has_slot(request, landed)
 
     def require_writable(self) -> None:
         if not self.repaired:

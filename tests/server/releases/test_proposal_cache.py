@@ -114,7 +114,7 @@ def test_a_replaced_curator_is_closed_when_the_last_release_has_ended(
     gc.collect()
     assert old not in closed
     going.set()
-    assert not flight.result().free
+    assert not flight.wait_for_result().free
     small.counter.drain(60)
     gc.collect()
     assert closed == [old]

@@ -27,12 +27,15 @@ def test_what_a_killed_process_left_holds_nobody_up(tmp_path: Path, monkeypatch:
             patch.setattr(
                 local_files, "current_process_name", lambda: f"{boot} {space} {number} 1"
             )  # one that started before
-            assert [running.try_begin(ReleaseKey("clinic", "ana", key)) for key in ("a", "b")] == [True, True]
+            assert [running.begin_if_user_has_slot(ReleaseKey("clinic", "ana", key)) for key in ("a", "b")] == [
+                True,
+                True,
+            ]
             running.mark_charged(ReleaseKey("clinic", "ana", "b"))
         assert running.phase(ReleaseKey("clinic", "ana", "b")) is None  # nobody is told to wait for what never comes
-        assert running.try_begin(ReleaseKey("clinic", "ana", "a"))  # the same request, too
-        assert running.try_begin(ReleaseKey("clinic", "ana", "c"))
-        assert not running.try_begin(ReleaseKey("clinic", "ana", "d"))  # two are under way here
+        assert running.begin_if_user_has_slot(ReleaseKey("clinic", "ana", "a"))  # the same request, too
+        assert running.begin_if_user_has_slot(ReleaseKey("clinic", "ana", "c"))
+        assert not running.begin_if_user_has_slot(ReleaseKey("clinic", "ana", "d"))  # two are under way here
         assert running.phase(ReleaseKey("clinic", "ana", "b")) is None
         assert running.phase(ReleaseKey("clinic", "ana", "a")) is Phase.QUEUED
 
@@ -89,16 +92,16 @@ def test_what_has_landed_here_is_taken_over_and_what_runs_elsewhere_is_not(
     one, other, new = (ReleaseKey("clinic", "ana", key) for key in ("a", "b", "c"))
     with closing(PeopleFile(tmp_path / "people")) as people:
         running = RunningReleases(people.database, 2)
-        assert running.try_begin(one)
+        assert running.begin_if_user_has_slot(one)
         with monkeypatch.context() as patch:
             patch.setattr(local_files, "is_process_alive", lambda _: True)
             patch.setattr(local_files, "current_process_name", lambda: "another that lives on")
-            assert running.try_begin(other)
-            assert not running.try_begin(one, [one])
+            assert running.begin_if_user_has_slot(other)
+            assert not running.begin_if_user_has_slot(one, [one])
         monkeypatch.setattr(local_files, "is_process_alive", lambda _: True)
-        assert not running.try_begin(one)
-        assert not running.try_begin(other, [other])
-        assert running.try_begin(one, [one])  # the same id
-        assert not running.try_begin(new)
-        assert running.try_begin(new, [one])
+        assert not running.begin_if_user_has_slot(one)
+        assert not running.begin_if_user_has_slot(other, [other])
+        assert running.begin_if_user_has_slot(one, [one])  # the same id
+        assert not running.begin_if_user_has_slot(new)
+        assert running.begin_if_user_has_slot(new, [one])
         assert running.phase(one) is None

@@ -406,7 +406,7 @@ class _Drafting:
 
     def _took_default(self, question: InterviewQuestion) -> bool:
         """Return whether --yes took the default of a question."""
-        return self.interview.take_defaults and self.interview.existing_answer(question) is None
+        return self.interview.take_defaults and self.interview.answer_from_flag_or_saved(question) is None
 
     def _count_rows_within_limits(
         self, tables: Mapping[str, DetectedTable], names: Mapping[str, str], owners: Mapping[str, str | Via]
@@ -455,7 +455,11 @@ class _Drafting:
         questions = {
             column: interview.type_question(label, column, SKIP) for column in table.columns if column not in declared
         }
-        chosen = {column for column, question in questions.items() if self.interview.existing_answer(question) == SKIP}
+        chosen = {
+            column
+            for column, question in questions.items()
+            if self.interview.answer_from_flag_or_saved(question) == SKIP
+        }
         if omitted := {column: table.columns[column] for column in questions if column not in chosen}:
             self.left_out[name] = omitted
 
@@ -479,7 +483,7 @@ def _print_columns(label: str, table: DetectedTable) -> None:
 def _rules_words(table: DetectedTable, column: str) -> str:
     """Describe the cell rules of a column that nearly all cells show; others are shown when they are asked about."""
     proposal = table.proposals.get(column)
-    phrases = proposal.reading.rules.describe() if proposal is not None and proposal.is_certain else []
+    phrases = proposal.format.rules.describe() if proposal is not None and proposal.is_certain else []
     return "".join(f", {phrase}" for phrase in phrases)
 
 

@@ -280,7 +280,7 @@ def command(
         else:
             curator = resources.enter_context(_open_curator(policy, analyst, ledger, time_limit, progress))
         if file is not None:
-            _ask_file(curator, file, terms, values, progress)
+            _ask_file_as_workload(curator, file, terms, values, progress)
         else:
             question = _apply_limits(curator.sql(sql_text, _parse_parameters(values["params"])), values["limits"])
             _ask_question(question, terms, values, progress)
@@ -353,7 +353,7 @@ def _check_outputs(values: Mapping[str, Any]) -> None:
         parse_noise_limit(values["flag_above"])
 
 
-def _ask_file(
+def _ask_file_as_workload(
     curator: Curator, file: Path, terms: dict[str, Any], values: Mapping[str, Any], progress: ProgressPrinter
 ) -> None:
     """Ask all questions of a file as one release."""

@@ -28,8 +28,8 @@ import click
 from sfumato.cli.drafting import interview
 from sfumato.cli.drafting.interview import ACCEPT_ALL, DEFAULT_MAX_ROWS, SKIP, Interview, InterviewQuestion
 from sfumato.curator.cell_proposals import (
+    CellFormat,
     CellProposal,
-    CellReading,
     MissingMarkers,
     count_missing_markers,
     propose_trim_and_case,
@@ -87,26 +87,26 @@ def parse_rules_text(text: str) -> dict[str, Any]:
     names, values = pieces[1::2], [piece.strip() for piece in pieces[2::2]]
     if len(set(names)) < len(names):
         raise click.UsageError("a rule appears twice: write each rule once")
-    return {name: _parse_value(name, value) for name, value in zip(names, values, strict=True)}
+    return {rule: _parse_rule_setting(rule, text) for rule, text in zip(names, values, strict=True)}
 
 
-def _parse_value(name: str, value: str) -> Any:
-    if name == "trim":
-        if value:
+def _parse_rule_setting(rule: str, text: str) -> Any:
+    if rule == "trim":
+        if text:
             raise click.UsageError("trim takes no value: write trim alone")
         return True
-    if name == "format":
-        return [part.strip() for part in value.split(_ALTERNATIVES)]
-    if name in _LISTS:
-        return parse_cell_list(value)
-    if name == "map":
-        pairs = [part.partition(":") for part in value.split(",")]
+    if rule == "format":
+        return [part.strip() for part in text.split(_ALTERNATIVES)]
+    if rule in _LISTS:
+        return parse_cell_list(text)
+    if rule == "map":
+        pairs = [part.partition(":") for part in text.split(",")]
         if not all(colon for _, colon, _ in pairs):
             raise click.UsageError("write a map of cells to values as map F:female,M:male")
         return {source.strip(): target.strip() for source, _, target in pairs}
-    if name == "possible":
-        return value.replace(",", " ").split()
-    return " " if value == "space" else value
+    if rule == "possible":
+        return text.replace(",", " ").split()
+    return " " if text == "space" else text
 
 
 def parse_cell_list(value: str) -> list[str]:
@@ -377,7 +377,7 @@ class ColumnInterview:
             if markers.count_by_marker:
                 click.echo(markers_note(self.label, markers))
                 question = interview.nulls_question(self.label, format_cell_list(list(markers.count_by_marker)))
-        if question.proposal is not None or self.interview.existing_answer(question) is not None:
+        if question.proposal is not None or self.interview.answer_from_flag_or_saved(question) is not None:
             self.nulls = self.interview.ask(question, lambda answer: parse_words(parse_cell_list(answer), "nulls"))
 
     def ask_columns(self, unit_keys: Collection[str]) -> dict[str, Any]:
@@ -402,7 +402,7 @@ class ColumnInterview:
         is_left_out = is_key or is_identifying_name(name)
         default = SKIP if is_left_out else (self.table.columns[name] or Type.TEXT).value
         proposal = self.table.proposals.get(name)
-        proposed = None if is_left_out or proposal is None or proposal.is_certain else proposal.reading.type.value
+        proposed = None if is_left_out or proposal is None or proposal.is_certain else proposal.format.type.value
         kind = self._ask(interview.type_question(self.label, name, default, proposed), _parse_type)
         if kind is None:
             return None
@@ -419,7 +419,7 @@ class ColumnInterview:
     def _parse_values(self, name: str, answer: str) -> Domain:
         """Parse listed values; refuse one that is a missing cell of this table, unless the column has its own nulls."""
         domain = parse_text_column(answer)
-        own_rules = self.interview.existing_answer(interview.rules_question(self.label, name, "", None)) or ""
+        own_rules = self.interview.answer_from_flag_or_saved(interview.rules_question(self.label, name, "", None)) or ""
         clash = next((value for value in domain.values or () if value in self.nulls), None)
         if clash is not None and "nulls" not in parse_rules_text(own_rules):
             raise click.UsageError(
@@ -430,7 +430,11 @@ class ColumnInterview:
 
     def _ask_rules(self, domain: ColumnDeclaration, question: InterviewQuestion) -> CellRules:
         """Ask how the cells of a column are written, unless nothing is known or proposed."""
-        if question.proposal is None and not question.default and self.interview.existing_answer(question) is None:
+        if (
+            question.proposal is None
+            and not question.default
+            and self.interview.answer_from_flag_or_saved(question) is None
+        ):
             return CellRules()
         declared = domain if isinstance(domain, Domain) else Domain(domain["type"])
         return self._ask(question, lambda answer: _parse_column_rules(answer, declared))
@@ -438,16 +442,16 @@ class ColumnInterview:
     def _rules_question(self, name: str, sql_type: Type) -> InterviewQuestion:
         """Return the question for the rules of a column that is no text, with what is proposed for this type."""
         proposal = self.table.proposals.get(name)
-        if name in self.unit_columns or proposal is None or proposal.reading.type is not sql_type:
+        if name in self.unit_columns or proposal is None or proposal.format.type is not sql_type:
             known_decimal = self._needs_decimal(sql_type) and name not in self.unit_columns
             default = format_rules(CellRules(decimal=self.table.decimal)) if known_decimal else ""
             return interview.rules_question(self.label, name, default, None)
-        text = format_rules(proposal.reading.rules)
+        text = format_rules(proposal.format.rules)
         question = interview.rules_question(
             self.label, name, text if proposal.is_certain else "", None if proposal.is_certain else text
         )
         if text and self.interview.will_ask(question, self._part):
-            unread = count_unread_cells(self._single_column_table(name, proposal.reading.declaration), name)
+            unread = count_unread_cells(self._single_column_table(name, proposal.format.declaration), name)
             click.echo(rules_note(name, proposal, unread))
         return question
 
@@ -466,10 +470,10 @@ class ColumnInterview:
         if proposal is None:
             return question
         unread = count_unread_cells(
-            self._single_column_table(name, {"values": values, **proposal.reading.declaration}), name
+            self._single_column_table(name, {"values": values, **proposal.format.declaration}), name
         )
         click.echo(rules_note(name, proposal, unread))
-        return interview.rules_question(self.label, name, "", format_rules(proposal.reading.rules))
+        return interview.rules_question(self.label, name, "", format_rules(proposal.format.rules))
 
     def _prepare_bounds_question(self, name: str, sql_type: Type, rules: CellRules) -> InterviewQuestion:
         """Return the question for the bounds of a column; where its owner is asked and let the rows be read, with
@@ -479,7 +483,7 @@ class ColumnInterview:
         is_asked = self.may_read and self.interview.will_ask(question, self._part)
         if question.default or self.buys_bounds or not is_asked:
             return question
-        figures = propose_bounds(self._single_column_table(name, CellReading(sql_type, rules).declaration), name)
+        figures = propose_bounds(self._single_column_table(name, CellFormat(sql_type, rules).declaration), name)
         if figures is None:
             return question
         click.echo(bounds_note(name, figures))

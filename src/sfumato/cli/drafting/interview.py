@@ -135,16 +135,18 @@ class Interview:
 
     def will_ask(self, question: InterviewQuestion, part: str = "") -> bool:
         """Return whether the owner will be asked: no flag, earlier answer or accepted default answers it."""
-        return not (self.take_defaults or part in self.accepted_parts or self.existing_answer(question) is not None)
+        return not (
+            self.take_defaults or part in self.accepted_parts or self.answer_from_flag_or_saved(question) is not None
+        )
 
-    def existing_answer(self, question: InterviewQuestion) -> str | None:
+    def answer_from_flag_or_saved(self, question: InterviewQuestion) -> str | None:
         """Return the answer from a flag, an earlier interview or the keyboard; None if there is none."""
         flag_answer = self.flag_answers.get(question.key)
         return self.saved_answers.get(question.key) if flag_answer is None else flag_answer
 
     def require_answers(self, questions: Sequence[InterviewQuestion]) -> None:
         """With --yes, refuse together all questions that have no answer and no default."""
-        answers = (self.existing_answer(question) or question.default for question in questions)
+        answers = (self.answer_from_flag_or_saved(question) or question.default for question in questions)
         unanswered = [question for question, answer in zip(questions, answers, strict=True) if answer is None]
         if unanswered and self.take_defaults:
             raise _unanswered_error(unanswered)

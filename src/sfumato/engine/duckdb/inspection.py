@@ -213,7 +213,7 @@ class TriedDeclarations:
         """Return how many cells each of the others reads in another way than the first, both of one family of types."""
         return self._count(column, [f"c{first} <> c{other}" for other in others])
 
-    def readings(self, column: str, index: int) -> list[Any]:
+    def read_values(self, column: str, index: int) -> list[Any]:
         """Return what one declaration reads from each text, in the order of the texts."""
         statement = f"SELECT c{index} FROM {self._scan(column)} ORDER BY {_POSITION}"
         return [value for (value,) in self._sources.run(statement)]

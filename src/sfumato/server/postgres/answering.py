@@ -36,7 +36,7 @@ from sfumato.server.postgres.results import (
 )
 from sfumato.server.postgres.session_settings import NO_PRICE_HINT, has_amount
 from sfumato.server.postgres.statements import RowsStatement, SqlRefusal
-from sfumato.server.postgres.synthetic_rows import RangedSubquery, may_name_range_column, split_ranged_subquery
+from sfumato.server.postgres.synthetic_rows import OuterSelectOverAnswer, may_name_range_column, split_outer_select
 from sfumato.server.postgres.synthetic_tables import PublishedTables
 from sfumato.server.releases.flights import Flight, FlightResult
 from sfumato.server.releases.proposal_cache import DescribedQuestion
@@ -165,11 +165,11 @@ class StatementSource:
             return False
         return await run_in_thread(self.published.reads, sql)
 
-    async def _ranged_subquery(self, sql: str) -> RangedSubquery | None:
+    async def _outer_select_over_answer(self, sql: str) -> OuterSelectOverAnswer | None:
         """Return the parts of a statement about an answer's ranges; only where no question costs anything."""
         if self.published is None or not may_name_range_column(sql):
             return None
-        return await run_in_thread(split_ranged_subquery, sql)
+        return await run_in_thread(split_outer_select, sql)
 
     async def parameter_oids(self, sql: str, parameter_count: int) -> tuple[int, ...] | None:
         """Return the types of a catalog statement's parameters; None if it is no catalog statement."""
@@ -181,10 +181,10 @@ class StatementSource:
         self, rows: RowsStatement, parameters: Sequence[Any], cancelled: asyncio.Event, *, ranges: bool
     ) -> ResultColumns:
         """Return the columns of a statement's result. Free, and reads no row."""
-        ranged = await self._ranged_subquery(rows.sql)
-        if ranged is not None:
-            columns = await self.describe(replace(rows, sql=ranged.inner), parameters, cancelled, ranges=True)
-            return await self.queue.run(self.user, partial(ranged.describe, columns), _no_interrupt, cancelled)
+        split = await self._outer_select_over_answer(rows.sql)
+        if split is not None:
+            columns = await self.describe(replace(rows, sql=split.question_sql), parameters, cancelled, ranges=True)
+            return await self.queue.run(self.user, partial(split.describe, columns), _no_interrupt, cancelled)
         if _asks_backend_pid(rows.sql):
             return _PROCESS_COLUMNS
         if self.published is not None and await self._reads_synthetic(rows.sql):
@@ -205,10 +205,12 @@ class StatementSource:
             return StatementResult(_PROCESS_COLUMNS, [(self.process,)])
         if await self.reads_catalog(rows.sql):
             return await self._run_catalog(rows.sql, parameters, terms.cancelled)
-        ranged = await self._ranged_subquery(rows.sql)
-        if ranged is not None:
-            answer = await self.run(replace(rows, sql=ranged.inner), parameters, None, replace(terms, ranges=True))
-            return await self.queue.run(self.user, partial(ranged.run, answer), _no_interrupt, terms.cancelled)
+        split = await self._outer_select_over_answer(rows.sql)
+        if split is not None:
+            answer = await self.run(
+                replace(rows, sql=split.question_sql), parameters, None, replace(terms, ranges=True)
+            )
+            return await self.queue.run(self.user, partial(split.run_outer, answer), _no_interrupt, terms.cancelled)
         if self.published is not None and await self._reads_synthetic(rows.sql):
             confidence = str(terms.price.get("confidence", DEFAULT_CONFIDENCE))
             call = partial(self.published.run, rows.sql, parameters, columns, confidence)
@@ -320,7 +322,7 @@ class StatementSource:
     async def _wait(self, flight: Flight, cancelled: asyncio.Event) -> FlightResult:
         """Wait for the answer or for a cancellation, whichever comes first."""
         if flight.future.done():  # a stored answer
-            return flight.result()
+            return flight.wait_for_result()
         answered = asyncio.ensure_future(self.gateway.wait(flight))
         cancelling = asyncio.ensure_future(cancelled.wait())
         try:

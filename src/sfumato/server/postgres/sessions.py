@@ -465,7 +465,7 @@ class ClientSession:
             case None:
                 await self._outbox.send(protocol.EMPTY_QUERY)
             case _:
-                await self._outbox.send(protocol.command_complete(await self._run_command(statement, portal)))
+                await self._outbox.send(protocol.command_complete(await self._run_utility_statement(statement, portal)))
 
     async def _run_once(self, portal: Portal, *, describe: bool) -> None:
         """Run the statement of a portal unless it was run before, and keep its rows there."""
@@ -547,7 +547,7 @@ class ClientSession:
 
     # ── commands ───────────────────────────────────────────────────────────────────────────────
 
-    async def _run_command(self, statement: Statement, portal: Portal) -> str:
+    async def _run_utility_statement(self, statement: Statement, portal: Portal) -> str:
         """Run a statement without rows; return its tag."""
         match statement:
             case SetSetting():

@@ -217,24 +217,24 @@ _TABLE = "answer"
 
 
 @dataclass(frozen=True)
-class RangedSubquery:
+class OuterSelectOverAnswer:
     """A statement taken apart."""
 
-    inner: str
+    question_sql: str
     """The question."""
-    outer: str
+    outer_sql: str
     """The statement around it, which reads the answer as a table."""
 
     def describe(self, columns: ResultColumns) -> ResultColumns:
         """Return the columns of the statement, from those of the question's answer."""
         with tempfile.TemporaryDirectory(prefix="sfumato-answer-") as folder:
-            described = _engine_over_answer(Path(folder), columns, ()).describe(self.outer, ())
+            described = _engine_over_answer(Path(folder), columns, ()).describe(self.outer_sql, ())
         return tuple(ResultColumn(each.name, each.oid) for each in described)
 
-    def run(self, answer: StatementResult) -> StatementResult:
+    def run_outer(self, answer: StatementResult) -> StatementResult:
         """Return the rows of the statement, from the question's answer."""
         with tempfile.TemporaryDirectory(prefix="sfumato-answer-") as folder:
-            computed = _engine_over_answer(Path(folder), answer.columns, answer.rows).run(self.outer, ())
+            computed = _engine_over_answer(Path(folder), answer.columns, answer.rows).run(self.outer_sql, ())
         columns = tuple(ResultColumn(each.name, each.oid) for each in computed.columns)
         return StatementResult(columns, computed.rows, answer.notices, answer.warnings)
 
@@ -244,7 +244,7 @@ def may_name_range_column(sql: str) -> bool:
     return any(end in sql.lower() for end in _ENDS)
 
 
-def split_ranged_subquery(sql: str) -> RangedSubquery | None:
+def split_outer_select(sql: str) -> OuterSelectOverAnswer | None:
     """Return the parts of a SELECT from one subquery that names a range of a column of it; None for any other text."""
     tree = parse_query(sql)
     source = tree.args.get("from_") if isinstance(tree, exp.Select) else None
@@ -259,7 +259,7 @@ def split_ranged_subquery(sql: str) -> RangedSubquery | None:
     outer = tree.copy()
     alias = exp.TableAlias(this=exp.to_identifier(subquery.alias or _TABLE, quoted=True))
     outer.args["from_"].this.replace(exp.Table(this=exp.to_identifier(_TABLE), alias=alias))
-    return RangedSubquery(inner.sql("postgres"), outer.sql("postgres"))
+    return OuterSelectOverAnswer(inner.sql("postgres"), outer.sql("postgres"))
 
 
 def _is_range_column(name: str, outputs: set[str]) -> bool:

@@ -155,11 +155,11 @@ class DelayedOpenings(Generic[T]):
         self._clock: AnswerClock | None = None
         self._overrun: Callable[[str], None] = ignore_progress
 
-    def use_clock(self, clock: AnswerClock, overrun: Callable[[str], None]) -> None:
-        """Use ``clock`` for openings from now on, and call ``overrun`` with the policies that took longer. Before that,
-        the server serves nobody who could observe an opening.
+    def pace_reopenings(self, clock: AnswerClock, on_overrun: Callable[[str], None]) -> None:
+        """Use ``clock`` for openings from now on, and call ``on_overrun`` with the policies that took longer. Before
+        that, the server serves nobody who could observe an opening.
         """
-        self._clock, self._overrun = clock, overrun
+        self._clock, self._overrun = clock, on_overrun
 
     def open_first(self, opening: Callable[[Progress], T]) -> T:
         """Open a policy before the server starts to serve."""

@@ -69,7 +69,7 @@ class QueuedWork(Protocol):
     @property
     def user(self) -> str: ...
 
-    def try_begin(self) -> bool:
+    def begin_if_user_has_slot(self) -> bool:
         """Start if the limits over all processes allow it; return whether it started."""
         ...
 
@@ -157,18 +157,18 @@ class FairQueue:
         """Wait for the next release whose turn it is; None when there will be no more."""
         with self._changed:
             while True:
-                work = self._try_begin_next()
+                work = self._begin_next_with_slot()
                 if work is not None:
                     return work
                 if self._draining and not self._waiting:
                     return None
                 self._changed.wait(_POLL_SECONDS if self._waiting else None)
 
-    def _try_begin_next(self) -> QueuedWork | None:
+    def _begin_next_with_slot(self) -> QueuedWork | None:
         """Start the first release of the first user who may start one, and move that user to the end."""
         for user in list(self._order):
             user_queue = self._users[user]
-            if user_queue.running < self._at_once and user_queue.queue[0].try_begin():
+            if user_queue.running < self._at_once and user_queue.queue[0].begin_if_user_has_slot():
                 work = user_queue.queue.popleft()
                 self._order.remove(user)
                 if user_queue.queue:

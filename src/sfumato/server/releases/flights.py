@@ -97,7 +97,7 @@ class Flight:
         flight.future.set_result(released)
         return flight
 
-    def result(self) -> FlightResult:
+    def wait_for_result(self) -> FlightResult:
         """Block until the answer is there."""
         return self.future.result()
 
@@ -163,7 +163,7 @@ class Flights:
             self._running.require_writable()
             self._unavailable_since = None
 
-    def try_begin(self, flight: Flight) -> bool:
+    def begin_if_user_has_slot(self, flight: Flight) -> bool:
         """Start a flight if the user's limit over all processes allows it; ended flights of this process do not
         count.
 
@@ -173,7 +173,7 @@ class Flights:
         with self._unended_lock:
             ended = frozenset(self._unended)
         try:
-            started = self._running.try_begin(flight.request, ended)
+            started = self._running.begin_if_user_has_slot(flight.request, ended)
         except LedgerUnavailable as error:
             if self._may_keep_waiting():
                 return False
@@ -264,8 +264,8 @@ class _FlightWork:
     def user(self) -> str:
         return self.flight.request.user
 
-    def try_begin(self) -> bool:
-        return self.flights.try_begin(self.flight)
+    def begin_if_user_has_slot(self) -> bool:
+        return self.flights.begin_if_user_has_slot(self.flight)
 
     def run(self) -> None:
         self.flights.run_flight(self.flight)
@@ -279,7 +279,7 @@ def find_stored(proposal: Any, price: Mapping[str, Any], request_id: str) -> Fli
     """Return the stored answer of a proposal that may spend nothing; None if it would have to be bought."""
     identity = {} if price.get("free") else {"request_id": request_id}  # what a synopsis answers is no request
     try:
-        return FlightResult.from_answer(proposal.release(**price, **identity, progress=_refuse_charge))
+        return FlightResult.from_answer(proposal.release(**price, **identity, progress=_stop_before_charge))
     except AnswerNotStored:
         return None
 
@@ -297,5 +297,6 @@ def new_request_id() -> str:
     return f"{bits.random_bits(128):032x}"
 
 
-def _refuse_charge(phase: str) -> None:  # noqa: ARG001
+def _stop_before_charge(_phase: str) -> None:
+    """Stop a release at its first phase: only a stored answer comes back."""
     raise AnswerNotStored

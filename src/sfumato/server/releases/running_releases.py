@@ -111,7 +111,7 @@ class RunningReleases:
         self._database = database
         self._at_once = max_running
 
-    def try_begin(self, request: ReleaseKey, ended_requests: Iterable[ReleaseKey] = ()) -> bool:
+    def begin_if_user_has_slot(self, request: ReleaseKey, ended_requests: Iterable[ReleaseKey] = ()) -> bool:
         """Start a release; return False if its user has too many, or an equal request is running.
 
         ``ended_requests`` are requests that ended in this process while their rows could not be deleted; they are
