@@ -98,7 +98,7 @@ def sums(own: Attributes, places: tuple[int, ...], exact: np.ndarray | None = No
 @pytest.mark.parametrize("name", ALL)
 def test_chains(name: str) -> None:
     chain = ALL[name].hierarchy
-    found: dict[str, Claim] = claims_of("shares", chain.shares) | {"even": chain.is_even}
+    found: dict[str, Claim] = claims_of("shares", chain.shares) | {"even": chain.has_equal_shares}
     counts = np.arange(2 * chain.size, dtype=np.int64).reshape(2, -1) ** 2 % 11
     for level, each in enumerate(chain.differences, 1):
         said = {
@@ -109,7 +109,7 @@ def test_chains(name: str) -> None:
             "opposed": each.max_negated_row_product,
             "steps": each.difference_factors,
             "noise": each.noise_deviations,
-            "even": each.is_even,
+            "even": each.has_uniform_noise,
             "variances": each.cell_variances,
         }
         added = each.sum_parts(counts, 1)

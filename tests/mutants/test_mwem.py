@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "ranges of a model count on marginals that were chosen beforehand",
         Kind.REUSE,
-        "publish.mwem:MwemFit.estimates",
+        "publish.mwem:MwemFit.estimates_from_measurements",
         "return SynopsisEstimates(estimates, sets, {block: self._prior_precision(block) for block in estimates.parts})",
         "return SynopsisEstimates(estimates, sets)",
         ("publish/test_mwem.py::test_questions_are_measured_or_bounded_and_their_ranges_hold_the_truth",),

@@ -75,18 +75,18 @@ MUTANTS = (
     Mutant(
         "a precision is that of the last measurement, which noise decided",
         Kind.RANGES,
-        "publish.synthetic:Synthetic._fixed_precisions",
+        "publish.synthetic:Synthetic._first_measurement_precisions",
         "first_precision = 1 / measured[min(1, len(measured) - 1)].variance",
         "first_precision = 1 / measured[-1].variance",
-        _of("publish.synthetic.Synthetic._fixed_precisions"),
+        _of("publish.synthetic.Synthetic._first_measurement_precisions"),
     ),
     Mutant(
         "a precision of added synopses is that of the later one",
         Kind.RANGES,
-        "publish.synopsis:Synopsis._fixed_precisions",
+        "publish.synopsis:Synopsis._first_release_precisions",
         "first_variances = self.earlier[0].plan.block_variances",
         "first_variances = self.plan.block_variances",
-        _of("publish.synopsis.Synopsis._fixed_precisions"),
+        _of("publish.synopsis.Synopsis._first_release_precisions"),
     ),
     Mutant(
         "a gate that speaks for several measures misses twice as often",

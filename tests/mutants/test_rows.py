@@ -96,7 +96,7 @@ MUTANTS = (
     Mutant(
         "ranges take adaptive noise for planned noise",
         Kind.SAMPLING,
-        "publish.synthetic:Synthetic._fixed_precisions",
+        "publish.synthetic:Synthetic._first_measurement_precisions",
         "self.released.method == 'independent' and self.released.complete",
         "self.released.method != 'independent'",
         _RANGES,

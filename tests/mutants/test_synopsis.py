@@ -60,7 +60,7 @@ MUTANTS = (
         "sums of releases have the ranges of a plan that was fixed beforehand",
         Kind.AUDIT,
         "publish.synopsis:Synopsis._synopsis_estimates",
-        "self._combined_releases.measured_sets, self._fixed_precisions())",
+        "self._combined_releases.measured_sets, self._first_release_precisions())",
         "self._combined_releases.measured_sets)",
         _TOTALS,
     ),

@@ -608,7 +608,7 @@ def test_precisions_are_fixed_by_what_was_asked_for_and_not_by_what_was_chosen(t
     expected = {(): 1 / float(max(one.fit.rows_noise.sizes)) ** 2, ((1, 1),): 1 / (3 * sigma**2)}
     for block, eta in expected.items():
         assert known.prior_precisions[block] == pytest.approx(eta)
-    chosen = replace(one.fit, rounds=one.fit.rounds[:1]).estimates
+    chosen = replace(one.fit, rounds=one.fit.rounds[:1]).estimates_from_measurements
     assert chosen.prior_precisions == {block: known.prior_precisions[block] for block in chosen.estimates.parts}
 
 

@@ -748,7 +748,7 @@ def _synthetic(variances: list[float], method: str = "aim", complete: bool = Tru
     )
 
 
-@formula("publish.synthetic.Synthetic._fixed_precisions")
+@formula("publish.synthetic.Synthetic._first_measurement_precisions")
 def _synthetic_etas() -> Iterator[Vector]:
     """Of the number of rows, and of the first measurement after it: what noise decided later does not move them."""
     from sfumato.publish.synthetic import Synthetic
@@ -756,14 +756,16 @@ def _synthetic_etas() -> Iterator[Vector]:
     for variances in ([4.0, 25.0, 1.0], [4.0, 25.0, 100.0, 1e-3], [0.5, 8.0]):
         first = 1 / variances[1]
         wanted = {(): 1 / variances[0], ((0, 1),): first, ((0, 1), (1, 1)): first}
-        yield exact(wanted, Synthetic._fixed_precisions, _synthetic(variances))
-    yield exact({(): 0.5, ((0, 1),): 0.5, ((0, 1), (1, 1)): 0.5}, Synthetic._fixed_precisions, _synthetic([2.0]))
-    yield exact(None, Synthetic._fixed_precisions, _synthetic([4.0, 25.0], "independent"))
+        yield exact(wanted, Synthetic._first_measurement_precisions, _synthetic(variances))
+    yield exact(
+        {(): 0.5, ((0, 1),): 0.5, ((0, 1), (1, 1)): 0.5}, Synthetic._first_measurement_precisions, _synthetic([2.0])
+    )
+    yield exact(None, Synthetic._first_measurement_precisions, _synthetic([4.0, 25.0], "independent"))
     early = _synthetic([4.0, 25.0, 9.0], "independent", complete=False)
-    yield exact({(): 0.25, ((0, 1),): 0.04, ((0, 1), (1, 1)): 0.04}, Synthetic._fixed_precisions, early)
+    yield exact({(): 0.25, ((0, 1),): 0.04, ((0, 1), (1, 1)): 0.04}, Synthetic._first_measurement_precisions, early)
 
 
-@formula("publish.synopsis.Synopsis._fixed_precisions")
+@formula("publish.synopsis.Synopsis._first_release_precisions")
 def _synopsis_etas() -> Iterator[Vector]:
     """1/σ_B² of the first release, whatever was bought later; blocks that it has not have that of its total."""
     table = counts(people(1))
@@ -775,8 +777,8 @@ def _synopsis_etas() -> Iterator[Vector]:
     for other in later:
         both = first + other
         wanted = {block: float(1 / (sex if block == ((0, 1),) else total) ** 2) for block in both.estimates.parts}
-        yield exact(wanted, both._fixed_precisions)
-    yield exact(None, first._fixed_precisions)
+        yield exact(wanted, both._first_release_precisions)
+    yield exact(None, first._first_release_precisions)
 
 
 @formula("publish.mwem.MwemFit._prior_precision")

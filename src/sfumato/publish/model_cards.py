@@ -112,11 +112,13 @@ class Quality:
             )
         if len(self.marginals) > len(worst_first):
             lines.append(f"  and {len(self.marginals) - len(worst_first):,} with smaller distances")
-        lines.append(f"unmeasured  {count_with_noun(len(self.unmeasured), 'pair')} of columns{self._unmeasured_phrase}")
+        lines.append(
+            f"unmeasured  {count_with_noun(len(self.unmeasured), 'pair')} of columns{self._unmeasured_pairs_phrase}"
+        )
         return "\n".join([*lines, f"Each range covers the noise with {format_percent(self.confidence)} confidence."])
 
     @property
-    def _unmeasured_phrase(self) -> str:
+    def _unmeasured_pairs_phrase(self) -> str:
         pairs = ", ".join(" × ".join(pair) for pair in self.unmeasured[:5])
         return f": {pairs}{', …' if len(self.unmeasured) > 5 else ''}" if pairs else ""
 

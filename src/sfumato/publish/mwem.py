@@ -367,7 +367,7 @@ class MwemFit:
         )
 
     @property
-    def estimates(self) -> SynopsisEstimates:
+    def estimates_from_measurements(self) -> SynopsisEstimates:
         """The estimates from what was measured: the number of rows, and every marginal that rounds measured as a
         whole.
         """

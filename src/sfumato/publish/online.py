@@ -139,7 +139,7 @@ class SynopsisReleaseKeepingCounts:
         return self.synopsis_release.batch
 
     @property
-    def step(self) -> float:
+    def rows_per_step(self) -> float:
         """The rows that one step of gates and answers stands for."""
         return float(self.synopsis_release.plan.unit_value)
 
@@ -320,7 +320,7 @@ class Hypothesis:
         return np.log(np.maximum(bought, least) / np.maximum(current, least))
 
     def _with_multiplied_weights(self, measure: IntegerWeightedMeasure, steps: Floats) -> Hypothesis:
-        steps_by_part = np.split(steps, np.cumsum([len(part.groups.grid_index) for part in measure.parts])[:-1])
+        steps_by_part = np.split(steps, np.cumsum([len(part.groups.shown_grid_index) for part in measure.parts])[:-1])
         table = (
             sum(part.spread_to_cells(part_steps) for part, part_steps in zip(measure.parts, steps_by_part, strict=True))
             / measure.max_row_effect

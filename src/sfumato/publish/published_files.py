@@ -152,7 +152,7 @@ class FittedModel:
     @cached_property
     def face(self) -> answering.QueryableTable:
         """What questions in SQL see of the model."""
-        estimates = replace(self.fit.estimates, model_marginal=self._modelled_counts)
+        estimates = replace(self.fit.estimates_from_measurements, model_marginal=self._modelled_counts)
         domains = self.fit.face.domains_for(self.attributes)
         return answering.QueryableTable(self.table, self.attributes, domains, estimates, self.receipt, self.fit.where)
 

@@ -365,8 +365,10 @@ class ConditionedModel:
     """The model given all that its cells can express."""
 
     model: GraphicalModel
-    conditioned: tuple[str, ...]
-    rejected: tuple[str, ...]
+    enforced_by_model: tuple[str, ...]
+    """The rules that every row of the model obeys."""
+    enforced_by_rejection: tuple[str, ...]
+    """The rules for which rows that break them are drawn again."""
     expected_rows: float | None
 
 
@@ -379,7 +381,7 @@ def condition_model(
         for column in rules.fixed
     ]
     expected = _expected_rows(model, fixed)
-    conditioned, rejected = [column.text for column in rules.fixed], list[str]()
+    enforced_by_model, enforced_by_rejection = [column.text for column in rules.fixed], list[str]()
     for factor in fixed:
         model = _with_factor(model, factor)
     cell_conditions = [*rules.constraints, *((text, computed.condition) for text, computed in rules.computed)]
@@ -390,16 +392,16 @@ def condition_model(
         if is_held and not factor[1].all():
             model = _with_factor(model, factor)
         is_decided = is_held and not (condition.truths.false & (allowed > 0)).any()
-        (conditioned if is_decided else rejected).append(text)
+        (enforced_by_model if is_decided else enforced_by_rejection).append(text)
     computed_texts = {text for text, _ in rules.computed}
     try:
         model.conditionals()
     except InvalidParameter:
-        raise _no_rows_refusal([*conditioned, *rejected]) from None
+        raise _no_rows_refusal([*enforced_by_model, *enforced_by_rejection]) from None
     return ConditionedModel(
         model,
-        tuple(text for text in conditioned if text not in computed_texts),
-        tuple(text for text in rejected if text not in computed_texts),
+        tuple(text for text in enforced_by_model if text not in computed_texts),
+        tuple(text for text in enforced_by_rejection if text not in computed_texts),
         expected,
     )
 
@@ -518,8 +520,15 @@ class RowDrawer:
         if self.rules is None or self.conditioned is None:
             return None
         computed = tuple(text for text, _ in self.rules.computed)
-        held = self.conditioned
-        return SampleReport(self._kept, self._drawn, held.conditioned, computed, held.rejected, held.expected_rows)
+        conditioned = self.conditioned
+        return SampleReport(
+            self._kept,
+            self._drawn,
+            conditioned.enforced_by_model,
+            computed,
+            conditioned.enforced_by_rejection,
+            conditioned.expected_rows,
+        )
 
 
 def _rare_rows_refusal(texts: Sequence[str], kept: int, drawn: int, rows: int) -> Unsupported:

@@ -308,22 +308,24 @@ class ColumnSampler:
         return steps
 
     def _values_of_steps(
-        self, steps: Integers, codes: Codes, fraction: float | None = None, source: ByteSource | None = None
+        self, steps: Integers, codes: Codes, position_in_bin: float | None = None, source: ByteSource | None = None
     ) -> Values:
         kind = self.attribute.type
         if kind is Type.REAL:
-            return self._reals(steps, codes, fraction, source)
+            return self._reals_from_steps(steps, codes, position_in_bin, source)
         return steps * np.int64(int(self.step)) if kind is Type.TIMESTAMP else steps
 
-    def _reals(self, steps: Integers, codes: Codes, fraction: float | None, source: ByteSource | None) -> Floats:
+    def _reals_from_steps(
+        self, steps: Integers, codes: Codes, position_in_bin: float | None, source: ByteSource | None
+    ) -> Floats:
         reals = _nearest_multiples(steps, self.step)
         is_continuous = self.step_counts[codes] == 0
         if is_continuous.any():
             low, high = self.ends[codes[is_continuous], 0], self.ends[codes[is_continuous], 1]
             position = (
                 (bits.random_uint64(int(is_continuous.sum()), source) >> np.uint64(11)) * 2.0**-53
-                if fraction is None
-                else fraction
+                if position_in_bin is None
+                else position_in_bin
             )
             reals[is_continuous] = low + (high - low) * position
         reals = np.clip(reals, self.ends[codes, 0], self.ends[codes, 1])

@@ -152,9 +152,11 @@ class Synopsis:
 
     @cached_property
     def _synopsis_estimates(self) -> SynopsisEstimates:
-        return SynopsisEstimates(self.estimates, self._combined_releases.measured_sets, self._fixed_precisions())
+        return SynopsisEstimates(
+            self.estimates, self._combined_releases.measured_sets, self._first_release_precisions()
+        )
 
-    def _fixed_precisions(self) -> dict[block_algebra.Block, float] | None:
+    def _first_release_precisions(self) -> dict[block_algebra.Block, float] | None:
         """Return a precision for every block that was fixed before any noise was drawn: that of the first release,
         or of its total for blocks that it lacks. None if there is only one release.
         """

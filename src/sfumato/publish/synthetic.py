@@ -375,11 +375,11 @@ class Synthetic:
         return SynopsisEstimates(
             self.estimates,
             tuple(sets),
-            self._fixed_precisions(),
+            self._first_measurement_precisions(),
             lambda requested: self.model.marginal(requested),
         )
 
-    def _fixed_precisions(self) -> dict[Block, float] | None:
+    def _first_measurement_precisions(self) -> dict[Block, float] | None:
         """Return a precision for every block that was fixed before its noise was drawn: that of the first
         measurement after the number of rows, and for the total that of the number of rows. None if everything was
         planned.

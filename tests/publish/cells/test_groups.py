@@ -39,24 +39,24 @@ def joined(axes: tuple[int, ...], codes: Any, values: str, undecided: Any = None
 
 def test_without_keys_there_is_one_group() -> None:
     found = group_cells([], ATTRIBUTES)
-    assert (found.axes, found.sizes, found.joined_axes, found.count) == ((), (), (), 1)
-    assert (found.keys, found.grid_index.tolist(), found.shape) == (((),), [0], (1,))
+    assert (found.key_axes, found.key_sizes, found.joined_axes, found.joined_count) == ((), (), (), 1)
+    assert (found.shown_keys, found.shown_grid_index.tolist(), found.shape) == (((),), [0], (1,))
 
 
 def test_columns_are_key_axes_in_the_order_of_the_keys() -> None:
     found = group_cells([whole(1), whole(0, nullable=True)], ATTRIBUTES)
-    assert (found.axes, found.sizes, found.count, found.shape) == ((0, 1), (2, 3), 1, (2, 3, 1))
-    assert found.keys == (("10", "00"), ("10", "01"), ("11", "00"), ("11", "01"))
-    assert found.grid_index.tolist() == [0, 3, 1, 4]
+    assert (found.key_axes, found.key_sizes, found.joined_count, found.shape) == ((0, 1), (2, 3), 1, (2, 3, 1))
+    assert found.shown_keys == (("10", "00"), ("10", "01"), ("11", "00"), ("11", "01"))
+    assert found.shown_grid_index.tolist() == [0, 3, 1, 4]
 
 
 def test_cells_with_one_value_of_a_key_are_joined() -> None:
     halves = joined((2,), [0, 1, 0, -1], "xy")
     found = group_cells([whole(0), halves], ATTRIBUTES)
-    assert (found.axes, found.joined_axes, found.count) == ((0,), (2,), 2)
-    assert found.codes.tolist() == [0, 1, 0, -1]
-    assert found.keys == (("00", "x"), ("00", "y"))
-    assert found.grid_index.tolist() == [0, 1]
+    assert (found.key_axes, found.joined_axes, found.joined_count) == ((0,), (2,), 2)
+    assert found.joined_codes.tolist() == [0, 1, 0, -1]
+    assert found.shown_keys == (("00", "x"), ("00", "y"))
+    assert found.shown_grid_index.tolist() == [0, 1]
     assert found.members_of(0).tolist() == [True, False, True, False]
     assert found.members_of(1).tolist() == [False, True, False, False]
 
@@ -65,16 +65,16 @@ def test_keys_over_shared_axes_are_joined_with_them() -> None:
     """A column that is a key itself is joined where another key reads it beside a joined one."""
     both = joined((1, 2), [[0, 1, 0, -1], [1, 1, 0, -1], [-1] * 4], "xy")
     found = group_cells([whole(1), both], ATTRIBUTES)
-    assert (found.axes, found.joined_axes) == ((), (1, 2))
-    assert found.keys == (("10", "x"), ("10", "y"), ("11", "x"), ("11", "y"))
-    assert found.codes.tolist() == [[0, 1, 0, -1], [3, 3, 2, -1], [-1] * 4]
-    assert found.count == 4
+    assert (found.key_axes, found.joined_axes) == ((), (1, 2))
+    assert found.shown_keys == (("10", "x"), ("10", "y"), ("11", "x"), ("11", "y"))
+    assert found.joined_codes.tolist() == [[0, 1, 0, -1], [3, 3, 2, -1], [-1] * 4]
+    assert found.joined_count == 4
     apart = group_cells([joined((1,), [0, 0, 1], "pq"), joined((2,), [0, 1, 1, 0], "xy")], ATTRIBUTES)
-    assert (apart.joined_axes, apart.count) == ((1, 2), 4)
-    assert apart.keys == (("p", "x"), ("p", "y"), ("q", "x"), ("q", "y"))
-    assert apart.codes.tolist() == [[0, 1, 1, 0], [0, 1, 1, 0], [2, 3, 3, 2]]
+    assert (apart.joined_axes, apart.joined_count) == ((1, 2), 4)
+    assert apart.shown_keys == (("p", "x"), ("p", "y"), ("q", "x"), ("q", "y"))
+    assert apart.joined_codes.tolist() == [[0, 1, 1, 0], [0, 1, 1, 0], [2, 3, 3, 2]]
     shared = group_cells([joined((1,), [0, 1, 1], "pq"), joined((1,), [1, 0, 0], "xy")], ATTRIBUTES)
-    assert shared.keys == (("p", "y"), ("q", "x"))
+    assert shared.shown_keys == (("p", "y"), ("q", "x"))
 
 
 def test_undecided_cells_may_be_in_every_group() -> None:

@@ -127,7 +127,7 @@ def test_the_number_of_children_is_counted_before_any_is_left_out() -> None:
     proposal, exact = exact_counts(clinic_policy(world), PRICE, ["patients", "visits"])
     assert proposal.first_link.band_labels == ("0", "1", "2", f"{LIMIT} or more")
     for part, rows, counted in zip((_parent(proposal), _child(proposal)), exact, (1, LIMIT), strict=True):
-        place = [attribute.name for attribute in part.attributes].index(proposal.first_link.count_column)
+        place = [attribute.name for attribute in part.attributes].index(proposal.first_link.child_count_column)
         cells = [getattr(cell, "value", None) for cell in part.attributes[place].cells]
         totals = rows.marginal((place,)) * part.setting(PRICE).unit_value
         assert totals[cells.index(f"{LIMIT} or more")] == totals.sum() == counted

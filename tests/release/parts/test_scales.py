@@ -133,6 +133,6 @@ def test_shares_are_those_of_the_theorem() -> None:
 
 def test_a_split_is_even_where_all_shares_are_equal() -> None:
     half, third = Fraction(1, 2), Fraction(1, 3)
-    assert PriceSplit(((half,), (half,))).is_even
-    assert PriceSplit(()).is_even
-    assert not PriceSplit(((half,), (third, third))).is_even
+    assert PriceSplit(((half,), (half,))).has_equal_shares
+    assert PriceSplit(()).has_equal_shares
+    assert not PriceSplit(((half,), (third, third))).has_equal_shares

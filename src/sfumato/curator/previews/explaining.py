@@ -479,7 +479,7 @@ def _share_text(share: Fraction, price: str, whole: str | None = None) -> str:
 def _explain_split(query: Query, prepared: PricedRelease) -> list[PlanStep]:
     """Explain an uneven split: the relative error of each result with it, and with an even one."""
     split = prepared.split
-    if split.is_even:
+    if split.has_equal_shares:
         return []
     measures = [describe_measure(measure, typed_sql) for measure in query.plan.measures]
     errors = zip(measures, split.error_ratios, split.even_error_ratios, strict=True)

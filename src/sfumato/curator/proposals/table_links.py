@@ -35,7 +35,7 @@ from sfumato.quick_dataclass import dataclass
 
 MAX_GIVEN_CELLS = 1 << 17
 """The most combinations of columns that children are drawn given, if memory allows."""
-_CHILD_ROWS, _SIBLINGS = "child rows", "sibling rows"
+_CHILD_ROWS, _PARENT_COUNT = "child rows", "parent rows"
 _BEFORE, _AFTER = "row before", "row after"
 """Whether there is a child of the same parent before a row, and after it: 1 or 0."""
 _POSITION_SQL = (
@@ -460,8 +460,8 @@ def _first_table_select(pairs: Sequence[LinkedPair], links: Sequence[TableLink])
     counts, joins = _band_columns_and_joins("p", "c", pairs, links)
     columns += counts
     if links[0].max_parents > 1:
-        columns.append(f'p."{_SIBLINGS}" AS {quoted(links[0].siblings_column)}')
-        parents = f'(SELECT *, COUNT(*) OVER (PARTITION BY {unit}) AS "{_SIBLINGS}" FROM {parents})'
+        columns.append(f'p."{_PARENT_COUNT}" AS {quoted(links[0].parent_count_column)}')
+        parents = f'(SELECT *, COUNT(*) OVER (PARTITION BY {unit}) AS "{_PARENT_COUNT}" FROM {parents})'
     return f"SELECT {', '.join(columns)} FROM {parents} AS p {' '.join(joins)}"
 
 
@@ -475,7 +475,7 @@ def _band_columns_and_joins(
         unit, key = quoted(pair.child_unit), "" if pair.via is None else f", {quoted(pair.via.on)}"
         counted = f'SELECT {unit}{key}, COUNT(*) AS "{_CHILD_ROWS}" FROM {quoted(link.child)} GROUP BY {unit}{key}'
         band = _band_label_sql(link, f"COALESCE({child}.{quoted(_CHILD_ROWS)}, 0)", 0)
-        columns.append(f"{band} AS {quoted(link.count_column)}")
+        columns.append(f"{band} AS {quoted(link.child_count_column)}")
         joins.append(f"LEFT JOIN ({counted}) AS {child} ON {_join_condition(pair, parent, child)}")
     return columns, joins
 
@@ -487,7 +487,7 @@ def _child_select(linked: LinkedTables, links: Sequence[TableLink], pair: Linked
     counts, count_joins = _band_columns_and_joins("c", "t", below, links_to_children(links, link.child))
     columns = [
         *(f"c.{quoted(name)} AS {quoted(name)}" for name in link.child_columns),
-        f"{_band_label_sql(link, f'c.{quoted(_CHILD_ROWS)}', 1)} AS {quoted(link.count_column)}",
+        f"{_band_label_sql(link, f'c.{quoted(_CHILD_ROWS)}', 1)} AS {quoted(link.child_count_column)}",
         *([f"{_POSITION_SQL} AS {quoted(link.position_column)}"] if link.ends else ()),
         *parent_columns,
         *(f"c.{quoted(link.previous_name(name))}" for name in link.previous_columns),

@@ -289,7 +289,7 @@ class GroupedTotals:
 
     def sum_by_group(self, table: NDArray[N]) -> NDArray[N]:
         """Sum a table over the axes, group by group, by the least weights."""
-        summed_axes = tuple(axis for axis, index in enumerate(self.axes) if index not in self.groups.axes)
+        summed_axes = tuple(axis for axis, index in enumerate(self.axes) if index not in self.groups.key_axes)
         return self._values_of_groups(
             [
                 (table * cell_weights.low.astype(table.dtype)).sum(summed_axes, keepdims=True)
@@ -300,7 +300,7 @@ class GroupedTotals:
     def spread_to_cells(self, group_values: Floats) -> Floats:
         """Return a table over the axes: in every cell, the weights times the numbers of its groups, summed."""
         grid = np.zeros(self.groups.shape)
-        grid.ravel()[self.groups.grid_index] = group_values
+        grid.ravel()[self.groups.shown_grid_index] = group_values
         spread_parts = (
             cells.low * grid[..., index].reshape(self._key_axis_sizes) for index, cells in enumerate(self.weights)
         )
@@ -314,19 +314,19 @@ class GroupedTotals:
     @property
     def _key_axis_sizes(self) -> tuple[int, ...]:
         """The number of cells along each key axis, and 1 along the others."""
-        size_by_axis = dict(zip(self.groups.axes, self.groups.sizes, strict=True))
+        size_by_axis = dict(zip(self.groups.key_axes, self.groups.key_sizes, strict=True))
         return tuple(size_by_axis.get(attribute_index, 1) for attribute_index in self.axes)
 
     def _values_of_groups(self, totals: Sequence[NDArray[N]]) -> NDArray[N]:
         """Lay totals out on the grid of groups, and take those that are shown."""
-        key_axes = [axis for axis, attribute_index in enumerate(self.axes) if attribute_index in self.groups.axes]
+        key_axes = [axis for axis, attribute_index in enumerate(self.axes) if attribute_index in self.groups.key_axes]
         flat = [
-            np.broadcast_to(table.reshape([table.shape[axis] for axis in key_axes]), self.groups.sizes)
+            np.broadcast_to(table.reshape([table.shape[axis] for axis in key_axes]), self.groups.key_sizes)
             for table in (
                 np.broadcast_to(total, np.broadcast_shapes(total.shape, (1,) * len(self.axes))) for total in totals
             )
         ]
-        return np.stack(flat, axis=-1).ravel()[self.groups.grid_index]
+        return np.stack(flat, axis=-1).ravel()[self.groups.shown_grid_index]
 
     def estimate_with_ends(self, beta: float, cells: int) -> tuple[Floats, Floats, Floats]:
         """Return numbers and their lower and upper ends, which hold for so many totals at once."""
@@ -470,26 +470,28 @@ class _QuestionEvaluator:
         width = len(self.query.plan.keys)
         sets = self.query.finish.sets or (tuple(range(width)),)
         for key_indices, groups in zip(sets, self.groupings, strict=True):
-            if len(key_indices) == width and {*groups.keys} != {*expected_keys}:
+            if len(key_indices) == width and {*groups.shown_keys} != {*expected_keys}:
                 rule = "the synopsis's cells do not form the groups of the question"
                 raise Unsupported("other-groups", rule, fix="group by columns whose values are listed in the policy")
 
     def _possible_groups(self, groups: CellGroups) -> CellGroups:
         """Drop groups of which the conditions leave no cell, as the curator does."""
         condition_axes = self.attributes_read(self.conditions)
-        if not set(condition_axes) & {*groups.axes, *groups.joined_axes}:
+        if not set(condition_axes) & {*groups.key_axes, *groups.joined_axes}:
             return groups
-        axes = self.checked_axes(tuple(sorted({*condition_axes, *groups.axes, *groups.joined_axes})))
+        axes = self.checked_axes(tuple(sorted({*condition_axes, *groups.key_axes, *groups.joined_axes})))
         possible_cells = np.broadcast_to(self._truths_of_all(self.conditions, axes).true, self.axis_sizes(axes))
-        summed_axes = tuple(axis for axis, attribute_index in enumerate(axes) if attribute_index not in groups.axes)
-        masks = [possible_cells & self._may_be_in_group(groups, axes, index) for index in range(groups.count)]
+        summed_axes = tuple(axis for axis, attribute_index in enumerate(axes) if attribute_index not in groups.key_axes)
+        masks = [possible_cells & self._may_be_in_group(groups, axes, index) for index in range(groups.joined_count)]
         grid = np.stack([mask.any(summed_axes) for mask in masks], axis=-1).ravel()
-        shown_index = [index for index, grid_index in enumerate(groups.grid_index.tolist()) if grid[grid_index]]
+        shown_index = [index for index, grid_index in enumerate(groups.shown_grid_index.tolist()) if grid[grid_index]]
         if not shown_index:
             rule = "no row can meet these conditions, so there is no group to show"
             raise Unsupported("no-groups", rule, fix="use a wider WHERE, or declare more values in the policy")
         return replace(
-            groups, keys=tuple(groups.keys[index] for index in shown_index), grid_index=groups.grid_index[shown_index]
+            groups,
+            shown_keys=tuple(groups.shown_keys[index] for index in shown_index),
+            shown_grid_index=groups.shown_grid_index[shown_index],
         )
 
     def _may_be_in_group(self, groups: CellGroups, axes: AttributeSet, index: int) -> Bools:
@@ -543,8 +545,8 @@ class _QuestionEvaluator:
             raise Unsupported("aggregate", rule, fix="ask for COUNT, SUM or AVG, with FILTER (WHERE …) if needed")
         conditions = [*self.conditions, *key_conditions, *([] if measure.where is None else [measure.where])]
         values = [] if measure.value is None else [measure.value]
-        axes = tuple(sorted({*self.attributes_read([*conditions, *values]), *groups.axes, *groups.joined_axes}))
-        self.checked_axes(axes, groups.count)
+        axes = tuple(sorted({*self.attributes_read([*conditions, *values]), *groups.key_axes, *groups.joined_axes}))
+        self.checked_axes(axes, groups.joined_count)
         counted = self._truths_of_all(conditions, axes)
         weights_of_totals = self._sum_bounds(measure, counted, axes) if values else [_row_count_bounds(counted)]
         self._record_cut_bins(weights_of_totals, axes)
@@ -564,11 +566,11 @@ class _QuestionEvaluator:
     def _grouped_totals(self, weights: AmountBounds, axes: AttributeSet, groups: CellGroups) -> GroupedTotals:
         parts = [weights]
         if groups.joined_axes:
-            parts = [weights.masked(self._may_be_in_group(groups, axes, index)) for index in range(groups.count)]
+            parts = [weights.masked(self._may_be_in_group(groups, axes, index)) for index in range(groups.joined_count)]
         if groups.undecided is not None:
             undecided = groups.undecided.reshape([-1 if index in groups.joined_axes else 1 for index in axes])
             parts = [part.with_optional_cells(undecided) for part in parts]
-        totals = tuple(bound_totals(self.face.estimates, part, axes, groups.axes) for part in parts)
+        totals = tuple(bound_totals(self.face.estimates, part, axes, groups.key_axes) for part in parts)
         return GroupedTotals(totals, axes, groups, tuple(parts))
 
     def _record_cut_bins(self, weights_of_totals: Sequence[AmountBounds], axes: AttributeSet) -> None:
@@ -592,7 +594,7 @@ class _QuestionEvaluator:
         sets = self.query.finish.sets or (tuple(range(width)),)
         keys, is_rolled_up = [], []
         for key_indices, groups in zip(sets, self.groupings, strict=True):
-            for group_key in groups.keys:
+            for group_key in groups.shown_keys:
                 values_by_key = dict(zip(key_indices, group_key, strict=True))
                 keys.append(tuple(values_by_key.get(index) for index in range(width)))
                 is_rolled_up.append([index not in values_by_key for index in range(width)])

@@ -359,7 +359,7 @@ def _date_part(part: str, moment: dt.date) -> int:
 def _make_date(_: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     """Enclose the dates between the least and the greatest parts; only three known parts are surely a date."""
     parts = [as_ranges(argument) for argument in arguments]
-    low, high, may_exist, may_miss = np.vectorize(_dates_between, otypes=[float, float, bool, bool])(
+    low, high, may_exist, may_miss = np.vectorize(_date_range_from_parts, otypes=[float, float, bool, bool])(
         *(part.low for part in parts), *(part.high for part in parts)
     )
     there = may_exist & parts[0].may_have_value & parts[1].may_have_value & parts[2].may_have_value
@@ -367,11 +367,11 @@ def _make_date(_: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     return ranges_with_overflow(low, high, there, null)
 
 
-def _dates_between(*ends: float) -> tuple[float, float, bool, bool]:
+def _date_range_from_parts(*low_and_high_parts: float) -> tuple[float, float, bool, bool]:
     """Return the least and greatest date, whether there may be one, and whether there may be none."""
-    if not all(map(math.isfinite, ends)):
+    if not all(map(math.isfinite, low_and_high_parts)):
         return -math.inf, math.inf, True, True
-    low, high = tuple(map(int, ends[:3])), tuple(map(int, ends[3:]))
+    low, high = tuple(map(int, low_and_high_parts[:3])), tuple(map(int, low_and_high_parts[3:]))
     bounds = calendar.date_bounds(low, high)
     if bounds is None:
         return math.nan, math.nan, False, True

@@ -115,33 +115,33 @@ def _typed_value(number: float, sql_type: Type) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class CellGroups:
-    """The groups of a question: a grid of the cells of the key axes × the groups of joined cells."""
+    """The groups of a question: a grid of the cells of the key key_axes × the groups of joined cells."""
 
-    axes: AttributeSet
-    """The key axes."""
-    sizes: tuple[int, ...]
+    key_axes: AttributeSet
+    """The key key_axes."""
+    key_sizes: tuple[int, ...]
     joined_axes: AttributeSet
-    """The joined axes."""
-    codes: Codes
+    """The joined key_axes."""
+    joined_codes: Codes
     """The group of each joined cell, −1 for none."""
-    count: int
+    joined_count: int
     """The number of groups of joined cells; 1 where no cells are joined."""
-    keys: tuple[tuple[Any, ...], ...]
-    """The keys of the groups that the answer shows."""
-    grid_index: NDArray[np.intp]
+    shown_keys: tuple[tuple[Any, ...], ...]
+    """The shown_keys of the groups that the answer shows."""
+    shown_grid_index: NDArray[np.intp]
     """The flat grid index of each group that the answer shows."""
     undecided: NDArray[np.bool_] | None = None
     """The joined cells whose rows may be in any group; None if there are none."""
 
     def members_of(self, index: int) -> NDArray[np.bool_]:
         """Return which joined cells have rows, or may have some, in a joined group."""
-        in_group = self.codes == index
+        in_group = self.joined_codes == index
         return in_group if self.undecided is None else in_group | self.undecided
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the grid."""
-        return (*self.sizes, self.count)
+        return (*self.key_sizes, self.joined_count)
 
 
 def group_cells(keys: Sequence[GroupKeyCells], attributes: Sequence[Attribute]) -> CellGroups:

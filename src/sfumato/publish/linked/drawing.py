@@ -134,7 +134,7 @@ class LinkedModels:
         if first.max_parents == 1:
             return np.arange(len(cells)), cells
         model = self.models[first.parent]
-        attribute_index = model.columns.index(first.siblings_column)
+        attribute_index = model.columns.index(first.parent_count_column)
         siblings = np.array(_cell_numbers(model.attributes, attribute_index))[cells[:, attribute_index]]
         order = np.argsort(siblings, kind="stable")
         siblings = siblings[order]
@@ -166,13 +166,13 @@ class ModelPair:
 
     def _draw_child_counts(self, cells: Codes) -> Integers:
         link = self.link
-        bands = self._cell_bands(self.parent)[cells[:, self.parent.columns.index(link.count_column)]]
+        bands = self._cell_bands(self.parent)[cells[:, self.parent.columns.index(link.child_count_column)]]
         widths = np.array(link.band_widths)[bands]
         return np.asarray(np.array(link.bands)[bands] + bits.random_below_limits(widths, self.source))
 
     def _cell_bands(self, model: Synthetic) -> Integers:
         """Return the band of each cell of the number of children; missing counts as none."""
-        attribute = model.attributes[model.columns.index(self.link.count_column)]
+        attribute = model.attributes[model.columns.index(self.link.child_count_column)]
         labels = self.link.band_labels
         return np.array([labels.index(cell.value) if isinstance(cell, ListedCell) else 0 for cell in attribute.cells])
 
@@ -181,7 +181,7 @@ class ModelPair:
         codes = np.zeros((len(owners), len(child.attributes)), np.int32, order="F")
         band_cells = np.argsort(self._cell_bands(child)[:-1])  # the cell of each band from 1 on
         bands = np.searchsorted(np.array(link.bands), children, side="right") - 1
-        codes[:, child.columns.index(link.count_column)] = band_cells[np.maximum(bands - 1, 0)][owners]
+        codes[:, child.columns.index(link.child_count_column)] = band_cells[np.maximum(bands - 1, 0)][owners]
         for column, given_name in link.parent_conditioning_columns.items():
             parent_index = self.parent.columns.index(column)
             codes[:, child.columns.index(given_name)] = parent_cells[owners, parent_index]

@@ -123,11 +123,11 @@ class TableLink:
     # ── names of columns in the models ───────────────────────────────────────────────────────────
 
     @property
-    def count_column(self) -> str:
+    def child_count_column(self) -> str:
         return f"number of {self.child}"
 
     @property
-    def siblings_column(self) -> str:
+    def parent_count_column(self) -> str:
         """The number of parents of the unit."""
         return f"number of {self.parent}"
 
@@ -139,7 +139,7 @@ class TableLink:
     @property
     def band_and_position_columns(self) -> tuple[str, ...]:
         """What the number of children of a parent decides of each."""
-        return (self.count_column, self.position_column) if self.ends else (self.count_column,)
+        return (self.child_count_column, self.position_column) if self.ends else (self.child_count_column,)
 
     def linked_name(self, column: str) -> str:
         return f"{self.parent}.{column}"

@@ -115,7 +115,7 @@ class LinkedState:
         """
         parent_state = self.states[link.parent]
         parent, child = parent_state.setting.attributes, self.states[link.child].setting.attributes
-        parent_indices = _attribute_indices(parent, (link.count_column, *link.parent_conditioning_columns))
+        parent_indices = _attribute_indices(parent, (link.child_count_column, *link.parent_conditioning_columns))
         given = (*link.band_and_position_columns, *link.parent_conditioning_columns.values())
         child_indices = _attribute_indices(child, given)
         parents = parent_state.model.marginal(parent_indices)

@@ -280,7 +280,7 @@ class SyntheticTables:
         link = link_to_parent(self.links, table)
         positions = () if link is None or not link.ends else (link.position_column,)
         columns = self.link.parent_columns if link is None else (*link.child_columns, *positions)
-        return *columns, *(below.count_column for below in links_to_children(self.links, table))
+        return *columns, *(below.child_count_column for below in links_to_children(self.links, table))
 
     def _ancestors(self, table: str, names: Mapping[str, str]) -> tuple[Ancestor, ...]:
         """Return the tables above one, nearest first, with their columns in its model."""
@@ -293,7 +293,7 @@ class SyntheticTables:
                 if link.linked_name(name) in columns
             }
             if not ancestors:
-                modelled[link.count_column.lower()] = link.count_column
+                modelled[link.child_count_column.lower()] = link.child_count_column
             ancestors.append(Ancestor(names[link.parent], link.parent_key, link.child_key, modelled))
             link = link_to_parent(self.links, link.parent)
         return tuple(ancestors)

@@ -302,7 +302,7 @@ def weight_by_noise_deviation(values: Floats, block: Block, attributes: Attribut
     """Multiply entries by the deviation of their noise, which is 1 unless weights of parents were rounded."""
     for axis, (attribute_index, level) in enumerate(block):
         difference = attributes[attribute_index].hierarchy.differences[level - 1]
-        if not difference.is_even:
+        if not difference.has_uniform_noise:
             values = values * reshape_along(difference.noise_deviations, axis, values.ndim)
     return values
 

@@ -163,7 +163,7 @@ class LevelDifference:
         return self.scale / self.difference_factors
 
     @cached_property
-    def is_even(self) -> bool:
+    def has_uniform_noise(self) -> bool:
         """Whether a·k is the scale for every parent."""
         return bool((self.difference_factors == self.scale).all())
 
@@ -203,7 +203,7 @@ class CellHierarchy:
         return cls(size, tuple(reversed(differences)), cell_shares)
 
     @property
-    def is_even(self) -> bool:
+    def has_equal_shares(self) -> bool:
         """Whether every cell has the same share of the whole."""
         return bool((self.shares == self.shares[0]).all())
 

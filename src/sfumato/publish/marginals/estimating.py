@@ -342,13 +342,13 @@ def make_consistent(
     covering_sets = maximal_sets((*sets, *impossible))
     if not all(map(estimates.covers, covering_sets)):
         raise InvalidParameter("sets", sets, "marginals of attributes that were measured together")
-    problem = _ProjectionProblem(
+    projection = _NonnegativeProjection(
         estimates,
         covering_sets,
         {attribute_set: _implied_zero_cells(attribute_set, impossible, estimates) for attribute_set in covering_sets},
     )
-    parts, gap = problem.solve(rounds)
-    return ConsistentMarginals(replace(estimates, parts=parts), covering_sets, impossible, gap)
+    parts, shortfall = projection.solve(rounds)
+    return ConsistentMarginals(replace(estimates, parts=parts), covering_sets, impossible, shortfall)
 
 
 def _implied_zero_cells(attribute_set: AttributeSet, zeros: Zeros, estimates: BlockEstimates) -> NDArray[np.bool_]:
@@ -371,12 +371,12 @@ def _implied_zero_cells(attribute_set: AttributeSet, zeros: Zeros, estimates: Bl
 
 
 @dataclass(frozen=True, eq=False)
-class _ProjectionProblem:
+class _NonnegativeProjection:
     estimates: BlockEstimates
     sets: tuple[AttributeSet, ...]
     zeros: Mapping[AttributeSet, NDArray[np.bool_]]
 
-    def solve(self, rounds: int) -> tuple[dict[Block, Floats], float]:
+    def solve(self, max_rounds: int) -> tuple[dict[Block, Floats], float]:
         """Search for the nearest blocks whose cells fall short by no more than is allowed; return them with the
         shortfall.
         """
@@ -389,7 +389,7 @@ class _ProjectionProblem:
         step = 1 / _largest_eigenvalue_bound(self.sets, self.estimates.variances, attributes)
         multipliers = {attribute_set: np.zeros_like(start_marginals[attribute_set]) for attribute_set in self.sets}
         extrapolated, inertia, max_shortfall = multipliers, 1.0, _CLOSE * max(1.0, float(start[()]))
-        for _ in range(rounds):
+        for _ in range(max_rounds):
             parts = self._move_blocks(start, extrapolated)
             marginals = {
                 attribute_set: marginal_from_blocks(parts, attribute_set, attributes) for attribute_set in self.sets
@@ -470,7 +470,7 @@ def _largest_eigenvalue_bound(
             lengths += [
                 len(chain.differences) + 1
                 for chain in (attributes[attribute_index].hierarchy for attribute_index in attribute_set)
-                if not chain.is_even
+                if not chain.has_equal_shares
             ]
             totals[block] = totals.get(block, 0.0) + variances[block] * math.prod(lengths)
     return max(totals.values())

@@ -342,7 +342,7 @@ def _axis_coefficients(values: Floats, axis: int, attribute: Attribute) -> tuple
             coefficients = difference.coefficients(values, axis)
             parts.append(
                 coefficients
-                if difference.is_even
+                if difference.has_uniform_noise
                 else coefficients * reshape_along(difference.noise_deviations, axis, ndim)
             )
             level_lengths.append((level, difference.part_count))

@@ -130,7 +130,7 @@ class PriceSplit:
     """The same ratios if all shares were equal."""
 
     @property
-    def is_even(self) -> bool:
+    def has_equal_shares(self) -> bool:
         """Return whether all shares are equal."""
         return len({share for part in self.shares for share in part}) <= 1
 
