@@ -440,6 +440,9 @@ def test_joined_data() -> None:
                 [("mine", base), ("other", other)], "mine", base, keyed
             )
         }
-        found |= {f"version {name}": joined_sources.count_versions([base, other, base, other, other])}
-    found |= {"none": joined_sources.count_versions([]), "all": joined_sources.count_versions(list(others.values()))}
+        found |= {f"version {name}": joined_sources.count_content_changes([base, other, base, other, other])}
+    found |= {
+        "none": joined_sources.count_content_changes([]),
+        "all": joined_sources.count_content_changes(list(others.values())),
+    }
     check_claims("ledgers/joined", found)

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import sfumato as sf
-from sfumato.curator.proposals.selected_columns import DeclaredValues
+from sfumato.curator.proposals.selected_columns import FreeDeclaredValues
 
 POLICY = """
 [unit]
@@ -174,7 +174,7 @@ def test_declared_values_are_listed_free_and_never_charged(hotel: sf.Curator) ->
     """From the policy alone: the same whatever rows there are, and no line in the ledger."""
     before = [line.kind for line in hotel.history()]
     ask = hotel.sql("SELECT DISTINCT city, month AS m FROM stays WHERE month < 3 ORDER BY m DESC, city")
-    assert isinstance(ask, DeclaredValues)
+    assert isinstance(ask, FreeDeclaredValues)
     answer = ask.release()
     assert answer.rows == (("Bonn", 2), ("Kiel", 2), ("Ulm", 2), ("Bonn", 1), ("Kiel", 1), ("Ulm", 1))
     assert ask.price() == 0

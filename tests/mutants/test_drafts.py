@@ -154,7 +154,7 @@ MUTANTS = (
         Kind.CONSENT,
         "curator.cell_proposals:_index_of_first_fitting_format",
         "max(readable_cells) - readable < few",
-        "max(fits) == fit",
+        "max(readable_cells) == readable",
         ("cli/commands/test_messy_files.py::test_no_single_row_decides_what_yes_writes",),
     ),
     Mutant(
@@ -210,7 +210,7 @@ MUTANTS = (
         Kind.NAN,
         "curator.cell_proposals:suggest_cell_rules",
         "(proposal.format, *proposal.rivals)",
-        "(proposal.reading,)",
+        "(proposal.format,)",
         ("curator/test_lost_cells.py::test_the_rule_that_reads_most_lost_cells_is_named",),
     ),
     Mutant(
@@ -218,7 +218,7 @@ MUTANTS = (
         Kind.NAN,
         "curator.cell_proposals:propose_formats_for_texts",
         "required_type in (None, cell_format.type)",
-        "required_type is not reading",
+        "required_type is not cell_format",
         ("curator/test_lost_cells.py::test_the_rule_that_reads_most_lost_cells_is_named",),
     ),
     Mutant(

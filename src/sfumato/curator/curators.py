@@ -162,9 +162,9 @@ class Curator(Proposing):
         question = Question(self._context, text, query, query.plan.limits)
         if query.plan.measures or question.discovered_keys:
             return question
-        from sfumato.curator.proposals.selected_columns import DeclaredValues
+        from sfumato.curator.proposals.selected_columns import FreeDeclaredValues
 
-        return DeclaredValues(self._context, text, query, query.plan.limits)
+        return FreeDeclaredValues(self._context, text, query, query.plan.limits)
 
     def table(self, name: str, alias: str | None = None) -> TableView:
         """Start a question about a table in Python, step by step, as in SQL. This is free."""

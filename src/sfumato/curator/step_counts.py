@@ -260,7 +260,7 @@ class StepCounts:
         """The first and the last selected step."""
         return None if self.first is None or self.last is None else (self.first, self.last)
 
-    def rank_error(self, confidence: Number = DEFAULT_CONFIDENCE) -> int:
+    def count_half_width(self, confidence: Number = DEFAULT_CONFIDENCE) -> int:
         """Return the half-width of each of the counts inside and outside, with this confidence."""
         return int(self.counter.error(confidence))
 
@@ -314,7 +314,7 @@ class StepSearch:
         """Return the count from which a step is surely selected, unless its share may be excluded."""
         return selection_threshold(self.step_counts.mechanism, max(self.step_of_group) + 1, confidence)
 
-    def rank_error(self, confidence: Number) -> int:
+    def count_half_width(self, confidence: Number) -> int:
         """Return the half-width of the counts inside and outside."""
         return int(self.inside_outside.mechanism.error(confidence))
 
@@ -329,7 +329,9 @@ class StepSearch:
             PlanStep("count", f"{counted_noun} on each step", f"{counts}: one unit is on one step"),
             PlanStep("choose", f"the {selection}, from noisy counts alone", f"{coverage} {claim}"),
             PlanStep(
-                "count", f"{counted_noun} inside and outside, {split}", f"±{self.rank_error(confidence):,} {coverage}"
+                "count",
+                f"{counted_noun} inside and outside, {split}",
+                f"±{self.count_half_width(confidence):,} {coverage}",
             ),
         )
 

@@ -21,7 +21,7 @@ from sfumato.curator.proposals.logistic import LogisticProposal
 from sfumato.curator.proposals.questions import FREE_METHODS, Question
 from sfumato.curator.proposals.regressions import RegressionProposal
 from sfumato.curator.proposals.robust_regressions import propose_regression
-from sfumato.curator.proposals.selected_columns import DeclaredValues
+from sfumato.curator.proposals.selected_columns import FreeDeclaredValues
 from sfumato.curator.proposals.survival import SurvivalColumns, SurvivalProposal, propose_survival
 from sfumato.curator.proposals.wide_logistic import propose_logistic
 from sfumato.plan.sql import building
@@ -245,7 +245,7 @@ class TableQuestion(Question):
 
 
 @dataclass(frozen=True, repr=False)
-class TableValues(TableQuestion, DeclaredValues):
+class TableValues(TableQuestion, FreeDeclaredValues):
     """Groups without aggregations: the declared values, as in SQL, free."""
 
 

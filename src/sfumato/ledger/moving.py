@@ -24,7 +24,7 @@ from sfumato.ledger.proofs.verifying import LineVerifier, require_ledger_gone
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.stores.opening import open_store
 from sfumato.ledger.stores.server_addresses import ServerAddress, is_server_address
-from sfumato.ledger.stores.sqlite import LedgerContent, lost_target_error, written_copy
+from sfumato.ledger.stores.sqlite import LedgerContent, copy_published_on_exit, lost_target_error
 from sfumato.ledger.stores.store import LOCK_TIMEOUT, Store
 from sfumato.ledger.transaction import Transaction, all_lines
 
@@ -287,12 +287,12 @@ def _target_file(target: Path, content: LedgerContent, interrupted: str | None, 
         if unnamed is not None and unnamed.exists() and unnamed.samefile(target):
             unnamed.unlink()
     elif unnamed is not None and unnamed.exists():
-        with written_copy(target, content, partial_file=unnamed) as partial:
+        with copy_published_on_exit(target, content, already_written=unnamed) as partial:
             yield partial
     elif interrupted is not None and not accept_loss:
         raise lost_target_error(str(target))
     else:
-        with written_copy(target, content) as partial:
+        with copy_published_on_exit(target, content) as partial:
             yield partial
 
 

@@ -336,7 +336,7 @@ class CellRules:
             if not has_date(text):
                 rule = "one with a day, because the column holds dates"
                 raise InvalidParameter("format", text, rule, fix='write type = "timestamp": its day is 1900-01-01')
-        self._check_values(domain)
+        self._check_map_and_values_are_folded(domain)
         self._check_possible(domain)
 
     def _check_possible(self, domain: Domain) -> None:
@@ -364,7 +364,7 @@ class CellRules:
         trimmed = text.strip(" ") if self.trim else text
         return CASES[self.case](trimmed) if self.case else trimmed
 
-    def _check_values(self, domain: Domain) -> None:
+    def _check_map_and_values_are_folded(self, domain: Domain) -> None:
         targets = {target for _, target in self.map}
         for source, target in self.map:
             if self.fold(source) != source:

@@ -111,7 +111,7 @@ def compare(
     if bin_count > MAX_BINS:
         raise InvalidParameter("bins", bins, f"a whole number from 2 to {MAX_BINS:,}")
     policy_table = None if policy is None else _policy_table(policy, table)
-    real, synthetic = _open_source(real, policy_table), _open_source(synthetic, None)
+    real, synthetic = _read_if_database_file(real, policy_table), _read_if_database_file(synthetic, None)
     both_tables = paired_tables(real, synthetic)
     if policy_table is None and table is not None:
         raise InvalidParameter(
@@ -129,7 +129,7 @@ def compare(
     return _compute_comparison(both_tables, paired, coded, _describe_cells(policy_table, bin_count), target)
 
 
-def _open_source(source: Any, policy_table: Table | None) -> Any:
+def _read_if_database_file(source: Any, policy_table: Table | None) -> Any:
     """Return a path as ``Path``; of a database file, read the policy's table, or the only table in it."""
     if not isinstance(source, (str, os.PathLike)):
         return source

@@ -256,7 +256,7 @@ def _timed_reader(engine: Reader, opened: OpenReading, seconds: float | None, pr
 
 def _decode_stored_answer(stored_answer: StoredAnswer) -> StoredResult[T]:
     body = stored_answer.body
-    value = cast("T", _decode_short_body(body) if len(body) <= _SHORT_BODY else _decode_body(body))
+    value = cast("T", _decode_body_cached(body) if len(body) <= _SHORT_BODY else _decode_body(body))
     return StoredResult(value, stored_answer.number, stored_answer.time, stored_answer.hash, free=True)
 
 
@@ -268,7 +268,7 @@ def _decode_body(body: str) -> Any:
 
 
 @lru_cache(maxsize=128)
-def _decode_short_body(body: str) -> Any:
+def _decode_body_cached(body: str) -> Any:
     """Decode a short stored value, which is frozen, once for equal texts."""
     return _decode_body(body)
 

@@ -102,7 +102,7 @@ class PriceRequest:
 
     def with_default_delta(self, delta: Fraction) -> PriceRequest:
         """Return the request with this δ if it states none or accepts the default; a price in ρ has no δ."""
-        is_stated = self.rho is not None or self.states_delta
+        is_stated = self.rho is not None or self.has_or_accepts_delta
         return self.accept_delta(delta) if is_stated or not delta else replace(self, delta=delta)
 
     def accept_delta(self, offered: Fraction) -> PriceRequest:
@@ -110,7 +110,7 @@ class PriceRequest:
         return replace(self, delta=offered) if self.delta == ACCEPT_DEFAULT else self
 
     @property
-    def states_delta(self) -> bool:
+    def has_or_accepts_delta(self) -> bool:
         """Whether a δ was given, as a number or by accepting the default."""
         return self.delta == ACCEPT_DEFAULT or bool(exact(self.delta, "delta", NONNEGATIVE))
 

@@ -117,7 +117,7 @@ def test_a_release_is_charged_and_found_again(relation: str, tmp_path: Path, mon
         assert f"no step with {proposal.error(1):,} or more units" in said
         assert "one row for each patient" in said
         assert proposal.error(proposal.price(60)) <= 60
-        assert proposal.rank_error(1) > made.limits("visits").rank_error(1)  # two ladders share the price
+        assert proposal.count_half_width(1) > made.limits("visits").count_half_width(1)  # two ladders share the price
         found = proposal.release(epsilon=1)
         assert made.budget.remaining["pure"] == 9
         assert (found.max_rows, found.max_groups) == (6, 3)

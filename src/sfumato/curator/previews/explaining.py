@@ -140,7 +140,7 @@ def assumed_delta_note(delta: Fraction) -> str:
 
 def offered_delta_notes(stated: PriceRequest, delta: Fraction) -> tuple[str, ...]:
     """State that a forecast assumes this δ to find groups, and how to accept it; nothing where one was given."""
-    if stated.states_delta or not delta:
+    if stated.has_or_accepts_delta or not delta:
         return ()
     text = format_offered_delta(delta)
     return (f"No δ was given: this assumes δ = {text}. To release, {_ACCEPT_DELTA}.",)

@@ -169,7 +169,7 @@ class CombinedQuestion(Question):
         batch: Any = self.price_release(request)
         forecast = self.forecast(batch, request)
         stored = not fresh and self.workload.is_stored(batch)
-        assumed = Fraction(0) if stated.states_delta else exact(request.delta, "delta")
+        assumed = Fraction(0) if stated.has_or_accepts_delta else exact(request.delta, "delta")
         warnings = forecast.warnings
         if not stored:
             notes = offered_delta_notes(stated, assumed)

@@ -254,7 +254,7 @@ class LinkedTablesProposal(StoredProposal):
             with tab_or_stored as tab:
                 tab_series = TabSeries(context, "linked tables", self.identity, tab, call)
                 series = SynthesisStepRunner(tab_series, self.question, state)
-                complete = series.run(state.steps(aim))
+                complete = series.charge_and_run(state.steps(aim))
                 tables = self._build_tables(state, price, tab, tuple(series.paid), complete=complete)
                 request.finish(tab, tables)
         return tables

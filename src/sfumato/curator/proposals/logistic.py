@@ -257,7 +257,7 @@ class LogisticProposal(RehearseAlias, StoredProposal):
             return stored_answer
         noise = self._scan_noise(price)
         first = self._first_step(noise)
-        return stepped.run(
+        return stepped.open_tab_and_run(
             price,
             noise.curves,
             first,
@@ -289,11 +289,11 @@ class LogisticProposal(RehearseAlias, StoredProposal):
 
     def _run_scans(self, steps: OpenSteps, first: ScanRelease, noise: StepNoise) -> LogisticFit:
         """Release every scan, each at the coefficients that the one before leads to; return the last step."""
-        fit = self._fit(steps.run(first, "a scan"))
+        fit = self._fit(steps.charge_and_release(first, "a scan"))
         for mechanism in noise.mechanisms[1:]:
             coefficients = fit.next_coefficients()
             totals = self.totals_at(coefficients)
-            scan = steps.run(ScanRelease.at_coefficients(totals, mechanism, coefficients), "a scan")
+            scan = steps.charge_and_release(ScanRelease.at_coefficients(totals, mechanism, coefficients), "a scan")
             fit = replace(self._fit(scan), design=fit.design_with_references)
         return fit
 

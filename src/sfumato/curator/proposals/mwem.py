@@ -258,7 +258,7 @@ class MwemProposal(RehearseAlias, StoredProposal):
                 candidates = self._candidates(price)
                 threshold = partial(self._update_threshold, steps, len(candidates))
                 begin = self._initial_model if self.update is None else lambda n: self._initial_model(n, threshold(n))
-                model = _MwemSeries(tab_series, self.question, steps, candidates, begin).run()
+                model = _MwemSeries(tab_series, self.question, steps, candidates, begin).charge_and_run()
                 fitted = self._build_fitted(model, price, steps, tab)
                 series.finish(tab, fitted)
         return fitted
@@ -436,7 +436,7 @@ class _MwemSeries:
     candidates: CandidateCounts
     begin: Callable[[int], MwemModel]
 
-    def run(self) -> MwemModel:
+    def charge_and_run(self) -> MwemModel:
         """Run all rounds.
 
         Ctrl-C between steps stops there and frees the unspent rest: every step was complete, so stopping reveals

@@ -370,7 +370,7 @@ class OnlineSession(SecretSession):
 
             return ResolvedTotals(values, interval, BOUGHT)
 
-        split_points = np.cumsum([len(quantity.groups.grid_index) for quantity in quantities])[:-1]
+        split_points = np.cumsum([len(quantity.groups.shown_grid_index) for quantity in quantities])[:-1]
         return tuple(map(answer_group, np.split(totals / measure.scale, split_points)))
 
     @property

@@ -64,7 +64,10 @@ class _BoundsRelease(GroupTotalsRelease[Bounds]):
     @property
     def accuracy_to_match(self) -> Mapping[str, Number]:
         """The widths that stored bounds must reach to be returned instead."""
-        return {"steps": self.search.error(DEFAULT_CONFIDENCE), "outside": self.search.rank_error(DEFAULT_CONFIDENCE)}
+        return {
+            "steps": self.search.error(DEFAULT_CONFIDENCE),
+            "outside": self.search.count_half_width(DEFAULT_CONFIDENCE),
+        }
 
     def draw_from(self, totals: Integers) -> Bounds:
         step_counts = self.search.draw(totals)
@@ -149,9 +152,9 @@ class BoundsProposal(EpsilonPricedProposal[Bounds]):
         """
         return self._strategy_at(epsilon).search.error(confidence)
 
-    def rank_error(self, epsilon: Number, confidence: Number = DEFAULT_CONFIDENCE) -> int:
+    def count_half_width(self, epsilon: Number, confidence: Number = DEFAULT_CONFIDENCE) -> int:
         """Return the half-width of the number of values outside. Free."""
-        return self._strategy_at(epsilon).search.rank_error(confidence)
+        return self._strategy_at(epsilon).search.count_half_width(confidence)
 
     def price(self, within: Number, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Find the least ε at which no step with this many values is missed. This is free."""

@@ -111,7 +111,7 @@ def _limit_words(counted_noun: str, limit: int | None, step_counts: StepCounts, 
         return f"no limit of {counted_noun} was found: there are too few units to be seen above the noise"
     units_above = max(0, step_counts.outside)
     units_within = max(0, step_counts.inside)
-    half_width = step_counts.rank_error(confidence)
+    half_width = step_counts.count_half_width(confidence)
     return (
         f"at most {limit:,} {counted_noun}: {units_above:,} units (± {half_width:,}) have more, {units_within:,} do not"
     )
@@ -140,7 +140,7 @@ class _LimitsRelease(GroupTotalsRelease[UnitLimits]):
         """The widths that stored limits must reach to be returned instead."""
         return {
             "steps": self.searches[0].error(DEFAULT_CONFIDENCE),
-            "outside": self.searches[0].rank_error(DEFAULT_CONFIDENCE),
+            "outside": self.searches[0].count_half_width(DEFAULT_CONFIDENCE),
         }
 
     def draw_from(self, totals: Integers) -> UnitLimits:
@@ -225,9 +225,9 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
         """
         return self._strategy_at(epsilon).searches[0].error(confidence)
 
-    def rank_error(self, epsilon: Number, confidence: Number = DEFAULT_CONFIDENCE) -> int:
+    def count_half_width(self, epsilon: Number, confidence: Number = DEFAULT_CONFIDENCE) -> int:
         """Return the half-width of the number of units above the limit. Free."""
-        return self._strategy_at(epsilon).searches[0].rank_error(confidence)
+        return self._strategy_at(epsilon).searches[0].count_half_width(confidence)
 
     def price(self, within: Number, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Find the least ε at which no step with this many units is missed. This is free."""

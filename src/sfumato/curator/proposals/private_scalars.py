@@ -220,7 +220,7 @@ class ScalarQuestion(Question):
         notes = discovery_warnings(self.outer, stated, prepared.outer)
         warnings = (*forecast.warnings, *notes, *self._context.epsilon_total_warnings(prepared.curve))
         left = self._context.remaining_after_text(prepared.curve) if forecast.accepted else ""
-        assumed = Fraction(0) if stated.states_delta else exact(request.delta, "delta")
+        assumed = Fraction(0) if stated.has_or_accepts_delta else exact(request.delta, "delta")
         return replace(forecast, warnings=warnings, left=left, assumed_delta=assumed)
 
     def release(
@@ -261,7 +261,7 @@ class ScalarQuestion(Question):
             return stored_answer
         prepared: Any = self.price_release(request)
         first, *others = self._value_releases(prepared)
-        return stepped.run(
+        return stepped.open_tab_and_run(
             prepared.price,
             prepared.curves,
             first,
@@ -275,8 +275,10 @@ class ScalarQuestion(Question):
     def _run_steps(self, steps: OpenSteps, prepared: PricedSteps, confidence: Number, joint: bool) -> Answer:
         """Release the numbers, then the answer of the question with them."""
         named_releases = zip(self.query.value_queries, self._value_releases(prepared), strict=True)
-        measured = [steps.run(release, value.written) for value, release in named_releases]
-        outer = steps.run(self._outer_release(prepared, self._released_values(measured)), "rows compared with it")
+        measured = [steps.charge_and_release(release, value.written) for value, release in named_releases]
+        outer = steps.charge_and_release(
+            self._outer_release(prepared, self._released_values(measured)), "rows compared with it"
+        )
         results = [*map(steps.with_opening_line, (*measured, outer))]
         return _with_total_price(self._build_from_steps(results, confidence, joint), prepared)
 

@@ -367,7 +367,7 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
             warnings = (*warnings, *discovery_warnings(self, stated, prepared), *closing_warnings)
         left = self._context.remaining_after_text(prepared.curve) if forecast.accepted else ""
         free = "" if free_answer is None else free_answer.offer_sentence
-        assumed = Fraction(0) if stated.states_delta else exact(request.delta, "delta")
+        assumed = Fraction(0) if stated.has_or_accepts_delta else exact(request.delta, "delta")
         return replace(forecast, stored=stored, free=free, warnings=warnings, left=left, assumed_delta=assumed)
 
     def _best_synopsis_answer(self, confidence: Number) -> FreeAnswer | None:

@@ -72,7 +72,7 @@ class Bounds:
     def words(self, confidence: Number = DEFAULT_CONFIDENCE) -> str:
         """Describe the bounds, and how many values lie outside, with this confidence."""
         confidence_text = format_percent(exact(confidence, "confidence", CONFIDENCE))
-        half_width = self.steps.rank_error(confidence)
+        half_width = self.steps.count_half_width(confidence)
         mark = PREVIEW_MARK if self.is_preview else ""
         if self.bounds is None:
             return f"no bounds were found for {self.column}: there are too few values to be seen above the noise{mark}"
@@ -92,7 +92,7 @@ class Bounds:
                 "from a release: only released bounds can be shown as an answer",
                 fix="release the bounds first: .release(epsilon=…)",
             )
-        half_width = self.steps.rank_error(self.receipt.confidence or DEFAULT_CONFIDENCE)
+        half_width = self.steps.count_half_width(self.receipt.confidence or DEFAULT_CONFIDENCE)
         counts = {"inside": self.steps.inside, "outside": self.steps.outside}
         bounds = (float(bound) if isinstance(bound, Fraction) else bound for bound in (self.low, self.high))
         return Answer(

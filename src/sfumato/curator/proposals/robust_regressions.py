@@ -170,7 +170,7 @@ class RobustProposal(RegressionProposal):
             return stored_answer
         first = self._strategy_at(price)
         second = self._meat_release(self._zero_coefficients, residual_clamp(1.0), price)
-        return stepped.run(
+        return stepped.open_tab_and_run(
             price,
             self._step_noise(price).curves,
             first,
@@ -183,8 +183,8 @@ class RobustProposal(RegressionProposal):
 
     def _run_steps(self, steps: OpenSteps, first: MomentsRelease, confidence: Number) -> RegressionAnswer:
         """Release the moments, then the meat at their coefficients."""
-        noisy = steps.run(first, "moments")
-        meat = steps.run(
+        noisy = steps.charge_and_release(first, "moments")
+        meat = steps.charge_and_release(
             self._meat_release(*self._coefficients_and_clamp(self._fit(noisy)), first.total), "squared residuals"
         )
         return self._robust_answer(steps.with_opening_line(noisy), meat, confidence)

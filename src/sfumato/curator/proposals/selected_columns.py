@@ -250,7 +250,7 @@ _FREE_PRICE = "ε = 0: from the policy, no row was read"
 
 
 @dataclass(frozen=True)
-class DeclaredValues(Question):
+class FreeDeclaredValues(Question):
     """The values that columns may have, from the policy or a public table: free, never charged.
 
     It lists declared values, not those in rows, so it reveals nothing about anybody.

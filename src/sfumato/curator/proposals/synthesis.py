@@ -398,7 +398,7 @@ class SynthesisProposal(RehearseAlias, StoredProposal):
                 series = SynthesisStepRunner(
                     TabSeries(context, "synthesis", self.identity, tab, call), self.question, state
                 )
-                complete = series.run(_METHOD_STEPS[self.method](state))
+                complete = series.charge_and_run(_METHOD_STEPS[self.method](state))
                 synthesized = self.build_released(state, price, complete=complete, is_purchase=True)
                 synthetic = self.build_synthetic(synthesized, state, tab, tuple(series.paid))
                 series_request.finish(tab, synthetic)

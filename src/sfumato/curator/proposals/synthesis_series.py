@@ -86,7 +86,7 @@ class SynthesisStepRunner:
         limit = self.tab_series.call.time_limit(self.tab_series.context.seconds)
         self._deadline = None if limit is None else time.monotonic() + limit
 
-    def run(self, steps: Steps) -> bool:
+    def charge_and_run(self, steps: Steps) -> bool:
         """Run all steps; return whether all were run. After an early end, the model so far is used."""
         try:
             run_steps(steps, self._release_step)

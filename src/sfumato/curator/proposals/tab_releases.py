@@ -42,7 +42,7 @@ class SteppedRelease(Generic[A]):
     joint: bool = False
     """Whether ranges hold for all numbers at once."""
 
-    def run(
+    def open_tab_and_run(
         self,
         price: Price,
         curves: Sequence[Curve],
@@ -124,7 +124,7 @@ class OpenSteps:
         line = self.tab_series.tab.opening
         return StoredResult(value, line.number, line.time, line.hash, free=False)
 
-    def run(self, step: ReleaseStrategy[S], name: str) -> S:
+    def charge_and_release(self, step: ReleaseStrategy[S], name: str) -> S:
         """Charge one step and release it; a Ctrl-C between two steps frees the unspent rest."""
         try:
             self.tab_series.raise_if_pending()

@@ -170,11 +170,11 @@ class WideLogisticProposal(LogisticProposal):
 
     def _run_steps(self, steps: OpenSteps, first: ScanRelease, price: Price, confidence: Number) -> LogisticAnswer:
         """Release the spread, then every gradient at the coefficients that the one before leads to."""
-        descent = self._start_descent(steps.run(first, "a scan"), price)
+        descent = self._start_descent(steps.charge_and_release(first, "a scan"), price)
         for mechanism in self._scan_noise(price).mechanisms[1:]:
             coefficients = descent.next_coefficients
             scan = ScanRelease.at_coefficients(self.gradient_totals_at(coefficients), mechanism, coefficients)
-            descent = descent.step(self.scans.gradient_from(steps.run(scan, "a scan").totals))
+            descent = descent.step(self.scans.gradient_from(steps.charge_and_release(scan, "a scan").totals))
         return self._prediction_answer(descent, steps.with_opening_line(None), price, confidence)
 
     def _rebuild_from_steps(self, stored_answer: LogisticAnswer, step_values: Sequence[Any]) -> LogisticAnswer:  # noqa: ARG002

@@ -177,7 +177,7 @@ class WorkloadProposal(RehearseAlias, StoredProposal):
             str(unbought.price) if new_indices else "nothing: all answers are stored",
             accepted,
             (*self._warnings, *(self._price_notes(stated, unbought) if new_indices else ())),
-            Fraction(0) if stated.states_delta else exact(request.delta, "delta"),
+            Fraction(0) if stated.has_or_accepts_delta else exact(request.delta, "delta"),
         )
 
     def price(

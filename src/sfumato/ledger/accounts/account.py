@@ -509,7 +509,7 @@ class Account:
     @property
     def version(self) -> int:
         """The version number of the joined data, as readers may see it: how often the data have changed."""
-        return joined_sources.count_versions(self.sources)
+        return joined_sources.count_content_changes(self.sources)
 
     # ── tabs ───────────────────────────────────────────────────────────────────────────────────
 

@@ -114,13 +114,13 @@ def is_changed(source: JoinedSource, before: Sequence[JoinedSource]) -> bool:
     return source != _last_at_path(source.path, [earlier for earlier in before if earlier.part == source.part])
 
 
-def count_versions(before: Sequence[JoinedSource]) -> int:
+def count_content_changes(joined_before: Sequence[JoinedSource]) -> int:
     """Count the changes of content, whether or not an old content came back. Tables in memory are counted by name too:
     whether two of them are equal is private.
     """
     last: dict[str, str] = {}
     count = 0
-    for source in before:
+    for source in joined_before:
         address = f"{MEMORY}{source.fingerprint} {source.part}" if source.path == MEMORY else source.path
         count += last.get(address) != source.fingerprint
         last[address] = source.fingerprint

@@ -50,7 +50,7 @@ def make_ledger(
     place = f"PostgreSQL, schema {server_address.schema}"
     with (
         postgres_sessions.translate_errors(place),
-        postgres_sessions.connect(server_address, timeout, place) as connection,
+        postgres_sessions.connect_as_owner(server_address, timeout, place) as connection,
     ):
         postgres_schema.create_or_migrate(connection, server_address.schema, role, place)
     return place

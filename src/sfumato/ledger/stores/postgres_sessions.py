@@ -341,7 +341,7 @@ class PostgresSession:
             )
 
 
-def connect(address: ServerAddress, timeout: float, place: str) -> Connection:
+def connect_as_owner(address: ServerAddress, timeout: float, place: str) -> Connection:
     """Open a connection as the owner, to create a schema: nothing is asked of what is in it."""
     with translate_errors(place):
         return _open_connection(address, timeout)

@@ -99,7 +99,7 @@ class SQLiteStore:
         local_files.require_local_filesystem(self._path)
         _stores.add(self)
         with self._lock, self._translate_errors():
-            self._open_connection()
+            self._connection_to_same_file()
 
     def reading(
         self,
@@ -129,7 +129,7 @@ class SQLiteStore:
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[SQLiteRows]:
         with hold_unheld_lock(self._lock), self._translate_errors():
-            connection = self._open_connection()
+            connection = self._connection_to_same_file()
             try:
                 connection.execute(begin)
                 yield SQLiteRows(connection)
@@ -150,7 +150,7 @@ class SQLiteStore:
             with contextlib.suppress(sqlite3.Error):
                 connection.close()
 
-    def _open_connection(self) -> sqlite3.Connection:
+    def _connection_to_same_file(self) -> sqlite3.Connection:
         if self._closed:
             raise LedgerUnavailable("this ledger is closed", place=self.place, fix="open it again: Ledger.open(path)")
         if self._file is None:
@@ -256,12 +256,12 @@ class SQLiteStore:
     @property
     def is_backup(self) -> bool:
         with self._lock, self._translate_errors():
-            (stored_version,) = self._open_connection().execute("PRAGMA user_version").fetchone()
+            (stored_version,) = self._connection_to_same_file().execute("PRAGMA user_version").fetchone()
         return bool(stored_version & BACKUP)
 
     def key(self) -> bytes:
         with self._lock, self._translate_errors():
-            rows = self._open_connection().execute("SELECT key FROM header").fetchall()
+            rows = self._connection_to_same_file().execute("SELECT key FROM header").fetchall()
         try:
             ((text,),) = rows
             return bytes.fromhex(text)
@@ -272,7 +272,7 @@ class SQLiteStore:
         """Compare the schema with the one we wrote: an extra or missing trigger or index changes what a line means."""
         with self._lock, self._translate_errors():
             expected = [statement for version in MIGRATIONS for statement in version]
-            schema = self._open_connection().execute(
+            schema = self._connection_to_same_file().execute(
                 "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid"
             )
             is_unchanged = [sql for (sql,) in schema] == expected
@@ -281,7 +281,7 @@ class SQLiteStore:
     def content_fault(self) -> str | None:
         """Run SQLite's integrity check of pages and indexes."""
         with self._lock, self._translate_errors():
-            (report,) = self._open_connection().execute("PRAGMA integrity_check(1)").fetchone()
+            (report,) = self._connection_to_same_file().execute("PRAGMA integrity_check(1)").fetchone()
         return None if report == "ok" else "its pages or indexes contradict each other"
 
     def backup(self, place: object) -> None:
@@ -292,7 +292,7 @@ class SQLiteStore:
         partial = local_files.create_temporary(target)
         try:
             with self._lock, self._translate_errors(), contextlib.closing(sqlite3.connect(partial)) as copy:
-                self._open_connection().backup(copy)
+                self._connection_to_same_file().backup(copy)
                 copy.execute("DELETE FROM under_way")  # pending charges are answered in the original
                 copy.execute(f"PRAGMA user_version = {_schema_version() | BACKUP}")
                 copy.commit()
@@ -504,24 +504,24 @@ class LedgerContent(NamedTuple):
 
 def write_copy(place: object, content: LedgerContent) -> None:
     """Write lines, and the large answers that they refer to, as a backup to a new file."""
-    with written_copy(place, content, mark=BACKUP):
+    with copy_published_on_exit(place, content, mark=BACKUP):
         pass
 
 
 @contextmanager
-def written_copy(
-    place: object, content: LedgerContent, *, partial_file: Path | None = None, mark: int = 0
+def copy_published_on_exit(
+    place: object, content: LedgerContent, *, already_written: Path | None = None, mark: int = 0
 ) -> Iterator[Path]:
     """Write lines to a file that gets its final name when the block ends; inside the block it can be checked. A file
-    ``partial_file`` is already written.
+    ``already_written`` is already written.
     """
     target = local_files.resolve_ledger_path(place)
     local_files.require_local_filesystem(target)
     if target.exists():
         raise LedgerUnavailable("a copy never overwrites a file", place=str(target), fix="name a new file")
-    partial = partial_file or local_files.create_temporary(target)
+    partial = already_written or local_files.create_temporary(target)
     try:
-        if partial_file is None:
+        if already_written is None:
             _write_ledger(partial, content, BodyFiles(target), mark)
             local_files.sync_to_disk(partial)
             local_files.sync_parent_folder(partial)
@@ -529,7 +529,7 @@ def written_copy(
     except LedgerInDoubt:
         raise  # the old ledger may be sealed: the partial file is needed to finish
     except BaseException:
-        if partial_file is None:
+        if already_written is None:
             partial.unlink(missing_ok=True)
         raise
     _link_without_overwriting(partial, target)

@@ -75,7 +75,7 @@ class PeopleDatabase:
         self._process = 0
         self._openings = 0
         with self._lock, self._wrap_errors():
-            self._open_connection()
+            self._connection_of_this_process()
 
     @contextmanager
     def read_transaction(self) -> Iterator[sqlite3.Connection]:
@@ -90,7 +90,7 @@ class PeopleDatabase:
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
         with self._lock, self._wrap_errors():
-            connection = self._open_connection()
+            connection = self._connection_of_this_process()
             connection.execute(begin)
             try:
                 yield connection
@@ -110,7 +110,7 @@ class PeopleDatabase:
         if not self._lock.acquire(blocking=False):
             return None
         try:
-            connection = self._open_connection()
+            connection = self._connection_of_this_process()
             (version,) = connection.execute("PRAGMA data_version").fetchone()
             return self._openings, version, connection.total_changes
         except (sqlite3.Error, OSError):
@@ -131,7 +131,7 @@ class PeopleDatabase:
         partial = local_files.create_temporary(target)
         try:
             with self._lock, self._wrap_errors(), closing(sqlite3.connect(partial)) as copy:
-                self._open_connection().backup(copy)
+                self._connection_of_this_process().backup(copy)
                 copy.execute("DELETE FROM answers WHERE line > ?", (last_line,))
                 copy.execute("DELETE FROM texts WHERE hash NOT IN (SELECT answer FROM answers)")
                 for table in ("running", "sessions", "links"):
@@ -151,7 +151,7 @@ class PeopleDatabase:
                 self._connection.close()
             self._connection = None
 
-    def _open_connection(self) -> sqlite3.Connection:
+    def _connection_of_this_process(self) -> sqlite3.Connection:
         """Return this process's connection; one inherited through a fork belongs to the parent and is left alone."""
         if self._connection is None or self._process != os.getpid():
             local_files.create_private_file_if_missing(self.path)
