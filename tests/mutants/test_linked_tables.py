@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         "a time limit that rows decided frees what is unspent",
         Kind.CHARGE_ORDER,
-        "curator.proposals.synthesis_series:SynthesisStepRunner.run",
+        "curator.proposals.synthesis_series:SynthesisStepRunner.charge_and_run",
         "if not self.paid:",
         "if not self.synthesis.has_model:",
         ("curator/proposals/test_linked_tables.py::test_a_time_limit_before_children_are_counted_frees_nothing",),

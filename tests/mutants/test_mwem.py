@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "an interrupt of multiplicative weights gives nothing back",
         Kind.CHARGE_ORDER,
-        "curator.proposals.mwem:_MwemSeries.run",
+        "curator.proposals.mwem:_MwemSeries.charge_and_run",
         "self.tab_series.tab.stop()",
         "self.tab_series.tab.forfeit()",
         ("publish/test_mwem.py::test_an_interrupt_between_steps_gives_the_model_so_far",),

@@ -74,7 +74,7 @@ MUTANTS = (
         Kind.REUSE,
         f"{_SCALARS}:ScalarQuestion._run_steps",
         "results = [*map(steps.with_opening_line, (*measured, outer))]",
-        "measured = [steps.run(release, 'again') for release in self._value_releases(prepared)]; "
+        "measured = [steps.charge_and_release(release, 'again') for release in self._value_releases(prepared)]; "
         "results = [*map(steps.with_opening_line, (*measured, outer))]",
         (_SHOWN, _SPENT),
     ),
@@ -113,7 +113,7 @@ MUTANTS = (
     Mutant(
         "approval rules see the first step alone",
         Kind.CONSENT,
-        "curator.proposals.tab_releases:SteppedRelease.run",
+        "curator.proposals.tab_releases:SteppedRelease.open_tab_and_run",
         "check(*first.readings, *later_readings)",
         "check(*first.readings)",
         (_APPROVED,),

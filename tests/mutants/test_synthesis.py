@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant(
         "a choice of what to measure next is free",
         Kind.CHARGE_ORDER,
-        "curator.proposals.synthesis_series:SynthesisStepRunner.run",
+        "curator.proposals.synthesis_series:SynthesisStepRunner.charge_and_run",
         "run_steps(steps, self._release_step)",
         "run_steps(steps, lambda s: self._release_step(s) if isinstance(s, MeasureStep) else s.draw(lambda r:"
         " self.tab_series.engine.read(r, 1)))",
@@ -106,7 +106,7 @@ MUTANTS = (
     Mutant(
         "an interrupt of a synthesis gives nothing back",
         Kind.CHARGE_ORDER,
-        "curator.proposals.synthesis_series:SynthesisStepRunner.run",
+        "curator.proposals.synthesis_series:SynthesisStepRunner.charge_and_run",
         "except KeyboardInterrupt:\n        self.tab.stop()",
         "except KeyboardInterrupt:\n        self._end_at_time_limit()",
         ("curator/proposals/test_synthesis.py::test_an_interrupt_between_steps_gives_the_rest_back",),
@@ -114,7 +114,7 @@ MUTANTS = (
     Mutant(
         "a clock gives back",
         Kind.CHARGE_ORDER,
-        "curator.proposals.synthesis_series:SynthesisStepRunner.run",
+        "curator.proposals.synthesis_series:SynthesisStepRunner.charge_and_run",
         "except _TimeLimitReached:\n        self._end_at_time_limit()",
         "except _TimeLimitReached:\n        self.tab.stop()",
         ("curator/proposals/test_synthesis.py::test_when_the_time_is_up_the_model_so_far_is_given_and_nothing_back",),
@@ -122,7 +122,7 @@ MUTANTS = (
     Mutant(
         "a step that the clock refuses gives back",
         Kind.CHARGE_ORDER,
-        "curator.proposals.synthesis_series:SynthesisStepRunner.run",
+        "curator.proposals.synthesis_series:SynthesisStepRunner.charge_and_run",
         "raise\n        self._end_at_time_limit()",
         "raise\n        self.tab.stop()",
         ("curator/proposals/test_synthesis.py::test_a_step_that_the_clock_refuses_leaves_the_model_so_far",),

@@ -112,9 +112,9 @@ def test_a_series_that_is_interrupted_stops_and_gives_what_it_has(interrupted_at
     series._release_step, series._run_round = release, run_round
     if interrupted_at == 0:
         with pytest.raises(KeyboardInterrupt):
-            series.run()
+            series.charge_and_run()
     else:
-        assert series.run().rounds == (3 if interrupted_at is None else interrupted_at - 1)
+        assert series.charge_and_run().rounds == (3 if interrupted_at is None else interrupted_at - 1)
         assert begun == [7]
     assert stopped == ([] if interrupted_at is None else [True])
 
