@@ -20,7 +20,7 @@ CALLERS_ARGUMENTS = frozenset(
         *("exact_laws.quantiles_law neighbours", "exact_laws.report_pairs neighbours"),
         *("exact_laws.kept_keys_law neighbours", "verdicts.Verdict verdict", "events.OutputShares laws"),
         *("question_advice.refuse_range_of_time_quantiles range", "selected_columns.code_selected_columns columns"),
-        *("table_links.LinkedTables columns", "table_links.link_tables tables"),
+        *("linked_table_selects.LinkedTables columns", "linked_table_selects.link_tables tables"),
         *("text_formats.detect_text_format delimiter", "environment.law_of_selection mechanism"),
         *(
             "environment.WelfareSelection mechanism",

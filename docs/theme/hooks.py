@@ -14,7 +14,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from pygments.formatters import HtmlFormatter
 
-from sfumato.manual import pages, search
+from sfumato.manual import markdown_pages, search
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BESIDE = "repository"
@@ -23,7 +23,9 @@ OUTSIDE = re.compile(r"\]\((?:\.\./)+((?:src|tests|docs|demo|examples|README|CON
 
 def menu(text: str) -> list[dict[str, Any]]:
     """Make the menu of the lists under the headings of the first page: one line, one page."""
-    sections = [{section.heading: [{title: path} for title, path in section.entries]} for section in pages.menu(text)]
+    sections = [
+        {section.heading: [{title: path} for title, path in section.entries]} for section in markdown_pages.menu(text)
+    ]
     return [{"Home": "README.md"}, *sections]
 
 
@@ -58,7 +60,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 
 def on_post_build(config: MkDocsConfig) -> None:
     """Write the index as a script, which a page that is read from a disk may load as well."""
-    index = search.build_index(pages.read_pages(Path(config.docs_dir)))
+    index = search.build_index(markdown_pages.read_pages(Path(config.docs_dir)))
     script = json.dumps(encode_index(index), ensure_ascii=False, separators=(",", ":"))
     (Path(config.site_dir) / "search-index.js").write_text(f"window.searchIndex={script};\n")
 
@@ -94,8 +96,8 @@ def encode_index(index: search.Index) -> dict[str, Any]:
     }
 
 
-def _page_entry(page: pages.Page, group: str) -> list[Any]:
-    url = "index.html" if page.path == pages.FRONT_PAGE else page.path.removesuffix(".md") + ".html"
+def _page_entry(page: markdown_pages.Page, group: str) -> list[Any]:
+    url = "index.html" if page.path == markdown_pages.FRONT_PAGE else page.path.removesuffix(".md") + ".html"
     return [url, page.title, page.summary, group, len(page.sections)]
 
 

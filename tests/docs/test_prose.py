@@ -20,7 +20,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.cli import main
-from sfumato.manual.pages import read_pages
+from sfumato.manual.markdown_pages import read_pages
 
 ROOT = Path(__file__).parent.parent.parent
 GENERATED = "<!-- Written by"

@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from server.browsers import Chromium, chromium
-from sfumato.manual.pages import REFERENCE, Page, read_pages
+from sfumato.manual.markdown_pages import REFERENCE, Page, read_pages
 from sfumato.manual.search import build_index
 
 ROOT = Path(__file__).parent.parent.parent

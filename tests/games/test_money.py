@@ -84,7 +84,7 @@ def test_reports_are_scaled_by_the_middles_of_equal_parts(monkeypatch: pytest.Mo
         ((1 << priced.scaling_bits) - 1, 1 - part / 2),
         (1 << (priced.scaling_bits - 1), (1 + part) / 2),
     ):
-        monkeypatch.setattr(games.truthful.bits, "random_bits", lambda _, drawn=drawn: drawn)
+        monkeypatch.setattr(games.exact_truthfulness.bits, "random_bits", lambda _, drawn=drawn: drawn)
         scaled.clear()
         priced.release([0, 1])
         assert scaled == [[1, 1], [x, 1], [1, x]]

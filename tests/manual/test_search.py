@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.manual.pages import Page, groups_by_page, heading_anchor, menu, read_pages, reader_menus
+from sfumato.manual.markdown_pages import Page, groups_by_page, heading_anchor, menu, read_pages, reader_menus
 from sfumato.manual.search import MISTAKES, Index, Synonym, build_index, read_synonyms, refusal_rules, tokenize
 
 FRONT_PAGE = """\

@@ -8,18 +8,18 @@ MUTANTS = (
     Mutant(
         "a ratio of totals has one width for all sizes",
         Kind.RANGES,
-        "curator.previews.forecasts:_are_widths_constant",
+        "curator.previews.error_forecasts:_are_widths_constant",
         "type(reference) in (Key, Result)",
         "True",
-        ("curator/previews/test_forecasts.py",),
+        ("curator/previews/test_error_forecasts.py",),
     ),
     Mutant(
         "a mean has one width for all sizes",
         Kind.RANGES,
-        "curator.previews.forecasts:_are_widths_constant",
+        "curator.previews.error_forecasts:_are_widths_constant",
         "isinstance(result.estimator, TotalEstimate)",
         "True",
-        ("curator/previews/test_forecasts.py",),
+        ("curator/previews/test_error_forecasts.py",),
     ),
     Mutant(
         "what is said to be from the policy alone opens the data",

@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         "children are counted after some are left out",
         Kind.LIMITS,
-        "curator.proposals.table_links:_band_columns_and_joins",
+        "curator.proposals.linked_table_selects:_band_columns_and_joins",
         "FROM {quoted(link.child)}",
         "FROM (SELECT * FROM {quoted(link.child)} QUALIFY ROW_NUMBER() OVER (PARTITION BY {unit} "
         "ORDER BY {quoted(link.child_columns[0])}) <= 2) AS cut",
@@ -39,7 +39,7 @@ MUTANTS = (
     Mutant(
         "a child is paired with the previous one after some are left out",
         Kind.LIMITS,
-        "curator.proposals.table_links:_siblings_subquery",
+        "curator.proposals.linked_table_selects:_siblings_subquery",
         "FROM {quoted(link.child)})",
         "FROM (SELECT * FROM {quoted(link.child)} QUALIFY ROW_NUMBER() OVER (PARTITION BY {quoted(pair.child_unit)} "
         "ORDER BY {quoted(link.child_columns[0])}) <= 3) AS cut)",
@@ -57,7 +57,7 @@ MUTANTS = (
     Mutant(
         "a child counts for every parent of its unit",
         Kind.LIMITS,
-        "curator.proposals.table_links:_join_condition",
+        "curator.proposals.linked_table_selects:_join_condition",
         "if pair.via is None:",
         "if True:",
         (f"{_SENSITIVITY}::test_a_child_belongs_to_the_parent_of_its_key_alone",),
@@ -65,7 +65,7 @@ MUTANTS = (
     Mutant(
         "keys are drawn like the keys of the data",
         Kind.KEYS,
-        "curator.proposals.table_links:LinkedTables.chosen_columns",
+        "curator.proposals.linked_table_selects:LinkedTables.chosen_columns",
         "return tuple((name for name in measurable_column_names(table) if name.lower() not in keys))",
         "return tuple(measurable_column_names(table))",
         (f"{_TABLES}::test_a_key_is_never_a_column_of_a_model",),
@@ -113,7 +113,7 @@ MUTANTS = (
     Mutant(
         "positions are found after some children are left out",
         Kind.LIMITS,
-        "curator.proposals.table_links:_siblings_subquery",
+        "curator.proposals.linked_table_selects:_siblings_subquery",
         "FROM {quoted(link.child)})",
         "FROM (SELECT * FROM {quoted(link.child)} QUALIFY ROW_NUMBER() OVER (PARTITION BY {quoted(pair.child_unit)} "
         "ORDER BY {quoted(link.child_columns[0])}) <= 1) AS cut)",
@@ -122,7 +122,7 @@ MUTANTS = (
     Mutant(
         "a child has its position among those of all parents of its unit",
         Kind.LIMITS,
-        "curator.proposals.table_links:_siblings_subquery",
+        "curator.proposals.linked_table_selects:_siblings_subquery",
         "over = f'OVER (PARTITION BY {partition}",
         "over = f'OVER (PARTITION BY {quoted(pair.child_unit)}",
         (
@@ -165,7 +165,7 @@ MUTANTS = (
     Mutant(
         "rows of a chain count without a row in the first table",
         Kind.LIMITS,
-        "curator.proposals.table_links:_ancestor_columns_and_joins",
+        "curator.proposals.linked_table_selects:_ancestor_columns_and_joins",
         "while upper_pair is not None and upper is not None:",
         "while False:",
         (f"{_SENSITIVITY}::test_rows_of_a_chain_meet_rows_of_their_own_unit_alone",),

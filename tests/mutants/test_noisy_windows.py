@@ -102,7 +102,7 @@ MUTANTS = (
     Mutant(
         "a rank of keys is forecast with the rounding of counts",
         Kind.RANGES,
-        "curator.previews.forecasts:_widths_at_size",
+        "curator.previews.error_forecasts:_widths_at_size",
         "width and width +",
         "width +",
         (f"{_RANKS}::test_a_rank_of_keys_is_exact_and_what_is_computed_from_ranks_keeps_its_range",),

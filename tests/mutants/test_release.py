@@ -221,7 +221,7 @@ MUTANTS = (
     Mutant(
         "an error wanted for all numbers at once is kept by each alone",
         Kind.RANGES,
-        "curator.previews.forecasts:_widths_at_size",
+        "curator.previews.error_forecasts:_widths_at_size",
         "is_joint = joint or selects_by_noise(query)",
         "is_joint = selects_by_noise(query)",
         ("curator/test_shares_and_accuracy.py",),

@@ -48,7 +48,7 @@ MUTANTS = (
     Mutant(
         "reports are scaled beyond themselves when payments are drawn",
         Kind.SAMPLING,
-        "games.truthful:PaymentMechanism.release",
+        "games.exact_truthfulness:PaymentMechanism.release",
         "reduction = 1 - (2 * bits.random_bits",
         "reduction = 1 - (3 * bits.random_bits",
         ("games/test_money.py::test_reports_are_scaled_by_the_middles_of_equal_parts",),

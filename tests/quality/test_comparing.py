@@ -24,10 +24,10 @@ from sklearn.metrics import roc_auc_score
 
 import sfumato as sf
 from sfumato.quality import Comparison, compare
+from sfumato.quality.common_columns import MISSING, OTHERS, UNKNOWN, CommonColumn
 from sfumato.quality.distances import MAX_SETS, correlations, cramers_v, marginal_sets, nearest_rows
 from sfumato.quality.learning import logistic_probabilities, propensity, roc_auc
 from sfumato.quality.page import HEADING
-from sfumato.quality.paired_columns import MISSING, OTHERS, UNKNOWN, PairedColumn
 
 REAL = pd.DataFrame(
     {
@@ -100,7 +100,7 @@ def test_correlations_are_those_of_pandas_over_rows_that_have_both() -> None:
     frame["e"] = 7.0
     frame[draw.random(frame.shape) < 0.2] = np.nan
     columns = [
-        PairedColumn(name, None, ("",), (np.zeros(200, int),) * 2, (frame[name].to_numpy(),) * 2)  # type: ignore[arg-type]
+        CommonColumn(name, None, ("",), (np.zeros(200, int),) * 2, (frame[name].to_numpy(),) * 2)  # type: ignore[arg-type]
         for name in frame
     ]
     wanted = frame.corr().to_numpy(copy=True)
@@ -131,9 +131,9 @@ def test_two_samples_of_one_population_can_hardly_be_told_apart() -> None:
 
 def _ratio(real: pd.DataFrame, synthetic: pd.DataFrame) -> float:
     from sfumato.engine.inspecting import paired_tables
-    from sfumato.quality.paired_columns import paired_columns
+    from sfumato.quality.common_columns import common_columns
 
-    return propensity(paired_columns(paired_tables(real, synthetic), 10)).ratio
+    return propensity(common_columns(paired_tables(real, synthetic), 10)).ratio
 
 
 def test_areas_are_scikit_learns() -> None:
@@ -161,8 +161,8 @@ def test_the_nearest_row_is_found_as_by_hand() -> None:
     codes = (np.array([0, 0, 1]), np.array([0, 1]))
     numbers = (np.array([0.0, 10.0, np.nan]), np.array([1.0, np.nan]))
     columns = [
-        PairedColumn("sex", None, ("f", "m"), codes),  # type: ignore[arg-type]
-        PairedColumn("age", None, ("", ""), codes, numbers),  # type: ignore[arg-type]
+        CommonColumn("sex", None, ("f", "m"), codes),  # type: ignore[arg-type]
+        CommonColumn("age", None, ("", ""), codes, numbers),  # type: ignore[arg-type]
     ]
     found = nearest_rows(columns)
     assert found is not None

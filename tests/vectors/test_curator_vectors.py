@@ -19,7 +19,7 @@ from sfumato.audit import canaries
 from sfumato.audit.lower_bounds import falsifying, verdicts
 from sfumato.audit.whole_policies import curator_audits, shared_noise
 from sfumato.curator import step_counts
-from sfumato.curator.previews import forecasts
+from sfumato.curator.previews import error_forecasts
 from sfumato.curator.proposals import bought_synopses, marginals, session_answers, synthesis, workloads
 from sfumato.curator.proposals.auction_outcomes import AuctionOutcome
 from sfumato.curator.proposals.degrees import Degrees
@@ -59,11 +59,11 @@ REGISTRY = Registry(
         "curator.previews.advising._width_before_and_after_with_size": "it looks up widths that have vectors",
         "curator.proposals.clipped_counts.ClippedQuestion._tip_if_large_share": "it says a released share in words",
         "curator.cell_proposals._share_containing_any": "it counts sampled cells for the owner, and releases nothing",
-        "curator.previews.forecasts.draw_error_by_price": "it draws a line through what forecasts say",
+        "curator.previews.error_forecasts.draw_error_by_price": "it draws a line through what forecasts say",
         "curator.previews.explaining.explain_release": _SAID,
         "curator.previews.explaining._share_text": _SAID,
         "curator.previews.explaining._explain_subtotals": _SAID,
-        "curator.previews.forecasts._widths_at_size": (
+        "curator.previews.error_forecasts._widths_at_size": (
             "it measures a stand-in by the estimators of answers, which have vectors"
         ),
         "curator.proposals.combined_questions.CombinedQuestion._widths_at_size": (
@@ -86,7 +86,7 @@ REGISTRY = Registry(
         "curator.proposals.online.OnlineProposal.explain": _SAID,
         "curator.proposals.private_bounds.BoundsProposal.explain": _SAID,
         "curator.proposals.private_limits.UnitLimits.words": _SAID,
-        "curator.previews.forecasts.quality_of_selected_columns": _SAID,
+        "curator.previews.error_forecasts.quality_of_selected_columns": _SAID,
         "curator.proposals.running_counts.RunningTotalsProposal.explain": _SAID,
         "curator.proposals.running_counts.RunningTotalsProposal.price": (
             "it searches the least price for a width with vectors"
@@ -228,7 +228,7 @@ def _session_range() -> Iterator[Vector]:
 # ── forecasts of proposals ─────────────────────────────────────────────────────────────────────
 
 
-@formula("curator.previews.forecasts._max_half_width")
+@formula("curator.previews.error_forecasts._max_half_width")
 def _forecast_max_half_width() -> Iterator[Vector]:
     """The longer side of the widest range; rows without a number have none."""
     for low, value, high, widest in (
@@ -237,7 +237,7 @@ def _forecast_max_half_width() -> Iterator[Vector]:
         ([0.0], [0.0], [0.0], 0.0),
     ):
         column: Any = SimpleNamespace(low=np.array(low), value=np.array(value), high=np.array(high))
-        yield exact(widest, forecasts._max_half_width, column)
+        yield exact(widest, error_forecasts._max_half_width, column)
 
 
 @formula("curator.proposals.bought_synopses._max_half_width")

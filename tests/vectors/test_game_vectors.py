@@ -21,9 +21,9 @@ from sfumato.games.environment import (
     line,
     total_variation,
 )
+from sfumato.games.exact_truthfulness import Mixture
 from sfumato.games.mediation import Mediation, MediatorAdvice, equilibrium, expected_payoffs
 from sfumato.games.play import Crowd, market_entry
-from sfumato.games.truthful import Mixture
 from vectors.laws import (
     MP,
     Real,
@@ -218,7 +218,7 @@ def _penalties() -> list[list[Fraction]]:
 
 
 @REGISTRY.formula("games.environment.Environment.gap")
-@REGISTRY.formula("games.truthful.Mixture.threshold")
+@REGISTRY.formula("games.exact_truthfulness.Mixture.threshold")
 def _gap() -> Iterator[Vector]:
     largest = min(max(row) for row in _penalties())
     penalty = min(sum(row) / len(row) for row in _penalties())
@@ -259,7 +259,7 @@ _UNIFORM = max(
 )
 
 
-@REGISTRY.formula("games.truthful.Mixture.proven_bounds")
+@REGISTRY.formula("games.exact_truthfulness.Mixture.proven_bounds")
 def _certified() -> Iterator[Vector]:
     """(1 − q)·τ less q times the average penalty; in a coalition a member may tell the truth."""
     game = line(_STREET, players=5)
@@ -270,7 +270,7 @@ def _certified() -> Iterator[Vector]:
         yield between((low, F(1)), (high, F(1)), Mixture(game, epsilon, q).proven_bounds, k)
 
 
-@REGISTRY.formula("games.truthful._least_q")
+@REGISTRY.formula("games.exact_truthfulness._least_q")
 def _least_q() -> Iterator[Vector]:
     """The least q with (1 − q)·τ < q·p, at most a step of its sixth digit above."""
     for epsilon in ("0.05", "1", "0.001"):
@@ -279,7 +279,7 @@ def _least_q() -> Iterator[Vector]:
         yield upper(least, 2e-6, truthful._least_q, F(epsilon), _PENALTY)
 
 
-@REGISTRY.formula("games.truthful._largest_epsilon")
+@REGISTRY.formula("games.exact_truthfulness._largest_epsilon")
 def _largest_epsilon() -> Iterator[Vector]:
     for q in ("0.1", "0.01", "0.5"):
         largest = root(
@@ -292,8 +292,8 @@ def _largest_epsilon() -> Iterator[Vector]:
         yield exact(step * int(MP.floor(largest / real(step))), truthful._largest_epsilon, F(q), _PENALTY)
 
 
-@REGISTRY.formula("games.truthful._uniform_loss")
-@REGISTRY.formula("games.truthful._loss_bound")
+@REGISTRY.formula("games.exact_truthfulness._uniform_loss")
+@REGISTRY.formula("games.exact_truthfulness._loss_bound")
 def _losses() -> Iterator[Vector]:
     for epsilon, q, players in (("0.5", "0.25", 40), ("0.01", "0.5", 5), ("4", "0.01", 1000)):
         game = line(_STREET, players=players)
@@ -303,8 +303,8 @@ def _losses() -> Iterator[Vector]:
         )
 
 
-@REGISTRY.formula("games.truthful._best_epsilon")
-@REGISTRY.formula("games.truthful._best_epsilon.bound")
+@REGISTRY.formula("games.exact_truthfulness._best_epsilon")
+@REGISTRY.formula("games.exact_truthfulness._best_epsilon.bound")
 def _best_epsilon() -> Iterator[Vector]:
     """The bound at the chosen ε is that of a finer search, to a part in ten thousand."""
     for players in (50, 1000, 20000):
@@ -326,7 +326,7 @@ def _best_epsilon() -> Iterator[Vector]:
         )
 
 
-@REGISTRY.formula("games.truthful.Mixture.welfare")
+@REGISTRY.formula("games.exact_truthfulness.Mixture.welfare")
 def _welfare() -> Iterator[Vector]:
     for types, epsilon, q in (((0, 0, 2), "1", "0.5"), ((1, 1, 1), "0.2", "0.1"), ((0, 1, 2), "3", "0.9")):
         scores = [sum(_utility(t, w, _best_reaction(t, w)) for t in types) for w in _PLACES]
@@ -337,7 +337,7 @@ def _welfare() -> Iterator[Vector]:
         yield exact((mixed / 3, real(max(scores)) / 3), mixture.welfare, types)
 
 
-@REGISTRY.formula("games.truthful.PaymentMechanism.payments")
+@REGISTRY.formula("games.exact_truthfulness.PaymentMechanism.payments")
 def _payments() -> Iterator[Vector]:
     """What is got less what would be got on average with one's report scaled by x, integrated over x."""
     table = [["1", "0.25", "0"], ["0", "0.5", "1"]]
@@ -355,7 +355,7 @@ def _payments() -> Iterator[Vector]:
         yield exact(paid, truthful_with_money(Environment(table, players=3), epsilon).payments, reports)
 
 
-@REGISTRY.formula("games.truthful.PaymentMechanism.proven_bounds")
+@REGISTRY.formula("games.exact_truthfulness.PaymentMechanism.proven_bounds")
 def _certified_with_money() -> Iterator[Vector]:
     """Alone nobody gains; what is got and what is paid lie in [0, 1] each, so neither changes by more than both."""
     priced = truthful_with_money(Environment([[1, 0], [0, 1]], players=3), 1)

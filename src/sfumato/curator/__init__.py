@@ -24,8 +24,8 @@ if TYPE_CHECKING:
         standing as standing,
     )
     from sfumato.curator.previews.advising import Advice as Advice
+    from sfumato.curator.previews.error_forecasts import Forecast as Forecast
     from sfumato.curator.previews.explaining import Explanation as Explanation
-    from sfumato.curator.previews.forecasts import Forecast as Forecast
     from sfumato.curator.proposals.auction_outcomes import AuctionOutcome as AuctionOutcome
     from sfumato.curator.proposals.degrees import Degrees as Degrees, DegreesProposal as DegreesProposal
     from sfumato.curator.proposals.online import OnlineProposal as OnlineProposal, OnlineSession as OnlineSession
@@ -95,7 +95,7 @@ _EXPORTS = {
     "described_tables": ("TableDescription", "Tables",),
     "describing": ("describe_policy",),
     "previews.explaining": ("Explanation",),
-    "previews.forecasts": ("Forecast",),
+    "previews.error_forecasts": ("Forecast",),
     "proposals.released_bounds": ("Bounds",),
     "listings": ("Listing",),
     "proposals.online": ("OnlineSession", "OnlineProposal",),

@@ -19,8 +19,8 @@ from pathlib import Path
 from sfumato.curator.context import Context
 from sfumato.curator.described_tables import ExampleQuestion, TableDescription, Tables
 from sfumato.curator.policy_account import PathOrText, read_policy
+from sfumato.curator.previews.error_forecasts import Width
 from sfumato.curator.previews.explaining import DEFAULT_DELTA
-from sfumato.curator.previews.forecasts import Width
 from sfumato.curator.proposals.questions import Question
 from sfumato.engine.opening import open_engine
 from sfumato.engine.public_tables import policy_over_empty_tables

@@ -12,8 +12,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from sfumato.curator.previews.advising import Advice
+from sfumato.curator.previews.error_forecasts import Forecast
 from sfumato.curator.previews.explaining import Explanation, PlanStep
-from sfumato.curator.previews.forecasts import Forecast
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.notebook_html import table as html_table
 from sfumato.plan.canonical import PlanKey

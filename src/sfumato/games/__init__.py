@@ -4,7 +4,8 @@ environment    types, outcomes, reactions, utilities; the exact outcome distribu
                an environment; facility location on a line and on a graph
 truth          the largest gain from misreporting, exactly, and the bound that privacy implies
 auctions       digital-goods auctions at one posted price
-truthful       exactly truthful without money; exactly truthful with money
+exact_truthfulness
+               exactly truthful without money; exactly truthful with money
 play           small and large games of actions; how far a profile is from equilibrium
 mediation      private equilibrium selection by a mediator; bids from a CSV file without a curator
 """
@@ -14,10 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.games.auctions import Auction, Sale, digital_goods
 from sfumato.games.environment import Environment, Gap, Law, StatedMechanism, WelfareSelection, graph, line
+from sfumato.games.exact_truthfulness import (
+    Bill,
+    Decision,
+    Mixture,
+    PaymentMechanism,
+    exactly_truthful,
+    truthful_with_money,
+)
 from sfumato.games.mediation import Deviation, Mediation, MediatorAdvice, equilibrium
 from sfumato.games.play import Crowd, MatrixGame, Nash, approximate_nash, market_entry, public_good, routes
 from sfumato.games.truth import Misreport, Truthfulness, bounds, truthfulness
-from sfumato.games.truthful import Bill, Decision, Mixture, PaymentMechanism, exactly_truthful, truthful_with_money
 from sfumato.release.prices import evenly_spaced_prices
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sfumato.caching import cached_property
-from sfumato.manual.pages import FRONT_PAGE, Page, Section, groups_by_page
+from sfumato.manual.markdown_pages import FRONT_PAGE, Page, Section, groups_by_page
 from sfumato.quick_dataclass import dataclass
 
 TITLE, TITLE_OF_PAGE, HEADING, TEXT = 60, 10, 20, 4

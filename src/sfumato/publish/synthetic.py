@@ -41,7 +41,6 @@ from sfumato.publish.marginals.estimating import BlockEstimates, least_squares
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
 from sfumato.publish.marginals.verifying import Check, SynopsisVerification, line_checks, step_cost
 from sfumato.publish.model_cards import ModelCard, Quality, describe_model, model_quality
-from sfumato.publish.row_files import write_rows
 from sfumato.publish.row_rules import (
     NO_RULES,
     Conditions,
@@ -52,6 +51,7 @@ from sfumato.publish.row_rules import (
     condition_model,
     parse_rules,
 )
+from sfumato.publish.row_writers import write_rows
 from sfumato.publish.sampling import (
     Codes,
     ColumnSampler,

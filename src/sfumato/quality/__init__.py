@@ -3,7 +3,7 @@
 Nothing here is protected by noise: these figures are NOT FOR PUBLICATION. To publish, use the free quality of a
 synthetic table from its own noisy measurements, or ``curator.score``, which is charged.
 
-paired_columns   the columns of both tables as numbers and cells
+common_columns   the columns of both tables as numbers and cells
 distances        total variation of all 1-, 2- and 3-way marginals, NIST's k-marginal score; Cramér's V, correlations;
                  distance of synthetic rows to the nearest real row, with its caveat
 learning         train on synthetic, test on real (extra ``quality``); propensity score of a logistic model (pMSE)

@@ -18,6 +18,7 @@ from sfumato.privacy.numbers import exact_integer
 from sfumato.publish.marginals.attributes import Attribute, coded_attribute, measurable_column_names
 from sfumato.publish.scoring import code_candidate
 from sfumato.publish.synopsis import cell_keys
+from sfumato.quality.common_columns import CommonColumn, common_columns
 from sfumato.quality.distances import (
     CodedTable,
     ColumnSet,
@@ -37,7 +38,6 @@ from sfumato.quality.page import (
     quality_body,
     quality_page,
 )
-from sfumato.quality.paired_columns import PairedColumn, paired_columns
 from sfumato.quick_dataclass import dataclass
 
 MAX_BINS = 1_000
@@ -118,7 +118,7 @@ def compare(
             "table", table, "left out unless a policy is given", fix="pass policy=… too, or leave out table"
         )
     compared = _select_columns(both_tables, columns, policy_table)
-    paired = paired_columns(compared, bin_count)
+    paired = common_columns(compared, bin_count)
     for rows, role in zip(compared.tables, ("real", "synthetic"), strict=True):
         if not rows.num_rows:
             fix = f"pass a {role} table that has rows"
@@ -189,7 +189,7 @@ Cells = tuple[tuple[str, ...], tuple[tuple[str, ...], ...], CodedTable, CodedTab
 """The names of columns, the labels of their cells, and the coded rows of both tables."""
 
 
-def _code_by_values(columns: Sequence[PairedColumn]) -> Cells:
+def _code_by_values(columns: Sequence[CommonColumn]) -> Cells:
     sizes = tuple(column.size for column in columns)
     coded = [CodedTable(sizes, tuple(column.codes[table] for column in columns)) for table in (0, 1)]
     return tuple(column.name for column in columns), tuple(column.labels for column in columns), coded[0], coded[1]
@@ -225,7 +225,7 @@ def _describe_cells(table: Table | None, bins: int) -> str:
 
 
 def _compute_comparison(
-    tables: PairedTables, paired: tuple[PairedColumn, ...], cells: Cells, cell_source: str, target: str | None
+    tables: PairedTables, paired: tuple[CommonColumn, ...], cells: Cells, cell_source: str, target: str | None
 ) -> Comparison:
     names, labels, real, synthetic = cells
     learned = (

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.array_types import Floats
+from sfumato.quality.common_columns import CommonColumn
 from sfumato.quality.learning import evenly_spaced
-from sfumato.quality.paired_columns import PairedColumn
 from sfumato.quick_dataclass import dataclass
 
 MAX_SETS = 2_000
@@ -158,7 +158,7 @@ def associations(table: CodedTable) -> Floats:
     return matrix
 
 
-def correlations(columns: Sequence[PairedColumn], table: int) -> Floats:
+def correlations(columns: Sequence[CommonColumn], table: int) -> Floats:
     """Return Pearson's correlation of every two numeric columns, over the rows that have both; 0 where one of them is
     constant.
     """
@@ -210,7 +210,7 @@ class NearestRows:
     """The number of real rows that were searched."""
 
 
-def nearest_rows(columns: Sequence[PairedColumn]) -> NearestRows | None:
+def nearest_rows(columns: Sequence[CommonColumn]) -> NearestRows | None:
     """Find the nearest real row of evenly spaced rows of both tables; None where there is only one real row."""
     real_count, synthetic_count = (len(columns[0].codes[table]) for table in (0, 1))
     if real_count < 2:
@@ -223,14 +223,14 @@ def nearest_rows(columns: Sequence[PairedColumn]) -> NearestRows | None:
     return NearestRows(_SHARES, quantiles[0], quantiles[1], *_copied_shares(columns), len(queried), len(searched))
 
 
-def _copied_shares(columns: Sequence[PairedColumn]) -> tuple[float, float]:
+def _copied_shares(columns: Sequence[CommonColumn]) -> tuple[float, float]:
     """Return the share of synthetic rows that equal a real row, and of real rows that equal another."""
     real, synthetic = (_hash_rows(columns, table) for table in (0, 1))
     real_hashes, hash_index, counts = np.unique(real, return_inverse=True, return_counts=True)
     return float(np.isin(synthetic, real_hashes).mean()), float((counts[hash_index] > 1).mean())
 
 
-def _hash_rows(columns: Sequence[PairedColumn], table: int) -> NDArray[np.uint64]:
+def _hash_rows(columns: Sequence[CommonColumn], table: int) -> NDArray[np.uint64]:
     """Hash every row to 64 bits."""
     hashes = np.zeros(len(columns[0].codes[table]), np.uint64)
     for column in columns:
@@ -243,7 +243,7 @@ def _hash_rows(columns: Sequence[PairedColumn], table: int) -> NDArray[np.uint64
 
 
 def _nearest_distances(
-    columns: Sequence[PairedColumn],
+    columns: Sequence[CommonColumn],
     queried: tuple[int, NDArray[np.int64]],
     searched: NDArray[np.int64],
     own_positions: NDArray[np.int64] | None,
@@ -264,7 +264,7 @@ def _nearest_distances(
 
 
 def _column_distance(
-    column: PairedColumn, table: int, rows: NDArray[np.int64], searched: NDArray[np.int64]
+    column: CommonColumn, table: int, rows: NDArray[np.int64], searched: NDArray[np.int64]
 ) -> Distances:
     """Return the distance of a column's value in each row from that in each searched row: from 0 to 1."""
     if column.numbers is None:
@@ -276,7 +276,7 @@ def _column_distance(
     return distance.astype(np.float32)
 
 
-def _scale_numbers(column: PairedColumn, table: int, rows: NDArray[np.int64]) -> Distances:
+def _scale_numbers(column: CommonColumn, table: int, rows: NDArray[np.int64]) -> Distances:
     """Scale numbers so that the real ones span [0, 1]; if those are constant, any other number is at distance 1."""
     assert column.numbers is not None
     present = column.numbers[0][~np.isnan(column.numbers[0])]

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.extras import install_command
-from sfumato.quality.paired_columns import PairedColumn
+from sfumato.quality.common_columns import CommonColumn
 from sfumato.quick_dataclass import dataclass
 
 _MAX_PROPENSITY_ROWS = 20_000
@@ -60,7 +60,7 @@ def evenly_spaced(count: int, limit: int) -> NDArray[np.int64]:
     return np.arange(count) if count <= limit else np.arange(limit, dtype=np.int64) * count // limit
 
 
-def propensity(columns: Sequence[PairedColumn]) -> Propensity:
+def propensity(columns: Sequence[CommonColumn]) -> Propensity:
     """Compute the pMSE of a logistic model on the cells of all columns."""
     rows = [evenly_spaced(len(columns[0].codes[table]), _MAX_PROPENSITY_ROWS) for table in (0, 1)]
     labels = np.concatenate([np.zeros(len(rows[0])), np.ones(len(rows[1]))])
@@ -73,7 +73,7 @@ def propensity(columns: Sequence[PairedColumn]) -> Propensity:
     return Propensity(pmse, expected, rank, count)
 
 
-def _one_hot(column: PairedColumn, rows: Sequence[NDArray[np.int64]]) -> Floats:
+def _one_hot(column: CommonColumn, rows: Sequence[NDArray[np.int64]]) -> Floats:
     """One-hot encode a column, with its most frequent cell as the reference."""
     codes = np.concatenate([column.codes[table][indices] for table, indices in enumerate(rows)])
     order = np.argsort(-np.bincount(codes, minlength=column.size), kind="stable")
@@ -130,7 +130,7 @@ class PredictionScores:
     """The number of held-out real rows."""
 
 
-def prediction_scores(columns: Sequence[PairedColumn], target: str) -> PredictionScores:
+def prediction_scores(columns: Sequence[CommonColumn], target: str) -> PredictionScores:
     """Train a model on each table and test both on held-out real rows."""
     target_index = _column_index(columns, target)
     new_model = _import_model()
@@ -169,7 +169,7 @@ def _import_model() -> Any:
     return lambda: HistGradientBoostingClassifier(max_iter=50, early_stopping=False, random_state=0)
 
 
-def _column_index(columns: Sequence[PairedColumn], target: str) -> int:
+def _column_index(columns: Sequence[CommonColumn], target: str) -> int:
     names = [each.name.lower() for each in columns]
     if not isinstance(target, str) or target.lower() not in names:
         available = ", ".join(each.name for each in columns[:20])
@@ -177,7 +177,7 @@ def _column_index(columns: Sequence[PairedColumn], target: str) -> int:
     return names.index(target.lower())
 
 
-def _classes_and_count(column: PairedColumn) -> tuple[tuple[Codes, Codes], int]:
+def _classes_and_count(column: CommonColumn) -> tuple[tuple[Codes, Codes], int]:
     """Return the classes of both tables: the cells where they are few, otherwise above or not above the real median."""
     if column.numbers is None and column.size > MAX_CLASSES:
         rule = f"a numeric column, or a column with at most {MAX_CLASSES} different values"
@@ -189,7 +189,7 @@ def _classes_and_count(column: PairedColumn) -> tuple[tuple[Codes, Codes], int]:
     return (real, synthetic), 2
 
 
-def _feature_matrix(columns: Sequence[PairedColumn], table: int) -> Floats:
+def _feature_matrix(columns: Sequence[CommonColumn], table: int) -> Floats:
     """Return the feature matrix: numbers as they are, cell codes for everything else."""
     return np.stack([each.codes[table] if each.numbers is None else each.numbers[table] for each in columns], axis=1)
 

@@ -11,7 +11,7 @@ import pytest
 
 from cli.running import run
 from cli.terminal import Terminal
-from sfumato.manual import pages
+from sfumato.manual import markdown_pages
 from sfumato.manual.search import MISTAKES, refusal_rules
 
 ROOT = Path(__file__).parents[3]
@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[3]
 def test_without_a_word_it_lists_where_to_start() -> None:
     done = run("docs")
     assert done.exit_code == 0
-    shown = pages.read_pages()[0].markdown
-    for section in pages.reader_menus(shown) or pages.menu(shown):
+    shown = markdown_pages.read_pages()[0].markdown
+    for section in markdown_pages.reader_menus(shown) or markdown_pages.menu(shown):
         assert section.heading in done.output
         for title, path in section.entries:
             assert f"{path.removesuffix('.md')} " in done.output
@@ -32,7 +32,7 @@ def test_without_a_word_it_lists_where_to_start() -> None:
 def test_the_doors_alone_are_listed_where_there_are_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     front_page = "# Home\n\n## I own data\n\n- [Serve](serve.md)\n\n## All the rest\n\n- [Noise](noise.md)\n"
     (tmp_path / "README.md").write_text(front_page)
-    monkeypatch.setattr(pages, "_INSTALLED", tmp_path)
+    monkeypatch.setattr(markdown_pages, "_INSTALLED", tmp_path)
     assert run("docs").output.startswith("I own data\n  serve  Serve\n\nPrint a page:")
 
 
@@ -47,7 +47,7 @@ def test_a_word_that_finds_one_page_best_prints_it() -> None:
 
 
 def test_a_message_prints_what_to_do_about_it() -> None:
-    (page,) = (page for page in pages.read_pages() if page.path == MISTAKES)
+    (page,) = (page for page in markdown_pages.read_pages() if page.path == MISTAKES)
     section = next(section for section in page.sections if refusal_rules(section))
     done = run("docs", refusal_rules(section)[0])
     whole_page = "The whole page: sfumato docs reference/mistakes"
@@ -57,7 +57,7 @@ def test_a_message_prints_what_to_do_about_it() -> None:
 def test_several_hits_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("README", *"abcdefghi"):
         (tmp_path / f"{name}.md").write_text(f"# Page {name}\n\nA sentence about the budget of {name}. More.\n")
-    monkeypatch.setattr(pages, "_INSTALLED", tmp_path)
+    monkeypatch.setattr(markdown_pages, "_INSTALLED", tmp_path)
     *hits, blank, hint = run("docs", "budget").output.splitlines()
     assert len(hits) == 2 * 8
     assert hits[2:4] == ["a  Page a", "    A sentence about the budget of a."]
@@ -73,7 +73,7 @@ def test_what_no_page_has_is_refused() -> None:
 def test_a_page_is_opened_in_the_site_if_that_was_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr(click, "launch", opened.append)
-    monkeypatch.setattr(pages, "site_folder", lambda: tmp_path)
+    monkeypatch.setattr(markdown_pages, "site_folder", lambda: tmp_path)
     refused = run("docs", "--open", "exit-codes")
     assert refused.exit_code == 1
     assert "scripts/site" in refused.output
@@ -101,6 +101,8 @@ def test_every_page_is_installed_with_the_package(tmp_path: Path, monkeypatch: p
         copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
         (tmp_path / target).parent.mkdir(parents=True, exist_ok=True)
         copy(ROOT / source, tmp_path / target)
-    monkeypatch.setattr(pages, "_INSTALLED", tmp_path / "sfumato/manual/markdown")
-    assert [page.path for page in pages.read_pages()] == [page.path for page in pages.read_pages(ROOT / "docs")]
+    monkeypatch.setattr(markdown_pages, "_INSTALLED", tmp_path / "sfumato/manual/markdown")
+    assert [page.path for page in markdown_pages.read_pages()] == [
+        page.path for page in markdown_pages.read_pages(ROOT / "docs")
+    ]
     assert run("docs", "exit-codes").output.startswith("# Exit codes")

@@ -11,7 +11,7 @@ import click
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 
 if TYPE_CHECKING:
-    from sfumato.manual.pages import MenuSection, Page
+    from sfumato.manual.markdown_pages import MenuSection, Page
     from sfumato.manual.search import Hit
 
 _MAX_HITS = 8
@@ -38,7 +38,7 @@ def command(words: tuple[str, ...], in_browser: bool) -> None:
       sfumato docs how-to/serve
       sfumato docs "this is not valid SQL"
     """
-    from sfumato.manual.pages import read_pages
+    from sfumato.manual.markdown_pages import read_pages
 
     pages = read_pages()
     if not words:
@@ -74,7 +74,7 @@ def _page_path(page: Page) -> str:
 
 
 def _print_starting_points(pages: tuple[Page, ...]) -> None:
-    from sfumato.manual.pages import menu, reader_menus
+    from sfumato.manual.markdown_pages import menu, reader_menus
 
     front_page = pages[0].markdown
     for section in reader_menus(front_page) or menu(front_page):
@@ -126,7 +126,7 @@ def _render(text: str) -> str:
 
 def _open_site(path: str, anchor: str = "") -> None:
     from sfumato.errors import SfumatoError
-    from sfumato.manual.pages import site_folder
+    from sfumato.manual.markdown_pages import site_folder
 
     file = site_folder() / ("index.html" if path == "README.html" else path)
     if not file.exists():

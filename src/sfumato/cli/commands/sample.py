@@ -65,7 +65,7 @@ def command(
     from sfumato.policy import Type
     from sfumato.publish.linked.synthetic_tables import SyntheticTables
     from sfumato.publish.published_files import synopsis
-    from sfumato.publish.row_files import rows_file_path
+    from sfumato.publish.row_writers import rows_file_path
     from sfumato.publish.synthetic import Synthetic
 
     rows_file_path(output)

@@ -198,7 +198,7 @@ def _check_files(rows_file: Path | None, model_file: Path | None) -> None:
     if rows_file is None and model_file is None:
         raise click.UsageError("name what to write: -o people.parquet for rows, --model people.sfu, or both")
     if rows_file is not None:
-        from sfumato.publish.row_files import rows_file_path
+        from sfumato.publish.row_writers import rows_file_path
 
         rows_file_path(rows_file)
     for file in (rows_file, model_file):

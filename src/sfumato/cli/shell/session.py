@@ -21,7 +21,7 @@ from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sfumato.curator import Curator, Listing, Question
-    from sfumato.curator.previews.forecasts import Forecast
+    from sfumato.curator.previews.error_forecasts import Forecast
     from sfumato.curator.standings import Standing
     from sfumato.release.answers.answer import Answer
 

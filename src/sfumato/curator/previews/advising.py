@@ -13,7 +13,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import cast
 
-from sfumato.curator.previews.forecasts import Width, format_half_width
+from sfumato.curator.previews.error_forecasts import Width, format_half_width
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.notebook_html import paragraphs
 from sfumato.plan.aggregates.measures import Count, DistinctUnits, Mean, Sum, value_range

@@ -27,7 +27,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sfumato.curator.context import Context
-from sfumato.curator.previews.forecasts import unknown_column_error
+from sfumato.curator.previews.error_forecasts import unknown_column_error
 from sfumato.errors import InvalidParameter, LedgerDamaged, Unsupported
 from sfumato.ledger import Publication
 from sfumato.plan.aggregates.measures import Count, Sum

@@ -14,8 +14,7 @@ from typing import Any
 from sfumato.caching import cached_property
 from sfumato.curator.policy_account import price_and_accounts_phrase
 from sfumato.curator.previews.advising import Advice
-from sfumato.curator.previews.explaining import Explanation, PlanStep, offered_delta_notes
-from sfumato.curator.previews.forecasts import (
+from sfumato.curator.previews.error_forecasts import (
     SIZES,
     Forecast,
     Width,
@@ -23,6 +22,7 @@ from sfumato.curator.previews.forecasts import (
     merge_widths_of_sizes,
     noiseless_measurements_of_groups,
 )
+from sfumato.curator.previews.explaining import Explanation, PlanStep, offered_delta_notes
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.sampled_questions import refuse_sample_of_combination
 from sfumato.curator.proposals.workload_answers import Answers

@@ -15,8 +15,8 @@ import numpy as np
 
 from sfumato.array_types import Floats
 from sfumato.curator.context import Context
+from sfumato.curator.previews.error_forecasts import Forecast
 from sfumato.curator.previews.explaining import Explanation
-from sfumato.curator.previews.forecasts import Forecast
 from sfumato.curator.proposals.question_tests import max_rows_of_one_unit
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.sampled_questions import refuse_sample_of_release

@@ -17,16 +17,16 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.previews.explaining import Explanation, PlanStep
-from sfumato.curator.proposals.synthesis import SynthesisProposal, parse_memory, propose_synthesis
-from sfumato.curator.proposals.synthesis_columns import SelectedCells, SynthesisOptions
-from sfumato.curator.proposals.synthesis_series import SynthesisStepRunner, amount_to_hold, run_steps
-from sfumato.curator.proposals.table_links import (
+from sfumato.curator.proposals.linked_table_selects import (
     LinkOptions,
     build_links,
     column_origins,
     fitted_rows_select,
     link_tables,
 )
+from sfumato.curator.proposals.synthesis import SynthesisProposal, parse_memory, propose_synthesis
+from sfumato.curator.proposals.synthesis_columns import SelectedCells, SynthesisOptions
+from sfumato.curator.proposals.synthesis_series import SynthesisStepRunner, amount_to_hold, run_steps
 from sfumato.curator.tab_series import TabSeries
 from sfumato.ledger import Charged, StoredAnswer, Tab
 from sfumato.plan.canonical import PlanKey, digest

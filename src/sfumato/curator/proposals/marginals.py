@@ -16,8 +16,8 @@ from typing import Any
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.policy_account import explain_period_charges, restrict_to_periods
+from sfumato.curator.previews.error_forecasts import MAX_LISTED_MARGINALS, MarginalsForecast, marginal_name
 from sfumato.curator.previews.explaining import Explanation, PlanStep, explain_limit, explain_source
-from sfumato.curator.previews.forecasts import MAX_LISTED_MARGINALS, MarginalsForecast, marginal_name
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.bought_synopses import columns_hash, synopsis_key_prefixes
 from sfumato.curator.proposals.selected_columns import code_selected_columns, first_row_per_unit

@@ -25,8 +25,8 @@ from typing import Any
 from sfumato.caching import cached_property
 from sfumato.curator.policy_account import price_and_accounts_phrase
 from sfumato.curator.previews.advising import Advice
+from sfumato.curator.previews.error_forecasts import Forecast, Width
 from sfumato.curator.previews.explaining import Explanation, PlanStep, offered_delta_notes
-from sfumato.curator.previews.forecasts import Forecast, Width
 from sfumato.curator.proposals.question_advice import discovery_warnings, question_tips
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.sampled_questions import refuse_sample_of_release

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from sfumato.caching import defer_text
 from sfumato.curator.context import Context
 from sfumato.curator.previews.advising import Tip, find_tips
+from sfumato.curator.previews.error_forecasts import Forecast, Width, forecast_rank_errors
 from sfumato.curator.previews.explaining import discovery_warning, keys_sql, offered_delta_notes
-from sfumato.curator.previews.forecasts import Forecast, Width, forecast_rank_errors
 from sfumato.errors import InvalidParameter, SfumatoError, Unsupported
 from sfumato.plan.aggregates.value_measures import TimeQuantile
 from sfumato.plan.descriptions import expression_sql

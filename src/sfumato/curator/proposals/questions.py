@@ -15,19 +15,7 @@ from sfumato.curator.context import Context
 from sfumato.curator.frame_methods import SuggestsNames
 from sfumato.curator.policy_account import explain_period_charges, price_and_accounts_phrase, restrict_to_periods
 from sfumato.curator.previews.advising import Advice
-from sfumato.curator.previews.explaining import (
-    DEFAULT_DELTA,
-    Explanation,
-    PlanStep,
-    advice_without_delta,
-    discovery_notes,
-    explain_release,
-    keys_sql,
-    offered_delta,
-    require_delta_for_discovery,
-    require_short_keys,
-)
-from sfumato.curator.previews.forecasts import (
+from sfumato.curator.previews.error_forecasts import (
     COARSE_STEPS,
     FINE_STEPS,
     Forecast,
@@ -40,6 +28,18 @@ from sfumato.curator.previews.forecasts import (
     least_price,
     picture_footnotes,
     quality_of_selected_columns,
+)
+from sfumato.curator.previews.explaining import (
+    DEFAULT_DELTA,
+    Explanation,
+    PlanStep,
+    advice_without_delta,
+    discovery_notes,
+    explain_release,
+    keys_sql,
+    offered_delta,
+    require_delta_for_discovery,
+    require_short_keys,
 )
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals import question_advice as refusals

@@ -24,8 +24,8 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.curator.previews.advising import Advice
+from sfumato.curator.previews.error_forecasts import Forecast
 from sfumato.curator.previews.explaining import Explanation, PlanStep
-from sfumato.curator.previews.forecasts import Forecast
 from sfumato.curator.proposals.questions import Question
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.aggregates.unit_measures import LagLead

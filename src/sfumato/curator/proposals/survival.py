@@ -16,8 +16,8 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.curator.context import Context
+from sfumato.curator.previews.error_forecasts import Forecast
 from sfumato.curator.previews.explaining import Explanation, PlanStep
-from sfumato.curator.previews.forecasts import Forecast
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.moment_proposals import max_rows_per_unit
 from sfumato.curator.proposals.questions import Question

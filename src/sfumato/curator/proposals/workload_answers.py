@@ -8,7 +8,7 @@ from fractions import Fraction
 from operator import attrgetter
 from typing import Any, overload
 
-from sfumato.curator.previews.forecasts import Forecast
+from sfumato.curator.previews.error_forecasts import Forecast
 from sfumato.errors import InvalidParameter
 from sfumato.notebook_html import paragraph, preformatted
 from sfumato.plots.answers import draw_panels

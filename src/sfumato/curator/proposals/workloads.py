@@ -17,8 +17,8 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
+from sfumato.curator.previews.error_forecasts import Forecast
 from sfumato.curator.previews.explaining import Explanation, PlanStep, offered_delta_notes
-from sfumato.curator.previews.forecasts import Forecast
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.workload_answers import Answers, WorkloadForecast

@@ -28,7 +28,7 @@ from sfumato.publish.linked.links import TableLink, link_to_parent, links_to_chi
 from sfumato.publish.marginals.attributes import summarize_columns
 from sfumato.publish.marginals.verifying import Check, SynopsisVerification, line_checks
 from sfumato.publish.model_cards import ModelCard, Quality
-from sfumato.publish.row_files import is_database_path, write_database
+from sfumato.publish.row_writers import is_database_path, write_database
 from sfumato.publish.sampling import seeded_bytes
 from sfumato.publish.synthetic import MAX_HELD, Synthetic
 from sfumato.quick_dataclass import dataclass

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.curator.previews import forecasts
-from sfumato.curator.previews.forecasts import SIZES
+from sfumato.curator.previews import error_forecasts
+from sfumato.curator.previews.error_forecasts import SIZES
 from sfumato.release.requests import PriceRequest
 
 COLUMNS = {
@@ -66,8 +66,8 @@ def test_means_differ_by_size_and_totals_are_evaluated_once(
     curator: sf.Curator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
-    evaluate = forecasts._widths_at_size
-    monkeypatch.setattr(forecasts, "_widths_at_size", lambda *given: sizes.append(given[6]) or evaluate(*given))
+    evaluate = error_forecasts._widths_at_size
+    monkeypatch.setattr(error_forecasts, "_widths_at_size", lambda *given: sizes.append(given[6]) or evaluate(*given))
     for text in BY_SIZE:
         assert any(isinstance(width, dict) for width in _widths(curator.sql(text), "sample", None, "1").values())
     assert sizes == [*SIZES] * len(BY_SIZE)

@@ -31,7 +31,7 @@ MISSING, UNKNOWN, OTHERS = "missing", "not in the real table", "other values"
 
 
 @dataclass(frozen=True, eq=False)
-class PairedColumn:
+class CommonColumn:
     """A column of both tables: the cell of each row, and for numbers and times the number itself."""
 
     name: str
@@ -52,15 +52,17 @@ class PairedColumn:
         return np.bincount(self.codes[table], minlength=self.size)
 
 
-def paired_columns(tables: PairedTables, bins: int) -> tuple[PairedColumn, ...]:
+def common_columns(tables: PairedTables, bins: int) -> tuple[CommonColumn, ...]:
     """Return the numbers and cells of every column that both tables have."""
     columns = []
     for index, (name, kind) in enumerate(tables.kinds.items()):
         real, synthetic = (table.column(index) for table in tables.tables)
         if kind in (Type.TEXT, Type.BOOLEAN):
-            columns.append(_pair_texts(name, kind, real, synthetic))
+            columns.append(_common_text_column(name, kind, real, synthetic))
         else:
-            columns.append(_pair_numbers(name, kind, (_as_doubles(real, kind), _as_doubles(synthetic, kind)), bins))
+            columns.append(
+                _common_number_column(name, kind, (_as_doubles(real, kind), _as_doubles(synthetic, kind)), bins)
+            )
     return tuple(columns)
 
 
@@ -76,7 +78,7 @@ def _as_doubles(column: pyarrow.ChunkedArray, sql_type: Type) -> Floats:
     return numbers
 
 
-def _pair_numbers(name: str, sql_type: Type, numbers: tuple[Floats, Floats], bins: int) -> PairedColumn:
+def _common_number_column(name: str, sql_type: Type, numbers: tuple[Floats, Floats], bins: int) -> CommonColumn:
     present = numbers[0][~np.isnan(numbers[0])]
     distinct = np.unique(present)
     if len(distinct) <= bins:
@@ -131,7 +133,9 @@ def _index_in(numbers: Floats, distinct: Floats) -> Codes:
     return np.where(distinct[index] == numbers, index, len(distinct))
 
 
-def _pair_texts(name: str, sql_type: Type, real: pyarrow.ChunkedArray, synthetic: pyarrow.ChunkedArray) -> PairedColumn:
+def _common_text_column(
+    name: str, sql_type: Type, real: pyarrow.ChunkedArray, synthetic: pyarrow.ChunkedArray
+) -> CommonColumn:
     import pyarrow as pa
 
     both = pa.chunked_array([*real.chunks, *synthetic.chunks], real.type).combine_chunks().dictionary_encode()
@@ -156,7 +160,7 @@ def _pair_texts(name: str, sql_type: Type, real: pyarrow.ChunkedArray, synthetic
 
 def _with_special_cells(
     name: str, sql_type: Type, labels: list[str], codes_by_table: list[Any], missing: list[Any], numbers: Any
-) -> PairedColumn:
+) -> CommonColumn:
     """Add cells for values that are not in the real table and for NULLs, where there are such rows."""
     unknown_code = len(labels)
     if any(
@@ -171,7 +175,7 @@ def _with_special_cells(
         ]
         labels = [*labels, MISSING]
     codes = tuple(np.asarray(table_codes, np.int64) for table_codes in codes_by_table)
-    return PairedColumn(escape_unprintable(name), sql_type, tuple(labels), (codes[0], codes[1]), numbers)
+    return CommonColumn(escape_unprintable(name), sql_type, tuple(labels), (codes[0], codes[1]), numbers)
 
 
 def _format_value(number: float, sql_type: Type) -> str:

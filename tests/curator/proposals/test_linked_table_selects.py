@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sfumato.curator.proposals import table_links
-from sfumato.curator.proposals.table_links import LinkedPair, LinkedTables, LinkOptions
+from sfumato.curator.proposals import linked_table_selects
+from sfumato.curator.proposals.linked_table_selects import LinkedPair, LinkedTables, LinkOptions
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.policy import Table
 from sfumato.policy.policies import Via
@@ -91,10 +91,10 @@ def test_an_implication_that_new_keys_would_break_is_refused(
     people_rules: Any = people.implies
     assert not people_rules
     if fix is None:
-        table_links._refuse_implied_keys(linked, chosen)
+        linked_table_selects._refuse_implied_keys(linked, chosen)
     else:
         with pytest.raises(Unsupported, match=fix):
-            table_links._refuse_implied_keys(linked, chosen)
+            linked_table_selects._refuse_implied_keys(linked, chosen)
 
 
 ONE, TWO = {"visits": ("town", "day")}, {"people": ("town",), "visits": ("day",)}
@@ -121,10 +121,10 @@ ONE, TWO = {"visits": ("town", "day")}, {"people": ("town",), "visits": ("day",)
 )
 def test_named_columns_are_those_of_the_tables(option: str, chosen: Any, columns: Any, rule: str | None) -> None:
     if rule is None:
-        table_links._require_named_columns(option, chosen, columns)
+        linked_table_selects._require_named_columns(option, chosen, columns)
     else:
         with pytest.raises(InvalidParameter) as refusal:
-            table_links._require_named_columns(option, chosen, columns)
+            linked_table_selects._require_named_columns(option, chosen, columns)
         assert rule in str(refusal.value)
 
 
@@ -145,7 +145,7 @@ def test_the_previous_row_is_seen_in_as_many_columns_as_fit(
     values: tuple[int, ...], room: int, columns: str, left: int
 ) -> None:
     cells = {name: count + 1 for name, count in zip("oabc", values, strict=True)}
-    found, room_left = table_links._previous_columns_and_room(cells, ("a", "o", "b", "c"), "o", room)
+    found, room_left = linked_table_selects._previous_columns_and_room(cells, ("a", "o", "b", "c"), "o", room)
     assert ("".join(found), room_left) == (columns, left)
 
 
@@ -160,7 +160,7 @@ def links(town: int, max_cells: int, order: str | None = None, given: list[str] 
             LinkedPair(visits, tests, "person", "person", Via("visits", "of", "visit")),
         )
     )
-    return table_links.build_links(linked, LinkOptions(None, given, order, max_cells=max_cells))
+    return linked_table_selects.build_links(linked, LinkOptions(None, given, order, max_cells=max_cells))
 
 
 def test_a_link_says_how_rows_meet_and_what_children_are_drawn_given() -> None:
@@ -221,4 +221,4 @@ def test_an_implication_among_all_drawn_columns_is_refused() -> None:
     linked = LinkedTables((LinkedPair(people, visits, "person", "person", None),))
     assert linked.key_columns(visits) == ("person",)
     with pytest.raises(Unsupported, match="remove it from implies of visits"):
-        table_links._refuse_implied_keys(linked, {"people": ("town",), "visits": ("town",)})
+        linked_table_selects._refuse_implied_keys(linked, {"people": ("town",), "visits": ("town",)})
