@@ -151,8 +151,8 @@ MUTANTS = (
     Mutant(
         "rows that are tied with a quantile count below it only",
         Kind.SAMPLING,
-        "audit.exact_laws:_split_open_quantiles",
-        "tied_share = open_quantiles.share if mechanism.offset == 0 else",
+        "audit.exact_laws:_split_quantiles",
+        "tied_share = part.share if mechanism.offset == 0 else",
         "tied_share = Fraction(1) if mechanism.offset == 0 else",
         ("audit/exact_laws/test_exact_laws.py::test_the_law_is_the_one_that_is_drawn",),
     ),

@@ -117,19 +117,18 @@ def quantiles_law(mechanism: Quantiles, values: Any) -> Law:
     if (high - low + 1) ** len(mechanism.probabilities) > MAX_OUTCOMES:
         raise InvalidParameter("neighbours", values, "inputs of a mechanism with narrower bounds or fewer quantiles")
     rows = tuple((min(max(value, low), high), Fraction(1)) for value in values)
-    open_quantiles = _OpenQuantiles(mechanism.probabilities, Fraction(0), Fraction(1), low, high, rows, 0)
-    return _open_quantiles_law(mechanism, open_quantiles, mechanism.epsilon / _count_levels(open_quantiles))
+    part = _OpenQuantiles(mechanism.probabilities, Fraction(0), Fraction(1), low, high, rows, 0)
+    return _open_quantiles_law(mechanism, part, mechanism.epsilon / _count_levels(part))
 
 
-def _open_quantiles_law(mechanism: Quantiles, open_quantiles: _OpenQuantiles, per_level: Fraction) -> Law:
-    if not open_quantiles.probabilities:
+def _open_quantiles_law(mechanism: Quantiles, part: _OpenQuantiles, per_level: Fraction) -> Law:
+    if not part.probabilities:
         return {(): Decimal(1)}
     context = law_context()
     law: Law = {}
-    for number, probability in _selection_probabilities(mechanism, open_quantiles, per_level):
+    for number, probability in _selection_probabilities(mechanism, part, per_level):
         lower, upper = (
-            _open_quantiles_law(mechanism, half, per_level)
-            for half in _split_open_quantiles(mechanism, open_quantiles, number)
+            _open_quantiles_law(mechanism, half, per_level) for half in _split_quantiles(mechanism, part, number)
         )
         for left, p in lower.items():
             for right, q in upper.items():
@@ -138,84 +137,76 @@ def _open_quantiles_law(mechanism: Quantiles, open_quantiles: _OpenQuantiles, pe
 
 
 def _selection_probabilities(
-    mechanism: Quantiles, open_quantiles: _OpenQuantiles, per_level: Fraction
+    mechanism: Quantiles, part: _OpenQuantiles, per_level: Fraction
 ) -> Iterator[tuple[int, Decimal]]:
     context = law_context()
-    rate = per_level / (2 * _distance_sensitivity(mechanism, open_quantiles))
-    candidates = range(open_quantiles.low_value, open_quantiles.high_value + 1)
-    weights = [
-        bits.to_decimal(-rate * _rank_distance(mechanism, open_quantiles, y), context).exp(context) for y in candidates
-    ]
+    rate = per_level / (2 * _distance_sensitivity(mechanism, part))
+    candidates = range(part.low_value, part.high_value + 1)
+    weights = [bits.to_decimal(-rate * _rank_distance(mechanism, part, y), context).exp(context) for y in candidates]
     total = Decimal(0)
     for weight in weights:
         total = context.add(total, weight)
     return zip(candidates, (context.divide(weight, total) for weight in weights), strict=True)
 
 
-def _rank_distance(mechanism: Quantiles, open_quantiles: _OpenQuantiles, y: int) -> Fraction:
-    below = sum((weight for value, weight in open_quantiles.rows if value < y), Fraction(0))
-    up_to = sum((weight for value, weight in open_quantiles.rows if value <= y), Fraction(0))
-    target = open_quantiles.share * sum((weight for _, weight in open_quantiles.rows), Fraction(0)) + mechanism.offset
+def _rank_distance(mechanism: Quantiles, part: _OpenQuantiles, y: int) -> Fraction:
+    below = sum((weight for value, weight in part.rows if value < y), Fraction(0))
+    up_to = sum((weight for value, weight in part.rows if value <= y), Fraction(0))
+    target = part.share * sum((weight for _, weight in part.rows), Fraction(0)) + mechanism.offset
     below_gap, above_gap = below - target, target - up_to
-    if mechanism.offset < 0 and y == open_quantiles.low_value:
+    if mechanism.offset < 0 and y == part.low_value:
         below_gap = Fraction(0)  # the lowest number also covers every rank below it
-    if mechanism.offset > 0 and y == open_quantiles.high_value:
+    if mechanism.offset > 0 and y == part.high_value:
         above_gap = Fraction(0)
     return max(below_gap, above_gap, Fraction(0))
 
 
-def _split_open_quantiles(
-    mechanism: Quantiles, open_quantiles: _OpenQuantiles, number: int
-) -> tuple[_OpenQuantiles, _OpenQuantiles]:
-    tied_share = open_quantiles.share if mechanism.offset == 0 else Fraction(int(mechanism.offset > 0))
-    probability, index = open_quantiles.probabilities[open_quantiles.middle_index], open_quantiles.middle_index
-    tied = sum((weight for value, weight in open_quantiles.rows if value == number), Fraction(0))
-    rows_below = tuple(row for row in open_quantiles.rows if row[0] < number)
-    rows_above = tuple(row for row in open_quantiles.rows if row[0] > number)
+def _split_quantiles(mechanism: Quantiles, part: _OpenQuantiles, number: int) -> tuple[_OpenQuantiles, _OpenQuantiles]:
+    tied_share = part.share if mechanism.offset == 0 else Fraction(int(mechanism.offset > 0))
+    probability, index = part.probabilities[part.middle_index], part.middle_index
+    tied = sum((weight for value, weight in part.rows if value == number), Fraction(0))
+    rows_below = tuple(row for row in part.rows if row[0] < number)
+    rows_above = tuple(row for row in part.rows if row[0] > number)
     lower = _OpenQuantiles(
-        open_quantiles.probabilities[:index],
-        open_quantiles.quantile_below,
+        part.probabilities[:index],
+        part.quantile_below,
         probability,
-        open_quantiles.low_value,
+        part.low_value,
         number,
         (*rows_below, (number, tied * tied_share)),
-        open_quantiles.level + 1,
+        part.level + 1,
     )
     upper = _OpenQuantiles(
-        open_quantiles.probabilities[index + 1 :],
+        part.probabilities[index + 1 :],
         probability,
-        open_quantiles.quantile_above,
+        part.quantile_above,
         number,
-        open_quantiles.high_value,
+        part.high_value,
         ((number, tied * (1 - tied_share)), *rows_above),
-        open_quantiles.level + 1,
+        part.level + 1,
     )
     return lower, upper
 
 
-def _count_levels(open_quantiles: _OpenQuantiles) -> int:
+def _count_levels(part: _OpenQuantiles) -> int:
     """Return the depth of the recursion, which depends on the probabilities alone."""
-    if not open_quantiles.probabilities:
+    if not part.probabilities:
         return 0
-    index = open_quantiles.middle_index
-    probability = open_quantiles.probabilities[index]
-    lower = _OpenQuantiles(
-        open_quantiles.probabilities[:index], open_quantiles.quantile_below, probability, 0, 0, (), 0
-    )
-    upper = _OpenQuantiles(
-        open_quantiles.probabilities[index + 1 :], probability, open_quantiles.quantile_above, 0, 0, (), 0
-    )
+    index = part.middle_index
+    probability = part.probabilities[index]
+    lower = _OpenQuantiles(part.probabilities[:index], part.quantile_below, probability, 0, 0, (), 0)
+    upper = _OpenQuantiles(part.probabilities[index + 1 :], probability, part.quantile_above, 0, 0, (), 0)
     return 1 + max(_count_levels(lower), _count_levels(upper))
 
 
-def _distance_sensitivity(mechanism: Quantiles, open_quantiles: _OpenQuantiles) -> Fraction:
+def _distance_sensitivity(mechanism: Quantiles, part: _OpenQuantiles) -> Fraction:
     """Return the sensitivity of the rank distances to one unit.
 
     It is max(s, 1−s) per row; under replace twice that, or 1 if all rows are in one part.
     """
-    worst = max(open_quantiles.share, 1 - open_quantiles.share)
+    worst = max(part.share, 1 - part.share)
     if mechanism.neighbours is Neighbours.REPLACE:
-        worst = Fraction(1) if open_quantiles.level == 0 and not mechanism.grouped else 2 * worst
+        worst = Fraction(1) if part.level == 0 and not mechanism.grouped else 2 * worst
     return mechanism.rows_per_unit * worst
 
 
