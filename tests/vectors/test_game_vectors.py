@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import sfumato as sf
-from sfumato.games import digital_goods, mediation, truth, truthful, truthful_with_money
+from sfumato.games import digital_goods, exact_truthfulness, mediation, truth, truthful_with_money
 from sfumato.games.auctions import Sale
 from sfumato.games.environment import (
     Environment,
@@ -276,7 +276,7 @@ def _least_q() -> Iterator[Vector]:
     for epsilon in ("0.05", "1", "0.001"):
         tau = _ranged_variation(epsilon)
         least = root(lambda q, t=tau: q * real(_PENALTY) - (1 - q) * t, 0, 1)
-        yield upper(least, 2e-6, truthful._least_q, F(epsilon), _PENALTY)
+        yield upper(least, 2e-6, exact_truthfulness._least_q, F(epsilon), _PENALTY)
 
 
 @REGISTRY.formula("games.exact_truthfulness._largest_epsilon")
@@ -289,7 +289,7 @@ def _largest_epsilon() -> Iterator[Vector]:
             60,
         )
         step = F(10) ** (math.floor(math.log10(float(largest))) - 6)  # six digits after the first
-        yield exact(step * int(MP.floor(largest / real(step))), truthful._largest_epsilon, F(q), _PENALTY)
+        yield exact(step * int(MP.floor(largest / real(step))), exact_truthfulness._largest_epsilon, F(q), _PENALTY)
 
 
 @REGISTRY.formula("games.exact_truthfulness._uniform_loss")
@@ -322,7 +322,9 @@ def _best_epsilon() -> Iterator[Vector]:
         with MP.workdps(20):
             least = least_value(lambda log, b=bound: b(MP.exp(log)), -6, 3, 30)
         yield upper(
-            least * (1 - MP.mpf(10) ** -12), 1e-4, lambda g=game, b=bound: float(b(real(truthful._best_epsilon(g))))
+            least * (1 - MP.mpf(10) ** -12),
+            1e-4,
+            lambda g=game, b=bound: float(b(real(exact_truthfulness._best_epsilon(g)))),
         )
 
 
