@@ -167,7 +167,7 @@ def test_the_scale_of_a_sample() -> None:
 def test_numbers_that_are_no_moments_are_nan() -> None:
     assert moments._inverse_rows_or_nan(np.array([0.99, 1.0, 4.0])) == pytest.approx([np.nan, 1.0, 0.25], nan_ok=True)
     assert moments._nan_unless_positive(np.array([-1.0, 0.0, 2.0])) == pytest.approx([np.nan, np.nan, 2.0], nan_ok=True)
-    assert moments._noisy_mean(AXIS, np.array([4.0, -4.0, 90.0]), np.array([0.5] * 3)).tolist() == [-1.0, -3.0, 5.0]
+    assert moments._mean_estimate(AXIS, np.array([4.0, -4.0, 90.0]), np.array([0.5] * 3)).tolist() == [-1.0, -3.0, 5.0]
 
 
 def test_a_square_holds_zero_where_its_root_may_be_zero() -> None:
