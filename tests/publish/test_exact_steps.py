@@ -290,7 +290,7 @@ def test_a_reading_is_opened_once_and_then_comes_from_the_cache() -> None:
 def linked_pair(previous: tuple[str, ...]) -> tuple[Any, list[str]]:
     names = ["n", "up", "prev_x", "x"]
     link = SimpleNamespace(
-        count_column="n",
+        child_count_column="n",
         bands=(0, 1, 3),
         parent_conditioning_columns={"p": "up"},
         conditioning_columns=("n", "up", *(["prev_x"] if previous else [])),
