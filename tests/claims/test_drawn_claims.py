@@ -259,19 +259,19 @@ def test_races(kind: str) -> None:
         for rate in (F(1, 1000), F(1, 2), F(30)):
             for count in {1, 2, len(given)} & set(range(1, len(given) + 1)):
                 with keyed(f"race {name} {rate} {count}"):
-                    many = [races.winners(noise, gaps, rate, count).tolist() for _ in range(12)]
+                    many = [races.draw_winners(noise, gaps, rate, count).tolist() for _ in range(12)]
                     claims[f"{name} at {rate}, first {count}"] = numbers(many)
                 with keyed(f"rows {name} {rate} {count}"):
                     table = np.stack([gaps, gaps[::-1], np.roll(gaps, 1)])
                     claims[f"rows of {name} at {rate}, first {count}"] = numbers(
-                        races.winners_of_rows(noise, table, rate, count)
+                        races.draw_winners_of_rows(noise, table, rate, count)
                     )
             with keyed(f"groups {name} {rate}"):
                 twice = np.concatenate([gaps, gaps, gaps])
                 begin = np.arange(3) * len(given)
                 places = np.arange(1, twice.size + 1)
                 claims[f"groups of {name} at {rate}"] = numbers(
-                    races.winners_of_groups(noise, twice, rate, begin, places)
+                    races.draw_winners_of_groups(noise, twice, rate, begin, places)
                 )
     same = np.array(edge, np.uint64)
     base = np.uint64(2)
@@ -289,16 +289,16 @@ def test_races(kind: str) -> None:
         gaps = np.zeros(len(chosen), np.uint64)
         for count in (1, 2, 3):
             with bytes_then_keyed(words(*chosen)):
-                claims[f"{name}, first {count}"] = numbers(races.winners(noise, gaps, F(1), count))
+                claims[f"{name}, first {count}"] = numbers(races.draw_winners(noise, gaps, F(1), count))
             with bytes_then_keyed(words(*chosen)):
                 claims[f"{name} in a row, first {count}"] = numbers(
-                    races.winners_of_rows(noise, gaps[None, :], F(1), count)
+                    races.draw_winners_of_rows(noise, gaps[None, :], F(1), count)
                 )
         with bytes_then_keyed(words(*chosen, *chosen)):
             begin = np.array([0, len(chosen)])
             twice = np.zeros(2 * len(chosen), np.uint64)
             claims[f"{name} in groups"] = numbers(
-                races.winners_of_groups(noise, twice, F(1), begin, np.ones(twice.size, int))
+                races.draw_winners_of_groups(noise, twice, F(1), begin, np.ones(twice.size, int))
             )
     context = bits.decimal_context(30)
     for v, width, sign, gap, places in (
@@ -311,7 +311,7 @@ def test_races(kind: str) -> None:
         runner = races._UnrankedCandidate(0, v, width, sign, gap, places)
         claims[f"runner {v} {sign} {gap} {places}"] = tuple(map(str, runner.key(noise, context)))
     with keyed("chunked race"):
-        claims["chunks"] = numbers(races.winners(noise, np.arange(70_000, dtype=np.uint64) // 7, F(1, 9000), 4))
+        claims["chunks"] = numbers(races.draw_winners(noise, np.arange(70_000, dtype=np.uint64) // 7, F(1, 9000), 4))
     check_claims(f"mechanisms/race_of_{kind}", claims)
 
 
@@ -483,7 +483,7 @@ def test_runs_of_ranks() -> None:
             with keyed(label):
                 chosen, lower, upper = rank_choices.choose(rows, part, rule)
                 claims[f"{label}: chosen"] = numbers((chosen, lower, upper))
-                claims[f"{label}: winners"] = tuple(numbers(whole.winners()) for _ in range(4))
+                claims[f"{label}: winners"] = tuple(numbers(whole.draw_winners()) for _ in range(4))
                 below = rank_choices.choose(rows, lower, RankRule(F(1, 2), F(1, 4), rule.offset))
                 claims[f"{label}: below"] = numbers(below)
             one = whole.of_group(0)

@@ -431,8 +431,8 @@ def test_joined_data() -> None:
     }
     keyed: Any = lambda kind, value: f"{kind} {value}"  # noqa: E731
     for name, other in others.items():
-        found |= {f"changed {name}": joined_sources.is_changed(other, [base])}
-        found |= {f"changed back {name}": joined_sources.is_changed(base, [base, other])}
+        found |= {f"changed {name}": joined_sources.has_content_changed(other, [base])}
+        found |= {f"changed back {name}": joined_sources.has_content_changed(base, [base, other])}
         found |= {f"same {name}": joined_sources._is_same_data(base, other, keyed)}
         found |= {f"same as {name}": joined_sources._is_same_data(other, base, keyed)}
         found |= {

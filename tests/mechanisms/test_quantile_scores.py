@@ -19,7 +19,7 @@ EPSILON = 1
 def exponents(monkeypatch: pytest.MonkeyPatch) -> list[dict[int, float]]:
     """Of every choice that is drawn from here on, what the law is made of: P(y) ∝ e^{−exponent(y)}."""
     seen: list[dict[int, float]] = []
-    winners = rank_choices.ValueRuns.winners
+    winners = rank_choices.ValueRuns.draw_winners
 
     def spied(runs: rank_choices.ValueRuns) -> np.ndarray:
         falls = (float(runs.rate) * runs.distance.astype(np.float64)).tolist()
@@ -27,7 +27,7 @@ def exponents(monkeypatch: pytest.MonkeyPatch) -> list[dict[int, float]]:
         seen.append({start + place: fall for start, many, fall in held for place in range(many)})
         return winners(runs)
 
-    monkeypatch.setattr(rank_choices.ValueRuns, "winners", spied)
+    monkeypatch.setattr(rank_choices.ValueRuns, "draw_winners", spied)
     return seen
 
 

@@ -75,7 +75,7 @@ def test_the_first_are_those_of_the_least_keys(kind: RaceKey) -> None:
             order = sorted(range(size), key=lambda index: keys[index])
             for count in range(1, size + 1):
                 with recorded(words(*chosen)) as stream:
-                    assert races.winners(kind, gaps, rate, count, multiplicities).tolist() == order[:count]
+                    assert races.draw_winners(kind, gaps, rate, count, multiplicities).tolist() == order[:count]
                 assert (stream.left, stream.beyond) == (b"", 0)
     table = [[int(word) for word in row] for row in rng.integers(0, 2**64 - 1, (4, 5), np.uint64)]
     gaps = rng.integers(0, 4, (4, 5)).astype(np.uint64)
@@ -85,7 +85,7 @@ def test_the_first_are_those_of_the_least_keys(kind: RaceKey) -> None:
     ]
     for count in range(1, 6):
         with recorded(words(*itertools.chain(*table))):
-            found = races.winners_of_rows(kind, gaps, F(1, 2), count)
+            found = races.draw_winners_of_rows(kind, gaps, F(1, 2), count)
         assert found.tolist() == [order[:count] for order in orders]
 
 
@@ -143,7 +143,7 @@ def test_all_that_may_be_among_the_first_are_ranked_exactly_and_no_others(size: 
         for count in range(1, size + 1):
             possible = [k for k in by_key if low[k] <= sorted(high)[count - 1]]
             known.set(keys, errors)
-            found = races.winners(GUMBEL, gaps, F(1), count).tolist()
+            found = races.draw_winners(GUMBEL, gaps, F(1), count).tolist()
             if separated(possible, low, high):
                 assert (found, known.asked) == (possible[:count], [])
             else:
@@ -151,7 +151,7 @@ def test_all_that_may_be_among_the_first_are_ranked_exactly_and_no_others(size: 
             # the same table as the second of three rows, beside rows that floating point decides
             sure = [float(10 * k) for k in range(size)]
             known.set([sure, keys, sure[::-1]], [[0.0] * size, errors, [0.0] * size])
-            rows = races.winners_of_rows(GUMBEL, np.zeros((3, size), np.uint64), F(1), count).tolist()
+            rows = races.draw_winners_of_rows(GUMBEL, np.zeros((3, size), np.uint64), F(1), count).tolist()
             decided = all(high[a] < low[b] for rank, a in enumerate(by_key[:count]) for b in by_key[rank + 1 :])
             assert rows[1] == (by_key[:count] if decided else sorted(possible)[:count])
             assert known.asked == ([] if decided else [possible])
@@ -169,12 +169,12 @@ def test_the_last_winner_among_many_decides_who_is_compared(known: Keys) -> None
             cutoff = sorted(high.tolist())[count - 1]
             possible = [k for k in by_key.tolist() if low[k] <= cutoff]
             known.set(keys, errors)
-            races.winners(GUMBEL, gaps, F(1), count)
+            races.draw_winners(GUMBEL, gaps, F(1), count)
             assert known.asked in ([possible], [])
             assert bool(known.asked) is not separated(possible, low.tolist(), high.tolist())
             assert known.parts[0][2] == count - 1
             known.set([keys], [errors])
-            races.winners_of_rows(GUMBEL, gaps[None], F(1), count)
+            races.draw_winners_of_rows(GUMBEL, gaps[None], F(1), count)
             assert known.asked in ([possible], [])
             assert known.parts[0][2].tolist() == [[count - 1]]
 
@@ -190,7 +190,7 @@ def test_the_first_of_each_group_is_found_within_it(known: Keys) -> None:
             asked += [possible] if len(possible) > 1 else []
         known.set(keys, errors)
         many = np.arange(1, 9)
-        found = races.winners_of_groups(GUMBEL, np.zeros(8, np.uint64), F(1), np.array(begin), many)
+        found = races.draw_winners_of_groups(GUMBEL, np.zeros(8, np.uint64), F(1), np.array(begin), many)
         assert found.tolist() == expected
         assert known.asked == asked
         ((_, _, base, multiplicities),) = known.parts
@@ -209,7 +209,7 @@ def test_candidates_run_in_chunks_from_the_last_winner_s_score(known: Keys, monk
             known.set(gaps.astype(float), np.zeros(10))
             drawn.clear()
             order = np.argsort(gaps)[:count].tolist()
-            assert races.winners(GUMBEL, gaps, F(1), count, multiplicities).tolist() == order
+            assert races.draw_winners(GUMBEL, gaps, F(1), count, multiplicities).tolist() == order
             assert drawn == [4, 4, 2]
             for start, (chunk, part, base, own) in zip((0, 4, 8), known.parts, strict=True):
                 assert chunk.tolist() == [0, 1, 2, 3][: len(part)]
@@ -220,7 +220,7 @@ def test_candidates_run_in_chunks_from_the_last_winner_s_score(known: Keys, monk
     for count, bases in ((1, [[3], [1], [0]]), (2, [[7], [2], [5]]), (3, [[9], [8], [6]])):
         known.set(table.astype(float), np.zeros((3, 3)))
         drawn.clear()
-        found = races.winners_of_rows(GUMBEL, table, F(1), count)
+        found = races.draw_winners_of_rows(GUMBEL, table, F(1), count)
         assert found.tolist() == np.argsort(table, axis=1)[:, :count].tolist()
         assert drawn == [4, 4, 1]
         ((chunk, _, base, multiplicities),) = known.parts
@@ -229,7 +229,7 @@ def test_candidates_run_in_chunks_from_the_last_winner_s_score(known: Keys, monk
         assert multiplicities is None
     known.set(np.arange(9.0), np.zeros(9))
     drawn.clear()
-    races.winners_of_groups(GUMBEL, np.zeros(9, np.uint64), F(1), np.array([0, 5]), many[:9])
+    races.draw_winners_of_groups(GUMBEL, np.zeros(9, np.uint64), F(1), np.array([0, 5]), many[:9])
     assert drawn == [4, 4, 1]
 
 

@@ -210,13 +210,13 @@ def test_groups_are_held_together_while_their_runs_are_few(monkeypatch: pytest.M
 def test_the_race_is_run_with_the_weights_of_the_definition(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every group's candidates, their logarithms below the best one and how often they stand."""
     asked: list[Any] = []
-    plain = races.winners_of_groups
+    plain = races.draw_winners_of_groups
 
     def spy(kind: Any, gaps: Any, rate: Fraction, begin: Any, multiplicities: Any) -> Any:
         asked.append((kind, gaps, rate, begin, multiplicities))
         return plain(kind, gaps, rate, begin, multiplicities)
 
-    monkeypatch.setattr(races, "winners_of_groups", spy)
+    monkeypatch.setattr(races, "draw_winners_of_groups", spy)
     rule = RankRule(F(3, 10), F(1, 7))
     rows, starts = ranked(worlds()[1])
     parts = parts_with_all_rows(rows, starts, (LOW, HIGH))
@@ -274,7 +274,7 @@ def test_a_choice_beyond_reach_is_examined_once_in_a_word_and_then_made(monkeypa
     monkeypatch.setattr(rank_choices, "_negligible_distance", lambda *_: 1)
     words: list[int] = []
     monkeypatch.setattr(bits, "random_uint64", lambda count: np.array(words[:count], np.uint64))
-    monkeypatch.setattr(races, "winners_of_groups", lambda _kind, _gaps, _rate, begin, _m: begin)
+    monkeypatch.setattr(races, "draw_winners_of_groups", lambda _kind, _gaps, _rate, begin, _m: begin)
     monkeypatch.setattr(bits, "random_below_limits", lambda limits: np.zeros(len(limits), np.int64))
     outcomes = {"far": True}
     monkeypatch.setattr(bits, "is_uniform_below", lambda *_: outcomes["far"])

@@ -193,15 +193,17 @@ def test_photo_finishes_are_decided_exactly() -> None:
         outcomes = set()
         for _ in range(60):
             with recorded(words(1 << 40, 1 << 40)) as stream:
-                outcomes.add(int(races.winners(kind, np.zeros(2, np.uint64), sf.Exponential(1).rate)[0]))
+                outcomes.add(int(races.draw_winners(kind, np.zeros(2, np.uint64), sf.Exponential(1).rate)[0]))
                 assert stream.beyond > 0
         assert outcomes == {0, 1}
     near = [(1 << 62) + 2, 1 << 62]
     with recorded(words(*near)):
-        assert races.winners(races.GUMBEL, np.zeros(2, np.uint64), sf.Exponential(1).rate)[0] == 1  # less U, less E
+        assert (
+            races.draw_winners(races.GUMBEL, np.zeros(2, np.uint64), sf.Exponential(1).rate)[0] == 1
+        )  # less U, less E
     with recorded(words(*near)):
         assert (
-            races.winners(races.EXPONENTIAL, np.zeros(2, np.uint64), sf.Exponential(1).rate)[0] == 1
+            races.draw_winners(races.EXPONENTIAL, np.zeros(2, np.uint64), sf.Exponential(1).rate)[0] == 1
         )  # less U, more E
     for byte in (b"\x00", b"\xff"):
         with recorded(byte * 64):

@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant(
         "a question that was asked before is bought again",
         Kind.REUSE,
-        "attacks.answerers:PrivateAnswers._ask",
+        "attacks.answerers:PrivateAnswers._release_sums",
         "release(epsilon=self.epsilon_per_question, fresh=self.fresh)",
         "release(epsilon=self.epsilon_per_question, fresh=True)",
         (f"{ANSWERERS}::test_a_real_curator_charges_its_whole_budget_and_refuses_one_question_more",),

@@ -78,7 +78,7 @@ MUTANTS = (
         "a script accepts a δ that nobody was asked about",
         Kind.CONSENT,
         "cli.commands.query:_release_with_delta",
-        "not _is_conversation()",
+        "not _can_ask_person()",
         "False",
         (f"{_DELTA}::test_a_script_must_name_it",),
     ),

@@ -131,9 +131,9 @@ MUTANTS = (
     Mutant(
         "runs with many numbers are no likelier than single ones",
         Kind.SAMPLING,
-        "mechanisms.rank_choices:ValueRuns.winners",
-        "races.winners_of_groups(races.GUMBEL, near, self.rate, begin, self.multiplicities)",
-        "races.winners_of_groups(races.GUMBEL, near, self.rate, begin, np.ones_like(self.multiplicities))",
+        "mechanisms.rank_choices:ValueRuns.draw_winners",
+        "races.draw_winners_of_groups(races.GUMBEL, near, self.rate, begin, self.multiplicities)",
+        "races.draw_winners_of_groups(races.GUMBEL, near, self.rate, begin, np.ones_like(self.multiplicities))",
         ("mechanisms/test_quantiles.py::test_draws_follow_the_exact_law",),
     ),
     Mutant(

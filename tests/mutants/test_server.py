@@ -141,7 +141,7 @@ MUTANTS = (
     Mutant(
         "what was queued before its policy is written anew is asked as it was written",
         Kind.CHARGE_ORDER,
-        "server.gateway:Gateway._start_new",
+        "server.gateway:Gateway._enqueue_new_release",
         "if policy_changed else proposal",
         "if False else proposal",
         ("server/test_gateway.py::test_what_waits_while_its_policy_is_written_anew_is_asked_as_it_is_written_now",),
@@ -508,7 +508,7 @@ MUTANTS = (
     Mutant(
         "a server charges without space for the answer",
         Kind.CHARGE_ORDER,
-        "server.gateway:Gateway._start_new",
+        "server.gateway:Gateway._enqueue_new_release",
         "self.served.reserve.hold()",
         "pass",
         ("server/test_full_disk.py",),

@@ -65,7 +65,7 @@ MUTANTS = (
     Mutant(
         "the ledger is not asked about public tables on Spark",
         Kind.CONSENT,
-        "engine.spark.driver:fetch",
+        "engine.spark.driver:fetch_public_table",
         "tuple((DataIdentity(address, partial(str, content_hash)) for address in source.addresses))",
         "()",
         (f"{_HOSTILE}::test_a_public_table_is_fetched_from_the_spark_that_it_names",),

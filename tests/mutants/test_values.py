@@ -23,7 +23,7 @@ MUTANTS = (
     Mutant(
         "every group is chosen with the same noise",
         Kind.REUSE,
-        "mechanisms.races:winners_of_rows",
+        "mechanisms.races:draw_winners_of_rows",
         "    words = words.reshape(gaps.shape)\n",
         "    words = np.repeat(words[: gaps.shape[1]][None], len(gaps), axis=0)\n",
         _LAW,

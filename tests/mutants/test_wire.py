@@ -15,13 +15,13 @@ MUTANTS = (
         Kind.CONSENT,
         "server.postgres.sessions:ClientSession._columns",
         "return await self._source.describe(statement, portal.parameters, cancelled, ranges=portal.ranges)",
-        "return (await self._run(portal)).columns",
+        "return (await self._run_portal(portal)).columns",
         (f"{_SESSIONS}::test_describing_never_spends",),
     ),
     Mutant(
         "every Execute of a portal asks again",
         Kind.CONSENT,
-        "server.postgres.sessions:ClientSession._run_once",
+        "server.postgres.sessions:ClientSession._run_portal_once",
         "if portal.remaining is not None:",
         "if portal.statement is None:",
         (f"{_SESSIONS}::test_a_portal_spends_once_however_often_it_is_executed",),
@@ -85,7 +85,7 @@ MUTANTS = (
     Mutant(
         "a stored answer leaves when it is found",
         Kind.CONSENT,
-        "server.postgres.sessions:ClientSession._run_rows",
+        "server.postgres.sessions:ClientSession._run_rows_statement",
         "await self._record_whether_curator_asked(rows)",
         "pass",
         (f"{_TURNS}::test_what_asks_the_curator_leaves_at_a_tick",),
@@ -237,7 +237,7 @@ MUTANTS = (
     Mutant(
         "what a client needed and did not get is not counted",
         Kind.HOSTILE,
-        "server.postgres.sessions:ClientSession._fail",
+        "server.postgres.sessions:ClientSession._report_error",
         "if rule is not None:",
         "if rule == '':",
         (f"{_SESSIONS}::test_what_is_not_known_is_counted_for_its_user_and_the_owner",),

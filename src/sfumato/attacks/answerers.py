@@ -242,7 +242,7 @@ class PrivateAnswers:
 
     def sums(self, groups: Groups) -> Sums:
         """Release one answer per group; the curator refuses when its budget is exhausted."""
-        rows = [self._ask(group) for group in checked_groups(groups, self.people)]
+        rows = [self._release_sums(group) for group in checked_groups(groups, self.people)]
         answers = np.array(rows, np.float64)
         return answers if self.town is not None or len(self.columns) > 1 else answers[:, 0]
 
@@ -255,7 +255,7 @@ class PrivateAnswers:
         town = _quote_name(self.town)
         return f"SELECT {town}, {sums} {source} GROUP BY {town} ORDER BY {town}"
 
-    def _ask(self, group: NDArray[np.bool_]) -> list[float]:
+    def _release_sums(self, group: NDArray[np.bool_]) -> list[float]:
         question: Any = self.curator.sql(self.sums_sql(group))
         rows = question.release(epsilon=self.epsilon_per_question, fresh=self.fresh).rows
         return [float(row[-1]) for row in rows] if self.town is not None else [float(number) for number in rows[0]]

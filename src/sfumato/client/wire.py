@@ -89,7 +89,7 @@ class Wire:
 
     def get(self, *parts: str, **query: str | int) -> Any:
         """Call a GET operation."""
-        return self._call("GET", _url_path(parts), params=query)
+        return self._send_until_answered("GET", _url_path(parts), params=query)
 
     def send(
         self,
@@ -108,14 +108,16 @@ class Wire:
         if request_id is not None:
             options |= {"headers": {"Idempotency-Key": request_id}, "timeout": _release_timeout(self._timeout)}
         repeatable = repeatable or request_id is not None or method != "POST"
-        return self._call(method, _url_path(parts), request_id=request_id, repeatable=repeatable, **options)
+        return self._send_until_answered(
+            method, _url_path(parts), request_id=request_id, repeatable=repeatable, **options
+        )
 
     def call_free(self, policy: str, kind: str, act: str, spec: Mapping[str, Any], price: Mapping[str, Any]) -> Any:
         """Make a free call about a proposal."""
         body = {"act": act, "spec": spec, "price": price}
-        return self._call("POST", _url_path(("policies", policy, "proposals", kind)), content=_encode_body(body))[
-            "result"
-        ]
+        return self._send_until_answered(
+            "POST", _url_path(("policies", policy, "proposals", kind)), content=_encode_body(body)
+        )["result"]
 
     def release(
         self, policy: str, body: Mapping[str, Any], request_id: str, progress: Callable[[str], None] | None
@@ -126,7 +128,7 @@ class Wire:
         """
         path = _url_path(("policies", policy, "releases"))
         with _PhaseReporter(self, path, request_id, progress):
-            reply = self._call(
+            reply = self._send_until_answered(
                 "POST",
                 path,
                 content=_encode_body(body),
@@ -165,7 +167,7 @@ class Wire:
     def close(self) -> None:
         self._client.close()
 
-    def _call(
+    def _send_until_answered(
         self, method: str, path: str, *, request_id: str | None = None, repeatable: bool = True, **options: Any
     ) -> Any:
         """Send a request until it is answered: retry lost requests, and wait for a busy server."""

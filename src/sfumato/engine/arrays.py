@@ -321,9 +321,9 @@ class _IntegerMultiset:
             return
         self._waiting.append(numbers.astype(self._kind))
         if sum(each.size for each in self._waiting) > _MAX_WAITING + 4 * self._merged[0].size:
-            self._merge()
+            self._count_waiting_numbers()
 
-    def _merge(self) -> None:
+    def _count_waiting_numbers(self) -> None:
         """Count the waiting numbers: often enough to bound memory, seldom enough that each number is merged a few
         times.
         """
@@ -337,7 +337,7 @@ class _IntegerMultiset:
         if self._cells is not None:
             numbers = np.flatnonzero(self._cells)
             return numbers, self._cells[numbers]
-        self._merge()
+        self._count_waiting_numbers()
         return self._merged
 
 

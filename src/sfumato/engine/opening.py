@@ -40,7 +40,9 @@ def open_engine(policy: Policy, memory: str | None = None, threads: int | None =
 def with_fetched_tables(policy: Policy) -> Policy:
     """Return the policy with its public tables on servers replaced by their fetched rows."""
     fetched = {
-        name: _fetch(table) for name, table in policy.tables.items() if table.public and is_on_server(table.source)
+        name: _fetch_public_table(table)
+        for name, table in policy.tables.items()
+        if table.public and is_on_server(table.source)
     }
     if not fetched:
         return policy
@@ -51,18 +53,18 @@ def with_fetched_tables(policy: Policy) -> Policy:
     return replace(policy, tables=tables)
 
 
-def _fetch(table: Table) -> FetchedTable:
+def _fetch_public_table(table: Table) -> FetchedTable:
     if engine_and_address(table.source)[0] == "PostgreSQL":
         from sfumato.engine.postgres import driver as of_postgres
 
-        return of_postgres.fetch(table)
+        return of_postgres.fetch_public_table(table)
     if engine_and_address(table.source)[0] == "MariaDB":
         from sfumato.engine.mariadb import driver as of_mariadb
 
-        return of_mariadb.fetch(table)
+        return of_mariadb.fetch_public_table(table)
     from sfumato.engine.spark import driver as of_spark
 
-    return of_spark.fetch(table)
+    return of_spark.fetch_public_table(table)
 
 
 def engine_name(policy: Policy) -> str:

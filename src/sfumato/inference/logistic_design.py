@@ -75,7 +75,7 @@ def logistic_design(
     formula: Formula, domains: Mapping[str, Domain], scale: int, event: object = None
 ) -> LogisticDesign:
     """Return the design of a formula whose target has an event; what nothing could measure is refused."""
-    return _build(_logistic_builder(formula, domains, scale), formula, event, MAX_COORDINATES**2)
+    return _build_with_residual(_logistic_builder(formula, domains, scale), formula, event, MAX_COORDINATES**2)
 
 
 def range_logistic_design(
@@ -88,7 +88,7 @@ def range_logistic_design(
     for count in RANGE_COUNTS:
         builder = _logistic_builder(replace(formula, terms=terms), domains, scale, count)
         if len(builder.coordinates) < MAX_GRADIENTS:
-            return _build(builder, replace(formula, terms=terms), event, None)
+            return _build_with_residual(builder, replace(formula, terms=terms), event, None)
     return logistic_design(formula, domains, scale, event)
 
 
@@ -105,7 +105,9 @@ def _logistic_builder(
     return builder
 
 
-def _build(builder: DesignBuilder, formula: Formula, event: object, max_moments: int | None) -> LogisticDesign:
+def _build_with_residual(
+    builder: DesignBuilder, formula: Formula, event: object, max_moments: int | None
+) -> LogisticDesign:
     """Add the residual, and return the design."""
     name, domain = builder.spelling_and_domain(formula.target)
     value = _event_value(name, domain, event)

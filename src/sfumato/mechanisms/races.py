@@ -92,7 +92,7 @@ class _UnrankedCandidate:
         )
 
 
-def winners(
+def draw_winners(
     kind: RaceKey, gaps: Gaps, rate: Fraction, count: int = 1, multiplicities: NDArray[Any] | None = None
 ) -> NDArray[np.int64]:
     """Return the ``count`` candidates with the least keys, first to last."""
@@ -115,7 +115,7 @@ def winners(
     return np.array(_rank_exactly(kind, order, words, gaps, rate, multiplicities)[:count], np.int64)
 
 
-def winners_of_rows(kind: RaceKey, gaps: Gaps, rate: Fraction, count: int = 1) -> NDArray[np.int64]:
+def draw_winners_of_rows(kind: RaceKey, gaps: Gaps, rate: Fraction, count: int = 1) -> NDArray[np.int64]:
     """Return, for each row of a table, the ``count`` candidates with the least keys, first to last."""
     words = np.concatenate([bits.random_uint64(min(_CHUNK, gaps.size - i)) for i in range(0, gaps.size, _CHUNK)])
     words = words.reshape(gaps.shape)
@@ -133,7 +133,7 @@ def winners_of_rows(kind: RaceKey, gaps: Gaps, rate: Fraction, count: int = 1) -
     return chosen
 
 
-def winners_of_groups(
+def draw_winners_of_groups(
     kind: RaceKey, gaps: Gaps, rate: Fraction, begin: NDArray[np.intp], multiplicities: NDArray[Any]
 ) -> NDArray[np.intp]:
     """Return, for each group, the candidate with the least key; a group's candidates are contiguous from ``begin`` on,

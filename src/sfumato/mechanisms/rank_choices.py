@@ -293,19 +293,19 @@ class ValueRuns:
 
     def choose_numbers(self) -> tuple[Integers, Indices, NDArray[np.bool_]]:
         """Choose a number of each group; return it with its position among the values."""
-        index = self.winners()
+        index = self.draw_winners()
         return (
             self.starts[index] + bits.random_below_limits(self.multiplicities[index]),
             self.cut[index],
             self.tied[index],
         )
 
-    def winners(self) -> Indices:
+    def draw_winners(self) -> Indices:
         """Choose a run of each group by a race."""
         begin = self.begin
         gaps = self.distance - np.minimum.reduceat(self.distance, begin)[self.group]
         near = np.minimum(gaps, (1 << 63) - 1).astype(np.uint64)
-        return races.winners_of_groups(races.GUMBEL, near, self.rate, begin, self.multiplicities)
+        return races.draw_winners_of_groups(races.GUMBEL, near, self.rate, begin, self.multiplicities)
 
     def draw_groups_beyond_runs(self) -> list[int]:
         """Draw which groups' choices may fall beyond these runs: that happens once in 2¹⁰⁰ times, and is examined once

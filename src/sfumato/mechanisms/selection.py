@@ -314,7 +314,7 @@ class Exponential(ScoreSelection):
 
     def choose(self, scores: Any) -> int:
         """Return the index of one candidate; ties are broken uniformly."""
-        return int(races.winners(races.GUMBEL, *gaps_and_log_weight_per_step(scores, self))[0])
+        return int(races.draw_winners(races.GUMBEL, *gaps_and_log_weight_per_step(scores, self))[0])
 
     def _probability_by_candidate(self, steps: list[int], rate: Fraction) -> list[Decimal]:
         return outcome_laws.exponential_mechanism_law(steps, rate)
@@ -337,7 +337,7 @@ class PermuteAndFlip(ScoreSelection):
 
     def choose(self, scores: Any) -> int:
         """Return the index of one candidate; ties are broken uniformly."""
-        return int(races.winners(races.EXPONENTIAL, *gaps_and_log_weight_per_step(scores, self))[0])
+        return int(races.draw_winners(races.EXPONENTIAL, *gaps_and_log_weight_per_step(scores, self))[0])
 
     def _probability_by_candidate(self, steps: list[int], rate: Fraction) -> list[Decimal]:
         return outcome_laws.permute_and_flip_law(steps, rate)
@@ -387,7 +387,7 @@ class NoisyMax(ScoreSelection):
     def choose(self, scores: Any) -> int:
         """Return the index of the largest noisy score."""
         kind = {MaxNoise.LAPLACE: races.LAPLACE, MaxNoise.EXPONENTIAL: races.EXPONENTIAL, MaxNoise.GUMBEL: races.GUMBEL}
-        return int(races.winners(kind[self.noise], *gaps_and_log_weight_per_step(scores, self))[0])
+        return int(races.draw_winners(kind[self.noise], *gaps_and_log_weight_per_step(scores, self))[0])
 
     def _probability_by_candidate(self, steps: list[int], rate: Fraction) -> list[Decimal]:
         laws = {
@@ -444,7 +444,7 @@ class TopK(ScoreSelection):
         gaps, rate = gaps_and_log_weight_per_step(scores, self)
         if gaps.size < self.k:
             raise InvalidParameter("scores", ValueWords("a shorter list"), f"a list of k = {self.k} or more scores")
-        return [int(index) for index in races.winners(races.GUMBEL, gaps, rate / self.k, self.k)]
+        return [int(index) for index in races.draw_winners(races.GUMBEL, gaps, rate / self.k, self.k)]
 
     def law(self, scores: Any) -> Law:
         """Return the probability of every list of k candidates."""
@@ -565,7 +565,11 @@ class FrequentValues:
             raise InvalidParameter("counts", ValueWords(f"an array with {table.ndim} dimensions"), rule)
         best = table.max(axis=1, keepdims=True).astype(np.int64)
         gaps = (best.astype(np.uint64) - table.astype(np.int64).astype(np.uint64)).astype(np.uint64)
-        return races.winners_of_rows(races.GUMBEL, gaps, self.rate, self.k) if gaps.size else np.empty((0, self.k), int)
+        return (
+            races.draw_winners_of_rows(races.GUMBEL, gaps, self.rate, self.k)
+            if gaps.size
+            else np.empty((0, self.k), int)
+        )
 
     def curve(self) -> Curve:
         return compose([(Curve.bounded_range(self.epsilon / self.k, self.neighbours), self.k)])

@@ -97,7 +97,7 @@ def parse_format(text: object) -> tuple[FormatPart, ...]:
     """
     if not isinstance(text, str) or not 0 < len(text) <= MAX_FORMAT_LENGTH or not text.isprintable():
         raise InvalidParameter("format", text, f"{_RULE}, of at most {MAX_FORMAT_LENGTH} visible characters")
-    parts = _split(text)
+    parts = _split_directives(text)
     _check_complete(text, [part.directive for part in parts if part.directive])
     _check_unambiguous(text, parts)
     beside = {index for index, pair in enumerate(pairwise(parts)) if all(part.is_number for part in pair)}
@@ -112,7 +112,7 @@ def has_date(text: str) -> bool:
     return any(part.directive == "d" for part in parse_format(text))
 
 
-def _split(text: str) -> list[FormatPart]:
+def _split_directives(text: str) -> list[FormatPart]:
     parts: list[FormatPart] = []
     letters = iter(text)
     for letter in letters:

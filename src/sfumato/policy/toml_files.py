@@ -554,7 +554,7 @@ def _parse_yaml(text: str, file: Path) -> dict[str, Any]:
             or (indent > parent_indent + 1 and not may_indent and not parent)
         ):
             raise InvalidPolicy(_FORMAT_RULE, place=f"{file}, line {number}", fix="rewrite this line, or remove it")
-        key, value = _unquote(match["key"]), _parse_value(match["value"])
+        key, value = _unquote(match["key"]), _parse_yaml_scalar(match["value"])
         if value is not None:
             parent[key] = value
             continue
@@ -565,7 +565,7 @@ def _parse_yaml(text: str, file: Path) -> dict[str, Any]:
     return document
 
 
-def _parse_value(text: str | None) -> str | None:
+def _parse_yaml_scalar(text: str | None) -> str | None:
     """Parse a scalar without quotes and trailing comment; None if a mapping follows."""
     if text is None or text.startswith("#"):
         return None

@@ -275,7 +275,7 @@ class Gateway:
             if flight is not None:
                 return flight
             return self._retry_with_new_data(
-                caller, name, lambda: self._start_new(caller, request, requested, spec, price)
+                caller, name, lambda: self._enqueue_new_release(caller, request, requested, spec, price)
             )
 
     def release(
@@ -536,7 +536,7 @@ class Gateway:
         stored.require_same(requested)
         return self._require_stored_answer(request, stored, f"the answer of request {request.id}")
 
-    def _start_new(
+    def _enqueue_new_release(
         self,
         caller: Caller,
         request: ReleaseKey,

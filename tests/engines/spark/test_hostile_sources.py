@@ -233,7 +233,7 @@ def test_public_rows_of_spark_are_carried_up_to_a_limit(
 ) -> None:
     zones = Table("zones", cluster.address, public=True, path=str(stored), format="parquet")
     monkeypatch.setattr(driver, "MAX_CARRIED_ROWS", 20)
-    assert driver.fetch(zones).table.num_rows == 20
+    assert driver.fetch_public_table(zones).table.num_rows == 20
     monkeypatch.setattr(driver, "MAX_CARRIED_ROWS", 19)
     with pytest.raises(InvalidPolicy, match="may have at most"):
-        driver.fetch(zones)
+        driver.fetch_public_table(zones)

@@ -126,7 +126,7 @@ def _print_rules(checked: CheckedTable) -> None:
         losing = [key for key in _LOSING_KEYS if getattr(rules, key)]
         verb = "leave" if len(losing) > 1 else "leaves"
         counts = [f"{' and '.join(losing)} {verb} {missing:,} of {rows:,} cells missing"] if losing else []
-        counts += [f"{unread:,} fit no {' or '.join(_cell_reading_keys(rules))}"] if _cell_reading_keys(rules) else []
+        counts += [f"{unread:,} fit no {' or '.join(_cell_rule_keys(rules))}"] if _cell_rule_keys(rules) else []
         click.echo(f"  {column:<20} {'; '.join(counts)}")
     for column, to_add in checked.rules_to_add.items():
         phrases = (
@@ -140,7 +140,7 @@ def _print_rules(checked: CheckedTable) -> None:
         click.secho(f"  {column:<20} {'; '.join(phrases)}", fg="yellow")
 
 
-def _cell_reading_keys(rules: CellRules) -> list[str]:
+def _cell_rule_keys(rules: CellRules) -> list[str]:
     return [key for key in rules.keys if key not in _LOSING_KEYS]
 
 

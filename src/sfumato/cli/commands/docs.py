@@ -44,7 +44,7 @@ def command(words: tuple[str, ...], in_browser: bool) -> None:
     if not words:
         _open_site("index.html") if in_browser else _print_starting_points(pages)
         return
-    hits = _find(pages, " ".join(words))
+    hits = _find_pages(pages, " ".join(words))
     if in_browser:
         _open_site(f"{hits[0].page.path.removesuffix('.md')}.html", hits[0].section.anchor)
     elif len(hits) == 1 or hits[0].score >= _CLEARLY_BEST * hits[1].score:
@@ -53,7 +53,7 @@ def command(words: tuple[str, ...], in_browser: bool) -> None:
         _print_hits(hits[:_MAX_HITS])
 
 
-def _find(pages: tuple[Page, ...], text: str) -> list[Hit]:
+def _find_pages(pages: tuple[Page, ...], text: str) -> list[Hit]:
     """Return the page of this path or file name, else the pages that the search finds."""
     from sfumato.error_facts import shorten
     from sfumato.errors import SfumatoError

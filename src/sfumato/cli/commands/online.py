@@ -152,7 +152,7 @@ class _OnlineShell:
             click.echo(f'{self.session!r}. Questions end with ";"; \\? for help, \\q to end.')
         try:
             for question in self._questions():
-                self._handle(question)
+                self._run_command_or_answer(question)
         except KeyboardInterrupt:
             _print_error("\nthe session was interrupted and is closed; its charge stands")
             sys.exit(INTERRUPTED)
@@ -161,7 +161,7 @@ class _OnlineShell:
             if not self.as_json:
                 click.secho(f"\n{self.session.receipt.short()}", dim=True)
 
-    def _handle(self, question: str) -> None:
+    def _run_command_or_answer(self, question: str) -> None:
         if question == r"\?":
             click.echo(_HELP)
         elif question == r"\left":

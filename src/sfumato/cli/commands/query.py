@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from sfumato.release.answers.answer import Answer
 
 
-def _ask_proposal(proposal: Any, terms: dict[str, Any], progress: ProgressPrinter, values: Mapping[str, Any]) -> None:
+def _explain_forecast_or_release(
+    proposal: Any, terms: dict[str, Any], progress: ProgressPrinter, values: Mapping[str, Any]
+) -> None:
     """Explain, forecast or release a workload."""
     as_json, calls = values["as_json"], {"fresh": values["fresh"], "joint": values["joint"]}
     if values["explain"]:
@@ -283,7 +285,7 @@ def command(
             _ask_file_as_workload(curator, file, terms, values, progress)
         else:
             question = _apply_limits(curator.sql(sql_text, _parse_parameters(values["params"])), values["limits"])
-            _ask_question(question, terms, values, progress)
+            _explain_forecast_or_release_question(question, terms, values, progress)
         if values["details"] and not values["as_json"] and not values["as_csv"]:
             print_currencies(curator.standing())
 
@@ -360,15 +362,15 @@ def _ask_file_as_workload(
     if not (values["explain"] or any(terms[name] for name in _PRICES)):
         raise click.UsageError(_ONE_PRICE)
     by_question = group_accuracies_by_question(terms["within"])
-    _ask_proposal(curator.workload(file), {**terms, "within": by_question}, progress, values)
+    _explain_forecast_or_release(curator.workload(file), {**terms, "within": by_question}, progress, values)
 
 
-def _ask_question(
+def _explain_forecast_or_release_question(
     question: Question | Listing, terms: dict[str, Any], values: Mapping[str, Any], progress: ProgressPrinter
 ) -> None:
     """Explain, forecast or release one question."""
     if values["clipped"]:
-        _ask_clipped(question, terms, values, progress)
+        _explain_forecast_or_release_clipped(question, terms, values, progress)
         return
     if question.free and values["output"] is not None and not hasattr(question, "limit"):
         raise click.UsageError("leave out -o: only an answer can be written to a file, not a list of tables or columns")
@@ -384,7 +386,7 @@ def _ask_question(
         _release_question(question, terms, values, progress)
 
 
-def _ask_clipped(
+def _explain_forecast_or_release_clipped(
     question: Question | Listing, terms: dict[str, Any], values: Mapping[str, Any], progress: ProgressPrinter
 ) -> None:
     """Explain, forecast or release the counts of what limits and bounds cut."""
@@ -392,7 +394,7 @@ def _ask_clipped(
         raise click.UsageError("leave out --clipped: a list of tables or columns reads no rows, so nothing is clipped")
     if not (values["explain"] or any(terms[name] for name in _PRICES)):
         raise click.UsageError(_ONE_PRICE)
-    _ask_proposal(cast("Question", question).clipped(), terms, progress, values)
+    _explain_forecast_or_release(cast("Question", question).clipped(), terms, progress, values)
 
 
 def _explain_or_forecast(question: Question | Listing, terms: dict[str, Any], values: Mapping[str, Any]) -> None:
@@ -448,7 +450,7 @@ def _release_with_delta(
     try:
         return question.release(**terms, **release_options)
     except Unsupported as refusal:
-        if refusal.code != "unknown-keys" or not _is_conversation():
+        if refusal.code != "unknown-keys" or not _can_ask_person():
             raise
         forecast = question.error(**terms)
         if not forecast.assumed_delta or not forecast.accepted:
@@ -460,7 +462,7 @@ def _release_with_delta(
         return question.release(**{**terms, "delta": forecast.assumed_delta}, **release_options)
 
 
-def _is_conversation() -> bool:
+def _can_ask_person() -> bool:
     """Return whether a person can be asked: stdin and stderr are a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
@@ -486,13 +488,13 @@ def _parse_parameters(texts: tuple[str, ...]) -> dict[str, Any] | None:
     names = [name for name, _, _ in pairs]
     if not all(name and equals for name, equals, _ in pairs) or len(set(names)) < len(names):
         raise click.UsageError("give --param NAME=VALUE, once for each parameter of the question")
-    return {name: _parse_value(value) for name, _, value in pairs} or None
+    return {name: _parse_parameter_value(value) for name, _, value in pairs} or None
 
 
 _NUMBER = re.compile(r"-?([0-9]+|[0-9]*[.][0-9]+|[0-9]+[.])([eE][+-]?[0-9]+)?")
 
 
-def _parse_value(text: str) -> Any:
+def _parse_parameter_value(text: str) -> Any:
     if len(text) > 1 and text[0] == text[-1] == "'":
         return text[1:-1]
     constants = {"true": True, "false": False, "null": None}

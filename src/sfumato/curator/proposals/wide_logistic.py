@@ -62,18 +62,18 @@ class WideLogisticProposal(LogisticProposal):
         )
         return GradientScans(self.logistic, self._scan_factors, steps)
 
-    def _bound(self, measures: tuple[Measure, ...]) -> BoundedPlan:
+    def _bound_measures(self, measures: tuple[Measure, ...]) -> BoundedPlan:
         plan = replace(self.question.query.plan, measures=measures)
         return for_neighbours(bound_by_whole_rows(plan, self.question.limits, 1), self._context.policy.neighbours)
 
     @cached_property
     def spread_totals(self) -> WeightedTotals:
         """The first scan."""
-        return self.scans.sum_and_square_totals(self._bound)
+        return self.scans.sum_and_square_totals(self._bound_measures)
 
     def gradient_totals_at(self, coefficients: tuple[int, ...]) -> WeightedTotals:
         """Return the gradient at these coefficients, with the rows of a unit sampled."""
-        return self.scans.gradient_totals(coefficients, self._bound)
+        return self.scans.gradient_totals(coefficients, self._bound_measures)
 
     @cached_property
     def _gradient_totals_at_zero(self) -> WeightedTotals:

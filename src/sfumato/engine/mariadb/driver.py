@@ -146,7 +146,7 @@ class MariaDB(ServerEngine):
         ]
 
 
-def fetch(table: Table) -> FetchedTable:
+def fetch_public_table(table: Table) -> FetchedTable:
     """Fetch the rows of a public table from the server that it names."""
     policy_path = f"tables.{table.name}.source"
     server = MariaDBSessions(table.source.address, policy_path)

@@ -44,7 +44,7 @@ Database = tuple[str, str, str]
 """The system identifier of a server, and the name and oid of a database there."""
 
 
-def fetch(table: Table) -> FetchedTable:
+def fetch_public_table(table: Table) -> FetchedTable:
     """Fetch the rows of a public table from the server that it names."""
     server = ServerSessions(table.source.address, f"tables.{table.name}.source")
     try:

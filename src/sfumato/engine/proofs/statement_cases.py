@@ -66,7 +66,7 @@ def declared() -> list[StatementCase]:
         Select(
             (
                 ("k", apply(ScalarFunction.CONVERT, column_reference("x"), detail=(Type.TEXT,))),
-                *_values(integer_constant(parameter)),
+                *_numbered_scalars(integer_constant(parameter)),
             ),
             ValueList(parameter, kind),
         )
@@ -77,12 +77,14 @@ def declared() -> list[StatementCase]:
         for parameter, values in enumerate(_LISTED_VALUES.values(), len(KINDS) + 1)
         for x in (*values, None)
     )
-    all_lists = Select((("k", column_reference("k")), *_values(column_reference("v0"))), RelationalUnion(lists))
+    all_lists = Select(
+        (("k", column_reference("k")), *_numbered_scalars(column_reference("v0"))), RelationalUnion(lists)
+    )
     spans = (
         StatementCase(
             (f"a span of {name}",),
             Select(
-                (("k", column_reference("x")), *_values(integer_constant(1))),
+                (("k", column_reference("x")), *_numbered_scalars(integer_constant(1))),
                 IntegerSpan(Constant(values[0], kind), len(values)),
             ),
             tuple((_as_text(value), 1) for value in (*values, None)),
@@ -182,7 +184,7 @@ def _group_cases() -> list[StatementCase]:
     )
     is_positive = apply(ScalarFunction.GREATER, i, integer_constant(0))
     greatest = GroupTotal(AggregateFunction.MAX, i)
-    columns = _values(
+    columns = _numbered_scalars(
         GroupTotal(AggregateFunction.COUNT),
         GroupTotal(AggregateFunction.COUNT, i),
         GroupTotal(AggregateFunction.UNITS, i),
@@ -204,7 +206,10 @@ def _group_cases() -> list[StatementCase]:
         StatementCase(
             ("HAVING",),
             Select(
-                (("k", column_reference("k")), *_values(greatest)), StageReference("p"), group_by=("k",), having=is_kept
+                (("k", column_reference("k")), *_numbered_scalars(greatest)),
+                StageReference("p"),
+                group_by=("k",),
+                having=is_kept,
             ),
             tuple((key, _expected_totals(key)[7]) for key in _KEYS if _expected_totals(key)[7] > 0),
         ),
@@ -227,12 +232,12 @@ def _residues_case() -> StatementCase:
         apply(ScalarFunction.MULTIPLY, n, integer_constant(62 << 40)),
     )
     count = GroupTotal(AggregateFunction.RESIDUES, number)
-    select = Select((("k", column_reference("k")), *_values(count)), StageReference("p"), group_by=("k",))
+    select = Select((("k", column_reference("k")), *_numbered_scalars(count)), StageReference("p"), group_by=("k",))
     rows = tuple((key, len({row["n"] % 3 for row in ALL if _key(row) == key})) for key in _KEYS)
     return StatementCase(("the number of different remainders",), select, rows)
 
 
-def _values(*scalars: Scalar) -> tuple[tuple[str, Scalar], ...]:
+def _numbered_scalars(*scalars: Scalar) -> tuple[tuple[str, Scalar], ...]:
     return tuple((f"v{index}", scalar) for index, scalar in enumerate(scalars))
 
 
@@ -262,7 +267,7 @@ def _expected_totals(key: str | None) -> tuple[Any, ...]:
 def _join_cases() -> list[StatementCase]:
     """Join the rows with themselves; NULL equals nothing."""
     number, other_number = column_reference("n"), Reference("n", "o")
-    columns = (("k", number), *_values(other_number))
+    columns = (("k", number), *_numbered_scalars(other_number))
     is_equal = apply(ScalarFunction.EQUAL, column_reference("i"), Reference("i", "o"))
     is_named = apply(ScalarFunction.EQUAL, column_reference("j"), other_number)
     is_less = apply(ScalarFunction.LESS, number, other_number)
@@ -299,7 +304,7 @@ def _exists_cases() -> list[StatementCase]:
         StatementCase(
             (name,),
             Select(
-                (("k", column_reference("n")), *_values(column_reference("n"))),
+                (("k", column_reference("n")), *_numbered_scalars(column_reference("n"))),
                 StageReference("p"),
                 where=(Exists(StageReference("p"), "o", is_named, negated),),
             ),
@@ -310,7 +315,7 @@ def _exists_cases() -> list[StatementCase]:
         StatementCase(
             ("EXISTS under OR",),
             Select(
-                (("k", column_reference("n")), *_values(column_reference("n"))),
+                (("k", column_reference("n")), *_numbered_scalars(column_reference("n"))),
                 StageReference("p"),
                 where=(AnyOf((is_late, *either)),),
             ),
@@ -322,8 +327,8 @@ def _exists_cases() -> list[StatementCase]:
 
 
 def _union_case() -> StatementCase:
-    member = Select((("k", column_reference("k")), *_values(integer_constant(1))), StageReference("p"))
-    columns = (("k", column_reference("k")), *_values(column_reference("v0")))
+    member = Select((("k", column_reference("k")), *_numbered_scalars(integer_constant(1))), StageReference("p"))
+    columns = (("k", column_reference("k")), *_numbered_scalars(column_reference("v0")))
     twice = tuple((_key(row), 1) for row in ALL) * 2
     return StatementCase(("UNION ALL",), Select(columns, RelationalUnion((member, member))), twice)
 

@@ -61,7 +61,7 @@ def open_session(table: Table) -> SparkConnection:
     return connect(table.source.address, policy_path)
 
 
-def fetch(table: Table) -> FetchedTable:
+def fetch_public_table(table: Table) -> FetchedTable:
     """Fetch the rows of a public table from the Spark that it names, or that its DataFrame belongs to."""
     session = open_session(table)
     try:

@@ -496,7 +496,9 @@ class Account:
                     place=f"account {self.name!r}",
                     fix=f"query these data through {other_account!r}",
                 )
-            if joined_sources.is_changed(joined_source, joined_sources.sources_of_account(transaction, self.name)):
+            if joined_sources.has_content_changed(
+                joined_source, joined_sources.sources_of_account(transaction, self.name)
+            ):
                 transaction.append("source", self.name, {"detail": codec.dumps(joined_source)})
         return joined_source
 

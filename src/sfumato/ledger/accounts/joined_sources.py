@@ -107,11 +107,11 @@ def sources_of_account(transaction: Transaction, account: str) -> list[JoinedSou
     return [source for owner, source in joined_sources(transaction) if owner == account]
 
 
-def is_changed(source: JoinedSource, before: Sequence[JoinedSource]) -> bool:
+def has_content_changed(source: JoinedSource, joined_before: Sequence[JoinedSource]) -> bool:
     """Return whether this differs from what was last joined under its path and table; data in memory have no path."""
     if source.path == MEMORY:
-        return source not in before
-    return source != _last_at_path(source.path, [earlier for earlier in before if earlier.part == source.part])
+        return source not in joined_before
+    return source != _last_at_path(source.path, [earlier for earlier in joined_before if earlier.part == source.part])
 
 
 def count_content_changes(joined_before: Sequence[JoinedSource]) -> int:

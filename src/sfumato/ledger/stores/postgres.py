@@ -148,7 +148,9 @@ class PostgresStore:
             if self._open_rows is not None:
                 raise RuntimeError("a transaction is open already")
             try:
-                self._open = self._begin(begin + _first_query(self._address.schema, number_list), number_list)
+                self._open = self._begin_and_read_newest_line(
+                    begin + _first_query(self._address.schema, number_list), number_list
+                )
                 yield self._open
                 self._commit(self._open)
             except BaseException:
@@ -163,7 +165,7 @@ class PostgresStore:
         rows = self._open
         return rows if rows is not None and rows.session in self._held and not rows.session.is_idle else None
 
-    def _begin(self, text: str, numbers: str) -> PostgresRows:
+    def _begin_and_read_newest_line(self, text: str, numbers: str) -> PostgresRows:
         """Begin a transaction and read the newest line, in one round trip. A connection that was lost since the last
         one is replaced: nothing was asked of it yet.
         """

@@ -75,7 +75,7 @@ def fit_model(
     logs = _starting_logs(targets, zeros, start, attribute_sizes)
     tree = JunctionTree.for_sets(logs, attribute_sizes)
     descent = _Descent(Propagation(tree, attribute_sizes, tuple(logs)), targets, tuple(logs.values()), rows)
-    fitted_logs = descent.run(tolerance, max_rounds)
+    fitted_logs = descent.descend(tolerance, max_rounds)
     sorted_sets = [tuple(sorted(attribute_set)) for attribute_set in logs]
     potentials = (
         Potential(attribute_set, transpose_to(potential_logs, ordered_indices, attribute_set))
@@ -200,7 +200,7 @@ class _Descent:
         )
         self._shortest = 1 / (total * (sum(target.precision for target in set_targets) or 1.0))
 
-    def run(self, tolerance: float, max_rounds: int) -> list[Floats]:
+    def descend(self, tolerance: float, max_rounds: int) -> list[Floats]:
         """Take steps until several in a row have lowered the loss by less than this share of it each."""
         previous = current = np.zeros(len(self._goal))
         counts = self._counts(current)

@@ -235,11 +235,11 @@ async def show_ask(request: Request) -> Response:
     return await run_in_thread(_render_page, request, caller, policy, START, BuilderChoices(), opened=False)
 
 
-async def ask(request: Request) -> Response:
+async def fill_in_question(request: Request) -> Response:
     """Build SQL from the choices, copy an example question, or forecast, depending on the button."""
     caller, form = await authenticated_form(request)
     policy, clicked = request.path_params["policy"], BuilderChoices.from_form(form)
-    return await run_in_thread(_handle_ask, request, caller, policy, form, clicked)
+    return await run_in_thread(_fill_in_question, request, caller, policy, form, clicked)
 
 
 async def forecast(request: Request) -> Response:
@@ -274,7 +274,7 @@ async def buy(request: Request) -> Response:
         )
 
 
-async def wait(request: Request) -> Response:
+async def wait_for_answer(request: Request) -> Response:
     """Show the phase of a release, refreshing until it redirects to the answer."""
     caller, policy = await authenticate_visitor(request), request.path_params["policy"]
     progress = await run_in_thread(request_gateway(request).progress, caller, policy, request.path_params["request"])
@@ -297,7 +297,9 @@ def parse_ask_form(form: SentForm) -> AskForm:
     return AskForm(form.text("sql"), *(form.value(name) for name in _FIELDS[1:]))
 
 
-def _handle_ask(request: Request, caller: Caller, policy: str, form: SentForm, clicked: BuilderChoices) -> Response:
+def _fill_in_question(
+    request: Request, caller: Caller, policy: str, form: SentForm, clicked: BuilderChoices
+) -> Response:
     entered, action = parse_ask_form(form), form.value("do")
     if action == "write":
         try:

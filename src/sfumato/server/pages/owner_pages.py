@@ -261,8 +261,8 @@ async def decide_request(request: Request) -> Response:
     policy, number = request.path_params["policy"], request.path_params["request"]
     try:
         if form.value("do") == "release":
-            return await _release(request, caller, form)
-        await run_in_thread(_apply_step, request, caller, form)
+            return await _buy_approved_release(request, caller, form)
+        await run_in_thread(_take_request_step, request, caller, form)
     except (NotAllowed, NotThere):
         raise
     except SfumatoError as error:
@@ -270,7 +270,7 @@ async def decide_request(request: Request) -> Response:
     return RedirectResponse(page_path(policy, "approvals", number), 303)
 
 
-def _apply_step(request: Request, caller: Caller, form: SentForm) -> None:
+def _take_request_step(request: Request, caller: Caller, form: SentForm) -> None:
     requests, policy, number = (
         request_gateway(request).requests,
         request.path_params["policy"],
@@ -287,7 +287,7 @@ def _apply_step(request: Request, caller: Caller, form: SentForm) -> None:
     step(caller, policy, number, form.value("reason"))
 
 
-async def _release(request: Request, caller: Caller, form: SentForm) -> Response:
+async def _buy_approved_release(request: Request, caller: Caller, form: SentForm) -> Response:
     gateway, policy = request_gateway(request), request.path_params["policy"]
     key = form.value("request")
     flight = await run_in_thread(gateway.requests.release, caller, policy, request.path_params["request"], key)

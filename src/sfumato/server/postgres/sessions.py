@@ -176,7 +176,7 @@ class ClientSession:
         except protocol.ProtocolViolation as violation:
             if kind not in protocol.STATEMENT_MESSAGES:
                 raise
-            await self._fail(violation, "")
+            await self._report_error(violation, "")
             self._skips_to_sync = kind != protocol.QUERY
             if kind != protocol.QUERY:
                 return Reply.LATER
@@ -206,7 +206,7 @@ class ClientSession:
                 await self._handle_extended_message(message)
         except Exception as error:  # whatever it is, it is reported as an error of this message
             self._skips_to_sync = True
-            await self._fail(error, *self._sql_and_offset(message))
+            await self._report_error(error, *self._sql_and_offset(message))
         return Reply.LATER
 
     def _end_reply(self) -> Reply:
@@ -233,7 +233,7 @@ class ClientSession:
             return "", 0
         return named.sql, _question_offset(named.statement)
 
-    async def _fail(self, error: Exception, sql: str, offset: int = 0) -> None:
+    async def _report_error(self, error: Exception, sql: str, offset: int = 0) -> None:
         if self._transaction == _OPEN:
             self._transaction = _FAILED
         rule = rule_if_unsupported(error)
@@ -254,9 +254,9 @@ class ClientSession:
             for statement in statements:
                 offset = _question_offset(statement)
                 self._require_no_failed_transaction(statement)
-                await self._run_simple(statement)
+                await self._run_simple_statement(statement)
         except Exception as error:  # the rest of the text is not run
-            await self._fail(error, sql, offset)
+            await self._report_error(error, sql, offset)
         self._end_implicit_transaction()
 
     async def _require_one_question(self, statements: Sequence[Statement]) -> None:
@@ -295,7 +295,7 @@ class ClientSession:
                         cursors[name] = portal.statement
         return [*selections, *cursors.values()]
 
-    async def _run_simple(self, statement: Statement) -> None:
+    async def _run_simple_statement(self, statement: Statement) -> None:
         portal = Portal(statement, ranges=self._shows_ranges)
         if isinstance(statement, FetchCursor) and statement.shows:
             await self._outbox.send(row_description_message(await self._cursor_columns(statement.name)))
@@ -454,30 +454,30 @@ class ClientSession:
         statement = portal.statement
         match statement:
             case RowsStatement() | Explain() | ShowSetting():
-                await self._run_once(portal, describe=describe)
+                await self._run_portal_once(portal, describe=describe)
                 await self._send_rows(
                     portal, max_rows or None, "SELECT" if isinstance(statement, RowsStatement) else None
                 )
             case FetchCursor():
-                await self._fetch(statement, portal.formats)
+                await self._fetch_from_cursor(statement, portal.formats)
             case CopyOut():
-                await self._copy(statement, portal)
+                await self._copy_out(statement, portal)
             case None:
                 await self._outbox.send(protocol.EMPTY_QUERY)
             case _:
                 await self._outbox.send(protocol.command_complete(await self._run_utility_statement(statement, portal)))
 
-    async def _run_once(self, portal: Portal, *, describe: bool) -> None:
+    async def _run_portal_once(self, portal: Portal, *, describe: bool) -> None:
         """Run the statement of a portal unless it was run before, and keep its rows there."""
         if portal.remaining is not None:
             return
-        result = await self._run(portal)
+        result = await self._run_portal(portal)
         portal.columns, portal.remaining = result.columns, iter(result.rows)
         await self._send_notes(result)
         if describe:
             await self._outbox.send(row_description_message(result.columns))
 
-    async def _run(self, portal: Portal) -> StatementResult:
+    async def _run_portal(self, portal: Portal) -> StatementResult:
         statement = portal.statement
         if isinstance(statement, ShowSetting):
             return self._setting_result(statement.name)
@@ -486,9 +486,9 @@ class ClientSession:
             price = self._settings.price(statement.rows.price)
             return await self._source.explain(statement.rows, portal.parameters, price)
         assert isinstance(statement, RowsStatement)
-        return await self._run_rows(statement, portal.parameters, portal.columns, ranges=portal.ranges)
+        return await self._run_rows_statement(statement, portal.parameters, portal.columns, ranges=portal.ranges)
 
-    async def _run_rows(
+    async def _run_rows_statement(
         self, rows: RowsStatement, parameters: Sequence[Any], columns: ResultColumns | None, *, ranges: bool
     ) -> StatementResult:
         await self._record_whether_curator_asked(rows)
@@ -520,9 +520,9 @@ class ClientSession:
         tag = {Explain: "EXPLAIN", ShowSetting: "SHOW"}.get(type(portal.statement), "") if verb is None else verb
         await self._outbox.send(protocol.command_complete(f"{tag} {sent}" if verb else tag))
 
-    async def _fetch(self, statement: FetchCursor, formats: Sequence[int]) -> None:
+    async def _fetch_from_cursor(self, statement: FetchCursor, formats: Sequence[int]) -> None:
         cursor = self._require_portal(statement.name)
-        await self._run_once(cursor, describe=False)
+        await self._run_portal_once(cursor, describe=False)
         assert cursor.columns is not None and cursor.remaining is not None  # noqa: PT018
         own_formats = formats_by_column(formats, len(cursor.columns))
         moved = 0
@@ -532,8 +532,8 @@ class ClientSession:
             moved += 1
         await self._outbox.send(protocol.command_complete(f"{'FETCH' if statement.shows else 'MOVE'} {moved}"))
 
-    async def _copy(self, statement: CopyOut, portal: Portal) -> None:
-        result = await self._run_rows(statement.rows, portal.parameters, None, ranges=portal.ranges)
+    async def _copy_out(self, statement: CopyOut, portal: Portal) -> None:
+        result = await self._run_rows_statement(statement.rows, portal.parameters, None, ranges=portal.ranges)
         await self._send_notes(result)
         for message in copy_messages(result, statement.format):
             await self._outbox.send(message)
