@@ -22,7 +22,7 @@ def exponents(monkeypatch: pytest.MonkeyPatch) -> list[dict[int, float]]:
     winners = rank_choices.ValueRuns.draw_winners
 
     def spied(runs: rank_choices.ValueRuns) -> np.ndarray:
-        falls = (float(runs.rate) * runs.distance.astype(np.float64)).tolist()
+        falls = (float(runs.log_weight_per_distance) * runs.distance.astype(np.float64)).tolist()
         held = zip(runs.starts.tolist(), runs.multiplicities.tolist(), falls, strict=True)
         seen.append({start + place: fall for start, many, fall in held for place in range(many)})
         return winners(runs)

@@ -101,7 +101,7 @@ def check_runs(rows: RankedValues, parts: QuantileParts, rule: RankRule) -> None
     everything = (open_parts.first, open_parts.last)
     runs = ValueRuns.around_windows(rows, open_parts, rule, everything, None)
     assert runs.covered.all()
-    assert runs.rate * open_parts.unit * rule.share.denominator == rule.log_weight_per_row
+    assert runs.log_weight_per_distance * open_parts.unit * rule.share.denominator == rule.log_weight_per_row
     far = rank_choices._negligible_distance(open_parts, rule)
     window = rank_choices._first_and_last_values_in_reach(rows, open_parts, rule)
     for reach, values in ((0, everything), (2, everything), (far, window)):

@@ -253,7 +253,8 @@ MUTANTS = (
         "a server's own rounding is not looked at",
         Kind.AUDIT,
         "engine.self_test:_wrongly_computed_cases",
-        "and (not _is_equal(computed_rows[row_index][case_index], expected(case, row), near=case.near))",
+        "and (not _is_equal(computed_rows[row_index][case_index], expected(case, row), "
+        "allows_adjacent_double=case.allows_adjacent_double))",
         "and False",
         (
             ""

@@ -116,8 +116,8 @@ MUTANTS = (
         "the unit of distances follows the number of rows",
         Kind.SENSITIVITY,
         "mechanisms.rank_choices:ValueRuns.around_windows",
-        "rate = rule.log_weight_per_row / (parts.unit * rule.share.denominator)",
-        "rate = rule.log_weight_per_row / (int(parts.weight(rows).max()) + 1)",
+        "log_weight_per_distance = rule.log_weight_per_row / (parts.unit * rule.share.denominator)",
+        "log_weight_per_distance = rule.log_weight_per_row / (int(parts.weight(rows).max()) + 1)",
         (_SCORES, _LEVELS),
     ),
     Mutant(
@@ -132,8 +132,8 @@ MUTANTS = (
         "runs with many numbers are no likelier than single ones",
         Kind.SAMPLING,
         "mechanisms.rank_choices:ValueRuns.draw_winners",
-        "races.draw_winners_of_groups(races.GUMBEL, near, self.rate, begin, self.multiplicities)",
-        "races.draw_winners_of_groups(races.GUMBEL, near, self.rate, begin, np.ones_like(self.multiplicities))",
+        "self.log_weight_per_distance, begin, self.multiplicities)",
+        "self.log_weight_per_distance, begin, np.ones_like(self.multiplicities))",
         ("mechanisms/test_quantiles.py::test_draws_follow_the_exact_law",),
     ),
     Mutant(

@@ -167,7 +167,7 @@ def _real_cases() -> list[SpellingCase]:
             "/", apply(ScalarFunction.DIVIDE, Constant(Fraction(1), Type.REAL), e), ("e",), lambda x: 1 / x
         ),
         unary_case("SQRT", ScalarFunction.SQRT, "e", math.sqrt),
-        case_of_columns("LN", apply(ScalarFunction.LN, e), ("e",), math.log, near=True),
+        case_of_columns("LN", apply(ScalarFunction.LN, e), ("e",), math.log, allows_adjacent_double=True),
         unary_case("CAST of a whole number to a real number", ScalarFunction.CONVERT, "i", float, Type.REAL),
     ]
 
@@ -532,7 +532,11 @@ def _wrongly_computed_cases(
         for case_index, case in enumerate(tested_cases)
         for row_index, row in enumerate(ALL)
         if not (dialect.finite_reals and case.compares_reals and not has_finite_reals(row))
-        and not _is_equal(computed_rows[row_index][case_index], expected(case, row), near=case.near)
+        and not _is_equal(
+            computed_rows[row_index][case_index],
+            expected(case, row),
+            allows_adjacent_double=case.allows_adjacent_double,
+        )
     ]
 
 
@@ -546,14 +550,14 @@ def _first_failing(dialect: Dialect, tested_cases: Sequence[SpellingCase]) -> st
     return "several functions in one statement"
 
 
-def _is_equal(computed: Any, expected: Any, *, near: bool) -> bool:
+def _is_equal(computed: Any, expected: Any, *, allows_adjacent_double: bool) -> bool:
     if computed is None or expected is None:
         return computed is expected
     if isinstance(expected, float):
         computed_real = float(computed)
         return (
             math.nextafter(expected, -math.inf) <= computed_real <= math.nextafter(expected, math.inf)
-            if near
+            if allows_adjacent_double
             else computed_real == expected
         )
     return bool(computed == expected) and isinstance(computed, bool) == isinstance(expected, bool)

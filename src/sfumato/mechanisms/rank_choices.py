@@ -257,7 +257,7 @@ class ValueRuns:
     """and whether its number is the value that follows them."""
     group: Indices
     """They rise, and every group has a run."""
-    rate: Fraction
+    log_weight_per_distance: Fraction
     covered: NDArray[np.bool_]
     """For each group, whether all numbers of its part are here."""
 
@@ -274,11 +274,13 @@ class ValueRuns:
         given.
         """
         layout = _RunLayout.from_windows(parts, window)
-        rate = rule.log_weight_per_row / (parts.unit * rule.share.denominator)
+        log_weight_per_distance = rule.log_weight_per_row / (parts.unit * rule.share.denominator)
         starts, multiplicities = layout.starts_and_sizes(rows, parts)
         distance = layout.distances(rows, parts, rule)
         covered = np.zeros(parts.low.size, bool)
-        runs = cls(starts, multiplicities, distance, layout.cut, layout.tied, layout.group, rate, covered)
+        runs = cls(
+            starts, multiplicities, distance, layout.cut, layout.tied, layout.group, log_weight_per_distance, covered
+        )
         is_within = multiplicities > 0
         if reach is not None:
             is_within &= (distance <= reach * parts.unit * rule.share.denominator).astype(bool)
@@ -305,7 +307,9 @@ class ValueRuns:
         begin = self.begin
         gaps = self.distance - np.minimum.reduceat(self.distance, begin)[self.group]
         near = np.minimum(gaps, (1 << 63) - 1).astype(np.uint64)
-        return races.draw_winners_of_groups(races.GUMBEL, near, self.rate, begin, self.multiplicities)
+        return races.draw_winners_of_groups(
+            races.GUMBEL, near, self.log_weight_per_distance, begin, self.multiplicities
+        )
 
     def draw_groups_beyond_runs(self) -> list[int]:
         """Draw which groups' choices may fall beyond these runs: that happens once in 2¹⁰⁰ times, and is examined once
@@ -351,7 +355,9 @@ class ValueRuns:
             for out, distance, count in zip(
                 far.tolist(), self.distance.tolist(), self.multiplicities.tolist(), strict=True
             ):
-                weight = context.multiply(bits.to_decimal(-distance * self.rate, context).exp(context), Decimal(count))
+                weight = context.multiply(
+                    bits.to_decimal(-distance * self.log_weight_per_distance, context).exp(context), Decimal(count)
+                )
                 sums[out] = context.add(sums[out], weight)
             return context.divide(sums[True], context.add(sums[True], sums[False]))
 

@@ -227,7 +227,7 @@ def totals_by_value_statement(
     else:
         rows = _distinct_pairs(rows, relations) if once else materialise_rows(bounded_plan, rows, relations)
         (*key_names, value_name), (*kinds, kind) = rows.keys, rows.kinds
-        grouped = replace(rows, keys=tuple(key_names), kinds=tuple(kinds), apart=((value_name, kind),))
+        grouped = replace(rows, keys=tuple(key_names), kinds=tuple(kinds), identifying_columns=((value_name, kind),))
         heavy, ranked, is_kept = _heavy_units_ranks_and_sample(bounded_plan, grouped, sampling_key)
         totals = _correct_totals(bounded_plan, rows, (heavy,), _sampling_change(rows, ranked, is_kept))
     return StagedSelect((*relations.stages, *totals.stages), totals.result)
@@ -516,7 +516,10 @@ def _unit_totals(
     """Add up each unit's totals in each group, and beside those clamped to 64 bits the exact ones to correct by. Totals
     that are scaled together are not clamped: that would change their ratio.
     """
-    names, unclamped = ("u", *rows.keys), {name for part in scaling if part.wide for name in part.coordinates}
+    names, unclamped = (
+        ("u", *rows.keys),
+        {name for part in scaling if part.may_exceed_64_bits for name in part.coordinates},
+    )
     totals = [
         (name, sum_of_group(Reference(name)) if name in unclamped else _unit_total(rows, name, max_total))
         for name, max_total in zip(rows.values, max_totals, strict=True)

@@ -173,13 +173,16 @@ class CountedRows:
     """The texts that each key which is a code may stand for."""
     cells: Cells = ()
     """The columns by which many counts are added up at once."""
-    apart: tuple[tuple[str, Type], ...] = ()
+    identifying_columns: tuple[tuple[str, Type], ...] = ()
     """A column that tells rows of a group apart as the values do, with its type."""
 
     @property
     def distinguishing_columns(self) -> list[str]:
         """List the columns that distinguish the rows of a group."""
-        return [*(name for name, _ in self.apart), *(name for name in self.values if name not in self.ones)]
+        return [
+            *(name for name, _ in self.identifying_columns),
+            *(name for name in self.values if name not in self.ones),
+        ]
 
     @property
     def unclipped_names(self) -> tuple[str, ...]:

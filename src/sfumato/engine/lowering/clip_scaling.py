@@ -125,7 +125,7 @@ class ClipScaling:
     squared: bool
     box: tuple[int, int] | None
     """The least and the most in one group, of a measure with one coordinate."""
-    wide: bool
+    may_exceed_64_bits: bool
     """Several coordinates of a unit may together be more than 64 bits hold."""
 
     @classmethod
@@ -155,20 +155,24 @@ class ClipScaling:
             return (
                 (self.coordinates[0], apply(ScalarFunction.MULTIPLY, clamped_total, integer_constant(1 << self.bits))),
             )
-        size, convert = self._absolute_sum(), wide_integer_to_real if self.wide else as_real
+        size, convert = self._absolute_sum(), wide_integer_to_real if self.may_exceed_64_bits else as_real
         is_within = apply(
             ScalarFunction.AT_MOST,
             size,
-            Constant(self.max_in_group, Wide.INTEGER) if self.wide else integer_constant(self.max_in_group),
+            Constant(self.max_in_group, Wide.INTEGER)
+            if self.may_exceed_64_bits
+            else integer_constant(self.max_in_group),
         )
         clipped_columns = []
         for name in self.coordinates:
             finer = apply(ScalarFunction.MULTIPLY, Reference(name), integer_constant(1 << self.bits))
             scaled = _scale_to_bound(convert(Reference(name)), self.max_in_group << self.bits, convert(size))
             clamped_total = apply(
-                ScalarFunction.CASE, is_within, finer, to_wide_integer(scaled) if self.wide else scaled
+                ScalarFunction.CASE, is_within, finer, to_wide_integer(scaled) if self.may_exceed_64_bits else scaled
             )
-            clipped_columns.append((name, convert_to_integer(clamped_total) if self.wide else clamped_total))
+            clipped_columns.append(
+                (name, convert_to_integer(clamped_total) if self.may_exceed_64_bits else clamped_total)
+            )
         return tuple(clipped_columns)
 
     @property

@@ -133,7 +133,7 @@ def _key_numbers(rows: CountedRows) -> list[Scalar]:
 
 
 def _row_numbers(rows: CountedRows) -> list[Scalar]:
-    kinds = dict(rows.apart)
+    kinds = dict(rows.identifying_columns)
     values = [(name, Reference(name, "r")) for name in rows.distinguishing_columns]
     return [number_of_value(value, kinds[name]) if name in kinds else value for name, value in values]
 

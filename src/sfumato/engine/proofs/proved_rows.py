@@ -163,7 +163,7 @@ class SpellingCase:
     name: str
     scalar: Scalar
     means: Callable[[Row], Any]
-    near: bool = False
+    allows_adjacent_double: bool = False
     """Whether a result may be one step of a double away."""
     compares_reals: bool = False
     """Whether it compares the doubles that are carried as texts."""
@@ -174,7 +174,12 @@ def column_reference(column: str) -> Reference:
 
 
 def case_of_columns(
-    name: str, scalar: Scalar, columns: tuple[str, ...], means: Callable[..., Any], *, near: bool = False
+    name: str,
+    scalar: Scalar,
+    columns: tuple[str, ...],
+    means: Callable[..., Any],
+    *,
+    allows_adjacent_double: bool = False,
 ) -> SpellingCase:
     """Build a case whose expected value depends on some columns: NULL if one of them is."""
 
@@ -182,7 +187,7 @@ def case_of_columns(
         values = [row[column] for column in columns]
         return None if None in values else means(*values)
 
-    return SpellingCase(name, scalar, expected, near)
+    return SpellingCase(name, scalar, expected, allows_adjacent_double)
 
 
 def unary_case(

@@ -244,14 +244,14 @@ def _arithmetic_cases() -> list[SpellingCase]:
             apply(ScalarFunction.CASE, is_narrow, apply(ScalarFunction.EXP, d)),
             ("d",),
             lambda x: math.exp(x) if abs(x) <= 600 else None,
-            near=True,
+            allows_adjacent_double=True,
         ),
         case_of_columns(
             "POWER",
             apply(ScalarFunction.CASE, is_small, power),
             ("e",),
             lambda x: math.pow(x, 2.5) if x <= 10**9 else None,
-            near=True,
+            allows_adjacent_double=True,
         ),
     ]
 
