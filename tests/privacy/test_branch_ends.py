@@ -337,7 +337,7 @@ class Plain:
     """A pair's loss that says nothing of how it is computed, and counts how often it is asked."""
 
     def __init__(self, loss: Any) -> None:
-        self.loss, self.pure, self.orders = loss, loss.pure_epsilon, list[float]()
+        self.loss, self.pure_epsilon, self.orders = loss, loss.pure_epsilon, list[float]()
 
     def renyi(self, order: float) -> float:
         self.orders.append(order)
