@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +13,7 @@ from scipy import stats
 
 from inference.published_tests import alabi_vadhan, awan_slavkovic_power, kifer_rogers, kifer_rogers_fit
 from sfumato.array_types import Floats
-from sfumato.errors import Unsupported
+from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference.noise_laws import NoiseLaw
 from sfumato.inference.power import TABLES as SIMULATED, AssumedCounts, AssumedGroups, AssumedShare, count_rejections
 from sfumato.inference.score_tests import (
@@ -158,3 +161,33 @@ def test_the_power_of_a_hundred_counts_is_simulated() -> None:
 
     assert assumed.count_rejections(reject_the_first, NoiseLaw(1, 4.0), 0.05) == 1
     assert len(tested) == SIMULATED
+
+
+@pytest.mark.parametrize(
+    ("means", "deviation", "rule"),
+    [
+        ([40, 60], 5, "means"),
+        ([5, 11], 1, "means"),
+        ([4, -1], 5, "means"),
+        ([5, 9], 3.01, "deviation"),
+        ([5, 10], 1e-9, "deviation"),
+    ],
+)
+def test_means_and_deviations_that_bounds_exclude_are_refused(means: list[int], deviation: float, rule: str) -> None:
+    assumed = AssumedGroups.parse(2, 200, None, means, deviation)
+    with pytest.raises(InvalidParameter, match=f"{rule} must be"):
+        assumed.require_possible(GroupSums(np.zeros(2), np.zeros(2), NoiseLaw(1, 2.0), 10.0, None, 0.0))
+
+
+def test_the_largest_deviation_of_values_within_bounds_is_allowed() -> None:
+    assumed = AssumedGroups.parse(2, [Decimal(200), Fraction(200)], None, [5, 9], 3)
+    assumed.require_possible(GroupSums(np.zeros(2), np.zeros(2), NoiseLaw(1, 2.0), 10.0, None, 0.0))
+    AssumedGroups.parse(2, 200, [0.1, 0.2], None, None).require_possible(
+        GroupSums(np.zeros(2), np.zeros(2), NoiseLaw(1, 2.0), 1.0, None, 0.0)
+    )
+
+
+@pytest.mark.parametrize("size", [100, 100.0, "100", Decimal(100), Fraction(100), np.int64(100), np.float64(100)])
+def test_any_number_is_the_size_of_every_group(size: Any) -> None:
+    assert AssumedGroups.parse(3, size, [0.1, 0.2, 0.3], None, None).sizes.tolist() == [100.0] * 3
+    assert AssumedGroups.parse(2, np.array([7, size]), [0.1, 0.2], None, None).sizes.tolist() == [7.0, 100.0]

@@ -16,6 +16,7 @@ from sfumato.inference.score_tests import (
     GroupSums,
     PairSums,
     ScoreTest,
+    _noise_tail,
     correlation,
     equal_means,
     goodness_of_fit,
@@ -271,6 +272,23 @@ def test_tails_of_a_share_are_those_by_enumeration(law: NoiseLaw, count: int, of
     above, below = share_tails(count, of, share, law)
     assert above == pytest.approx(together[noisy >= count].sum(), rel=1e-9)
     assert below == pytest.approx(together[noisy <= count].sum(), rel=1e-9)
+
+
+@pytest.mark.parametrize("size", [4096.0, 4097.0])
+def test_gaussian_noise_has_the_tails_of_its_sum_and_beyond_4096_of_its_integral(size: float) -> None:
+    steps = np.arange(-60_000, 60_001)
+    weights = np.exp(-(steps**2) / (2 * size**2))
+    tails = np.cumsum(weights[::-1])[::-1] / weights.sum()
+    shown = slice(60_000 - 48_000, 60_000 + 48_001, 997)
+    assert _noise_tail(steps[shown] - 0.25, NoiseLaw(2, size)) == pytest.approx(tails[shown], rel=1e-6)
+
+
+def test_a_share_under_any_noise_has_tails_in_little_memory() -> None:
+    """The probabilities of all outcomes of this noise would take 200 TB."""
+    above, below = share_tails(700.0, 1000, 0.5, NoiseLaw(2, 1e12))
+    assert above == pytest.approx(0.5, rel=3e-7)
+    assert above + below == pytest.approx(1, abs=1e-6)
+    assert share_tails(1e14, 1000, 0.5, NoiseLaw(2, 1e12))[0] == 0
 
 
 def test_the_share_test_is_awan_and_slavkovics() -> None:

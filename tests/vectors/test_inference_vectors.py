@@ -13,7 +13,14 @@ from scipy import stats
 
 from sfumato.inference import hypothesis_tests, score_tests
 from sfumato.inference.noise_laws import NoiseLaw
-from sfumato.inference.score_tests import GroupSums, PairSums, share_p_values, share_tails
+from sfumato.inference.score_tests import (
+    _NORMAL_POINTS,
+    GroupSums,
+    PairSums,
+    _log_normal_tails,
+    share_p_values,
+    share_tails,
+)
 from sfumato.inference.survival_estimates import LifeTable, upper_quantiles
 from vectors.registry import Registry, Scope, Vector, between, exact
 
@@ -193,6 +200,18 @@ def _share_tails() -> Iterator[Vector]:
             float(share),
             NoiseLaw(1, size),
         )
+
+
+@formula("inference.score_tests._log_normal_tails")
+def _log_normal_tails_in_40_digits() -> Iterator[Vector]:
+    for index in (0, 6000, 6275, 20_000, 2**15 - 1):
+        with mp.workdps(40):
+            expected = float(mp.log(mp.erfc(mpf(float(_NORMAL_POINTS[index])) / mp.sqrt(2)) / 2))
+
+        def tail(index: int = index) -> float:
+            return float(_log_normal_tails.__wrapped__()[index])
+
+        yield between(expected * (1 + 1e-12) - 1e-15, expected * (1 - 1e-12) + 1e-15, tail)
 
 
 @formula("inference.score_tests.share_p_values")

@@ -311,13 +311,25 @@ def _test_correlation(numbers: ReleasedNumbers, options: TestOptions, _: Receipt
     )
 
 
+_MAX_UNITS = 10**9
+"""The law of a share's count has as many numbers as 80 times the root of this."""
+
+
+def parse_unit_count(of: Number) -> int:
+    """Parse the public number of units that a share is of."""
+    unit_count = exact_integer(of, "of", at_least=1)
+    if unit_count > _MAX_UNITS:
+        raise InvalidParameter("of", of, f"at most {_MAX_UNITS:,}")
+    return unit_count
+
+
 def _test_share(numbers: ReleasedNumbers, options: TestOptions, receipt: Receipt | None) -> HypothesisTest:
     numbers.require_key_count(0, "share", "one count without groups")
     if options.of is None:
         rule = "the public number of all units"
         fix = 'give of=1000; where it is not public, group by the condition and use test("fit")'
         raise InvalidParameter("of", options.of, rule, fix=fix)
-    of, equals = exact_integer(options.of, "of", at_least=1), exact(options.equals, "equals")
+    of, equals = parse_unit_count(options.of), exact(options.equals, "equals")
     if not 0 < equals < 1:
         raise InvalidParameter("equals", options.equals, "a share between 0 and 1")
     count, law = numbers.counts_and_noise_law(options.column)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -105,6 +105,20 @@ class AssumedGroups:
             _parse_numbers(means, "means", count),
             spread,
         )
+
+    def require_possible(self, like: GroupSums) -> None:
+        """Refuse means that no values within the bounds of ``like`` have, and deviations that none with these means
+        have: above √((mean − low)·(high − mean)) (Bhatia & Davis 2000).
+        """
+        if self.deviation is None:
+            return
+        above_low = self.effects - like.low
+        if above_low.min() < 0 or above_low.max() > like.width:
+            raise InvalidParameter("means", self.effects.tolist(), "within the bounds of the column")
+        most = float(np.sqrt(above_low * (like.width - above_low)).min())
+        if self.deviation > most * (1 + 1e-9):
+            rule = f"at most {format_number(most)}: values within the bounds with these means deviate no more"
+            raise InvalidParameter("deviation", self.deviation, rule)
 
     def __str__(self) -> str:
         effects = " and ".join(format_number(effect) for effect in self.effects.tolist())
@@ -297,7 +311,11 @@ def _require_simulable(level: float, groups: int = 1) -> None:
 def _parse_numbers(
     given: Sequence[Number] | Number | None, name: str, count: int, rule: str = "a number for each of {} groups"
 ) -> Floats:
-    listed = [given] * count if isinstance(given, (int, float, str)) else list(given or ())  # type: ignore[arg-type]
+    listed: list[Number] = []
+    if isinstance(given, str) or not isinstance(given, Iterable | None):
+        listed = [given] * count
+    elif given is not None:
+        listed = list(given)
     if len(listed) != count:
         raise InvalidParameter(name, given, rule.format(count))
     return np.array([float(exact(number, name)) for number in listed])

@@ -9,7 +9,7 @@ import pytest
 
 import sfumato as sf
 from server.running_server import write_club
-from sfumato.errors import Unsupported
+from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.server.releases.running_releases import GROUPS, proposal_cost_in_questions
 
 PERIODS = 400
@@ -79,3 +79,14 @@ def test_power_counts_by_the_groups_that_are_simulated(tmp_path: Path, arms: int
         else:
             with pytest.raises(Unsupported, match=r"forecasts of power for at most 10 s.* about 24.5 s"):
                 proposal_cost_in_questions(proposal, "power", {}, per_second=1000)
+
+
+@pytest.mark.parametrize(("units", "questions"), [(100, 551), (10**8, 1550)])
+def test_power_of_a_share_counts_by_the_root_of_its_units(units: int, questions: int, tmp_path: Path) -> None:
+    (tmp_path / "trial.csv").write_text("person,arm,cured\na,g1,no\n")
+    (tmp_path / "trial.toml").write_text(TRIAL.format(arms=["g1", "g2"]))
+    with sf.Curator(tmp_path / "trial.toml") as curator:
+        proposal = curator.test("share", "SELECT COUNT(*) AS n FROM trial", of=units)
+        assert proposal_cost_in_questions(proposal, "power", {}, per_second=1000) == questions
+        with pytest.raises(InvalidParameter, match="at most 1,000,000,000"):
+            curator.test("share", "SELECT COUNT(*) AS n FROM trial", of=10**10).power(1, shares=[0.6])

@@ -28,6 +28,7 @@ from sfumato.inference.hypothesis_tests import (
     fit_counts_and_shares,
     group_sums,
     independence_counts,
+    parse_unit_count,
     run_test,
     trend_contrast,
 )
@@ -199,6 +200,7 @@ class TestProposal(RehearseAlias, StoredProposal):
             raise InvalidParameter(
                 "shares", assumptions[1], "given only for counts of an outcome; for AVG, give means and deviation"
             )
+        assumed.require_possible(sums)
         return str(assumed), count_rejections(assumed, sums, contrast, level)
 
     def _power_of_pairs(
@@ -217,7 +219,7 @@ class TestProposal(RehearseAlias, StoredProposal):
         if self.test == "share":
             _, law = numbers.counts_and_noise_law(self.options.column)
             assert self.options.of is not None  # a test without it is refused when it is proposed
-            share = AssumedShare.parse(self.options.of, self.options.equals, shares)
+            share = AssumedShare.parse(parse_unit_count(self.options.of), self.options.equals, shares)
             return str(share), share.count_rejections(law, level)
         if self.test == "independence":
             cells, law = independence_counts(numbers, self.options)

@@ -169,6 +169,10 @@ class NoiseScale(Protocol):
         ...
 
 
+_MAX_KNOWN = 64
+"""The number of half-widths that a scale keeps: confidences are the caller's to choose."""
+
+
 @codec.serialisable("noisy-scale")
 @dataclass(frozen=True)
 class NoisyScale(ConstantWidthScale):
@@ -187,13 +191,15 @@ class NoisyScale(ConstantWidthScale):
 
     def half_width(self, confidence: Number, parts: int) -> Fraction:
         """Bound noise and rounding together: of one price once, however often it is compared and shown."""
-        known, key = self._known_half_widths, (confidence, parts)
+        known, key = self._known_half_widths, (exact(confidence, "confidence"), parts)
         if key not in known:
+            if len(known) >= _MAX_KNOWN:
+                known.clear()
             known[key] = self.mechanism.error(confidence, parts) * self.unit_value + self.rounding
         return known[key]
 
     @cached_property
-    def _known_half_widths(self) -> dict[tuple[Number, int], Fraction]:
+    def _known_half_widths(self) -> dict[tuple[Fraction, int], Fraction]:
         """By the confidence and the number of ranges that hold at once."""
         return {}
 

@@ -308,6 +308,8 @@ _GROUP_SECONDS, _CELL_SECONDS = 1e-4, 1.5e-5
 """Upper bounds on a preview's seconds per group of a question, and per cell of marginals (measured)."""
 _POWER_SECONDS = 0.05
 """Seconds per group, and a tenth of those of any test, to simulate the tables of its power (measured)."""
+_ROOT_UNIT_SECONDS = 1e-4
+"""Seconds for the power of a share, times the root of the number of units (measured: 3 s for a billion)."""
 _PERIOD_PAIR_SECONDS = 3e-6
 """Seconds per pair of periods to choose the factorisation of running totals (measured: 13 s for 2,000)."""
 
@@ -331,6 +333,8 @@ def proposal_cost_in_questions(proposal: Any, act: str, price: Mapping[str, Any]
         extra += len(proposal.columns) - 1
     if act == "power":
         seconds = _POWER_SECONDS * (10 + sum(len(each.groups) for each in _questions_with_groups(proposal)))
+        if isinstance(proposal, TestProposal) and proposal.options.of is not None:
+            seconds += _ROOT_UNIT_SECONDS * math.sqrt(proposal.options.of)
         return extra + _questions_in_seconds("forecasts of power", seconds, per_second)
     return extra + _preview_cost_in_questions(proposal, price, per_second) if act == "preview" else extra
 

@@ -60,6 +60,8 @@ def run_with_limits(connection: Any, statement: str, limits: StatementLimits) ->
         rows = connection.execute(statement).fetchmany(limits.rows + 1)
         letters = sum(map(count_letters, rows))
         return (rows if letters <= limits.letters else []), letters
+    except RecursionError:  # of values within values, too many to count their letters
+        return None
     except (MemoryError, RuntimeError):  # also of the timer, whose thread needs a stack
         return OUT_OF_MEMORY
     except Exception:  # what the engine says quotes generated SQL, which its reader did not write
