@@ -264,7 +264,7 @@ def test_ranges_of_a_session_hold_the_truth_as_often_as_they_say() -> None:
 
 def test_gates_end_after_their_rounds_and_forget() -> None:
     asked = asking(FACE, THREE)
-    gates, far = GatedCounts(small(2), WHOLE), np.full(len(asked.parts[0].groups.keys), 10**6)
+    gates, far = GatedCounts(small(2), WHOLE), np.full(len(asked.parts[0].groups.shown_keys), 10**6)
     for left in (1, 0):
         bought = gates.ask(asked, far)
         assert bought is not None
