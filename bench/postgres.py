@@ -33,7 +33,7 @@ import sfumato as sf
 from postgres_server import PostgresServer, installations
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.postgres import types
-from sfumato.server.postgres.results import Result, ResultColumn, copy_messages
+from sfumato.server.postgres.results import ResultColumn, StatementResult, copy_messages
 from sfumato.server.postgres.statements import CopyFormat
 
 MOST_SECONDS = 300
@@ -189,7 +189,7 @@ def copy_cells(theirs: Address | None) -> None:
     """
     columns = tuple(ResultColumn(f"c{index}", types.INT8 if index % 2 else types.FLOAT8) for index in range(10))
     rows = [tuple(index + column if column % 2 else index / 7 for column in range(10)) for index in range(CELLS // 10)]
-    result, form = Result(columns, rows), CopyFormat("binary")
+    result, form = StatementResult(columns, rows), CopyFormat("binary")
     ours = statistics.median(seconds(lambda: deque(copy_messages(result, form), 0)) for _ in range(3))
     beside = None if theirs is None else statistics.median(seconds(lambda: read_copy(theirs)) for _ in range(3))
     show(f"{CELLS:,} cells by binary COPY", ours, ours, beside, "≤ 2")

@@ -69,14 +69,11 @@ REGISTRY = Registry(
         "curator.proposals.combined_questions.CombinedQuestion._widths_at_size": (
             "it measures a stand-in by the estimators of answers, which have vectors"
         ),
-        "curator.proposals.linked_tables.LinkedTablesProposal.price": (
-            "it searches the least price for a width with vectors"
-        ),
         "curator.proposals.logistic.LogisticProposal._forecast": "it assumes data for widths with vectors",
         "curator.proposals.logistic.LogisticProposal.explain": _SAID,
         "curator.proposals.logistic.LogisticProposal.price": "it searches the least price for a width with vectors",
         "curator.proposals.synthesis._cells_price_share_text": _SAID,
-        "curator.proposals.tab_releases.SteppedRelease.run": "it adds up the costs of curves with vectors",
+        "curator.proposals.tab_releases.SteppedRelease.open_tab_and_run": "it adds up the costs of curves with vectors",
         "curator.proposals.wide_logistic.WideLogisticProposal._forecast": "it says that no coefficient has a width",
         "curator.proposals.released_bounds.Bounds.words": _SAID,
         "curator.proposals.marginals.MarginalsProposal._explain_measurements": _SAID,
@@ -88,9 +85,6 @@ REGISTRY = Registry(
         "curator.proposals.private_limits.UnitLimits.words": _SAID,
         "curator.previews.error_forecasts.quality_of_selected_columns": _SAID,
         "curator.proposals.running_counts.RunningTotalsProposal.explain": _SAID,
-        "curator.proposals.running_counts.RunningTotalsProposal.price": (
-            "it searches the least price for a width with vectors"
-        ),
         "curator.proposals.running_counts.RunningTotalsProposal.build_answer": (
             "it adds and subtracts the widths of RunningNoise"
         ),
@@ -98,7 +92,6 @@ REGISTRY = Registry(
         "curator.proposals.scores.ScoreProposal.explain": _SAID,
         "curator.proposals.sessions.SessionProposal.explain": _SAID,
         "curator.proposals.synthesis.SynthesisProposal.plan_steps": _SAID,
-        "curator.proposals.synthesis.SynthesisProposal.price": "it searches the least price for a width with vectors",
         "audit.lower_bounds.verdicts.plot_shares": "it draws a picture of two distributions",
         "audit.whole_policies.audit_stages.refute_by_draws": "it draws samples for falsify, which has vectors",
         "audit.lower_bounds.verdicts.format_confidence": "it writes a confidence with its digits",
@@ -185,7 +178,7 @@ def _bought_ranged() -> Iterator[Vector]:
     for beta, cells, scale in ((0.05, 1, 1), (0.05, 6, 4), (0.01, 2, 2)):
         batch = SimpleNamespace(noise_for=lambda _: Laplace(8), gate=GATE)
         session = _Session(_batch=batch, _hypothesis=hypothesis, _unit=Fraction(1, 2))
-        asked = (SimpleNamespace(groups=SimpleNamespace(grid_index=[0])),)
+        asked = (SimpleNamespace(groups=SimpleNamespace(shown_grid_index=[0])),)
         compared = SimpleNamespace(max_row_effect=1, scale=scale)
 
         def ends(session: Any, asked: Any, compared: Any, beta: float, cells: int) -> list[float]:
@@ -198,7 +191,7 @@ def _bought_ranged() -> Iterator[Vector]:
 
 @formula("curator.proposals.online.OnlineProposal.error")
 def _online_error() -> Iterator[Vector]:
-    draw = SimpleNamespace(batch=SimpleNamespace(gate=GATE), step=0.25)
+    draw = SimpleNamespace(batch=SimpleNamespace(gate=GATE), rows_per_step=0.25)
     own = SimpleNamespace(rounds=ROUNDS, _strategy_at=lambda _: draw)
     for sure in ("0.95", "0.9", "0.999"):
         beta = float(1 - Fraction(sure))

@@ -66,6 +66,14 @@ REGISTRY = Registry(
             "a range of a sum, compared with every table in tests/safety"
         ),
         "plan.aggregates.unit_measures.value_step_range": "a range of one value, compared in tests/safety",
+        **dict.fromkeys(
+            (
+                "plan.aggregates.moments._PairSums.covariance_estimate",
+                "plan.aggregates.moments._PairSums.row_count_estimate",
+                "plan.aggregates.moments._mean_estimate",
+            ),
+            "a part of the estimates of covariances and correlations, which have vectors",
+        ),
         "plan.costs.check_cost": "it refuses by steps and bytes, and is no charge",
         "release.answers.formatting.format_with_half_width": "it writes a number and its half-width as text",
         "release.answers.answer_columns._bound_mean_half_widths": "a part of population_half_widths",

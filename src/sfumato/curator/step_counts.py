@@ -36,7 +36,6 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable
 from dataclasses import field
 from fractions import Fraction
 from functools import lru_cache
@@ -56,11 +55,9 @@ from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Domain, Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
-from sfumato.privacy.calibration import least_parameter
-from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, POSITIVE, Number, exact, format_percent
+from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact, format_percent
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Measurement
-from sfumato.release.prices import rounded_up_to_4_digits
 
 _MIN_POWER, _MAX_POWER = -12, 18
 """The powers of ten of a ladder of reals; one of integers starts at 1."""
@@ -371,14 +368,4 @@ def _step_totals(totals: MeasureTotals, step_of_group: tuple[int, ...]) -> Measu
         return totals
     return LinearTotals(
         totals, WeightMatrix(tuple(tuple(int(group_step == step) for group_step in step_of_group) for step in steps))
-    )
-
-
-def least_epsilon_within(error: Callable[[Fraction], int], within: Number) -> float:
-    """Return the least ε at which an error is at most this."""
-    error_limit = exact(within, "within", POSITIVE)
-    return float(
-        rounded_up_to_4_digits(
-            least_parameter(lambda epsilon: error(epsilon) <= error_limit, "within", Fraction(1, 2**14))
-        )
     )

@@ -141,11 +141,17 @@ def least_four_digit_price(log_excess_at: Callable[[Fraction], float]) -> Fracti
 def least_epsilon(error_at: Callable[[Fraction], float], within: Number) -> float:
     """Return the least ε, rounded up, at which an error is within a limit; the error must not grow with ε."""
     error_limit = exact(within, "within", POSITIVE)
-    return float(
-        rounded_up_to_4_digits(
-            least_parameter(lambda epsilon: error_at(epsilon) <= error_limit, "within", Fraction(1, 2**14))
-        )
-    )
+    return least_epsilon_where(lambda epsilon: error_at(epsilon) <= error_limit)
+
+
+def least_epsilon_where(is_within: Callable[[Fraction], bool]) -> float:
+    """Return the least ε, rounded up, at which this holds; it must hold at every larger one."""
+    return float(rounded_up_to_4_digits(least_amount_where(is_within)))
+
+
+def least_amount_where(is_within: Callable[[Fraction], bool]) -> Fraction:
+    """Return the least amount of a currency at which this holds, as precisely as four digits of a price need."""
+    return least_parameter(is_within, "within", Fraction(1, 2**14))
 
 
 def weak_price_warnings(price: Price) -> tuple[str, ...]:

@@ -23,7 +23,6 @@ from sfumato.plan.quoting import quoted
 from sfumato.plan.readings.total_readings import GroupSizeHistogram, GroupTotals, MeasureTotals
 from sfumato.policy import Type
 from sfumato.privacy import codec
-from sfumato.privacy.calibration import least_parameter
 from sfumato.privacy.numbers import (
     CONFIDENCE,
     DEFAULT_CONFIDENCE,
@@ -39,7 +38,7 @@ from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
 from sfumato.release.comparisons import GroupTotalsRelease
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.payers import NOT_BOUGHT, PurchaseTerms, purchase_terms
-from sfumato.release.prices import Price, rounded_up_to_4_digits
+from sfumato.release.prices import Price, least_epsilon
 from sfumato.release.proposal import make_receipt
 from sfumato.release.releasing import StoredResult
 
@@ -209,14 +208,7 @@ class DegreesProposal(EpsilonPricedProposal[Degrees]):
 
     def price(self, within: Number, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Find the least ε at which each number has at most this half-width. This is free."""
-        error_limit = exact(within, "within", POSITIVE)
-        return float(
-            rounded_up_to_4_digits(
-                least_parameter(
-                    lambda epsilon: self.error(epsilon, confidence) <= error_limit, "within", Fraction(1, 2**14)
-                )
-            )
-        )
+        return least_epsilon(lambda epsilon: self.error(epsilon, confidence), within)
 
     def _strategy_at(self, epsilon: Number) -> _DegreesRelease:
         exact_epsilon, reading = exact(epsilon, "epsilon", POSITIVE), self.reading

@@ -33,7 +33,6 @@ from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.policy import Table
-from sfumato.privacy.calibration import least_parameter
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, POSITIVE, Number, exact, exact_integer
 from sfumato.publish.linked.links import FIRST, ONLY, TableLink, link_to_parent, links_to_children
 from sfumato.publish.linked.state import LinkedState
@@ -51,7 +50,7 @@ from sfumato.publish.synthetic import Synthetic
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.payers import PurchaseTerms, purchase_terms
-from sfumato.release.prices import Price, rounded_up_to_4_digits
+from sfumato.release.prices import Price, least_amount_where, rounded_up_to_4_digits
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, warn_of_weak_price
 from sfumato.release.releasing import StoredResult
 from sfumato.release.requests import RequestedSeries, repeated_receipt
@@ -154,7 +153,7 @@ class LinkedTablesProposal(StoredProposal):
             pairs = zip(self.parts.values(), prices, strict=True)
             return all(part.first_counts_half_width(part.setting(price), level) <= error_limit for part, price in pairs)
 
-        least_amount = least_parameter(is_within, "within", Fraction(1, 2**14))
+        least_amount = least_amount_where(is_within)
         if pure:
             return float(rounded_up_to_4_digits(least_amount))
         curve = Concentrated(least_amount).total_curve(self._context.policy.neighbours)

@@ -39,7 +39,7 @@ from sfumato.plan.sql.row_sources import RowSource
 from sfumato.policy import Domain, Table
 from sfumato.policy.codings import Coding
 from sfumato.privacy import Curve, Sensitivity
-from sfumato.privacy.calibration import calibrate, least_parameter
+from sfumato.privacy.calibration import calibrate
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, POSITIVE, Number, exact, format_number
 from sfumato.publish.marginals import blocks as block_algebra
 from sfumato.publish.marginals.attributes import (
@@ -75,7 +75,7 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns, with_count_column
 from sfumato.release.measurement import Batch
 from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
-from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price, rounded_up_to_4_digits
+from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price, least_epsilon_where, rounded_up_to_4_digits
 from sfumato.release.proposal import ReleaseCall, StoredProposal, is_stored, make_receipt, release_or_find
 from sfumato.release.releasing import StoredResult
 from sfumato.release.running_work import Progress
@@ -287,7 +287,7 @@ class MarginalsProposal(RehearseAlias, StoredProposal):
                 <= error_limit
             )
 
-        return float(rounded_up_to_4_digits(least_parameter(is_within, "within", Fraction(1, 2**14))))
+        return least_epsilon_where(is_within)
 
     def _requested_or_all_sets(self, columns: Sequence[str] | None, *, pure: bool) -> tuple[AttributeSet, ...]:
         """Parse which marginal is meant: a requested one, or where blocks are measured, a subset of one."""

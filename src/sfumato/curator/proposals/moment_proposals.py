@@ -34,11 +34,10 @@ from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.sql import building
 from sfumato.plan.sql.building import RowSelection
 from sfumato.privacy import codec
-from sfumato.privacy.calibration import least_parameter
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, NONNEGATIVE, Number, exact, format_number
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import Receipt
-from sfumato.release.prices import Price, rounded_up_to_4_digits
+from sfumato.release.prices import Price, least_epsilon_where
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, release_or_find
 from sfumato.release.releasing import StoredResult
 from sfumato.release.running_work import Progress
@@ -158,7 +157,7 @@ class MomentsProposal(RehearseAlias, StoredProposal, Generic[T]):
             except InvalidParameter:
                 return False
 
-        return float(rounded_up_to_4_digits(least_parameter(is_enough, "within", Fraction(1, 2**14))))
+        return least_epsilon_where(is_enough)
 
     def _strategy_at(self, price: Price) -> MomentsRelease:
         return MomentsRelease.calibrated_to_price(self.moments, self.design, price, self._context.version)

@@ -20,7 +20,7 @@ from sfumato.curator.policy_account import explain_period_charges, restrict_to_p
 from sfumato.curator.previews.explaining import Explanation, PlanStep
 from sfumato.curator.proposals.priced_by_epsilon import EpsilonPricedProposal
 from sfumato.curator.proposals.released_bounds import Bounds, toml_value
-from sfumato.curator.step_counts import Ladder, StepSearch, ladder_for_domain, least_epsilon_within
+from sfumato.curator.step_counts import Ladder, StepSearch, ladder_for_domain
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import BoundedPlan, candidate_bounded_plans, for_neighbours
@@ -37,7 +37,7 @@ from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.comparisons import GroupTotalsRelease
 from sfumato.release.measurement import Batch
 from sfumato.release.payers import purchase_terms
-from sfumato.release.prices import Price
+from sfumato.release.prices import Price, least_epsilon
 from sfumato.release.proposal import make_receipt
 from sfumato.release.releasing import StoredResult
 
@@ -158,7 +158,7 @@ class BoundsProposal(EpsilonPricedProposal[Bounds]):
 
     def price(self, within: Number, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Find the least ε at which no step with this many values is missed. This is free."""
-        return least_epsilon_within(lambda epsilon: self.error(epsilon, confidence), within)
+        return least_epsilon(lambda epsilon: self.error(epsilon, confidence), within)
 
     @property
     def _paying_context(self) -> Context:

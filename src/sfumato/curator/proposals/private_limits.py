@@ -19,7 +19,7 @@ from sfumato.curator.policy_account import explain_period_charges, restrict_to_p
 from sfumato.curator.previews.explaining import Explanation, PlanStep
 from sfumato.curator.proposals.priced_by_epsilon import EpsilonPricedProposal
 from sfumato.curator.proposals.private_bounds import require_private_table
-from sfumato.curator.step_counts import Ladder, StepCounts, StepSearch, counting_ladder, least_epsilon_within
+from sfumato.curator.step_counts import Ladder, StepCounts, StepSearch, counting_ladder
 from sfumato.errors import InvalidParameter
 from sfumato.notebook_html import paragraphs, preformatted
 from sfumato.plan.aggregates.measures import Count
@@ -39,7 +39,7 @@ from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
 from sfumato.release.comparisons import GroupTotalsRelease
 from sfumato.release.measurement import Batch
 from sfumato.release.payers import NOT_BOUGHT, PurchaseTerms, purchase_terms
-from sfumato.release.prices import Price
+from sfumato.release.prices import Price, least_epsilon
 from sfumato.release.proposal import make_receipt
 from sfumato.release.releasing import StoredResult
 
@@ -231,7 +231,7 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
 
     def price(self, within: Number, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Find the least ε at which no step with this many units is missed. This is free."""
-        return least_epsilon_within(lambda epsilon: self.error(epsilon, confidence), within)
+        return least_epsilon(lambda epsilon: self.error(epsilon, confidence), within)
 
     @property
     def _paying_context(self) -> Context:

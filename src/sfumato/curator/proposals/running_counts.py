@@ -43,7 +43,7 @@ from sfumato.plan.values.expressions import Column, Key, Result
 from sfumato.policy import Type, Value
 from sfumato.privacy import Budget, codec
 from sfumato.privacy.amounts import PURE_TOTAL
-from sfumato.privacy.calibration import calibrate, least_parameter
+from sfumato.privacy.calibration import calibrate
 from sfumato.privacy.numbers import (
     CONFIDENCE,
     DEFAULT_CONFIDENCE,
@@ -58,7 +58,7 @@ from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
 from sfumato.release.parts.scales import KeyColumn
-from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price, rounded_up_to_4_digits
+from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price, least_epsilon_where
 from sfumato.release.proposal import ReleaseCall, StoredProposal, is_stored, make_receipt, release_or_find
 from sfumato.release.releasing import StoredResult
 from sfumato.release.running_totals import NoisyRunningTotals, RunningAnswer, RunningNoise, RunningTotalsRelease
@@ -264,7 +264,7 @@ class RunningTotalsProposal(RehearseAlias, StoredProposal):
         if error_limit <= self._rounding_error:
             rule = f"a number above {format_number(self._rounding_error)}: the totals are rounded to whole numbers"
             raise InvalidParameter("within", within, rule)
-        return float(rounded_up_to_4_digits(least_parameter(is_within, "within", Fraction(1, 2**14))))
+        return least_epsilon_where(is_within)
 
     def release(
         self,

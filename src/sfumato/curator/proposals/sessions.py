@@ -44,7 +44,6 @@ from sfumato.plan.sql.question_files import question_in_refusals, split_question
 from sfumato.plan.values.expressions import Column, Result
 from sfumato.policy import Policy, Table, Type
 from sfumato.privacy import Neighbours
-from sfumato.privacy.calibration import least_parameter
 from sfumato.privacy.numbers import (
     CONFIDENCE,
     DEFAULT_CONFIDENCE,
@@ -63,7 +62,7 @@ from sfumato.release.answers.receipts import Receipt
 from sfumato.release.comparisons import ThresholdAnswer, ThresholdComparison
 from sfumato.release.measurement import Measurement
 from sfumato.release.payers import PrepaidTabPayer, PurchaseTerms
-from sfumato.release.prices import Price, rounded_up_to_4_digits, weak_price_warnings
+from sfumato.release.prices import Price, least_epsilon_where, weak_price_warnings
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, warn_of_weak_price
 from sfumato.release.releasing import ReleaseRequest, StoredResult
 from sfumato.release.requests import RequestedSeries
@@ -161,7 +160,7 @@ class SessionProposal(RehearseAlias, StoredProposal):
         def is_within(epsilon: Fraction) -> bool:
             return self.error(epsilon, questions=questions, confidence=confidence) <= error_limit
 
-        return float(rounded_up_to_4_digits(least_parameter(is_within, "within", Fraction(1, 2**14))))
+        return least_epsilon_where(is_within)
 
     def release(
         self,

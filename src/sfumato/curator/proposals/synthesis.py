@@ -48,7 +48,6 @@ from sfumato.plan.readings.cell_rows import CellCounts, CellRows
 from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.policy import Table
 from sfumato.privacy import Neighbours
-from sfumato.privacy.calibration import least_parameter
 from sfumato.privacy.numbers import (
     CONFIDENCE,
     DEFAULT_CONFIDENCE,
@@ -89,7 +88,7 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.release import releasing
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.payers import PurchaseTerms, purchase_terms
-from sfumato.release.prices import Price, rounded_up_to_4_digits
+from sfumato.release.prices import Price, least_amount_where, rounded_up_to_4_digits
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, warn_of_weak_price
 from sfumato.release.releasing import StoredResult
 from sfumato.release.requests import RequestedSeries, repeated_receipt
@@ -298,7 +297,7 @@ class SynthesisProposal(RehearseAlias, StoredProposal):
             setting = self.setting(Price(amount) if pure else Price(rho=amount))
             return self.first_counts_half_width(setting, confidence_level) <= error_limit
 
-        least_amount = least_parameter(is_within, "within", Fraction(1, 2**14))
+        least_amount = least_amount_where(is_within)
         if pure:
             return float(rounded_up_to_4_digits(least_amount))
         return float(

@@ -38,7 +38,6 @@ from sfumato.plan.readings.total_readings import (
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Policy, Table, Type
-from sfumato.privacy.calibration import least_parameter
 from sfumato.privacy.numbers import (
     BELOW_ONE,
     CONFIDENCE,
@@ -54,7 +53,7 @@ from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.comparisons import GroupTotalsRelease
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.payers import purchase_terms
-from sfumato.release.prices import Price, parse_prices_and_denominator, rounded_up_to_4_digits
+from sfumato.release.prices import Price, least_epsilon, parse_prices_and_denominator
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, release_or_find
 from sfumato.release.releasing import StoredResult
 from sfumato.release.running_work import Progress
@@ -167,16 +166,7 @@ class AuctionProposal(RehearseAlias, StoredProposal):
 
     def price(self, within: Number, counting: Number = 0, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Find the least ε at which the revenue is within this of the best. This is free."""
-        error_limit = exact(within, "within", POSITIVE)
-        return float(
-            rounded_up_to_4_digits(
-                least_parameter(
-                    lambda epsilon: self.error(epsilon, counting, confidence) <= error_limit,
-                    "within",
-                    Fraction(1, 2**14),
-                )
-            )
-        )
+        return least_epsilon(lambda epsilon: self.error(epsilon, counting, confidence), within)
 
     def batch(self, epsilon: Number, counting: Number = 0) -> Batch:
         """Return the measurements at this price: the selection, and the count if a share of ε pays for it."""
