@@ -41,7 +41,7 @@ def _one(runs: rank_choices.ValueRuns, path: list[int], chance: list[float], man
     """Take the number that the path says, or the first one; note how likely it is and how many there are."""
     number = [start + k for start, count in zip(runs.starts, runs.multiplicities, strict=True) for k in range(count)]
     run = [index for index, count in enumerate(runs.multiplicities) for _ in range(count)]
-    weights = [math.exp(-float(runs.distance[index] * runs.rate)) for index in run]
+    weights = [math.exp(-float(runs.distance[index] * runs.log_weight_per_distance)) for index in run]
     if len(many) == len(path):
         path.append(0)
     taken = path[len(many)]

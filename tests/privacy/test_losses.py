@@ -16,6 +16,7 @@ from privacy.families import distributions
 from sfumato.privacy.losses import BoundedRangeLoss, PairLoss
 from sfumato.privacy.noise_losses import LaplaceLoss
 from sfumato.privacy.numbers import excess_exp, power_excess, sinhc_minus_one
+from sfumato.privacy.threshold_losses import LaplaceKeyThresholdLoss
 
 
 @pytest.mark.parametrize(
@@ -248,3 +249,10 @@ def test_renyi_of_large_laplace_losses(order: float, epsilon: int) -> None:
         moment = mpmath.exp(z * x) / 2 + mpmath.exp(-(z + 1) * x) / 2 + inside
         truth = mpmath.log(moment) / z
         assert abs(LaplaceLoss(Fraction(epsilon)).renyi(order) / truth - 1) < 1e-12
+
+
+def test_losses_are_listed_by_their_kinds_whatever_their_classes_are_called() -> None:
+    """The text of a curve is compared with that of earlier versions."""
+    threshold = LaplaceKeyThresholdLoss(Fraction(3), 30, Fraction(1, 10**4), 3, 1, 1)
+    assert threshold.sort_key[0] == "laplace-threshold-loss/1"
+    assert sorted([threshold, LaplaceLoss(Fraction(2))], key=lambda loss: loss.sort_key)[1] is threshold

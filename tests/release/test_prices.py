@@ -80,6 +80,12 @@ def test_prices_far_away_are_found() -> None:
         assert least_four_digit_price(lambda price, least=least: -1.0 if price >= least else 1.0) == least
 
 
+@pytest.mark.parametrize("least", ["0.3", "0.9999", "1", "1.001", "12.34", "0.00001234"])
+def test_a_least_epsilon_of_four_digits_is_found(least: str) -> None:
+    """A search ends just above it, and the four digits above that are one too many."""
+    assert least_epsilon(lambda epsilon: float(epsilon < Fraction(least)) + 0.5, "0.9") == float(least)
+
+
 def test_the_least_epsilon_of_an_error_that_falls_with_it() -> None:
     for within in ("0.3", 7, 1000):
         found = least_epsilon(lambda epsilon: float(12 / epsilon), within)

@@ -312,7 +312,7 @@ def _test_correlation(numbers: ReleasedNumbers, options: TestOptions, _: Receipt
 
 
 _MAX_UNITS = 10**9
-"""The law of a share's count has as many numbers as 80 times the root of this."""
+"""The law of a share's count has up to 40 times the root of this as many numbers."""
 
 
 def parse_unit_count(of: Number) -> int:

@@ -179,7 +179,7 @@ class _BracketingSearch:
 
 
 def _power_of_two_above(near: float) -> Fraction:
-    """Return the least power of two that is no smaller than a guess, within 2⁻⁶⁴ and 2³²."""
+    """Return the least power of two that is no smaller than a guess, between 2⁻⁶⁴ and 2³²."""
     return Fraction(2) ** math.ceil(math.log2(min(max(near, 2.0**-64), 2.0**32)))
 
 

@@ -103,6 +103,11 @@ def kind_of_class(cls: type) -> str:
     return _kind_by_class[cls]
 
 
+def kind_or_class_name(cls: type) -> str:
+    """Return the kind of a class, which stays when the class is renamed; its name, if it has none."""
+    return _kind_by_class.get(cls, cls.__name__)
+
+
 def kind_by_registered_class() -> Mapping[type, str]:
     """Return every class registered so far, with the kind of its values."""
     return MappingProxyType(_kind_by_class)

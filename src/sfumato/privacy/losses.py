@@ -103,7 +103,8 @@ class LossPair(ABC):
         floats.
         """
         exact_fields = tuple(getattr(self, f.name) for f in fields(self))
-        return type(self).__name__, tuple(float(x) for x in exact_fields if isinstance(x, Fraction)), exact_fields
+        floats = tuple(float(x) for x in exact_fields if isinstance(x, Fraction))
+        return codec.kind_or_class_name(type(self)), floats, exact_fields
 
     def __repr__(self) -> str:
         field_texts = (f"{f.name}={_format_field(getattr(self, f.name))}" for f in fields(self))

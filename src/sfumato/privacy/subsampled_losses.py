@@ -102,7 +102,7 @@ class SubsampledLoss(Loss):
     def sort_key(self) -> tuple[Any, ...]:
         parts = tuple((loss.sort_key, count) for loss, count in self.parts)
         key = (self.rate, self.units, self.population, self.backward, self.exchanged, parts)
-        return type(self).__name__, (float(self.rate),), key
+        return codec.kind_or_class_name(type(self)), (float(self.rate),), key
 
     @property
     def is_symmetric(self) -> bool:

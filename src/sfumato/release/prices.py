@@ -145,8 +145,17 @@ def least_epsilon(error_at: Callable[[Fraction], float], within: Number) -> floa
 
 
 def least_epsilon_where(is_within: Callable[[Fraction], bool]) -> float:
-    """Return the least ε, rounded up, at which this holds; it must hold at every larger one."""
-    return float(rounded_up_to_4_digits(least_amount_where(is_within)))
+    """Return the least ε of four digits at which this holds; it must hold at every larger one."""
+    return float(_least_of_4_digits(least_amount_where(is_within), is_within))
+
+
+def _least_of_4_digits(enough: Fraction, is_within: Callable[[Fraction], bool]) -> Fraction:
+    """Return the amount rounded up to four digits, or the number before, if this holds there: a search that ends just
+    above 0.3 does not say 0.3001.
+    """
+    rounded = rounded_up_to_4_digits(enough)
+    before = rounded - Fraction(10) ** (math.ceil(math.log10(enough)) - 4)
+    return before if before > 0 and is_within(before) else rounded
 
 
 def least_amount_where(is_within: Callable[[Fraction], bool]) -> Fraction:

@@ -188,10 +188,19 @@ SENT: dict[str, dict[str, str]] = {
 }
 
 
+def test_pages_keep_the_names_that_metrics_and_logs_know() -> None:
+    names = (
+        "show_home show_sign_in sign_in sign_out show_ask ask forecast preview buy show_kind ask_kind wait show_answer"
+        " download_answer show_budget change_account draw_budget show_history show_data show_requests file_request"
+        " show_request decide_request show_people change_people show_ledger download_anchor download_ledger"
+    )
+    assert [name for name, *_ in PAGES] == names.split()
+
+
 def test_every_form_is_among_those_that_are_sent_from_elsewhere() -> None:
     posted = {
         path.replace("{policy}", "flights").replace("{kind}", "bounds").replace("{request:number}", "7")
-        for method, path, _ in PAGES
+        for _, method, path, _ in PAGES
         if method == "POST"
     }
     assert posted - {"/login/{link}"} == set(SENT)

@@ -9,7 +9,7 @@ import click
 
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, print_warning
-from sfumato.cli.common.garbage import exempt_imports
+from sfumato.garbage import exempt_imports
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 
 _MAX_BYTES = 1 << 20

@@ -15,9 +15,9 @@ import click
 from sfumato.cli.commands.budget import print_currencies
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, calls_to_flags, print_warning
-from sfumato.cli.common.garbage import exempt_imports
 from sfumato.cli.common.output import ProgressPrinter, print_table
 from sfumato.errors import Unsupported
+from sfumato.garbage import exempt_imports
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 
 if TYPE_CHECKING:

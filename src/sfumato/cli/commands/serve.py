@@ -10,7 +10,6 @@ import click
 
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
-from sfumato.cli.common.garbage import collect_as_usual
 from sfumato.errors import SfumatoError
 from sfumato.extras import install_command
 
@@ -42,7 +41,6 @@ def command(
 
     Prints a one-time login link for the owner. By default the server is reachable from this machine only.
     """
-    collect_as_usual()
     try:
         from sfumato.server.serving import ProcessSettings, serve
         from sfumato.server.settings import ServerSettings, read_settings

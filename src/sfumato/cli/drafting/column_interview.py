@@ -87,7 +87,7 @@ def parse_rules_text(text: str) -> dict[str, Any]:
     names, values = pieces[1::2], [piece.strip() for piece in pieces[2::2]]
     if len(set(names)) < len(names):
         raise click.UsageError("a rule appears twice: write each rule once")
-    return {rule: _parse_rule_setting(rule, text) for rule, text in zip(names, values, strict=True)}
+    return {rule: _parse_rule_setting(rule, value) for rule, value in zip(names, values, strict=True)}
 
 
 def _parse_rule_setting(rule: str, text: str) -> Any:

@@ -516,10 +516,8 @@ def _unit_totals(
     """Add up each unit's totals in each group, and beside those clamped to 64 bits the exact ones to correct by. Totals
     that are scaled together are not clamped: that would change their ratio.
     """
-    names, unclamped = (
-        ("u", *rows.keys),
-        {name for part in scaling if part.may_exceed_64_bits for name in part.coordinates},
-    )
+    names = ("u", *rows.keys)
+    unclamped = {name for part in scaling if part.may_exceed_64_bits for name in part.coordinates}
     totals = [
         (name, sum_of_group(Reference(name)) if name in unclamped else _unit_total(rows, name, max_total))
         for name, max_total in zip(rows.values, max_totals, strict=True)

@@ -512,8 +512,8 @@ def write_copy(place: object, content: LedgerContent) -> None:
 def copy_published_on_exit(
     place: object, content: LedgerContent, *, already_written: Path | None = None, mark: int = 0
 ) -> Iterator[Path]:
-    """Write lines to a file that gets its final name when the block ends; inside the block it can be checked. A file
-    ``already_written`` is already written.
+    """Write lines to a file that gets its final name when the block ends; inside the block it can be checked. With
+    ``already_written``, that file is published, and nothing is written.
     """
     target = local_files.resolve_ledger_path(place)
     local_files.require_local_filesystem(target)

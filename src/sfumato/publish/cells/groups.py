@@ -115,19 +115,19 @@ def _typed_value(number: float, sql_type: Type) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class CellGroups:
-    """The groups of a question: a grid of the cells of the key key_axes × the groups of joined cells."""
+    """The groups of a question: a grid of the cells of the key axes × the groups of joined cells."""
 
     key_axes: AttributeSet
-    """The key key_axes."""
+    """The key axes."""
     key_sizes: tuple[int, ...]
     joined_axes: AttributeSet
-    """The joined key_axes."""
+    """The joined axes."""
     joined_codes: Codes
     """The group of each joined cell, −1 for none."""
     joined_count: int
     """The number of groups of joined cells; 1 where no cells are joined."""
     shown_keys: tuple[tuple[Any, ...], ...]
-    """The shown_keys of the groups that the answer shows."""
+    """The keys of the groups that the answer shows."""
     shown_grid_index: NDArray[np.intp]
     """The flat grid index of each group that the answer shows."""
     undecided: NDArray[np.bool_] | None = None

@@ -192,11 +192,13 @@ class NoisyScale(ConstantWidthScale):
     def half_width(self, confidence: Number, parts: int) -> Fraction:
         """Bound noise and rounding together: of one price once, however often it is compared and shown."""
         known, key = self._known_half_widths, (exact(confidence, "confidence"), parts)
-        if key not in known:
+        half_width = known.get(key)
+        if half_width is None:
+            half_width = self.mechanism.error(confidence, parts) * self.unit_value + self.rounding
             if len(known) >= _MAX_KNOWN:
-                known.clear()
-            known[key] = self.mechanism.error(confidence, parts) * self.unit_value + self.rounding
-        return known[key]
+                known.clear()  # another thread may do so too: nothing is read back
+            known[key] = half_width
+        return half_width
 
     @cached_property
     def _known_half_widths(self) -> dict[tuple[Fraction, int], Fraction]:

@@ -51,9 +51,9 @@ class Function:
     meaning: str
     rule: Rule
     row_cost: RowCost
-    """The most row_cost on one row, of about 3 ns each."""
+    """The most steps on one row, of about 3 ns each."""
     row_bytes: RowCost
-    """The most row_bytes allocated on one row."""
+    """The most bytes allocated on one row."""
 
 
 LARGEST = 10_000

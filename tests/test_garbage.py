@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.cli.common import garbage
+from sfumato import garbage
 
 POLICY = """
 [unit]
@@ -45,13 +45,14 @@ def test_imports_are_exempted_where_garbage_is_collected_rarely() -> None:
     assert gc.get_freeze_count() > 1000
 
 
-@pytest.mark.usefixtures("collection")
-def test_a_process_that_stays_collects_as_python_does() -> None:
-    garbage.collect_rarely()
-    garbage.collect_as_usual()
-    assert gc.get_threshold() == garbage._USUAL_THRESHOLDS
-    garbage.exempt_imports("sfumato.plan")
-    assert gc.get_freeze_count() == 0
+@pytest.mark.parametrize(("command", "threshold"), [("query", 1_000_000), ("ask", 1_000_000), ("serve", 700)])
+def test_only_short_commands_collect_rarely(command: str, threshold: int) -> None:
+    program = (
+        f"import atexit, gc, sys; sys.argv[1:] = [{command!r}, '--help']; from sfumato.__main__ import run;"
+        " atexit.register(lambda: print('threshold', gc.get_threshold()[0])); run()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == f"threshold {threshold}"
 
 
 def test_commands_leave_nothing_that_duckdb_would_warn_of(tmp_path: Path) -> None:

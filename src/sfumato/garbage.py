@@ -5,19 +5,13 @@ from __future__ import annotations
 import gc
 from importlib import import_module
 
-_USUAL_THRESHOLDS = gc.get_threshold()
 _MANY_OBJECTS = 1_000_000
-"""More objects than a short command makes; a server makes them in minutes."""
+"""More objects than a short command makes."""
 
 
 def collect_rarely() -> None:
     """Search for garbage after a million new objects instead of 700, from now on."""
     gc.set_threshold(_MANY_OBJECTS, 10, 10)
-
-
-def collect_as_usual() -> None:
-    """Search for garbage as Python does by itself, from now on: for a process that stays."""
-    gc.set_threshold(*_USUAL_THRESHOLDS)
 
 
 def exempt_imports(*modules: str) -> None:
