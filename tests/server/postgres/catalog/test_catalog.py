@@ -111,6 +111,15 @@ def test_a_table_of_the_policy_hides_a_catalog_relation(tmp_path: Path) -> None:
         ("SELECT 'visits'::regclass::oid::regclass::text", (), "visits"),
         ("SELECT 'SFUMATO.Budget'::regclass", (), "sfumato.budget"),
         ("SELECT format('%I.%I', 'public', 'visits')::regclass::text", (), "visits"),
+        ("SELECT quote_ident('a$b')", (), '"a$b"'),
+        ("SELECT quote_ident('order')", (), '"order"'),
+        ("SELECT quote_ident('left')", (), '"left"'),
+        ("SELECT quote_ident('between')", (), '"between"'),
+        ("SELECT quote_ident('abort')", (), "abort"),
+        ("SELECT quote_ident('_a1')", (), "_a1"),
+        ("SELECT quote_ident('1a')", (), '"1a"'),
+        ("SELECT quote_ident('Order \"1\"')", (), '"Order ""1"""'),
+        ("SELECT format('%I', 'user')", (), '"user"'),
         ("SELECT '{}'::text[]", (), []),
         ("WITH a AS (SELECT 1 AS n), b AS (SELECT n + 1 AS n FROM a) SELECT a.n + b.n FROM a, b", (), 3),
         ("WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t WHERE n < 3) SELECT MAX(n) FROM t", (), 3),
@@ -119,6 +128,13 @@ def test_a_table_of_the_policy_hides_a_catalog_relation(tmp_path: Path) -> None:
 )
 def test_parameters_and_object_names(sql: str, parameters: tuple[str | None, ...], expected: object) -> None:
     assert catalog().run(sql, parameters).rows == ((expected,),)
+
+
+@pytest.mark.parametrize("spelled", ["'order'", "'\"order\"'", "'public.order'", "format('%I.%I', 'public', 'order')"])
+def test_a_table_named_as_a_key_word_is_quoted_and_found(tmp_path: Path, spelled: str) -> None:
+    (tmp_path / "p.toml").write_text((FOLDER / "clinic.toml").read_text().replace("visits", "order"))
+    named = PolicyCatalog(read(tmp_path / "p.toml"), "clinic", "ana")
+    assert named.run(f"SELECT {spelled}::regclass::oid::regclass::text", ()).rows == (('"order"',),)
 
 
 def test_types_of_parameters() -> None:

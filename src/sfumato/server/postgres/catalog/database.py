@@ -4,6 +4,7 @@ it.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -28,6 +29,7 @@ from sfumato.server.postgres.catalog.policy_rows import (
     Row,
     derived_insert_statements,
     number_relations,
+    quoted_keywords,
     rows_by_catalog_table,
 )
 from sfumato.server.postgres.catalog.relations import (
@@ -54,6 +56,7 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "max_temp_directory_size": "0B",
     "temp_directory": "",
 }
+_PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _LOCKDOWN = ("python_enable_replacements = false", "enable_external_access = false", "lock_configuration = true")
 
 
@@ -144,6 +147,7 @@ class CatalogDatabase:
             "database_oid": DATABASE,
             "user_name": self.identity.user,
             "user_oid": USER,
+            "quoted_keywords": sorted(quoted_keywords()),
         }
 
     def _spelling_maps(self) -> Mapping[str, Mapping[Any, Any]]:
@@ -180,20 +184,30 @@ def _insert_statement(relation: CatalogRelation, rows: list[Row]) -> tuple[str, 
     return f"INSERT INTO {SCHEMA}.{relation.stored_table_name} SELECT {values}", columns
 
 
-def quote_identifier(name: str) -> str:
-    """Quote a name where PostgreSQL would."""
-    is_plain = name.isascii() and name.replace("_", "a").isalnum() and name == name.lower() and not name[0].isdigit()
-    return name if is_plain else '"' + name.replace('"', '""') + '"'
+def quote_ident(name: str) -> str:
+    """Quote a name where PostgreSQL would: key words too."""
+    if _PLAIN_NAME.fullmatch(name) and name not in quoted_keywords():
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    """Return how statements may write a name, as ``quote_ident`` does last: a key word may stand bare in a text."""
+    return (name, quote_ident(name)) if name in quoted_keywords() else (quote_ident(name),)
 
 
 def _relation_spellings_with_oid(described: tuple[NumberedRelation, ...]) -> Iterator[tuple[str, int]]:
-    """Yield each relation's OID under its names as quote_ident writes them, qualified and, if visible, alone."""
+    """Yield each relation's OID under the spellings of its name, qualified and, if visible, alone; the one that
+    PostgreSQL shows is last.
+    """
     known = [(each.schema, each.name, each.oid) for each in catalog_relations().values() if each.oid]
     own = [(each.relation.schema, each.relation.name, each.oid) for each in described]
     for schema, name, oid in (*known, *own):
-        yield f"{quote_identifier(schema)}.{quote_identifier(name)}", oid
+        for spelled in _spellings(name):
+            yield f"{quote_ident(schema)}.{spelled}", oid
         if schema in VISIBLE_NAMESPACES:
-            yield quote_identifier(name), oid
+            for spelled in _spellings(name):
+                yield spelled, oid
 
 
 def _type_spellings_with_oid(described: tuple[NumberedRelation, ...]) -> Iterator[tuple[str, int]]:
@@ -206,8 +220,9 @@ def _type_spellings_with_oid(described: tuple[NumberedRelation, ...]) -> Iterato
         if builtin.array_oid:
             yield f"_{builtin.name}", builtin.array_oid
     for numbered in described:
-        schema, name = numbered.relation.schema, quote_identifier(numbered.relation.name)
-        for spelled in [f"{schema}.{name}"] + [name] * (schema in VISIBLE_NAMESPACES):
+        schema, names = numbered.relation.schema, _spellings(numbered.relation.name)
+        qualified = [f"{schema}.{name}" for name in names]
+        for spelled in (*qualified, *(names if schema in VISIBLE_NAMESPACES else ())):
             yield spelled, numbered.row_type
             yield f"{spelled}[]", numbered.array_type
     yield from {"int": 23, "float": 701, "decimal": 1700, "char": 1042}.items()

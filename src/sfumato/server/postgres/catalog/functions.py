@@ -146,7 +146,7 @@ array_to_string(a, s) = array_to_string(a, s)
 array_to_string(a, s, n) = array_to_string(list_transform(a, lambda e: coalesce(e::VARCHAR, n)), s)
 string_to_array(t, s) = string_split(t, s)
 cardinality(a) = len(a)::INTEGER
-quote_ident(t) = CASE WHEN regexp_matches(t, '^[a-z_][a-z0-9_$]*$') THEN t ELSE '"' || replace(t, '"', '""') || '"' END
+quote_ident(t) = CASE WHEN sf_is_plain_name(t) THEN t ELSE '"' || replace(t, '"', '""') || '"' END
 quote_literal(t) = '''' || replace(t, '''', '''''') || ''''
 lower(t) = lower(t)
 upper(t) = upper(t)
@@ -171,6 +171,7 @@ sf_regnamespace_name(o) = coalesce(getvariable('namespace_name')[o::UINTEGER], o
 sf_regrole_name(o) = coalesce(getvariable('role_name')[o::UINTEGER], o::VARCHAR)
 sf_expandarray(a) = list_transform(a, lambda e, i: {'x': e, 'n': i})
 sf_procedure_oid(n) = CASE WHEN n = '-' THEN 0::UINTEGER ELSE getvariable('procedure_oid')[n] END
+sf_is_plain_name(t) = regexp_matches(t, '^[a-z_][a-z0-9_]*$') AND NOT list_contains(getvariable('quoted_keywords'), t)
 sf_may_read(p) = regexp_matches(upper(p), 'SELECT|USAGE|CONNECT|EXECUTE')
 sf_setting(n) = coalesce(getvariable('setting')[lower(n)], error('no such setting'))
 """

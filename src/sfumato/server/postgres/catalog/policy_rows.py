@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -369,15 +370,27 @@ _KEYWORD_KINDS = {
 }
 
 
-def _keyword_rows() -> Iterator[Row]:
+@cache
+def _keywords() -> tuple[tuple[str, str, bool], ...]:
+    """Return each key word of PostgreSQL, its kind, and whether it is a label without AS."""
     text = resources.files(__package__).joinpath("keywords.txt").read_text(encoding="utf-8")
-    for word, kind, is_bare in map(str.split, text.splitlines()):
+    return tuple((word, kind, is_bare == "true") for word, kind, is_bare in map(str.split, text.splitlines()))
+
+
+@cache
+def quoted_keywords() -> frozenset[str]:
+    """Return the key words that PostgreSQL quotes as names: all but the unreserved."""
+    return frozenset(word for word, kind, _ in _keywords() if kind != "U")
+
+
+def _keyword_rows() -> Iterator[Row]:
+    for word, kind, is_bare in _keywords():
         yield {
             "word": word,
             "catcode": kind,
-            "barelabel": is_bare == "true",
+            "barelabel": is_bare,
             "catdesc": _KEYWORD_KINDS[kind],
-            "baredesc": "can be bare label" if is_bare == "true" else "requires AS",
+            "baredesc": "can be bare label" if is_bare else "requires AS",
         }
 
 
