@@ -6,6 +6,7 @@ import contextlib
 import random
 import re
 import resource
+import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -208,6 +209,45 @@ def test_memory_that_statements_left_behind_stops_no_other(failures: int, monkey
         assert locked.fetch_rows("SELECT 2") == [(2,)]
     assert not replies
     assert locked._engine._process is not exhausted
+    locked._engine.stop()
+
+
+LARGE = "SELECT string_agg(attname, ',') FROM catalog.pg_attribute, generate_series(1, 200)"
+
+
+@pytest.mark.parametrize("megabytes", [0, 1, 8])
+def test_a_statement_is_answered_after_others_used_up_the_address_space(megabytes: int) -> None:
+    """DuckDB or Python notices it first, or the process dies: in each case a new process answers."""
+    locked = CatalogDatabase(policy(), DatabaseAndUser("clinic", "ana"))
+    expected = locked.fetch_rows(LARGE)
+    locked._engine.stop()
+    assert locked.fetch_rows("SELECT 1") == [(1,)]
+    exhausted = locked._engine._process
+    assert exhausted is not None
+    pages = int(Path(f"/proc/{exhausted.pid}/statm").read_text().split()[0])
+    size = pages * resource.getpagesize() + megabytes * 2**20
+    resource.prlimit(exhausted.pid, resource.RLIMIT_AS, (size, size))
+    assert locked.fetch_rows(LARGE) == expected
+    assert locked._engine._process is not exhausted
+    locked._engine.stop()
+
+
+@pytest.mark.parametrize(("ended_by", "is_answered"), [(signal.SIGSEGV, True), (signal.SIGKILL, False)])
+def test_a_process_that_dies_is_tried_once_more_but_not_one_that_is_killed(
+    ended_by: signal.Signals, *, is_answered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = CatalogDatabase(policy(), DatabaseAndUser("clinic", "ana"))
+    assert locked.fetch_rows("SELECT 1") == [(1,)]
+    exchange, ended = engine._exchange_pickles, locked._engine._process
+
+    def end_and_exchange(process: Any, request: Any, seconds: float) -> object:
+        if process is ended:
+            process.send_signal(ended_by)
+        return exchange(process, request, seconds)
+
+    monkeypatch.setattr(engine, "_exchange_pickles", end_and_exchange)
+    with contextlib.nullcontext() if is_answered else pytest.raises(Unsupported):
+        assert locked.fetch_rows("SELECT 2") == [(2,)]
     locked._engine.stop()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -43,13 +44,12 @@ class CatalogEngine:
     def run(self, statement: str, limits: StatementLimits) -> tuple[Rows, int] | None:
         """Return rows and the number of their letters; None where the engine fails or exceeds a limit.
 
-        Address space that statements leave behind is never given back, so where it runs out the statement runs once
-        more in a new process, if there were others before it.
+        Address space that statements leave behind is never given back, so where it runs out, or the process dies
+        without being killed, the statement runs once more in a new process, if there were others before it.
         """
-        previous = self._process
+        is_new = not self._is_running()
         answer = self._run_in_process(statement, limits)
         if answer == engine_process.OUT_OF_MEMORY:
-            is_new = self._process is not previous
             self.stop()
             answer = None if is_new else self._run_in_process(statement, limits)
         return None if isinstance(answer, str) else answer
@@ -61,9 +61,19 @@ class CatalogEngine:
                 process, (statement, *limits), limits.seconds + GRACE_SECONDS
             )
         except (OSError, EOFError, pickle.UnpicklingError):  # it has died of the statement, or was killed
-            self.stop()
-            return None
+            return None if self._is_killed() else engine_process.OUT_OF_MEMORY
         return answer
+
+    def _is_killed(self) -> bool:
+        """Say whether the process was ended by ``interrupt``, for its time or by the kernel; it is stopped in any
+        case.
+        """
+        process = self._process
+        if process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(GRACE_SECONDS)
+        self.stop()
+        return process is None or process.returncode == -signal.SIGKILL
 
     def interrupt(self) -> None:
         """Kill the process, from any thread: ``run`` returns None, and the next statement starts another."""
@@ -77,8 +87,11 @@ class CatalogEngine:
             _kill_process(self._process)
             self._process = None
 
+    def _is_running(self) -> bool:
+        return self._process is not None and time.monotonic() < self._ends_idle and self._process.poll() is None
+
     def _running_process(self) -> subprocess.Popen[bytes]:
-        if self._process is not None and time.monotonic() < self._ends_idle and self._process.poll() is None:
+        if self._process is not None and self._is_running():
             self._ends_idle = time.monotonic() + IDLE_SECONDS
             return self._process
         self.stop()

@@ -15,9 +15,10 @@ from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple
 
 IDLE_SECONDS = 300.0
+"""After so many seconds without a statement the process ends; the next statement starts another."""
+
 OUT_OF_MEMORY = "out of memory"
 """The reply where the address space is at its limit: earlier statements may have left too little of it."""
-"""After so many seconds without a statement the process ends; the next statement starts another."""
 Rows = list[tuple[Any, ...]]
 
 
@@ -54,6 +55,8 @@ def run_with_limits(connection: Any, statement: str, limits: StatementLimits) ->
     """Return rows and the number of their letters, no rows beyond the limit of letters; None where the engine fails, or
     ``OUT_OF_MEMORY``.
     """
+    import duckdb
+
     timer = threading.Timer(limits.seconds, connection.interrupt)
     try:
         timer.start()
@@ -63,6 +66,8 @@ def run_with_limits(connection: Any, statement: str, limits: StatementLimits) ->
     except RecursionError:  # of values within values, too many to count their letters
         return None
     except (MemoryError, RuntimeError):  # also of the timer, whose thread needs a stack
+        return OUT_OF_MEMORY
+    except (duckdb.OutOfMemoryException, duckdb.FatalException, duckdb.InternalException):  # the last two close it
         return OUT_OF_MEMORY
     except Exception:  # what the engine says quotes generated SQL, which its reader did not write
         return None
