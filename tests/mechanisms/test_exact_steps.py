@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_right
 from decimal import Decimal
 from fractions import Fraction
@@ -267,6 +268,14 @@ def test_a_guide_table_is_the_law_s_quantiles(kind: str, size: Fraction) -> None
             assert x == gaussian._UNDECIDED
         else:
             assert x == inside[0][0] + bisect_right(inside_cuts, cell << width)
+
+
+def test_a_cut_is_bounded_by_all_that_its_two_sums_may_be() -> None:
+    for total, error in itertools.product((9, 30, 2**64 - 1, 2**64, 2**70 + 7), range(4)):
+        for part in {error, 4, total // 3, total - 1, total}:
+            near_part, near_total = (range(number - error, number + error + 1) for number in (part, total))
+            cuts = [(p << 64) // t for p, t in itertools.product(near_part, near_total)]
+            assert gaussian._bounds_of_cut(part, total, error) == (min(cuts), max(cuts))
 
 
 def test_a_law_of_one_outcome_has_no_table() -> None:

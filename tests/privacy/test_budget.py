@@ -121,7 +121,14 @@ def test_overspent_names_the_largest_pure_release() -> None:
 
 
 @pytest.mark.parametrize(
-    "account", [sf.Budget("0.1", "1e-3"), sf.Budget(30, "1e-6", spent_pure=None)], ids=["open", "closed"]
+    "account",
+    [
+        sf.Budget("0.1", "1e-3"),
+        sf.Budget(30, "1e-6", spent_pure=None),
+        # what is left and 1 is 2³⁰ billionths: the last step is a billionth exactly
+        sf.Budget(30, "1e-6", spent_pure=30 * 10**30 - 73_741_824 * 10**21),
+    ],
+    ids=["open", "closed", "exact"],
 )
 def test_the_largest_pure_release_is_searched_to_a_billionth(account: sf.Budget) -> None:
     """Halvings of 1, or of the last power of two that is accepted, until they are below 1e-9; one more is refused."""

@@ -386,6 +386,9 @@ def test_a_range_of_epsilon_holds_the_failure_apart() -> None:
     assert shape.epsilon_range(((leaky, 1),), F(1, 100)) == (math.inf, math.inf)
     assert shape.epsilon_range(((leaky, 2),), F(19, 100)) == (2.0, 2.0)
     assert shape.epsilon_range(((leaky, 1),), F(1, 10)) == (1.0, 1.0)
+    low, high = shape.epsilon_range(((ResponseLoss(F(1, 7), 2, F(1, 10)), 1),), F(1, 10))
+    assert F(str(low)) < F(1, 7) < F(str(high)), "no float means a seventh"
+    assert high == math.nextafter(low, 1)
     assert shape.epsilon_range((), F(0)) == (0.0, 0.0)
     only_failure = ResponseLoss(F(0), 2, F(1, 1000))
     assert shape.epsilon_range(((only_failure, 3),), F(1, 100)) == (0.0, 0.0)

@@ -284,6 +284,15 @@ def test_no_more_than_the_profile_is_known_of_a_concentrated_release() -> None:
     assert sf.Curve.gdp(1).loss().tail(2) < 0.1
 
 
+def test_a_profile_is_read_forward_from_zero_on_and_backward_below() -> None:
+    """δ(x) of P, Q is 1 − e^x + e^x·δ(−x) of Q, P: each direction has its own profile here."""
+    loss = shape.PrivacyLoss(((ResponseLoss(F(1)), 1),), ((ResponseLoss(F(2)), 1),))
+    tiny, one, two = MP.mpf(2) ** -1000, MP.e / (1 + MP.e), MP.e**2 / (1 + MP.e**2)  # the likelier of two answers
+    for x, profile in ((MP.mpf(0), 2 * one - 1), (tiny, 2 * one - 1), (-tiny, 2 * two - 1)):
+        low, high = loss._delta_range(float(x))
+        assert mp(low) <= profile <= mp(high) <= profile * (1 + MP.mpf("1e-14")), x
+
+
 def test_an_atom_counts_just_below_itself() -> None:
     loss = sf.Curve.pure(1).loss()
     chance = 1 / (1 + math.exp(-1))

@@ -136,7 +136,7 @@ def build_guide_table(kind: str, size: Fraction) -> GuideTable | None:
     """
     sums, error, first = _cumulative_weights_slack_and_first(kind, size)
     total = sums[-1]
-    cuts = [(((s - error) << _WORD) // (total + error), ((s + error) << _WORD) // (total - error)) for s in sums]
+    cuts = [_bounds_of_cut(part, total, error) for part in sums]
     last_word = (1 << _WORD) - 1
     inside = [(i, low) for i, (low, high) in enumerate(cuts) if high > 0 and low < last_word]
     if not inside or any(cuts[i][0] != cuts[i][1] for i, _ in inside):
@@ -150,6 +150,13 @@ def build_guide_table(kind: str, size: Fraction) -> GuideTable | None:
     table[(inner_cuts >> np.uint64(_WORD - _CELL)).astype(np.intp)] = _UNDECIDED
     table[0] = table[-1] = _UNDECIDED
     return GuideTable(table, inner_cuts, first, (kind, size))
+
+
+def _bounds_of_cut(part: int, total: int, error: int) -> tuple[int, int]:
+    """Return the least and the greatest ⌊2⁶⁴·p/t⌋ of any p and t that are off from ``part`` and ``total`` by at most
+    ``error`` ≤ ``part``.
+    """
+    return ((part - error) << _WORD) // (total + error), ((part + error) << _WORD) // (total - error)
 
 
 def _cumulative_weights_slack_and_first(kind: str, size: Fraction) -> tuple[list[int], int, int]:
@@ -182,7 +189,8 @@ _PROPOSALS = 4  # read at once for one draw: all of them are refused once in 300
 _PROPOSAL_BITS = laplace.WORD_BITS + _WIDTH
 _PROPOSAL_MASK, _V_MASK = (1 << _PROPOSAL_BITS) - 1, (1 << _WIDTH) - 1
 _SURE = 1 << 30
-_MARGIN = 2.0**-28  # γ and −ln V are computed to 2⁻⁴⁵ relative; V's interval is 2⁻³⁰ wide at worst
+# Where γ and −ln V are close, both are below 45 and computed to 2⁻⁴⁰; V's interval is 2⁻³⁰ wide at worst.
+_MARGIN = 2.0**-28
 
 
 @lru_cache(maxsize=4096)
@@ -237,7 +245,7 @@ class GaussianSampler:
         distance = parts[0] * self._proposal.unit + parts[1] - self._centre
         gamma = distance * distance / self._twice
         gap = math.log(max(v, 1)) - _WIDTH_IN_NATS + gamma  # γ − (−ln V)
-        if v < _SURE or abs(gap) < _MARGIN * (1 + gamma):
+        if v < _SURE or abs(gap) < _MARGIN:
             return accepts_candidate(self._proposal.add_parts(0, *parts), self.sigma, v)
         return gap < 0
 
@@ -310,17 +318,14 @@ def _are_words_accepted(
     words: NDArray[np.uint64], gamma: Floats, is_kept: Callable[[int, int], bool]
 ) -> NDArray[np.bool_]:
     """Return where −ln V ≥ γ, V having these first bits; ``is_kept(index, word)`` decides what is too close for
-    floating point. The array γ is used up.
+    floating point.
     """
     gap = np.maximum(words, np.uint64(1)).astype(np.float64)
     np.log(gap, out=gap)
     gap -= _WIDTH_IN_NATS
     gap += gamma
-    # 1 + γ is at least the size of both sides where they are close, so the margin covers their rounding.
-    gamma += 1
-    gamma *= _MARGIN
     accepted = gap < 0
-    for index in np.flatnonzero((np.abs(gap) < gamma) | (words < np.uint64(_SURE))):
+    for index in np.flatnonzero((np.abs(gap) < _MARGIN) | (words < np.uint64(_SURE))):
         accepted[index] = is_kept(int(index), int(words[index]))
     return accepted
 
