@@ -22,7 +22,7 @@ from weakref import finalize
 import duckdb
 import pytest
 
-from sfumato.engine.duckdb.connection import _LOCKDOWN, Sources
+from sfumato.engine.duckdb.connection import _EXTENSION_SETTINGS, _LOCKDOWN, Sources
 from sfumato.engine.spellings.duckdb import literal_list
 from sfumato.policy import DatabaseTable, File, InMemory, Policy, Table
 
@@ -31,7 +31,7 @@ _POOLED = 16
 _FOLDERS = tuple(os.path.realpath(folder) for folder in (tempfile.gettempdir(), Path(__file__).parents[1]))
 _CREATION = re.compile(r'CREATE (?:OR REPLACE )?(TABLE|VIEW|TYPE) ("(?:[^"]|"")+")')
 _ATTACHED = re.compile(r'ATTACH IF NOT EXISTS .* AS ("(?:[^"]|"")+") \(READ_ONLY\)')
-_LOCKED = tuple(f"SET GLOBAL {setting}" for setting in ("TimeZone = 'UTC'", *_LOCKDOWN))
+_LOCKED = tuple(f"SET GLOBAL {setting}" for setting in (*_EXTENSION_SETTINGS, *_LOCKDOWN))
 _connect = duckdb.connect
 _has_pool: ContextVar[bool] = ContextVar("has_pool", default=True)
 _pool_in_use: ContextVar[_Pool | None] = ContextVar("pool", default=None)

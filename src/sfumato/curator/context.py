@@ -7,7 +7,7 @@ and nobody's, so all previews share it; each preview has an account of its own, 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -113,9 +113,11 @@ class Context:
         """The budgets that must afford a release: the account's, and the analyst's share."""
         return self.account.budgets(self.analyst)
 
-    def remaining_after_text(self, curve: Curve) -> str:
-        """Describe what would remain of the account, or of the analyst's share, after a release."""
-        *others, payer_budget = (budget.charge(curve) for budget in self.budgets)
+    def remaining_after_text(self, curve: Curve, budgets: Sequence[Budget] = ()) -> str:
+        """Describe what would remain of the account, or of the analyst's share, after a release; the budgets as they
+        were when they accepted it, or as they are now.
+        """
+        *others, payer_budget = (budget.charge(curve) for budget in budgets or self.budgets)
         return payer_budget.remaining_words_with(*others)
 
     def epsilon_total_warnings(self, *curves: Curve | None) -> tuple[str, ...]:

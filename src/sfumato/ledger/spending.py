@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms.protocols import Additive, Interactive, SelectionMechanism
+from sfumato.mechanisms.protocols import Additive, Interactive, SelectionMechanism, is_additive
 from sfumato.privacy import Cost, Curve, Sensitivity, amounts, codec, compose
 from sfumato.privacy.amounts import Amount
 from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, exact_integer
@@ -190,7 +190,7 @@ class Charged:
     def __init__(
         self, mechanism: Additive | SelectionMechanism | Interactive, sensitivity: Any = None, times: int = 1
     ) -> None:
-        additive = isinstance(mechanism, Additive)  # a protocol is checked attribute by attribute: once
+        additive = is_additive(mechanism)
         if not additive and not isinstance(mechanism, (SelectionMechanism, Interactive)):
             rule = "a mechanism object (additive, selection or interactive)"
             raise InvalidParameter("mechanism", mechanism, rule, fix="pass an object, such as sf.Laplace(2)")

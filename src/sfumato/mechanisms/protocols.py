@@ -8,7 +8,8 @@ how wrong it may be (``error``) and how it is called in words; whoever uses one 
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeGuard, runtime_checkable
+from weakref import WeakSet
 
 from sfumato.privacy import Curve, Sensitivity
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number
@@ -79,6 +80,20 @@ class Additive(Mechanism, Protocol):
         and has so many digits.
         """
         ...
+
+
+_ADDITIVE_CLASSES: WeakSet[type] = WeakSet()
+
+
+def is_additive(mechanism: object) -> TypeGuard[Additive]:
+    """Return whether a mechanism is additive. A protocol is checked attribute by attribute, so each class once."""
+    kind = type(mechanism)
+    if kind in _ADDITIVE_CLASSES:
+        return True
+    if isinstance(mechanism, Additive):
+        _ADDITIVE_CLASSES.add(kind)
+        return True
+    return False
 
 
 @runtime_checkable

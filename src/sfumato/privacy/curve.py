@@ -482,6 +482,8 @@ def compose(curves: Iterable[Curve | tuple[Curve, int]]) -> Curve:
     1.0
     """
     curve_counts = normalise_counted_curves(curves)
+    if len(curve_counts) == 1 and curve_counts[0][1] == 1:
+        return curve_counts[0][0]
     relations = {curve.neighbours for curve, _ in curve_counts}
     if len(relations) > 1:
         raise NeighboursDiffer(
@@ -521,6 +523,8 @@ def _round_change_up_to_integers(change: Sensitivity) -> Sensitivity:
     step per coordinate, so bounds are rounded up.
     """
     if change.per_group.denominator == 1 and change.total.denominator == 1:
+        if change.squares.denominator == 1:
+            return change
         squares = math.floor(change.squares)
         return Sensitivity(change.groups, change.per_group, change.total, squares, change.neighbours)
     return Sensitivity(change.groups, math.ceil(change.per_group), None, None, change.neighbours)

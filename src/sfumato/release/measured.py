@@ -258,7 +258,8 @@ def _scaled_columns(noisy_measurements: NoisyMeasurements, first_noise: int) -> 
     scaled, start = [], 0
     for scale in noisy_measurements.scales:
         column_range = range(start, start + scale.columns)
-        columns = tuple(_in_measure_units(totals[index], scale.unit_value) for index in column_range)
+        with np.errstate(over="raise"):  # raised in the dry run, whose totals are the largest
+            columns = tuple(_in_measure_units(totals[index], scale.unit_value) for index in column_range)
         groups = totals.shape[1] if totals.ndim == 2 else 0
         scaled.append(_ScaledColumns(scale, columns, first_noise + start * groups))
         start = column_range.stop
@@ -360,7 +361,8 @@ def _in_measure_units(totals: Floats, unit_value: Fraction) -> Floats:
     """Convert integer totals to the units of the measure, rounded once where both are moderate, so that 5 × 0.01 is
     0.05.
     """
-    with np.errstate(over="raise"):  # raised in the dry run, whose totals are the largest
-        if max(unit_value.numerator, unit_value.denominator) < 2**900:
-            return totals * float(unit_value.numerator) / float(unit_value.denominator)
-        return totals * float(unit_value)
+    if unit_value == 1:
+        return totals
+    if max(unit_value.numerator, unit_value.denominator) < 2**900:
+        return totals * float(unit_value.numerator) / float(unit_value.denominator)
+    return totals * float(unit_value)

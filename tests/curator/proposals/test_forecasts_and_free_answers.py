@@ -82,14 +82,15 @@ def test_a_forecast_says_what_is_stored_left_and_assumed(
         workload=SimpleNamespace(is_stored=lambda _: in_ledger),
         _context=SimpleNamespace(
             epsilon_total_warnings=lambda curve: (f"total {curve}",),
-            remaining_after_text=lambda curve: f"left after {curve}",
+            budgets=("budget",),
+            remaining_after_text=lambda curve, budgets: f"left after {curve} of {', '.join(budgets)}",
         ),
     )
     assumed = Fraction(1, 10**6) if delta == 0 else Fraction(0)
     found: Any = CombinedQuestion.error(question, 1, delta=delta, fresh=fresh)
     assert found.stored == stored
     assert found.assumed_delta == assumed
-    assert found.left == ("left after curve" if accepted else "")
+    assert found.left == ("left after curve of budget" if accepted else "")
     assert found.warnings == (("w",) if stored else ("w", f"note {assumed}", "total curve"))
     with pytest.raises(InvalidParameter):
         CombinedQuestion.error(question, 1, delta=delta, sample="10 %")

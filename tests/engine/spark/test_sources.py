@@ -442,7 +442,7 @@ def test_every_statement_is_logged() -> None:
         sources.bind("SELECT 1")
         with pytest.raises(EngineFailed):
             sources.run("SELECT none FROM sf_t")
-        assert list(sources.statements) == [SUM, "PREPARE sf_bound AS SELECT 1", "SELECT none FROM sf_t"]
+        assert list(sources.statements) == [SUM, "SELECT 1", "SELECT none FROM sf_t"]
         assert sources.statements.maxlen is not None
 
 

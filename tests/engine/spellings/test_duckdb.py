@@ -69,7 +69,7 @@ def test_an_engine_that_failed_is_tried_before_the_next_charge(
     is charged.
     """
     sources = curator._context.engine.sources  # type: ignore[attr-defined]
-    probe = "PREPARE sf_bound AS SELECT 1"
+    probe = "SELECT 1"
     sources.statements.clear()
     curator.sql("SELECT COUNT(*) FROM t").release(epsilon="0.1", fresh=True)
     assert probe not in sources.statements

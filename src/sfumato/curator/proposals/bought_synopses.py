@@ -98,8 +98,8 @@ def current_publications(context: Context, table: str) -> tuple[Publication, ...
         own_hash, _, _ = publication.plan.removeprefix(shelf.current).partition("-")
         return own_hash == columns_hash(context, table, recorded_columns(publication.accuracy))
 
-    current = undominated_publications(context.account.published(shelf.current, data=data))
-    former = undominated_publications(context.account.published(shelf.former, data=data))
+    shelves = context.account.published_on(shelf.current, shelf.former, data=data)
+    current, former = map(undominated_publications, shelves)
     publications = (*filter(is_current, current), *former)
     return tuple(sorted(publications, key=lambda publication: -publication.number))
 

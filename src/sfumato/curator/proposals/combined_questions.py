@@ -33,6 +33,7 @@ from sfumato.plan.caveats import combined_caveat_by_column
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import CombinedRows, GroupValues, Query
 from sfumato.plan.noisy_rows import unchanged_source_columns
+from sfumato.privacy import Budget
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer, build_answer
@@ -167,19 +168,20 @@ class CombinedQuestion(Question):
         stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint)
         request = stated.with_default_delta(self.assumed_delta)
         batch: Any = self.price_release(request)
-        forecast = self.forecast(batch, request)
+        budgets = self._context.budgets
+        forecast = self.forecast(batch, request, budgets)
         stored = not fresh and self.workload.is_stored(batch)
         assumed = Fraction(0) if stated.has_or_accepts_delta else exact(request.delta, "delta")
         warnings = forecast.warnings
         if not stored:
             notes = offered_delta_notes(stated, assumed)
             warnings = (*warnings, *notes, *self._context.epsilon_total_warnings(batch.curve))
-        remaining = self._context.remaining_after_text(batch.curve) if forecast.accepted else ""
+        remaining = self._context.remaining_after_text(batch.curve, budgets) if forecast.accepted else ""
         return replace(forecast, stored=stored, warnings=warnings, left=remaining, assumed_delta=assumed)
 
-    def forecast(self, prepared: Any, request: PriceRequest) -> Forecast:
+    def forecast(self, prepared: Any, request: PriceRequest, budgets: Sequence[Budget] = ()) -> Forecast:
         """Forecast the error of a priced batch."""
-        accepted = all(budget.affords(prepared.curve) for budget in self._context.budgets)
+        accepted = all(budget.affords(prepared.curve) for budget in budgets or self._context.budgets)
         price = price_and_accounts_phrase(prepared.price, self._context)
         level, whole = exact(request.confidence, "confidence"), self.integer_columns
         widths = self.widths(prepared, request)

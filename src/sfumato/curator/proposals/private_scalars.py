@@ -42,7 +42,7 @@ from sfumato.plan.released_values import (
     with_released_values,
 )
 from sfumato.policy import Domain, Value
-from sfumato.privacy import Curve, compose
+from sfumato.privacy import Budget, Curve, compose
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number, exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.release import releasing
@@ -144,10 +144,10 @@ class ScalarQuestion(Question):
         """Return the sizes of the groups that half-widths of the question are evaluated for."""
         return self.outer.evaluated_sizes(prepared.outer, size)
 
-    def forecast(self, prepared: Any, request: PriceRequest) -> Forecast:
+    def forecast(self, prepared: Any, request: PriceRequest, budgets: Sequence[Budget] = ()) -> Forecast:
         """Forecast the error of priced steps."""
-        accepted = all(budget.affords(prepared.curve) for budget in self._context.budgets)
-        forecast = self.outer.forecast(prepared.outer, request)
+        accepted = all(budget.affords(prepared.curve) for budget in budgets or self._context.budgets)
+        forecast = self.outer.forecast(prepared.outer, request, budgets)
         price = price_and_accounts_phrase(prepared.price, self._context)
         warnings = tuple(dict.fromkeys((*self.warnings, *forecast.warnings, *self._first_steps_notes(prepared))))
         return replace(forecast, accepted=accepted, price=price, warnings=warnings)
@@ -216,10 +216,11 @@ class ScalarQuestion(Question):
         stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint, sample)
         request = stated.with_default_delta(self.assumed_delta)
         prepared: Any = self.price_release(request)
-        forecast = self.forecast(prepared, request)
+        budgets = self._context.budgets
+        forecast = self.forecast(prepared, request, budgets)
         notes = discovery_warnings(self.outer, stated, prepared.outer)
         warnings = (*forecast.warnings, *notes, *self._context.epsilon_total_warnings(prepared.curve))
-        left = self._context.remaining_after_text(prepared.curve) if forecast.accepted else ""
+        left = self._context.remaining_after_text(prepared.curve, budgets) if forecast.accepted else ""
         assumed = Fraction(0) if stated.has_or_accepts_delta else exact(request.delta, "delta")
         return replace(forecast, warnings=warnings, left=left, assumed_delta=assumed)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields, replace
 from fractions import Fraction
 from importlib import import_module
@@ -93,6 +93,7 @@ from sfumato.plan.values.expressions import Expression
 from sfumato.plan.warnings import undeclared_value_warnings
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.policy import Table, Type, Value
+from sfumato.privacy import Budget
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number, exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer, build_answer
@@ -280,8 +281,7 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
         weights: Weights | None = None,
     ) -> Advice:
         """Advise which limit or bound causes most of the error, at ε = 1 when no price is given. Free."""
-        stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights)
-        request = self._with_defaults(stated)
+        request = self._with_defaults(PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights))
         prepared = self.price_release(request)
         tips = (*tips_from_bought_counts(self), *question_tips(self, request, prepared))
         return Advice(self.text, str(prepared.price), tips)
@@ -355,7 +355,8 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
         stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint, sample)
         request = stated.with_default_delta(self.assumed_delta)
         prepared = self.price_release(request)
-        forecast = self.forecast(prepared, request)
+        budgets = self._context.budgets
+        forecast = self.forecast(prepared, request, budgets)
         stored = not fresh and is_stored(
             self.release_strategy(prepared), key_with_sample(self.plan_key, prepared), self._context
         )
@@ -365,7 +366,7 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
             forecast = with_forecast_advice(forecast, self, request, prepared)
             closing_warnings = self._context.epsilon_total_warnings(prepared.curve)
             warnings = (*warnings, *discovery_warnings(self, stated, prepared), *closing_warnings)
-        left = self._context.remaining_after_text(prepared.curve) if forecast.accepted else ""
+        left = self._context.remaining_after_text(prepared.curve, budgets) if forecast.accepted else ""
         free = "" if free_answer is None else free_answer.offer_sentence
         assumed = Fraction(0) if stated.has_or_accepts_delta else exact(request.delta, "delta")
         return replace(forecast, stored=stored, free=free, warnings=warnings, left=left, assumed_delta=assumed)
@@ -649,10 +650,10 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
         """A cache of prepared releases, by all that decides their noise."""
         return {}
 
-    def forecast(self, prepared: PricedRelease, request: PriceRequest) -> Forecast:
-        """Forecast the error of a prepared release, at the request's confidence."""
+    def forecast(self, prepared: PricedRelease, request: PriceRequest, budgets: Sequence[Budget] = ()) -> Forecast:
+        """Forecast the error of a prepared release, for these budgets or for those that there are now."""
         confidence = request.confidence
-        accepted = all(budget.affords(prepared.curve) for budget in self._context.budgets)
+        accepted = all(budget.affords(prepared.curve) for budget in budgets or self._context.budgets)
         widths, warnings = self.widths(prepared, request), (*self.warnings, *even_spread_note(self.query))
         if prepared.selection is not None:
             warnings += discovery_notes(prepared.selection, 1, self._max_groups + 1, self.query)

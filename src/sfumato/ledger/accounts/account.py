@@ -364,11 +364,16 @@ class Account:
         """List all answers on this exact data whose plans start with a text, oldest first: what was published of a
         table. No body is read, and each line once per process, however long the ledger is.
         """
+        (publications,) = self.published_on(shelf, data=data)
+        return publications
+
+    def published_on(self, *shelves: str, data: str) -> tuple[tuple[Publication, ...], ...]:
+        """List what was published on each of several shelves, in one transaction."""
         version = self._guarded.hash_data_version(entries.checked_name(data, "data"))
+        names = [entries.checked_name(shelf, "shelf") for shelf in shelves]
+        index = self._guarded.shelves
         with self._guarded.reading() as transaction:
-            return self._guarded.shelves.publications(
-                transaction, self.name, version, entries.checked_name(shelf, "shelf")
-            )
+            return tuple(index.publications(transaction, self.name, version, name) for name in names)
 
     def read_published(self, publication: Publication) -> StoredAnswer:
         """Read the body of a publication. Raise ``LedgerDamaged`` if its line or its file is gone."""

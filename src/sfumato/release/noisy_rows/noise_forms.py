@@ -8,6 +8,7 @@ the half-width of ``n - LAG(n)`` or of a rolling sum follows from the law of its
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Protocol
@@ -166,9 +167,9 @@ class IndependentNoises:
         about sums of noises, each of which fails with probability at most β(1 − β)/n (``measured``).
         """
         if form.common_weight is not None and len(form):
-            block, last_block = self._blocks_of(np.array([form.noises.min(), form.noises.max()])).tolist()
+            block, last_block = (self._block_of(int(noise)) for noise in (form.noises.min(), form.noises.max()))
             if block == last_block:
-                return np.full(len(form), abs(form.common_weight) * self._cached_width(block, 1, statements))
+                return np.full(len(form), abs(form.common_weight) * self._sum_width(block, 1, statements))
         return self._widths_of_rows(form, statements)
 
     def _widths_of_rows(self, form: NoiseForm, statements: int) -> Floats:
@@ -196,6 +197,9 @@ class IndependentNoises:
     def _block_ends(self) -> Indices:
         """The number of noises up to the end of each block."""
         return np.cumsum([count for _, count in self.blocks])
+
+    def _block_of(self, noise: int) -> int:
+        return bisect_right(self._block_ends, noise)  # one noise: faster than an array of one
 
     def _blocks_of(self, noises: Indices) -> Indices:
         return np.searchsorted(self._block_ends, noises, side="right")
