@@ -67,7 +67,7 @@ def test_means_differ_by_size_and_totals_are_evaluated_once(
 ) -> None:
     sizes: list[int] = []
     evaluate = error_forecasts._widths_at_size
-    monkeypatch.setattr(error_forecasts, "_widths_at_size", lambda *given: sizes.append(given[6]) or evaluate(*given))
+    monkeypatch.setattr(error_forecasts, "_widths_at_size", lambda *given: sizes.append(given[5]) or evaluate(*given))
     for text in BY_SIZE:
         assert any(isinstance(width, dict) for width in _widths(curator.sql(text), "sample", None, "1").values())
     assert sizes == [*SIZES] * len(BY_SIZE)

@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.curator.previews.forecast_rows import ForecastRows
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.notebook_html import paragraphs, table
 from sfumato.plan.aggregates.measures import TotalEstimate
 from sfumato.plan.aggregates.spread import PairAggregate, Variance
-from sfumato.plan.nodes import GroupValues, Query
+from sfumato.plan.nodes import Query
 from sfumato.plan.noisy_rows import Finish, OuterSelect, Output
 from sfumato.plan.sharing import MeasuredRequest
 from sfumato.plan.values.expressions import (
@@ -62,7 +63,6 @@ from sfumato.release.measured import (
     scales_of_all_parts,
 )
 from sfumato.release.noisy_rows.finishing import FinishedRows, finish, selects_by_noise
-from sfumato.release.noisy_rows.key_functions import answer_rows, extract_key_functions, one_row_per_set
 from sfumato.release.noisy_rows.noisy_columns import NumberColumn
 from sfumato.release.noisy_rows.window_functions import RANK_FUNCTIONS, RANK_NOTE
 from sfumato.release.parts.scales import NoisyScale
@@ -194,10 +194,9 @@ def _decode_width(width: Any, name: str) -> Width:
 
 def half_widths(
     query: Query,
+    rows: ForecastRows | None,
     prepared: PricedRelease,
     results: Sequence[MeasuredRequest],
-    groups: Sequence[GroupValues],
-    max_groups: int,
     confidence: Number,
     group_size: int | None,
     *,
@@ -210,25 +209,30 @@ def half_widths(
     values spread evenly over the measured range, and sums at the middle of their range.
     """
     level = exact(confidence, "confidence", CONFIDENCE)
-    sizes = evaluated_sizes(query, prepared, results, group_size)
-    widths_by_size = [
-        _widths_at_size(query, prepared, results, groups, max_groups, level, group_size, joint) for group_size in sizes
-    ]
-    ranks = notes_by_column(query, forecast_rank_errors(prepared, results, level))
-    columns = merge_widths_of_sizes(sizes, widths_by_size)
-    return columns | {name: rows for name, rows in ranks.items() if name in columns}
+    measured = _measurements_without_groups(prepared, results)
+    sizes = _sizes_to_evaluate(query, measured, group_size)
+    widths_by_size = (
+        [_widths_at_size(query, rows, prepared, measured, level, size, joint) for size in sizes] if rows else []
+    )
+    ranks = notes_by_column(query, rank_errors(measured, level))
+    columns = merge_widths_of_sizes(sizes, widths_by_size) if rows else {}
+    return columns | {name: rank for name, rank in ranks.items() if name in columns}
 
 
 def evaluated_sizes(
     query: Query, prepared: PricedRelease, results: Sequence[MeasuredRequest], group_size: int | None
 ) -> tuple[int, ...]:
     """Return the sizes of the hypothetical groups that half-widths are evaluated for: one where sizes do not matter."""
+    return _sizes_to_evaluate(query, _measurements_without_groups(prepared, results), group_size)
+
+
+def _sizes_to_evaluate(query: Query, measured: NoisyMeasurements, group_size: int | None) -> tuple[int, ...]:
     if group_size is not None:
         return (group_size,)
-    return SIZES[:1] if _are_widths_constant(query, prepared, results) else SIZES
+    return SIZES[:1] if _are_widths_constant(query, measured) else SIZES
 
 
-def _are_widths_constant(query: Query, prepared: PricedRelease, requests: Sequence[MeasuredRequest]) -> bool:
+def _are_widths_constant(query: Query, measured: NoisyMeasurements) -> bool:
     """Return whether no half-width depends on a group's size: every column shows a key, or a total with additive noise
     as it is.
     """
@@ -237,8 +241,8 @@ def _are_widths_constant(query: Query, prepared: PricedRelease, requests: Sequen
     ]
     return (
         all(type(reference) in (Key, Result) for reference in references)
-        and all(isinstance(result.estimator, TotalEstimate) for result in result_estimators(prepared, requests))
-        and all(type(scale) is NoisyScale for scale in scales_of_all_parts(prepared))
+        and all(isinstance(result.estimator, TotalEstimate) for result in measured.results)
+        and all(type(scale) is NoisyScale for scale in measured.scales)
     )
 
 
@@ -258,54 +262,49 @@ def noiseless_measurements_of_groups(
     prepared: PricedRelease, shared_results: Sequence[MeasuredRequest], group_size: int, group_count: int
 ) -> NoisyMeasurements:
     """Return the numbers of so many groups of so many rows each, without noise."""
+    return _with_noiseless_groups(
+        _measurements_without_groups(prepared, shared_results), prepared, group_size, group_count
+    )
+
+
+def _measurements_without_groups(
+    prepared: PricedRelease, shared_results: Sequence[MeasuredRequest]
+) -> NoisyMeasurements:
+    return NoisyMeasurements(scales_of_all_parts(prepared), result_estimators(prepared, shared_results), ())
+
+
+def _with_noiseless_groups(
+    measured: NoisyMeasurements, prepared: PricedRelease, group_size: int, group_count: int
+) -> NoisyMeasurements:
     numbers = (number for part in prepared.parts for number in part.numbers_of_hypothetical_group(group_size))
     totals = tuple((number,) * group_count for number in numbers)
-    return NoisyMeasurements(scales_of_all_parts(prepared), result_estimators(prepared, shared_results), totals)
+    return NoisyMeasurements(measured.scales, measured.results, totals)
 
 
 def forecast_rank_errors(
     prepared: PricedRelease, shared_results: Sequence[MeasuredRequest], confidence: Number
 ) -> tuple[float | None, ...]:
     """Bound the rank error of every result; None where nothing is selected by rank."""
-    return rank_errors(
-        NoisyMeasurements(scales_of_all_parts(prepared), result_estimators(prepared, shared_results), ()), confidence
-    )
+    return rank_errors(_measurements_without_groups(prepared, shared_results), confidence)
 
 
 def _widths_at_size(
     query: Query,
+    rows: ForecastRows,
     prepared: PricedRelease,
-    shared_results: Sequence[MeasuredRequest],
-    groups: Sequence[GroupValues],
-    max_groups: int,
+    measured: NoisyMeasurements,
     level: Fraction,
     size: int,
     joint: bool,
 ) -> dict[str, float]:
-    """Evaluate the question on hypothetical groups of so many rows, without noise but with its intervals.
-
-    One group is enough, or one for each grouping set, unless rows are combined by windows or an outer SELECT. Those
-    widths are unknown where groups are discovered: they depend on how many are shown.
-    """
-    sets, is_rowwise, width = query.finish.sets, not (query.finish.windows or query.outer), len(query.plan.keys)
-    if not is_rowwise and max_groups > len(groups):
-        return {}
-    rows = one_row_per_set(sets, groups, width) if is_rowwise else answer_rows(sets, groups, width)
-    count = int(rows.groups.max(initial=0)) + 1 if is_rowwise else len(groups)
-    measured = noiseless_measurements_of_groups(prepared, shared_results, size, count)
-    row_count = len(answer_rows(sets, groups, width).keys) if sets else max_groups
-    estimates = group_estimator(measured, level, rows)
-    rewritten, parts = extract_key_functions(
-        replace(query, finish=Finish(query.finish.outputs)) if is_rowwise else query
-    )
-    rows = replace(rows, keys=[(*key, *(None,) * len(parts)) for key in rows.keys], width=width + len(parts))
+    """Evaluate the question on hypothetical groups of so many rows, without noise but with its intervals."""
+    estimates = group_estimator(_with_noiseless_groups(measured, prepared, size, rows.groups), level, rows.rows)
     is_joint = joint or selects_by_noise(query)
-    finished = finish(rewritten, rows, estimates, joint=is_joint, candidates=row_count if is_rowwise else None)
-    largest_sum = int(rows.groups_per_row.max() if is_rowwise else 1 + len(rows.keys))
+    finished = finish(rows.query, rows.rows, estimates, joint=is_joint, candidates=rows.candidates)
     return {
         # what has no noise, such as a rank of keys, is not rounded
         name: width
-        and width + _max_rounding(expression, measured, 1 if _is_plain_result(query, expression) else largest_sum)
+        and width + _max_rounding(expression, measured, 1 if _is_plain_result(query, expression) else rows.largest_sum)
         for name, (expression, width) in expression_and_width_by_column(query.outputs, finished).items()
     }
 
@@ -344,17 +343,19 @@ def _max_rounding(expression: Expression, noisy_measurements: NoisyMeasurements,
     Weighted counts are drawn in fractions and shown as the nearest integer, which moves each by up to a half; a total
     is the sum of what is shown.
     """
+    if expression.domain.type is not Type.INTEGER:
+        return 0.0
     is_fractional_scale = [scale.unit_value.denominator > 1 for scale in noisy_measurements.scales]
     is_fractional = [
         any(is_fractional_scale[scale] for scale in result.scales) for result in noisy_measurements.results
     ]
-    result_indices = [
-        node.reference.index for node in walk(expression) if isinstance(node, Column) and type(node.reference) is Result
-    ]
-    if expression.domain.type is not Type.INTEGER or not any(is_fractional):
+    if not any(is_fractional):
         return 0.0
     if terms > 1:
         return terms / 2
+    result_indices = [
+        node.reference.index for node in walk(expression) if isinstance(node, Column) and type(node.reference) is Result
+    ]
     return 0.5 if any(is_fractional[index] for index in result_indices) else 0.0
 
 

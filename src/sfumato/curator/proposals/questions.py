@@ -41,6 +41,7 @@ from sfumato.curator.previews.explaining import (
     require_delta_for_discovery,
     require_short_keys,
 )
+from sfumato.curator.previews.forecast_rows import ForecastRows, forecast_rows
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals import question_advice as refusals
 from sfumato.curator.proposals.bought_synopses import (
@@ -516,9 +517,7 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
         """The last released strategies by presentation: the same need no second dry run."""
         return {}
 
-    @cached_property
-    def _best_tips(self) -> BestTips:
-        return {}
+    _best_tips = cached_property(lambda _: BestTips())
 
     def release_strategy(self, prepared: PricedRelease) -> ReleaseStrategy[NoisyMeasurements]:
         """Return the release strategy: what is read and drawn."""
@@ -657,10 +656,9 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
         widths, warnings = self.widths(prepared, request), (*self.warnings, *even_spread_note(self.query))
         if prepared.selection is not None:
             warnings += discovery_notes(prepared.selection, 1, self._max_groups + 1, self.query)
-        ranks = tuple(
-            notes_by_column(self.query, forecast_rank_errors(prepared, self.shared_parts.requests, confidence))
-        )
-        quality = quality_of_selected_columns(self.query, prepared, self.shared_parts.requests, widths, confidence)
+        results = self.shared_parts.requests
+        ranks = tuple(notes_by_column(self.query, forecast_rank_errors(prepared, results, confidence)))
+        quality = quality_of_selected_columns(self.query, prepared, results, widths, confidence)
         warnings = (*warnings, *([prepared.unused_delta_reason] if prepared.unused_delta_reason else []))
         level, price = exact(confidence, "confidence"), price_and_accounts_phrase(prepared.price, self._context)
         counted, whole = describe_dropped_rows(prepared.measured_plans), self.integer_columns
@@ -678,10 +676,12 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
         # the declared size counts units, which are rows only where every row is a unit
         is_size_known = self.table.every_row and not self.query.plan.keys
         rows = (self._context.policy.size if is_size_known else None) or size
-        results, groups, confidence = self.shared_parts.requests, self.groups, request.confidence
-        return half_widths(
-            self.query, prepared, results, groups, self._max_groups, confidence, rows, joint=request.joint
-        )
+        results, confidence = self.shared_parts.requests, request.confidence
+        return half_widths(self.query, self._forecast_rows, prepared, results, confidence, rows, joint=request.joint)
+
+    @cached_property
+    def _forecast_rows(self) -> ForecastRows | None:
+        return forecast_rows(self.query, self.groups, self._max_groups)
 
     def evaluated_sizes(self, prepared: Any, size: int | None) -> tuple[int, ...]:
         """Return the sizes of the groups that half-widths are evaluated for."""

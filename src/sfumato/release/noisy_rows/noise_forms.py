@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
@@ -194,9 +195,9 @@ class IndependentNoises:
         return widths
 
     @cached_property
-    def _block_ends(self) -> Indices:
+    def _block_ends(self) -> list[int]:
         """The number of noises up to the end of each block."""
-        return np.cumsum([count for _, count in self.blocks])
+        return list(accumulate(count for _, count in self.blocks))
 
     def _block_of(self, noise: int) -> int:
         return bisect_right(self._block_ends, noise)  # one noise: faster than an array of one
