@@ -54,9 +54,12 @@ def run(
     again: bool = False,
     tests: Sequence[str] = (),
 ) -> None:
-    """Run mutants that have no result yet, in several processes; ``again`` runs those that survived once more."""
+    """Run mutants that have no result yet, in several processes; ``again`` runs those that survived once more. Those
+    that are proven equivalent are not run: every test that reaches them would be.
+    """
+    equivalent = equivalent_mutants()
     listing = folder / "mutants.txt"
-    listing.write_text("\n".join(names) + "\n", encoding="utf-8")
+    listing.write_text("".join(f"{name}\n" for name in names if name not in equivalent), encoding="utf-8")
     options = ["--mutants", str(listing), "--records", str(folder), "--cap", str(cap), *(["--again"] * again)]
     running = [_pytest("mutation.running", [*options, "--part", f"{part}/{jobs}"], {}, tests) for part in range(jobs)]
     codes = [process.wait() for process in running]
@@ -92,7 +95,8 @@ def report(names: Sequence[str], *, folder: Path = FOLDER) -> float:
     lines = [line for line in Records(folder, tests=False).results() if line["mutant"] in wanted]
     lines.sort(key=lambda line: line["outcome"] in KILLED)  # of several runs, one that killed counts
     results = {line["mutant"]: line for line in lines}
-    outcomes = {name: "equivalent" if name in equivalent else line["outcome"] for name, line in results.items()}
+    outcomes = {name: line["outcome"] for name, line in results.items()}
+    outcomes |= {name: "equivalent" for name in names if name in equivalent}
     for title, part in (("package", lambda name: name.partition(".")[0]), ("rule", lambda name: name.split(" | ")[1])):
         table: dict[str, Counter[str]] = defaultdict(Counter)
         for name, outcome in outcomes.items():
