@@ -107,23 +107,36 @@ def test_nodes_that_cheap_bounds_rule_out_are_counted(smoothing: float, monkeypa
     bag: Bag = [(GaussianLoss(F(1, 50)), 3), *((LaplaceLoss(F(k, 2)), 5) for k in range(1, 6))]
     bag.append((DiscreteGaussianLoss(F(3), 1), 2))
     moments = moments_of(bag)
-    monkeypatch.setattr(inversion, "_PIECE", 300)  # two Laplace losses a piece
     gauss, laplace = (
         next(stack for stack in moments.stacks if (stack.family is DiscreteGaussianLoss) is wanted)
         for wanted in (True, False)
     )
-    pieces = [gauss, *laplace.with_members_interleaved().split_members(600, 1200)]
-    assert len(pieces) == 4
     heights = NODES.imag
-    factors = [lambda k: -(0.06 + smoothing**2) / 2 * heights[k] ** 2]
-    factors += [lambda k, piece=piece: float(piece.log_decay(0.8, heights[k : k + 1])[0]) for piece in pieces]
-    for floor in (1e-4, 1e-3, 0.05):
-        for few in (1, 100, 200, 400):
-            monkeypatch.setattr(inversion, "_FEW_NODES", few)
-            kept, dropped = inversion._possible_nodes(moments, NODES, smoothing, SIZES, floor)
-            expected, sum_of_others = expected_nodes(factors, SIZES.tolist(), floor, few, 1 + 2.0**-10)
-            assert kept.tolist() == expected
-            assert dropped == pytest.approx(sum_of_others, rel=1e-9, abs=0)
+    for piece_size, losses_per_piece in ((300, 2), (250, 1)):
+        monkeypatch.setattr(inversion, "_PIECE", piece_size)
+        pieces = [gauss, *laplace.with_members_interleaved().split_members(600, 4 * piece_size)]
+        assert len(pieces) == 1 + math.ceil(5 / losses_per_piece)
+        factors = [lambda k: -(0.06 + smoothing**2) / 2 * heights[k] ** 2]
+        factors += [lambda k, piece=piece: float(piece.log_decay(0.8, heights[k : k + 1])[0]) for piece in pieces]
+        for floor in (1e-4, 1e-3, 0.05):
+            after_one = len(expected_nodes(factors, SIZES.tolist(), floor, NODES.size - 1, 1 + 2.0**-10)[0])
+            for few in (1, 100, 200, 400, after_one):
+                monkeypatch.setattr(inversion, "_FEW_NODES", few)
+                kept, dropped = inversion._possible_nodes(moments, NODES, smoothing, SIZES, floor)
+                expected, sum_of_others = expected_nodes(factors, SIZES.tolist(), floor, few, 1 + 2.0**-10)
+                assert kept.tolist() == expected
+                assert dropped == pytest.approx(sum_of_others, rel=1e-9, abs=0)
+
+
+def test_a_node_at_the_floor_itself_may_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any height a node's bound is its size and the margin, which are powers of two here."""
+    monkeypatch.setattr(inversion, "_FEW_NODES", 1)
+    nodes, sizes = np.full(3, 1 + 0j), np.array([0.5, 0.25, 0.125])
+    kept, dropped = inversion._possible_nodes(
+        moments_of([(GaussianLoss(F(1)), 1)]), nodes, 0.0, sizes, 0.25 * (1 + 2.0**-10)
+    )
+    assert kept.tolist() == [0, 1]
+    assert dropped == 0.125 * (1 + 2.0**-10)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])

@@ -215,6 +215,8 @@ def test_what_multiplicative_weights_need() -> None:
             more = sf.Guarantee(plan.epsilon * Fraction(1001, 1000))
             assert theorems.advanced(more, steps, promise.delta).epsilon > promise.epsilon
             assert plan.epsilon > promise.epsilon / steps
+    one = theorems.multiplicative_weights("0.4", "0.05", 1, 2, sf.Guarantee(1))
+    assert one.people == mpmath.ceil(2 * mpmath.log(2 * one.rounds / mpmath.mpf("0.05")) / (one.epsilon / 10.0))
     for call in (
         lambda: theorems.multiplicative_weights(2, "0.1", 1, 2, sf.Guarantee(1)),
         lambda: theorems.multiplicative_weights("0.1", 0, 1, 2, sf.Guarantee(1)),

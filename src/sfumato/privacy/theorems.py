@@ -311,7 +311,7 @@ def _best_order(guarantee: Guarantee) -> Fraction:
         return (epsilon - cost) / (1 + z)
 
     low, high = math.log(1e-9), math.log(1e290)
-    for _ in range(300):
+    while True:
         left, right = low + (high - low) / 3, high - (high - low) / 3
         narrowed = (left, high) if rho(left) < rho(right) else (low, right)
         if narrowed == (low, high):  # as narrow as floating-point numbers allow

@@ -57,9 +57,10 @@ def test_totals_are_queries(world: str, keys: AttributeSet, laplace: bool, long:
             assert widths[at] == pytest.approx(found.half_width(query, places, 0.1, 3), rel=1e-9)
 
 
-def test_axes_outside_the_marginal_stay() -> None:
+@pytest.mark.parametrize("laplace", [False, True])
+def test_axes_outside_the_marginal_stay(laplace: bool) -> None:
     own = WORLDS["plain"]
-    found = SynopsisEstimates(_synopsis(own, laplace=False).estimates, ((0, 1, 2),))
+    found = SynopsisEstimates(_synopsis(own, laplace=laplace).estimates, ((0, 1, 2),))
     weights = np.random.default_rng(3).normal(size=(2, 3, 4))
     values, noise = found.totals_and_errors(weights, (0, 1, 2), (0, 2), (0, 1))
     assert values.shape == (2, 3, 1)

@@ -12,6 +12,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.publish.marginals.half_widths import (
     MIN_STEPS,
+    _unsigned_laplace_moments,
     adaptive_half_width,
     coarse_gaussian_half_width,
     gaussian_half_width,
@@ -146,3 +147,19 @@ def test_impossible_chances_are_refused(beta: float) -> None:
 def test_a_precision_is_fixed_beforehand() -> None:
     with pytest.raises(InvalidParameter):
         adaptive_half_width([(1, 1)], 0.05, 0)
+
+
+@pytest.mark.parametrize("scale", [0.001, 0.3, 2.0, 17.5])
+def test_moments_of_unsigned_laplace_noise_are_the_whole_series(scale: float) -> None:
+    """Also at the steepest slope, where terms fall by a fifth of a scale only."""
+    mean, slopes, log_moments = _unsigned_laplace_moments(scale)
+    steps = range(math.ceil(300 * scale) + 2)
+    weights = [math.exp(-k / scale) * (2 if k else 1) for k in steps]
+    total = math.fsum(weights)
+    assert mean == pytest.approx(
+        math.fsum(k * weight for k, weight in zip(steps, weights, strict=True)) / total, rel=1e-13
+    )
+    assert slopes[[0, -1]] * scale == pytest.approx([1e-4, 0.8])
+    for slope, log_moment in list(zip(slopes.tolist(), log_moments.tolist(), strict=True))[::11]:
+        tilted = [math.exp(slope * k - k / scale) * (2 if k else 1) for k in steps]
+        assert log_moment == pytest.approx(math.log(math.fsum(tilted) / total), rel=1e-10, abs=1e-14)
