@@ -166,7 +166,7 @@ def release_claims(question: Question, prepared: PricedRelease, name: str, *, jo
         rehearsal = kind.result_at_extreme_totals()
     shown = question.build_answer(StoredResult(measured, 1, _TIME, "", free=False), "0.95", joint)
     return {
-        "good enough": tuple(f"{what} {float(number):.12g}" for what, number in kind.accuracy_to_match.items()),
+        "good enough": tuple(f"{what} {float(number):.12g}" for what, number in kind.accuracy_for_reuse.items()),
         "rehearsal": tuple(rehearsal.columns),
         "read by": tuple(_written(each) for each in measured.results),
         **_answered(shown),

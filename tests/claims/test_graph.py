@@ -11,7 +11,7 @@ import pytest
 from claims.flattening import claims_of, outcome
 from claims.recorded import Claim, check_claims
 from sfumato.publish.graph import calibrating, fitting, trees
-from sfumato.publish.graph.calibrating import CliqueMerging, LogFactor, Propagation
+from sfumato.publish.graph.calibrating import CliqueMerging, LogFactor, PropagationSchedule
 from sfumato.publish.graph.fitting import Observation, fit_model
 from sfumato.publish.graph.models import GraphicalModel, Potential, _components, _connecting_cliques
 from sfumato.publish.graph.trees import JunctionTree
@@ -134,7 +134,9 @@ def test_messages() -> None:
     found |= claims_of("homes", [calibrating._smallest_clique_with(each, tree, SIZES) for each in ((0,), (1,), (1, 2))])
     found |= claims_of("no home", outcome(lambda: calibrating._smallest_clique_with((0, 2), tree, SIZES)))
     nothing = [np.full((2, 3), -np.inf)]
-    found |= claims_of("nothing", outcome(lambda: Propagation(tree, SIZES, [(0, 1)]).potential_counts(nothing, 1.0)))
+    found |= claims_of(
+        "nothing", outcome(lambda: PropagationSchedule(tree, SIZES, [(0, 1)]).potential_counts(nothing, 1.0))
+    )
     check_claims("graph/messages", found)
 
 

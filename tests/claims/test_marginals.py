@@ -26,6 +26,7 @@ from sfumato.publish.marginals.attributes import (
     infer_dependency,
     with_branching_levels,
 )
+from sfumato.publish.marginals.charge_verification import charged_mechanisms, exact_cost, step_cost
 from sfumato.publish.marginals.estimating import (
     BlockEstimates,
     MeasuredBlock,
@@ -66,7 +67,6 @@ from sfumato.publish.marginals.planning import (
     plan_gaussian,
     plan_laplace,
 )
-from sfumato.publish.marginals.verifying import charged_mechanisms, exact_cost, step_cost
 
 ONE_SPLIT = attribute(3, name="sex")
 ALL: dict[str, Attribute] = {
@@ -613,10 +613,10 @@ def test_attributes() -> None:
         lambda: block_algebra.checked_block(((1, 1), (1, 2)), leveled()),
         lambda: block_algebra.checked_block(((1, True),), leveled()),
         lambda: block_algebra.checked_block(5, leveled()),
-        lambda: block_algebra.checked_attribute_set((0, 4), leveled()),
-        lambda: block_algebra.checked_attribute_set((0, 3), leveled()),
-        lambda: block_algebra.checked_attribute_set((1, 0), leveled()),
-        lambda: block_algebra.checked_attribute_set((-1,), leveled()),
+        lambda: block_algebra.parse_attribute_indices((0, 4), leveled()),
+        lambda: block_algebra.parse_attribute_indices((0, 3), leveled()),
+        lambda: block_algebra.parse_attribute_indices((1, 0), leveled()),
+        lambda: block_algebra.parse_attribute_indices((-1,), leveled()),
     ]
     for number, run in enumerate(refused):
         found |= claims_of(f"{number}", outcome(run))

@@ -202,7 +202,7 @@ def test_scores(clinics: dict[str, sf.Curator], world: str) -> None:
             said = [repr(draw.noise), repr(draw.rows_noise), draw.view.grid, draw.view.total, draw.unit_value]
             found |= claims_of(f"{label} {kind} noise", said, words=True)
             found |= claims_of(f"{label} {kind} leak", draw.batch.curve.epsilon("1e-7"))
-            found |= claims_of(f"{label} {kind} stored", dict(draw.accuracy_to_match))
+            found |= claims_of(f"{label} {kind} stored", dict(draw.accuracy_for_reuse))
     small = here.score(candidate, "visits", k=2, columns=["sex", "age", "smokes"])
     for epsilon in ("1e-8", "1e-11", "1e-12", "1e-14"):
         found |= claims_of(f"tiny {epsilon}", outcome(lambda: small.error(epsilon=epsilon)))

@@ -10,7 +10,7 @@ import pytest
 import sfumato as sf
 from covering_cases import covering
 from sfumato.plan.readings.total_readings import GroupTotals
-from sfumato.release.measured import accuracy_to_match
+from sfumato.release.measured import accuracy_for_reuse
 from sfumato.release.requests import PriceRequest
 
 PEOPLE = {
@@ -209,7 +209,7 @@ def test_a_choice_is_compared_with_the_same_choice(tmp_path: Path) -> None:
 
         def names(**request: object) -> set[str]:
             prepared = asked.price_release(PriceRequest(epsilon=1, **request))  # type: ignore[union-attr, arg-type]
-            return set(accuracy_to_match(prepared))
+            return set(accuracy_for_reuse(prepared))
 
         assert names() == {"quantiles 0", "least 0"}
         assert names(range="value") == {"quantiles 0", "below 0", "above 0", "least 0", "missed 0"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sfumato.engine.lowering.relational import CleanTable, Reference, Select, StagedSelect
+from sfumato.engine.lowering.relational_form import CleanTable, Reference, Select, StagedSelect
 from sfumato.engine.lowering.row_lowering import RowLowering
 from sfumato.engine.spellings.duckdb import TYPES, DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator

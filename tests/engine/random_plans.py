@@ -21,7 +21,7 @@ from sfumato.engine.protocols import Engine
 from sfumato.errors import Unsupported
 from sfumato.plan.bounding import BoundedPlan, bound_for_discovery, candidate_bounded_plans
 from sfumato.plan.readings.total_readings import GroupTotals
-from sfumato.plan.sharing import with_all_measures
+from sfumato.plan.sharing import with_requests_as_measures
 from sfumato.policy import Policy
 from sfumato.release.running_work import ignore_progress
 
@@ -44,7 +44,7 @@ def _bounded(engine: Engine, policy: Policy, asked: str) -> tuple[Any, tuple[Bou
         plan.groups  # noqa: B018 - found now
     except Unsupported:
         return None
-    totals = with_all_measures(plan.query.plan)
+    totals = with_requests_as_measures(plan.query.plan)
     if plan.discovered_keys:
         return plan, (bound_for_discovery(totals, plan.limits),)
     return plan, tuple(candidate_bounded_plans(totals, plan.limits, len(plan.groups)))

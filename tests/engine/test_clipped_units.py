@@ -15,7 +15,7 @@ from engine.tables import policy_of, tuples
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import bounded_totals, clip_scaling
 from sfumato.engine.lowering.clip_scaling import may_exceed_norm
-from sfumato.engine.lowering.relational import Reference, Select, StagedSelect, StageReference
+from sfumato.engine.lowering.relational_form import Reference, Select, StagedSelect, StageReference
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator
 from sfumato.plan.bounding import BoundedPlan, candidate_bounded_plans, for_neighbours, max_squared_norm

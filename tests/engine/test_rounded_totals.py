@@ -21,7 +21,7 @@ from engine.tables import policy_of, tuples
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import cell_lowering
 from sfumato.engine.lowering.cell_lowering import _rounded_quotient
-from sfumato.engine.lowering.relational import (
+from sfumato.engine.lowering.relational_form import (
     CleanTable,
     Constant,
     Scalar,

@@ -12,7 +12,7 @@ import pytest
 from engine.tables import policy_of, tuples
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import sampled_rows
-from sfumato.engine.lowering.relational import integer_constant
+from sfumato.engine.lowering.relational_form import integer_constant
 from sfumato.plan.bounding import BoundedPlan, ContributionLimits, Strategy, candidate_bounded_plans
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse

@@ -15,7 +15,7 @@ import sfumato as sf
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import reading_statements
 from sfumato.engine.lowering.reading_statements import local_statement, server_readings, server_statement
-from sfumato.engine.lowering.relational import Rank, Select, StagedSelect, StageReference
+from sfumato.engine.lowering.relational_form import Rank, Select, StagedSelect, StageReference
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator
 from sfumato.plan.readings.total_readings import DiscoveredGroups, PlanReading

@@ -16,7 +16,14 @@ from sfumato.ledger.stores.opening import open_store
 from sfumato.ledger.stores.store import Store
 
 SPENDER = "spender"
-BOTH = {"test_accounts", "test_asking", "test_holds", "test_joined_sources", "test_period_accounts", "test_races"}
+BOTH = {
+    "test_accounts",
+    "test_pending_queries",
+    "test_holds",
+    "test_joined_sources",
+    "test_period_accounts",
+    "test_races",
+}
 BOTH |= {
     "test_publications",
     "test_spending_limits",

@@ -14,7 +14,7 @@ from ledger.small_accounts import account, pure
 from sfumato.errors import ApprovalNeeded, InvalidParameter, RequestDiffers
 from sfumato.ledger import entries
 from sfumato.ledger.accounts.approvals import AccountRequests, RequestState
-from sfumato.ledger.accounts.asking import PendingQuery
+from sfumato.ledger.accounts.pending_queries import PendingQuery
 
 
 def written_line(tmp_path: Any) -> str:

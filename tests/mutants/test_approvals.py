@@ -232,7 +232,7 @@ MUTANTS = (
     Mutant(
         "a question needs no approval",
         Kind.CONSENT,
-        "ledger.accounts.asking:PendingQuery._charge_or_find",
+        "ledger.accounts.pending_queries:PendingQuery._charge_or_find",
         "self._conditional.append(transaction, account, columns, cost, pay)",
         "pay()",
         (_LEDGER,),
@@ -360,7 +360,7 @@ MUTANTS = (
     Mutant(
         "reviews have no bound",
         Kind.HOSTILE,
-        "server.approvals:ApprovalService.publish",
+        "server.approvals:ApprovalService.request_publication",
         ", max_open=MAX_OPEN",
         "",
         (f"{_DESK}::test_reviews_are_bounded_and_equal_ones_are_one",),

@@ -61,7 +61,7 @@ MUTANTS = (
     Mutant(
         "bins answer for the values that are grouped by",
         Kind.KEYS,
-        "publish.cells.answering:require_same_semantics",
+        "publish.cells.answering:require_answerable_as_published",
         "key.reference.name in binned",
         "key.reference.name in ()",
         (f"{_FREE}test_what_means_something_else_there_is_not_answered",),

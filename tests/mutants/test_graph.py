@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "a clique is not rescaled to its parent",
         Kind.SAMPLING,
-        "publish.graph.calibrating:Propagation._distribute_downward",
+        "publish.graph.calibrating:PropagationSchedule._distribute_downward",
         "divide_or_zero(parent_sums, sums[index])",
         "divide_or_zero(parent_sums, parent_sums)",
         _MODELS,

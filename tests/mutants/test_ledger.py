@@ -79,7 +79,7 @@ MUTANTS = (
     Mutant(
         "what a query may spend is read before its transaction",
         Kind.CHARGE_ORDER,
-        "ledger.accounts.asking:PendingQuery._charge_or_find",
+        "ledger.accounts.pending_queries:PendingQuery._charge_or_find",
         "    with self._guarded.writing() as transaction:\n",
         "    with self._guarded.reading() as transaction:\n"
         "        early = self._guarded.first_refusal("
@@ -91,7 +91,7 @@ MUTANTS = (
     Mutant(
         "an answer that was bought after the look is paid for again",
         Kind.REUSE,
-        "ledger.accounts.asking:PendingQuery._find_answered_or_pending",
+        "ledger.accounts.pending_queries:PendingQuery._find_answered_or_pending",
         "after=last_seen,",
         "after=transaction.last_number,",
         (f"{_LOOKS}test_an_answer_bought_after_the_look_is_not_paid_twice",),
@@ -99,7 +99,7 @@ MUTANTS = (
     Mutant(
         "an answer bought after the last line that counts is reused",
         Kind.REUSE,
-        "ledger.accounts.asking:PendingQuery._find_answered_or_pending",
+        "ledger.accounts.pending_queries:PendingQuery._find_answered_or_pending",
         ", before=_exclusive_line_limit(self._until)",
         "",
         (f"{_LOOKS}test_an_answer_after_the_last_line_that_counts_is_not_reused",),
@@ -139,10 +139,10 @@ MUTANTS = (
     Mutant(
         "the answer on the very line that is named is not found",
         Kind.REUSE,
-        "ledger.accounts.asking:_exclusive_line_limit",
+        "ledger.accounts.pending_queries:_exclusive_line_limit",
         "0 if until is None else until + 1",
         "0 if until is None else until",
-        ("ledger/accounts/test_asking.py::test_answers_are_found_up_to_the_line_that_is_named_and_not_after",),
+        ("ledger/accounts/test_pending_queries.py::test_answers_are_found_up_to_the_line_that_is_named_and_not_after",),
     ),
     Mutant(
         "a tab left by an error gives back",
@@ -266,7 +266,7 @@ MUTANTS = (
     Mutant(
         "an answer on the line after the last one that was looked at is bought again",
         Kind.REUSE,
-        "ledger.accounts.asking:PendingQuery._find_answered_or_pending",
+        "ledger.accounts.pending_queries:PendingQuery._find_answered_or_pending",
         "after=last_seen, before=_exclusive_line_limit(self._until)",
         "after=last_seen + 1, before=_exclusive_line_limit(self._until)",
         ("ledger/accounts/test_look_up.py",),

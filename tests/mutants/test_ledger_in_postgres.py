@@ -11,7 +11,7 @@ MUTANTS = (
     Mutant(
         "a charge takes no lock",
         Kind.CHARGE_ORDER,
-        "ledger.stores.postgres:PostgresStore._begin_writing",
+        "ledger.stores.postgres:PostgresStore._begin_writing_sql",
         ".book FOR UPDATE;",
         ".book;",
         (f"{_STORE}test_a_lock_that_is_not_had_in_time",),
@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "a spender that stands still holds the lock for ever",
         Kind.LIMITS,
-        "ledger.stores.postgres:PostgresStore._begin_writing",
+        "ledger.stores.postgres:PostgresStore._begin_writing_sql",
         "SET LOCAL idle_in_transaction_session_timeout = {int(idle * 1000)};",
         "SET LOCAL idle_in_transaction_session_timeout = 0;",
         (f"{_FAULTS}test_a_spender_that_ends_or_stands_still_inside_a_charge_stops_nobody",),
@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         "COMMIT does not wait for the disk",
         Kind.CHARGE_ORDER,
-        "ledger.stores.postgres:PostgresStore._begin_writing",
+        "ledger.stores.postgres:PostgresStore._begin_writing_sql",
         "SET LOCAL synchronous_commit = on;",
         "SET LOCAL synchronous_commit = off;",
         (f"{_FAULTS}test_the_server_syncs_its_log_before_it_says_that_a_charge_is_made",),
@@ -308,7 +308,7 @@ MEMORY = (
     Mutant(
         "an acknowledgement adds nothing",
         Kind.CHARGE_ORDER,
-        "ledger.proofs.anchors:_accept_anchor_loss",
+        "ledger.proofs.anchors:_accept_lines_lost_since",
         "transaction.append('acknowledge', account.name, columns, cost=cost)",
         "transaction.append('acknowledge', account.name, columns)",
         (f"{_KILLED}test_what_a_killed_curator_wrote_is_not_forgotten",),

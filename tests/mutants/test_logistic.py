@@ -98,7 +98,7 @@ MUTANTS = (
         "an interval of odds ends where the curvature is not known",
         Kind.RANGES,
         "inference.logistic:LogisticFit.interval",
-        "start + _log_of_one_plus(low) / reach, start - _log_of_one_plus(-high) / reach",
+        "start + _log1p_or_minus_infinity(low) / reach, start - _log1p_or_minus_infinity(-high) / reach",
         "start + low / reach, start + high / reach",
         (f"{_LOGISTIC}::test_a_value_without_events_has_no_end_below",),
     ),
@@ -185,7 +185,7 @@ MUTANTS = (
     Mutant(
         "a row's score is cut where the sigmoid is not yet 0",
         Kind.RANGES,
-        "inference.row_expressions:RowScore.negated_within",
+        "inference.row_expressions:LinearPredictor.negated_within",
         "COEFFICIENT_STEPS * self.design.scale",
         "self.design.scale",
         (_EXACT,),

@@ -62,7 +62,7 @@ MUTANTS = (
     Mutant(
         "quantiles cost nothing where a file is verified",
         Kind.CHARGE_ORDER,
-        "publish.marginals.verifying:step_cost",
+        "publish.marginals.charge_verification:step_cost",
         "step.times * (mechanism.epsilon if pure else rho)",
         "step.times * (mechanism.epsilon if pure else rho) * 0",
         (_TESTS + "test_a_file_is_verified_with_the_cost_of_its_cells",),
@@ -70,7 +70,7 @@ MUTANTS = (
     Mutant(
         "a selected edge that holds many rows is joined with the next cells",
         Kind.RANGES,
-        "publish.synthesis.private_cells:QuantileBins.joined_cells_from",
+        "publish.synthesis.private_cells:QuantileBins.parts_from",
         "outcome.cells.count(cell) > 1",
         "outcome.cells.count(cell) > 99",
         _EDGES,
@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "values below the noise have cells of their own",
         Kind.RANGES,
-        "publish.synthesis.private_cells:ValueGroups.joined_cells_from",
+        "publish.synthesis.private_cells:ValueGroups.parts_from",
         "counts[most_frequent] > threshold",
         "counts[most_frequent] > 0",
         _VALUES,
@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "as many values as there are have cells of their own",
         Kind.RANGES,
-        "publish.synthesis.private_cells:ValueGroups.joined_cells_from",
+        "publish.synthesis.private_cells:ValueGroups.parts_from",
         "[:MAX_OWN_CELLS]",
         "[:100 * MAX_OWN_CELLS]",
         _VALUES,

@@ -122,8 +122,8 @@ MUTANTS = (
         "approval rules see the first number and the question",
         Kind.CONSENT,
         f"{_SCALARS}:ScalarQuestion.release",
-        "[*_readings_of(others), *self._outer_readings_to_bind(prepared)]",
-        "self._outer_readings_to_bind(prepared)",
+        "[*_readings_of(others), *self._outer_readings_at_extreme_values(prepared)]",
+        "self._outer_readings_at_extreme_values(prepared)",
         (_SHARED,),
     ),
     Mutant(
@@ -140,7 +140,7 @@ MUTANTS = (
     Mutant(
         "the question itself is not bound before the charge",
         Kind.CHARGE_ORDER,
-        f"{_SCALARS}:ScalarQuestion._outer_readings_to_bind",
+        f"{_SCALARS}:ScalarQuestion._outer_readings_at_extreme_values",
         "_readings_of((self._outer_release(prepared, values) for values in combinations))",
         "[]",
         (_BOUND,),

@@ -180,7 +180,7 @@ MUTANTS = (
     Mutant(
         "moments that were bought for one price are taken for another",
         Kind.CHARGE_ORDER,
-        "inference.moment_releases:MomentsRelease.accuracy_to_match",
+        "inference.moment_releases:MomentsRelease.accuracy_for_reuse",
         "{'moments': self.mechanism.error(DEFAULT_CONFIDENCE)}",
         "{'moments': 1}",
         (f"{_FACADE}::test_it_is_charged_once_and_found_again",),

@@ -116,7 +116,7 @@ MUTANTS = (
     Mutant(
         "a request under a former key is charged again",
         Kind.CHARGE_ORDER,
-        "ledger.accounts.asking:PendingQuery.__init__",
+        "ledger.accounts.pending_queries:PendingQuery.__init__",
         "(entry.plan, former_plan) if former_plan else (entry.plan,)",
         "(entry.plan,)",
         (f"{_LEDGER}::test_a_request_for_a_former_plan_is_the_same_request",),

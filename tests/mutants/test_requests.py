@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
-_ASKING = "ledger/accounts/test_asking.py"
+_ASKING = "ledger/accounts/test_pending_queries.py"
 _REQUESTS = "curator/test_requests.py"
 _SERVER = "server/releases/test_proposal_cache.py"
 
@@ -12,7 +12,7 @@ MUTANTS = (
     Mutant(
         "a fresh request finds nothing, not even itself",
         Kind.CHARGE_ORDER,
-        "ledger.accounts.asking:PendingQuery._find_answered_or_pending",
+        "ledger.accounts.pending_queries:PendingQuery._find_answered_or_pending",
         "return answer or pending",
         "return None",
         (f"{_ASKING}::test_equal_fresh_requests_at_once_cost_once",),

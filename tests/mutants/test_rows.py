@@ -112,7 +112,7 @@ MUTANTS = (
     Mutant(
         "a charge leaves choices out",
         Kind.CHARGE_ORDER,
-        "publish.marginals.verifying:step_cost",
+        "publish.marginals.charge_verification:step_cost",
         "step.times * (mechanism.epsilon if pure else mechanism.epsilon ** 2 / 8)",
         "Fraction(0)",
         _FILES,

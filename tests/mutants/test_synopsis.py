@@ -132,7 +132,7 @@ MUTANTS = (
     Mutant(
         "a promise is believed",
         Kind.DELTA,
-        "publish.marginals.verifying:_check_release",
+        "publish.marginals.charge_verification:_check_release",
         "is_kept = price.is_satisfied_by(spending.compose_parts(run))",
         "is_kept = price is not None",
         _PROMISES,
@@ -140,7 +140,7 @@ MUTANTS = (
     Mutant(
         "what a line paid for is not compared",
         Kind.CHARGE_ORDER,
-        "publish.marginals.verifying:_check_payment",
+        "publish.marginals.charge_verification:_check_payment",
         "cost == expected_cost",
         "cost != 0",
         _LINES,

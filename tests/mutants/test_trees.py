@@ -152,7 +152,7 @@ MUTANTS = (
     Mutant(
         "places are not capped",
         Kind.SENSITIVITY,
-        "engine.lowering.unit_lowering:WindowLowering.lower_row_position",
+        "engine.lowering.unit_lowering:WindowLowering.lower_ranking_function",
         "return apply(ScalarFunction.LEAST, rank, integer_constant(function.cap))",
         "return rank",
         _WINDOWS,

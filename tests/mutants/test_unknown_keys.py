@@ -107,9 +107,9 @@ MUTANTS = (
     Mutant(
         "a stored answer with a higher threshold is good enough",
         Kind.REUSE,
-        "release.discovered_groups:DiscoveredGroupsRelease.accuracy_to_match",
-        "{'keys': int(self._threshold.error()), **accuracy_to_match(self.prepared)}",
-        "accuracy_to_match(self.prepared)",
+        "release.discovered_groups:DiscoveredGroupsRelease.accuracy_for_reuse",
+        "{'keys': int(self._threshold.error()), **accuracy_for_reuse(self.prepared)}",
+        "accuracy_for_reuse(self.prepared)",
         ("curator/previews/test_unknown_groups.py::test_a_stored_answer_is_as_good_only_if_it_shows_groups_as_small",),
     ),
     Mutant(

@@ -45,7 +45,7 @@ MUTANTS = (
         Kind.LIMITS,
         "engine.lowering.bounded_totals:_clip_cells",
         "_correct_totals(bounded_plan, rows, (heavy, units), Select(excess, StageReference('g')))",
-        "StagedSelect((), _uncorrected_totals(bounded_plan, rows))",
+        "StagedSelect((), _totals_before_limits(bounded_plan, rows))",
         (f"{_COMBINING}::test_many_counts_are_added_up_from_cells",),
     ),
     Mutant(
@@ -124,8 +124,8 @@ MUTANTS = (
         "a stored answer is as good however wide",
         Kind.REUSE,
         "curator.proposals.workloads:WorkloadProposal._buy_unstored",
-        "BatchQuestion(question.text, identity, strategy.accuracy_to_match)",
-        "BatchQuestion(question.text, identity, dict.fromkeys(strategy.accuracy_to_match, 0))",
+        "BatchQuestion(question.text, identity, strategy.accuracy_for_reuse)",
+        "BatchQuestion(question.text, identity, dict.fromkeys(strategy.accuracy_for_reuse, 0))",
         (f"{_CURATOR}::test_what_was_bought_is_not_bought_again",),
     ),
     Mutant(

@@ -11,7 +11,7 @@ from plan.described import CATALOG, VISITS
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unsupported
 from sfumato.plan import costs
-from sfumato.plan.aggregates.unit_measures import RowNumbering, RowPosition, UnitRowCount
+from sfumato.plan.aggregates.unit_measures import RankingFunction, RowNumbering, UnitRowCount
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.keys import possible_group_keys
@@ -296,7 +296,7 @@ def test_lookups_and_sorts_are_counted_one_by_one() -> None:
     """Whatever a lookup costs, n of them cost n times as much, and a sort costs the same wherever it is."""
     scan = Scan("visits", False, 0, {}, ContributionLimits(3, 3, 3))
     test, unit_count = ExistsTest(scan, (), None, False), ("n", UnitRowCount(None, 3))
-    number = ("n", RowPosition((), (), RowNumbering.RANK, 9))
+    number = ("n", RankingFunction((), (), RowNumbering.RANK, 9))
     join = costs._lookup_overhead(SemiJoin(scan, scan, (), None, False))
     sort = costs._lookup_overhead(Window(scan, 1, (number,)))
     assert 0 < join < sort

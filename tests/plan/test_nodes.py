@@ -9,7 +9,7 @@ from operator import eq, ge, gt, le, lt, ne
 
 import pytest
 
-from sfumato.plan.aggregates.unit_measures import RowNumbering, RowPosition, UnitRowCount
+from sfumato.plan.aggregates.unit_measures import RankingFunction, RowNumbering, UnitRowCount
 from sfumato.plan.bounding import proven_rows_per_unit
 from sfumato.plan.join_conditions import is_separable
 from sfumato.plan.limits import ContributionLimits
@@ -86,7 +86,7 @@ def test_rows_and_limits_of_one_unit(
 
 
 def _places(counting: RowNumbering, *keys: Column) -> Window:
-    made = RowPosition(keys, (Order(column(), descending=False, nulls_first=False),), counting, CAP)
+    made = RankingFunction(keys, (Order(column(), descending=False, nulls_first=False),), counting, CAP)
     return Window(scan(), 1, (("place", made),))
 
 

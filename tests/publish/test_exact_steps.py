@@ -244,7 +244,7 @@ def test_candidates_may_have_the_share_of_the_cells_that_is_spent(monkeypatch: p
     marginals = [SimpleNamespace(attribute_set=(0,)), SimpleNamespace(attribute_set=(1,))]
     synthesis: Any = SimpleNamespace(setting=setting, model="model", marginals=marginals, released=(), total=100)
     among = {(0, 1): 5, (0, 2): 6, (1, 2): 7}
-    assert SynthesisState.affordable_candidates(synthesis, among, 0.25) == {(0, 1): 5}
+    assert SynthesisState.candidates_within_model_size(synthesis, among, 0.25) == {(0, 1): 5}
     assert limits == [250]
 
 

@@ -27,8 +27,8 @@ from sfumato.privacy.numbers import format_exact
 from sfumato.publish.files import sealed_files, synopsis_files
 from sfumato.publish.files.synopsis_files import read
 from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell, PublicTableFacts
+from sfumato.publish.marginals.charge_verification import charged_mechanisms, exact_cost
 from sfumato.publish.marginals.planning import MarginalWorkload, plan_gaussian
-from sfumato.publish.marginals.verifying import charged_mechanisms, exact_cost
 from sfumato.publish.synopsis import Synopsis
 from sfumato.release.prices import Price
 

@@ -87,7 +87,7 @@ def test_what_was_bound_too_late_is_closed(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def strategy(result: Any, accuracy: dict[str, Any]) -> Any:
-    return SimpleNamespace(accuracy_to_match=accuracy, result_at_extreme_totals=lambda: result)
+    return SimpleNamespace(accuracy_for_reuse=accuracy, result_at_extreme_totals=lambda: result)
 
 
 def test_a_result_that_just_fits_is_read_back_and_is_not_called_free(monkeypatch: pytest.MonkeyPatch) -> None:

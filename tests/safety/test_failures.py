@@ -21,7 +21,7 @@ import pytest
 import sfumato as sf
 from sfumato.curator.curators import Curator
 from sfumato.errors import EngineFailed, Overspent, SourceChanged, Unanswered
-from sfumato.ledger.accounts.asking import PendingQuery
+from sfumato.ledger.accounts.pending_queries import PendingQuery
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 

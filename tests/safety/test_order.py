@@ -17,7 +17,7 @@ from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unanswered
 from sfumato.ledger import Account
-from sfumato.ledger.accounts.asking import PendingQuery
+from sfumato.ledger.accounts.pending_queries import PendingQuery
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 

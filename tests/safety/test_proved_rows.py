@@ -20,7 +20,7 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure, candidate_bounded_plans
 from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.readings.total_readings import GroupTotals
-from sfumato.plan.sharing import with_all_measures
+from sfumato.plan.sharing import with_requests_as_measures
 
 _REACH = 4
 """So many groups belong to one unit."""
@@ -60,7 +60,9 @@ def _bounded(tree: str, measures: str, limits: tuple[int, int, int]) -> Iterator
     engine = _engine()
     asked = question(engine, engine._policy, f"SELECT place, {measures} FROM {TREES[tree]} GROUP BY place")
     for bounded in candidate_bounded_plans(
-        with_all_measures(asked.query.plan), asked.limits.tighten(*_within(asked.limits, limits)), len(asked.groups)
+        with_requests_as_measures(asked.query.plan),
+        asked.limits.tighten(*_within(asked.limits, limits)),
+        len(asked.groups),
     ):
         read = engine.read(GroupTotals(bounded, asked.groups), 7)
         yield bounded, read.reshape(len(_SHAPES), _REACH, -1)

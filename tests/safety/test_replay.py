@@ -18,7 +18,7 @@ from safety.worlds import REGIONS, World, changes, question, telling, text, worl
 from sfumato.errors import Unsupported
 from sfumato.plan.bounding import bound_for_discovery, candidate_bounded_plans, for_neighbours
 from sfumato.plan.readings.total_readings import GroupTotals
-from sfumato.plan.sharing import with_all_measures
+from sfumato.plan.sharing import with_requests_as_measures
 from sfumato.privacy import Neighbours
 
 Ask = Callable[[Random, World], str]
@@ -59,7 +59,7 @@ def _compared(place: str, random: Random, asked: str, tables: dict[str, Any], st
         return 0
     engine = tables[""]
     plan = question(engine, engine._policy, asked)
-    totals_asked = with_all_measures(plan.query.plan)
+    totals_asked = with_requests_as_measures(plan.query.plan)
     made = (
         (bound_for_discovery(totals_asked, plan.limits),)
         if plan.discovered_keys

@@ -19,11 +19,18 @@ from safety.worlds import Change, Row, World, changes, question
 from sfumato.engine.duckdb import scan
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import bounded_totals, clip_scaling
-from sfumato.engine.lowering.relational import Reference, Scalar, ScalarFunction, StagedSelect, apply, integer_constant
+from sfumato.engine.lowering.relational_form import (
+    Reference,
+    Scalar,
+    ScalarFunction,
+    StagedSelect,
+    apply,
+    integer_constant,
+)
 from sfumato.plan.bounding import BoundedPlan, candidate_bounded_plans, for_neighbours
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
-from sfumato.plan.sharing import with_all_measures
+from sfumato.plan.sharing import with_requests_as_measures
 from sfumato.policy import Type
 from sfumato.privacy import Neighbours, Sensitivity
 
@@ -121,7 +128,7 @@ def _worst(
     engine = tables.engines[""]
     plan = question(engine, engine._policy, asked)
     limits = plan.limits.tighten(None, None, per_group)
-    made = candidate_bounded_plans(with_all_measures(plan.query.plan), limits, len(plan.groups))
+    made = candidate_bounded_plans(with_requests_as_measures(plan.query.plan), limits, len(plan.groups))
     claimed = claim(for_neighbours(next(each for each in made if each.strategy is strategy), Neighbours(relation)))
     totals = tables.totals(GroupTotals(claimed, plan.groups))
     names = [name for name in totals if name]

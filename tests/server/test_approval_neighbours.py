@@ -75,7 +75,7 @@ class Life:
         for number, release in enumerate((COUNTED, SUM, RequestedRelease("marginals", {"table": "visits"}, PRICE))):
             yield lambda number=number, release=release: buy(server, key=f"share-{number}", release=release)
         line = buy(server, key="again", release=RequestedRelease("questions", COUNT, PRICE)).line
-        yield lambda: requests.publish(server.ana, "clinic", [line], "a journal")
+        yield lambda: requests.request_publication(server.ana, "clinic", [line], "a journal")
         yield lambda: requests.refuse(server.owner, "clinic", self.numbers[-1], "not yet")
         yield lambda: requests.file(server.ana, "clinic", SUM, "later")
         self.clock[0] += 31 * DAY

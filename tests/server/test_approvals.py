@@ -180,7 +180,7 @@ class Subjects:
             return requests.grant_share(self.server.owner, "clinic", terms).number
         if not self._line:
             self._line = self._buy_an_answer()
-        return requests.publish(self.server.ana, "clinic", [self._line], f"report {number}").number
+        return requests.request_publication(self.server.ana, "clinic", [self._line], f"report {number}").number
 
     def _buy_an_answer(self) -> int:
         asked = RequestedRelease("questions", questions(70), PRICE)
@@ -313,7 +313,7 @@ OFFERS: dict[str, Callable[[SmallServer, Caller], Any]] = {
         who, "clinic", ShareTerms("ben", "0.1", 7, purpose="drafts")
     ),
     "waiting": lambda server, who: server.counter.requests.approval_reason(who, "clinic", ASKED),
-    "publish": lambda server, who: server.counter.requests.publish(
+    "publish": lambda server, who: server.counter.requests.request_publication(
         who, "clinic", [own_answer(server, who)], "a report"
     ),
 }
@@ -422,7 +422,7 @@ def test_a_granted_share_and_a_review_stay_at_their_server(server: SmallServer) 
             buy(other, key="k2")
         bought = buy(server)
         assert not bought.free
-        marked = requests.publish(server.ana, "clinic", [bought.line], "the report").number
+        marked = requests.request_publication(server.ana, "clinic", [bought.line], "the report").number
         requests.approve(server.owner, "clinic", marked)
         assert other.counter.requests.list(otis, "clinic") == ()
         policy = read_policy(server.folder / "clinic.toml")
@@ -546,7 +546,7 @@ def test_approvals_of_disabled_owners_do_not_count(tmp_path: Path, kind: str) ->
             requests.approve(server.owner, "clinic", first)
             requests.approve(ODA, "clinic", first)
             line = requests.release(server.ana, "clinic", first, "first").wait_for_result().line
-            number = requests.publish(server.ana, "clinic", [line], "the report").number
+            number = requests.request_publication(server.ana, "clinic", [line], "the report").number
             requests.approve(server.owner, "clinic", number)
         elif kind == "a share":
             number = requests.grant_share(server.owner, "clinic", ShareTerms("ana", "0.3", 7, purpose="drafts")).number
@@ -609,15 +609,15 @@ def test_reviews_are_bounded_and_equal_ones_are_one(server: SmallServer, monkeyp
     requests.approve(server.owner, "clinic", file(server))
     line = buy(server).line
     monkeypatch.setattr(approvals, "MAX_OPEN", 2)
-    first = requests.publish(server.ana, "clinic", [line], "the report")
-    assert requests.publish(server.ana, "clinic", [line, line], "the report").number == first.number
-    assert requests.publish(server.ana, "clinic", [line], "a talk").number > first.number
+    first = requests.request_publication(server.ana, "clinic", [line], "the report")
+    assert requests.request_publication(server.ana, "clinic", [line, line], "the report").number == first.number
+    assert requests.request_publication(server.ana, "clinic", [line], "a talk").number > first.number
     with pytest.raises(Unsupported, match="at most 2 open requests"):
-        requests.publish(server.ana, "clinic", [line], "a third")
+        requests.request_publication(server.ana, "clinic", [line], "a third")
     with pytest.raises(Unsupported, match="at most 2 open requests"):
         file(server, release=RequestedRelease("questions", questions(9), PRICE))
     requests.withdraw(server.ana, "clinic", first.number)
-    assert requests.publish(server.ana, "clinic", [line], "a third").state == "filed"
+    assert requests.request_publication(server.ana, "clinic", [line], "a third").state == "filed"
 
 
 # ── what an owner reads ────────────────────────────────────────────────────────────────────────
@@ -722,7 +722,7 @@ def test_a_bundle_has_the_answers_of_reviews_in_one_state_alone(
     for number, state in enumerate(states):
         asked = RequestedRelease("questions", questions(number), PRICE)
         marked[state] = int(buy(server, key=state, release=asked).line)
-        review = requests.publish(server.ana, "clinic", [marked[state]], "a report").number
+        review = requests.request_publication(server.ana, "clinic", [marked[state]], "a report").number
         approvers = {"filed": (), "refused": (), "half-approved": (ODA,), "lapsed": (ODA, ODO)}
         for who in approvers.get(state, (server.owner, ODA)):
             requests.approve(who, "clinic", review)

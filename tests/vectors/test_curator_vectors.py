@@ -93,7 +93,7 @@ REGISTRY = Registry(
         "curator.proposals.sessions.SessionProposal.explain": _SAID,
         "curator.proposals.synthesis.SynthesisProposal.plan_steps": _SAID,
         "audit.lower_bounds.verdicts.plot_shares": "it draws a picture of two distributions",
-        "audit.whole_policies.audit_stages.refute_by_draws": "it draws samples for falsify, which has vectors",
+        "audit.whole_policies.audit_testbeds.refute_by_draws": "it draws samples for falsify, which has vectors",
         "audit.lower_bounds.verdicts.format_confidence": "it writes a confidence with its digits",
         "audit.whole_policies.curator_audits.curator": "it runs an audit, and adds up minutes",
         "audit.whole_policies.planted_faults._inject_half_noise": "it plants a fault, and proves nothing itself",
@@ -191,7 +191,7 @@ def _bought_ranged() -> Iterator[Vector]:
 
 @formula("curator.proposals.online.OnlineProposal.error")
 def _online_error() -> Iterator[Vector]:
-    draw = SimpleNamespace(batch=SimpleNamespace(gate=GATE), rows_per_step=0.25)
+    draw = SimpleNamespace(batch=SimpleNamespace(gate=GATE), rows_per_noise_step=0.25)
     own = SimpleNamespace(rounds=ROUNDS, _strategy_at=lambda _: draw)
     for sure in ("0.95", "0.9", "0.999"):
         beta = float(1 - Fraction(sure))

@@ -19,7 +19,14 @@ from publish.worlds import attributes
 from sfumato.mechanisms import Exponential, Gaussian, Laplace, Quantiles
 from sfumato.mechanisms.sparse import AboveThreshold
 from sfumato.privacy import Neighbours, Sensitivity
-from sfumato.publish.marginals import blocks as block_algebra, group_totals, half_widths, measuring, planning, verifying
+from sfumato.publish.marginals import (
+    blocks as block_algebra,
+    charge_verification,
+    group_totals,
+    half_widths,
+    measuring,
+    planning,
+)
 from sfumato.publish.marginals.estimating import MeasuredMarginal, least_squares
 from sfumato.publish.marginals.group_totals import (
     AdaptiveGaussianError,
@@ -567,27 +574,27 @@ def _run(*parts: tuple[Any, Sensitivity, int]) -> tuple[Any, ...]:
     return tuple(Charged(mechanism, moved, times) for mechanism, moved, times in parts)
 
 
-@formula("publish.marginals.verifying.exact_cost")
+@formula("publish.marginals.charge_verification.exact_cost")
 def _exact_cost() -> Iterator[Vector]:
     moved = Sensitivity(3, 2, total=4, squares=6)
-    yield exact(Fraction(6, 2 * 49), verifying.exact_cost, _run((Gaussian(7), moved, 1)))
-    yield exact(Fraction(4, 5) * 3, verifying.exact_cost, _run((Laplace(5), moved, 3)))
+    yield exact(Fraction(6, 2 * 49), charge_verification.exact_cost, _run((Gaussian(7), moved, 1)))
+    yield exact(Fraction(4, 5) * 3, charge_verification.exact_cost, _run((Laplace(5), moved, 3)))
     both = _run((Gaussian(3), moved, 2), (Gaussian(Fraction(1, 2)), Sensitivity(1, 1), 1))
-    yield exact(Fraction(2 * 6, 18) + 2, verifying.exact_cost, both)
+    yield exact(Fraction(2 * 6, 18) + 2, charge_verification.exact_cost, both)
 
 
-@formula("publish.marginals.verifying.step_cost")
+@formula("publish.marginals.charge_verification.step_cost")
 def _step_cost() -> Iterator[Vector]:
     from sfumato.ledger import Charged
 
     choice = Charged(Exponential(Fraction(1, 3), 1), None, 4)
-    yield exact(Fraction(4, 3), verifying.step_cost, choice, pure=True)
-    yield exact(Fraction(4, 72), verifying.step_cost, choice, pure=False)
+    yield exact(Fraction(4, 3), charge_verification.step_cost, choice, pure=True)
+    yield exact(Fraction(4, 72), charge_verification.step_cost, choice, pure=False)
     quartiles = Charged(Quantiles(["0.25", "0.5", "0.75"], Fraction(1, 3), (0, 9)), None, 1)
-    yield exact(Fraction(1, 3), verifying.step_cost, quartiles, pure=True)
-    yield exact(Fraction(2, 288), verifying.step_cost, quartiles, pure=False)
-    yield exact(Fraction(1, 8), verifying.step_cost, Charged(Gaussian(2), Sensitivity(1, 1), 1), pure=False)
-    yield exact(None, verifying.step_cost, Charged(Gaussian(2), Sensitivity(1, 1), 1), pure=True)
+    yield exact(Fraction(1, 3), charge_verification.step_cost, quartiles, pure=True)
+    yield exact(Fraction(2, 288), charge_verification.step_cost, quartiles, pure=False)
+    yield exact(Fraction(1, 8), charge_verification.step_cost, Charged(Gaussian(2), Sensitivity(1, 1), 1), pure=False)
+    yield exact(None, charge_verification.step_cost, Charged(Gaussian(2), Sensitivity(1, 1), 1), pure=True)
 
 
 MOVED = Sensitivity(3, 2, total=4, squares=6)

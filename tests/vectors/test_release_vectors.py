@@ -76,7 +76,7 @@ REGISTRY = Registry(
         ),
         "plan.costs.check_cost": "it refuses by steps and bytes, and is no charge",
         "release.answers.formatting.format_with_half_width": "it writes a number and its half-width as text",
-        "release.answers.answer_columns._bound_mean_half_widths": "a part of population_half_widths",
+        "release.answers.answer_columns._bound_mean_half_widths": "a part of sampling_half_widths",
         "release.batch_prices._mean_log_half_width": "it only compares families of noise",
         "release.pricing._sum_log_half_widths": "it only compares families of noise",
         "release.noisy_rows.window_functions._Frames.aggregate_with_interval": "values, compared with DuckDB",
@@ -432,7 +432,7 @@ def _sampled_share() -> Iterator[Vector]:
     yield exact(Fraction(1), answer_columns.parse_sampled_fraction, 50, 50)
 
 
-@formula("release.answers.answer_columns.population_half_widths")
+@formula("release.answers.answer_columns.sampling_half_widths")
 def _sampling_half_widths() -> Iterator[Vector]:
     """z·√((1 − f)·m·n⁺) of a count, and z·√((1 − f)·m·v/n⁻) of a mean, v the largest variance within its range."""
     value = Column(Field(0, "t", "x"), Domain("integer", bounds=(0, 10)))
@@ -448,7 +448,7 @@ def _sampling_half_widths() -> Iterator[Vector]:
         variance = max((10 - x) * x for x in np.linspace(3.0, 4.5, 1501))
         wanted = {"n": z * math.sqrt(rows * 120), "m": z * math.sqrt(rows * variance / 80)}
         told = {"max_rows_per_unit": rows, "sampled_share": share, "confidence": sure}
-        yield exact(wanted, answer_columns.population_half_widths, query, values, ranges, **told)
+        yield exact(wanted, answer_columns.sampling_half_widths, query, values, ranges, **told)
 
 
 # ── estimators ─────────────────────────────────────────────────────────────────────────────────

@@ -169,7 +169,7 @@ def copies_folder(policy: Path) -> Path:
 def copy_text(path: Path, text_format: TextFormat, target: Path) -> ParquetCopy:
     """Copy a text file as Parquet: every cell as text, an empty one without quotes as NULL."""
     options = [text_format.separator, text_format.encoding, text_format.quote]
-    return _copy_once(path, target, options, lambda write: _write_text(path, text_format, write))
+    return _copy_once(path, target, options, lambda write: _copy_csv_rows(path, text_format, write))
 
 
 def copy_sqlite(path: Path, table: str, target: Path) -> ParquetCopy:
@@ -264,7 +264,8 @@ def _write_parquet(temporary: Path, identity: str, fill: Callable[[Write], int])
     return skipped_records
 
 
-def _write_text(path: Path, text_format: TextFormat, write: Write) -> int:
+def _copy_csv_rows(path: Path, text_format: TextFormat, write: Write) -> int:
+    """Read a file of text and write its rows; return the number of skipped records."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from sfumato.engine.lowering import sample_ranks
-from sfumato.engine.lowering.relational import (
+from sfumato.engine.lowering.relational_form import (
     AggregateFunction,
     CleanTable,
     Constant,

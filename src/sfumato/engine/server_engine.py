@@ -27,7 +27,7 @@ from sfumato.engine.lowering.reading_statements import (
     server_readings,
     server_statement,
 )
-from sfumato.engine.lowering.relational import CleanTable, StagedSelect
+from sfumato.engine.lowering.relational_form import CleanTable, StagedSelect
 from sfumato.engine.protocols import DataIdentity, Inspection, OpenReading, StatelessReading
 from sfumato.engine.public_tables import (
     MAX_CARRIED_ROWS,

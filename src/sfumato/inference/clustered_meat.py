@@ -35,7 +35,7 @@ from sfumato.errors import InvalidParameter, Unsupported, ValueWords
 from sfumato.inference.design import MAX_MOMENTS, Coordinate, Design
 from sfumato.inference.moments import WEIGHT, MomentEstimates, moment_weight
 from sfumato.inference.robust_meat import MeatDesign, MeatFactors, NoisyMeat
-from sfumato.inference.row_expressions import COEFFICIENT_STEPS, RowScore, integer_literal, real_literal
+from sfumato.inference.row_expressions import COEFFICIENT_STEPS, LinearPredictor, integer_literal, real_literal
 from sfumato.inference.weighted_totals import NOT_OPPOSED, WeightedTotals
 from sfumato.plan.aggregates.measures import MAX_STEPS, Count, Measure, Sum
 from sfumato.plan.aggregates.unit_measures import UnitSum
@@ -163,14 +163,14 @@ class ClusteredMeatTerms:
     grid: ScoreGrid
 
     @cached_property
-    def _row_score(self) -> RowScore:
+    def _linear_predictor(self) -> LinearPredictor:
         coefficients = (*self.coefficients, -COEFFICIENT_STEPS)
-        return RowScore(self.design.residual, self.factors.residual_columns, self.factors.levels, coefficients)
+        return LinearPredictor(self.design.residual, self.factors.residual_columns, self.factors.levels, coefficients)
 
     @cached_property
     def negated_residual_steps(self) -> Expression:
         """−e in steps, within the clamp."""
-        steps = call("*", self._row_score.value, real_literal(RESIDUAL_STEPS / self.clamp))
+        steps = call("*", self._linear_predictor.value, real_literal(RESIDUAL_STEPS / self.clamp))
         within = call("LEAST", call("GREATEST", steps, real_literal(-RESIDUAL_STEPS)), real_literal(RESIDUAL_STEPS))
         return call("CAST", call("FLOOR", call("+", within, real_literal(0.5))), literal(Type.TEXT, Type.INTEGER.value))
 
@@ -178,7 +178,7 @@ class ClusteredMeatTerms:
         """Return the score of one coordinate over a unit's rows."""
         products = self.factors.product_columns
         factor = integer_literal(self.grid.design.scale) if coordinate.column is None else products[coordinate.column]
-        where = self._row_score.level_condition(coordinate.levels) if coordinate.levels else None
+        where = self._linear_predictor.level_condition(coordinate.levels) if coordinate.levels else None
         return UnitSum(call("*", self.negated_residual_steps, factor), where, self.grid.rows)
 
     def _score_in_steps(self, score: Expression) -> Expression:

@@ -28,7 +28,7 @@ from sfumato.caching import cached_property
 from sfumato.inference.design import Design, Moment
 from sfumato.inference.logistic_design import LogisticDesign
 from sfumato.inference.logistic_scans import ScanFactors, ScanRowTerms
-from sfumato.inference.row_expressions import RowScore, integer_literal
+from sfumato.inference.row_expressions import LinearPredictor, integer_literal
 from sfumato.inference.weighted_totals import OPPOSED, WeightedTotals
 from sfumato.plan.aggregates.measures import Count, Measure, Sum
 from sfumato.plan.bounding import BoundedPlan
@@ -90,8 +90,8 @@ class GradientScans:
     def _sum_of_column_product(self, moment: Moment) -> Measure:
         columns = [self.factors.columns[column] for column in moment.columns]
         value = reduce(lambda first, second: call("*", first, second), columns) if columns else integer_literal(1)
-        score = RowScore(self.logistic.design, self.factors.columns, self.factors.levels, ())
-        return Sum(value, score.level_condition(moment.levels) if moment.levels else None)
+        predictor = LinearPredictor(self.logistic.design, self.factors.columns, self.factors.levels, ())
+        return Sum(value, predictor.level_condition(moment.levels) if moment.levels else None)
 
     def sums_and_squares_from(self, totals: Sequence[int]) -> tuple[Floats, Floats]:
         """Return the sum and the sum of squares of every coordinate, where one is within [−1, 1]."""

@@ -99,7 +99,7 @@ class LogisticFit(LinearFit):
         """Return the values that the test does not reject, with their ends as far as the curvature may have changed."""
         start, reach = float(self._start_coefficients[index]), float(self._max_regressor_sizes[index])
         low, high = ((end - start) * reach for end in super().interval(test, index, quantile))
-        return start + _log_of_one_plus(low) / reach, start - _log_of_one_plus(-high) / reach
+        return start + _log1p_or_minus_infinity(low) / reach, start - _log1p_or_minus_infinity(-high) / reach
 
     def z_of_zero(self, test: CoefficientTest, index: int) -> float:
         """Return z at the step nearest to the estimate that a coefficient of 0 may be."""
@@ -130,6 +130,6 @@ class LogisticFit(LinearFit):
         return float(np.linalg.norm(self.moments.factor[0]))
 
 
-def _log_of_one_plus(step: float) -> float:
+def _log1p_or_minus_infinity(step: float) -> float:
     """Return ln(1 + step), −∞ for a step of −1 or less."""
     return math.log1p(step) if step > -1 else -math.inf

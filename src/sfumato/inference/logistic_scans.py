@@ -36,7 +36,7 @@ from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.inference.design import Level, Moment, largest_scale
 from sfumato.inference.logistic_design import LogisticDesign
 from sfumato.inference.moments import MomentEstimates
-from sfumato.inference.row_expressions import RowScore, integer_literal, real_literal, require_scaled_columns
+from sfumato.inference.row_expressions import LinearPredictor, integer_literal, real_literal, require_scaled_columns
 from sfumato.inference.weighted_totals import OPPOSED, WeightedTotals
 from sfumato.mechanisms import Gaussian
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Measure, Sum
@@ -105,13 +105,13 @@ class ScanRowTerms:
     mean_steps: int
 
     @cached_property
-    def score(self) -> RowScore:
-        return RowScore(self.logistic.design, self.factors.columns, self.factors.levels, self.coefficients)
+    def linear_predictor(self) -> LinearPredictor:
+        return LinearPredictor(self.logistic.design, self.factors.columns, self.factors.levels, self.coefficients)
 
     @cached_property
     def mean(self) -> Expression:
-        """μ in steps: σ of the score within its farthest ends, rounded to the nearest."""
-        odds = call("EXP", self.score.negated_within(_FARTHEST_SCORE))
+        """μ in steps: σ of the linear predictor within its farthest ends, rounded to the nearest."""
+        odds = call("EXP", self.linear_predictor.negated_within(_FARTHEST_SCORE))
         mean = call(
             "+", call("/", real_literal(float(self.mean_steps)), call("+", real_literal(1.0), odds)), real_literal(0.5)
         )
@@ -142,7 +142,7 @@ class ScanRowTerms:
         first = self.residual if residual in moment.columns else self.weight
         factors = [self.factors.columns[column] for column in moment.columns if column != residual]
         value = reduce(lambda product, factor: call("*", product, factor), factors, first)
-        return Sum(value, self.score.level_condition(moment.levels) if moment.levels else None)
+        return Sum(value, self.linear_predictor.level_condition(moment.levels) if moment.levels else None)
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -272,7 +272,7 @@ class ScanRelease(GroupTotalsRelease[NoisyScan]):
         return GroupTotals(self.batch.bounded, ((),))
 
     @property
-    def accuracy_to_match(self) -> Mapping[str, Number]:
+    def accuracy_for_reuse(self) -> Mapping[str, Number]:
         return {}
 
     def draw_from(self, totals: Integers) -> NoisyScan:

@@ -58,7 +58,7 @@ class MomentsRelease(GroupTotalsRelease[NoisyMoments]):
         return GroupTotals(self.batch.bounded, ((),))
 
     @property
-    def accuracy_to_match(self) -> Mapping[str, Number]:
+    def accuracy_for_reuse(self) -> Mapping[str, Number]:
         """The noise of a moment: stored moments with no more of it are as good."""
         return {"moments": self.mechanism.error(DEFAULT_CONFIDENCE)}
 

@@ -29,7 +29,7 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.inference.design import Design, Level, Moment, largest_scale
 from sfumato.inference.moments import WEIGHT, MomentEstimates, gram_weights, moment_weight
-from sfumato.inference.row_expressions import COEFFICIENT_STEPS, RowScore, real_literal, require_scaled_columns
+from sfumato.inference.row_expressions import COEFFICIENT_STEPS, LinearPredictor, real_literal, require_scaled_columns
 from sfumato.inference.weighted_totals import NOT_OPPOSED, WeightedTotals
 from sfumato.mechanisms import Gaussian
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Measure, Sum
@@ -129,8 +129,10 @@ class MeatTerms:
     def square(self) -> Expression:
         """q: the squared residual within the clamp, in steps."""
         coefficients = (*self.coefficients, -COEFFICIENT_STEPS)
-        score = RowScore(self.design.residual, self.factors.residual_columns, self.factors.levels, coefficients)
-        steps = call("*", call("*", score.value, score.value), real_literal(SQUARE_STEPS / self.clamp**2))
+        predictor = LinearPredictor(
+            self.design.residual, self.factors.residual_columns, self.factors.levels, coefficients
+        )
+        steps = call("*", call("*", predictor.value, predictor.value), real_literal(SQUARE_STEPS / self.clamp**2))
         # a plan knows no squares, so it is told that they are not negative
         within = call("GREATEST", call("LEAST", steps, real_literal(SQUARE_STEPS)), real_literal(0))
         return call("CAST", call("FLOOR", call("+", within, real_literal(0.5))), literal(Type.TEXT, Type.INTEGER.value))
@@ -198,7 +200,7 @@ class MeatRelease(GroupTotalsRelease[NoisyMeat]):
         return GroupTotals(self.batch.bounded, ((),))
 
     @property
-    def accuracy_to_match(self) -> Mapping[str, Number]:
+    def accuracy_for_reuse(self) -> Mapping[str, Number]:
         return {}
 
     def draw_from(self, totals: Integers) -> NoisyMeat:

@@ -50,8 +50,8 @@ def _is_declared_within(column: Expression | None, bound: int) -> bool:
 
 
 @dataclass(frozen=True)
-class RowScore:
-    """The score of a row: the sum of its coordinates times whole coefficients."""
+class LinearPredictor:
+    """The linear predictor of a row, β·z: the sum of its coordinates times whole coefficients."""
 
     design: Design
     columns: tuple[Expression, ...]

@@ -15,7 +15,7 @@ local_files                  where a ledger file may live; locks; whether a proc
 transaction                  lines read and appended in one store transaction
 guarded                      a store with its anchors: nothing is written to a ledger that lost lines
 accounts.account             the account of one population
-accounts.asking              who pays when equal queries run at once
+accounts.pending_queries     who pays when equal queries run at once
 accounts.reservations        amounts held for a series of releases, or reserved elsewhere before an account is
                              charged; amended budgets
 accounts.period_accounts     an account for each period

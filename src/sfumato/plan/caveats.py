@@ -15,7 +15,7 @@ from fractions import Fraction
 from sfumato.plan.aggregates.measures import AggregateRequest, ReadingKind
 from sfumato.plan.aggregates.unit_measures import (
     MAX_ROWS,
-    RowPosition,
+    RankingFunction,
     RunningAggregate,
     UnitDistinct,
     UnitGreatest,
@@ -512,7 +512,7 @@ def _derivation_of_result(result: UnitMeasure | WindowFunction) -> _DerivedColum
     measure = result.measure if isinstance(result, RunningAggregate) else result
     if isinstance(measure, UnitRowCount) and measure is not result and measure.cap >= MAX_ROWS:
         return _DerivedColumn(result.expressions)  # of equal rows, by which a mode is found: only their order matters
-    if isinstance(measure, (UnitRowCount, UnitDistinct, RowPosition)):
+    if isinstance(measure, (UnitRowCount, UnitDistinct, RankingFunction)):
         return _DerivedColumn(result.expressions, capped=ClampedEnds.HIGH)
     keeps_values = isinstance(measure, (UnitLeast, UnitGreatest)) and measure.where is None
     return _DerivedColumn(

@@ -18,7 +18,7 @@ from sfumato.plan.aggregates.measures import (
 from sfumato.plan.aggregates.spread import PairAggregate
 from sfumato.plan.aggregates.unit_measures import (
     LagLead,
-    RowPosition,
+    RankingFunction,
     RunningAggregate,
     UnitDistinct,
     UnitFirst,
@@ -194,7 +194,7 @@ def unit_measure_sql(measure: UnitMeasure) -> str:
 def window_sql(function: WindowFunction) -> str:
     """Write a window function over the rows of one unit as SQL."""
     match function:
-        case RowPosition(counting=counting):
+        case RankingFunction(counting=counting):
             function_text = f"{counting.value}()"
         case LagLead(value=value, offset=offset):
             function_text = f"{'LAG' if offset <= 0 else 'LEAD'}({expression_sql(value)}, {abs(offset)})"

@@ -29,7 +29,7 @@ from dataclasses import field, replace
 
 from sfumato.plan.aggregates.disjoint import operands
 from sfumato.plan.aggregates.measures import AggregateRequest
-from sfumato.plan.aggregates.unit_measures import RowPosition, UnitMeasure, WindowFunction
+from sfumato.plan.aggregates.unit_measures import RankingFunction, UnitMeasure, WindowFunction
 from sfumato.plan.limits import ONE_ROW, ContributionLimits, Strategy
 from sfumato.plan.noisy_rows import Finish, NoisySelect, OuterSelect, Output
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, Reference, conjuncts
@@ -218,7 +218,7 @@ def _row_number_limit(node: Filter) -> int | None:
         if comparison is None or not isinstance(comparison.operand, Column):
             continue
         row_number = window_functions.get(comparison.operand.reference)
-        if isinstance(row_number, RowPosition) and row_number.is_distinct_within_unit:
+        if isinstance(row_number, RankingFunction) and row_number.is_distinct_within_unit:
             limits.append(_count_admitted_row_numbers(comparison, row_number.cap))
     return min((limit for limit in limits if limit is not None), default=None)
 

@@ -91,8 +91,8 @@ def share_measures(plan: Aggregate) -> SharedMeasures:
     return SharedMeasures((_with_narrowed_ranges(totals, sources, tests), *others), sources)
 
 
-def with_all_measures(plan: Aggregate) -> Aggregate:
-    """Return the plan with the measures of all parts."""
+def with_requests_as_measures(plan: Aggregate) -> Aggregate:
+    """Replace the requested aggregates by the measures that they are computed from."""
     return replace(plan, measures=tuple(measure for part in share_measures(plan).parts for measure in part.measures))
 
 

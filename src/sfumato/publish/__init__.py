@@ -12,7 +12,8 @@ marginals   measurement and estimation
     half_widths     bounds on the error of an estimate
     group_totals    totals of all groups over one marginal, and their error; bounds on totals over columns that were
                     not measured together
-    verifying       what anybody can verify of a release
+    charge_verification
+                    what anybody can verify of a release
 cells       SQL over cells
     cell_values, cell_functions, cell_numbers    interval evaluation of expressions on cells
     groups          GROUP BY over cells

@@ -43,7 +43,7 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, exact
 from sfumato.publish.marginals import blocks as block_algebra
 from sfumato.publish.marginals.attributes import Attribute, Attributes, PublicTableFacts
-from sfumato.publish.marginals.blocks import AttributeSet, Block, checked_attribute_set
+from sfumato.publish.marginals.blocks import AttributeSet, Block, parse_attribute_indices
 from sfumato.publish.marginals.estimating import MeasuredMarginal, least_squares
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
 from sfumato.publish.marginals.measuring import largest_sets
@@ -329,7 +329,7 @@ class MwemFit:
         object.__setattr__(
             self,
             "sets",
-            tuple(checked_attribute_set(tuple(requested_set), self.attributes) for requested_set in self.sets),
+            tuple(parse_attribute_indices(tuple(requested_set), self.attributes) for requested_set in self.sets),
         )
         if not all(isinstance(fit_round, FitRound) for fit_round in self.rounds):
             raise InvalidParameter("rounds", len(self.rounds), "a list of FitRound values")
@@ -343,7 +343,7 @@ class MwemFit:
     def _check_round(self, fit_round: FitRound) -> None:
         sizes = [
             self.attributes[attribute_index].size
-            for attribute_index in checked_attribute_set(fit_round.attribute_set, self.attributes)
+            for attribute_index in parse_attribute_indices(fit_round.attribute_set, self.attributes)
         ]
         cells, cell_count = fit_round.cells, math.prod(sizes)
         if len(fit_round.values) != (cell_count if cells is None else 1):

@@ -139,7 +139,7 @@ class SynopsisReleaseKeepingCounts:
         return self.synopsis_release.batch
 
     @property
-    def rows_per_step(self) -> float:
+    def rows_per_noise_step(self) -> float:
         """The rows that one step of gates and answers stands for."""
         return float(self.synopsis_release.plan.unit_value)
 
@@ -148,7 +148,7 @@ class SynopsisReleaseKeepingCounts:
         return self.synopsis_release.readings
 
     @property
-    def accuracy_to_match(self) -> dict[str, Number]:
+    def accuracy_for_reuse(self) -> dict[str, Number]:
         return {}
 
     def draw(self, read: Read) -> PublishedMarginals:
@@ -322,7 +322,7 @@ class Hypothesis:
     def _with_multiplied_weights(self, measure: IntegerWeightedMeasure, steps: Floats) -> Hypothesis:
         steps_by_part = np.split(steps, np.cumsum([len(part.groups.shown_grid_index) for part in measure.parts])[:-1])
         table = (
-            sum(part.spread_to_cells(part_steps) for part, part_steps in zip(measure.parts, steps_by_part, strict=True))
+            sum(part.apply_transpose(part_steps) for part, part_steps in zip(measure.parts, steps_by_part, strict=True))
             / measure.max_row_effect
         )
         shape = [1] * self.counts.ndim

@@ -149,10 +149,10 @@ class SetDistance:
     def _set_distance(self, exact: CountedCells, attribute_set: AttributeSet) -> int:
         largest_count = LARGEST_INTEGER // self.grid
         counts = np.minimum(CellCounts(self.reading, attribute_set).extract(exact), largest_count) * self.grid
-        return _exact_sum(np.abs(counts - self.predicted(attribute_set)))
+        return _exact_sum(np.abs(counts - self.scaled_candidate_counts(attribute_set)))
 
-    def predicted(self, attribute_set: AttributeSet) -> Integers:
-        """Scale the candidate's counts to ``price``, in integer steps: a function of public numbers alone."""
+    def scaled_candidate_counts(self, attribute_set: AttributeSet) -> Integers:
+        """Scale the candidate's counts to ``total`` rows, in integer steps: a function of public numbers alone."""
         scale = float(Fraction(self.total * self.grid, self.candidate_rows))
         scaled = np.rint(self.candidate.marginal(attribute_set) * scale)
         return np.minimum(scaled, float(LARGEST_INTEGER)).astype(np.int64)
@@ -358,7 +358,7 @@ class ScoreRelease:
         return self.view.bounded.measures[0].unit_value
 
     @property
-    def accuracy_to_match(self) -> Mapping[str, Number]:
+    def accuracy_for_reuse(self) -> Mapping[str, Number]:
         """The half-widths that a stored score must match to be reused."""
         step = distance_step(self.unit_value, self.view.grid, 1 if self.view.takes_worst_set else len(self.view.sets))
         widths = {"distance": self.noise.error(DEFAULT_CONFIDENCE) * step}

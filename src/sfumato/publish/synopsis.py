@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from sfumato.ledger import Anchor
-    from sfumato.publish.marginals.verifying import SynopsisVerification
+    from sfumato.publish.marginals.charge_verification import SynopsisVerification
 
 _MAX_ADDITIONS = 2 * 10**9
 """The most additions that the search for consistent marginals may take."""
@@ -391,7 +391,7 @@ class Synopsis:
         """Verify charge and guarantee from the plan alone, and the ledger line in an export or an anchor of the
         ledger.
         """
-        from sfumato.publish.marginals.verifying import verify
+        from sfumato.publish.marginals.charge_verification import verify
 
         return verify([(release.published, release.receipt) for release in self.releases], ledger)
 

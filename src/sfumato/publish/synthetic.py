@@ -37,9 +37,9 @@ from sfumato.publish.files import model_files, sealed_files
 from sfumato.publish.graph.models import GraphicalModel
 from sfumato.publish.marginals.attributes import BARE, Attributes, ListedCell, summarize_columns
 from sfumato.publish.marginals.blocks import Block, maximal_sets
+from sfumato.publish.marginals.charge_verification import Check, SynopsisVerification, line_checks, step_cost
 from sfumato.publish.marginals.estimating import BlockEstimates, least_squares
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
-from sfumato.publish.marginals.verifying import Check, SynopsisVerification, line_checks, step_cost
 from sfumato.publish.model_cards import ModelCard, Quality, describe_model, model_quality
 from sfumato.publish.row_rules import (
     NO_RULES,

@@ -61,7 +61,7 @@ class MeasureStep(Generic[T]):
         return (self.view.reading,)
 
     @property
-    def accuracy_to_match(self) -> Mapping[str, Number]:
+    def accuracy_for_reuse(self) -> Mapping[str, Number]:
         return {}
 
     def draw(self, read: Read) -> T:
@@ -88,7 +88,7 @@ class ChooseStep:
         return (self.scores.views[0].reading,)
 
     @property
-    def accuracy_to_match(self) -> Mapping[str, Number]:
+    def accuracy_for_reuse(self) -> Mapping[str, Number]:
         return {}
 
     def draw(self, read: Read) -> ChosenCandidate:
@@ -128,7 +128,7 @@ class ChooseQuantileCellsStep:
         return (self.ranks.reading,)
 
     @property
-    def accuracy_to_match(self) -> Mapping[str, Number]:
+    def accuracy_for_reuse(self) -> Mapping[str, Number]:
         return {}
 
     def draw(self, read: Read) -> QuantileCells:

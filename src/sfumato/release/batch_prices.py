@@ -278,7 +278,7 @@ class BatchRelease:
         return [*(statement.reading for statement in self.combined_readings), *others]
 
     @property
-    def accuracy_to_match(self) -> Mapping[str, Number]:
+    def accuracy_for_reuse(self) -> Mapping[str, Number]:
         """Always empty: stored answers are looked up question by question."""
         return {}
 

@@ -104,7 +104,7 @@ class ThresholdComparison:
         return Batch((Measurement(self.compared_total, self.mechanism),))
 
     @property
-    def accuracy_to_match(self) -> Mapping[str, Number]:
+    def accuracy_for_reuse(self) -> Mapping[str, Number]:
         return {}
 
     @property

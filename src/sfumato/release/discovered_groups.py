@@ -28,7 +28,7 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.release.measured import (
     MAX_NUMBERS,
     NoisyMeasurements,
-    accuracy_to_match,
+    accuracy_for_reuse,
     draw_noisy_numbers,
     noisy_measurements,
     numbers_at_extreme_totals,
@@ -68,11 +68,11 @@ class DiscoveredGroupsRelease:
         return (self.reading, *(part.reading(()) for part in self.prepared.others))
 
     @property
-    def accuracy_to_match(self) -> dict[str, Number]:
+    def accuracy_for_reuse(self) -> dict[str, Number]:
         """The accuracy of every number, and the error of the key threshold: a stored answer must release groups as
         small.
         """
-        return {"keys": int(self._threshold.error()), **accuracy_to_match(self.prepared)}
+        return {"keys": int(self._threshold.error()), **accuracy_for_reuse(self.prepared)}
 
     def draw(self, read: Read) -> NoisyMeasurements:
         discovered, (selection,) = read(self.reading), self.prepared.group_selection

@@ -93,8 +93,8 @@ class DeclaredGroupsRelease:
         return tuple(part.reading(self.groups) for part, measured in parts if measured)
 
     @cached_property
-    def accuracy_to_match(self) -> Mapping[str, Number]:
-        return accuracy_to_match(self.prepared)
+    def accuracy_for_reuse(self) -> Mapping[str, Number]:
+        return accuracy_for_reuse(self.prepared)
 
     def draw(self, read: Read) -> NoisyMeasurements:
         return noisy_measurements(
@@ -113,13 +113,13 @@ class DeclaredGroupsRelease:
         )
 
 
-def accuracy_to_match(prepared: PricedRelease) -> dict[str, Number]:
+def accuracy_for_reuse(prepared: PricedRelease) -> dict[str, Number]:
     """Return the numbers by which stored answers are compared with this release: a stored one is as good if no
     half-width is larger, no selection is weaker, and no bought interval misses more often.
     """
     accuracy: dict[str, Number] = {f"m{index}": width for index, width in enumerate(prepared.compared_half_widths)}
     for index, (part, measurements) in enumerate(zip(prepared.others, prepared.measurements[1:], strict=True)):
-        accuracy |= {f"{name} {index}": number for name, number in part.accuracy_to_match(measurements).items()}
+        accuracy |= {f"{name} {index}": number for name, number in part.accuracy_for_reuse(measurements).items()}
     return accuracy
 
 

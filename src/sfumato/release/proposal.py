@@ -194,7 +194,7 @@ def warn_of_weak_price(price: Price, context: ReleaseContext) -> None:
 
 def is_stored(kind: ReleaseStrategy[Any], plan: PlanKey, context: ReleaseContext) -> bool:
     """Return whether a stored answer is as good as this release, so that asking is free."""
-    data, widths = context.engine.identity(), kind.accuracy_to_match
+    data, widths = context.engine.identity(), kind.accuracy_for_reuse
     return context.account.stored(plan=plan.current, data=data, accuracy=widths, former_plan=plan.former) is not None
 
 

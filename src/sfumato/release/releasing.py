@@ -51,7 +51,7 @@ class ReleaseStrategy(Protocol[T]):
         ...
 
     @property
-    def accuracy_to_match(self) -> Mapping[str, Number]:
+    def accuracy_for_reuse(self) -> Mapping[str, Number]:
         """The errors of this release: a stored answer is at least as good if it has each of them, none larger."""
         ...
 
@@ -73,12 +73,12 @@ class RecordsAccuracy(Protocol):
 
     @property
     def written_accuracy(self) -> Mapping[str, Number]:
-        """All of ``accuracy_to_match``, and more half-widths that follow from the policy and the price alone."""
+        """All of ``accuracy_for_reuse``, and more half-widths that follow from the policy and the price alone."""
         ...
 
 
 def _written_accuracy(kind: ReleaseStrategy[Any]) -> Mapping[str, Number]:
-    return kind.written_accuracy if isinstance(kind, RecordsAccuracy) else kind.accuracy_to_match
+    return kind.written_accuracy if isinstance(kind, RecordsAccuracy) else kind.accuracy_for_reuse
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def find_stored(
     if fresh and request.request_id is None:
         return None, None
     lookup = account.look_up(
-        kind.accuracy_to_match,
+        kind.accuracy_for_reuse,
         plan=request.plan,
         data=request.data,
         question=request.question,
@@ -189,7 +189,7 @@ def _charge_read_and_store(
 ) -> StoredResult[T]:
     """Charge the bound readings, read them, draw the noise and store the result."""
     progress("charging")
-    payment = payer.ask(request.entry(kind.batch), kind.accuracy_to_match, fresh=fresh)
+    payment = payer.ask(request.entry(kind.batch), kind.accuracy_for_reuse, fresh=fresh)
     try:
         stored_answer = payment.begin(seconds, lambda: progress("waiting for the answer to the same question"))
         if stored_answer is not None:

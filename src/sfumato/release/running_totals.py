@@ -133,7 +133,7 @@ class RunningTotalsRelease(GroupTotalsRelease[NoisyRunningTotals]):
         return GroupTotals(self.batch.bounded, self.groups)
 
     @property
-    def accuracy_to_match(self) -> Mapping[str, Number]:
+    def accuracy_for_reuse(self) -> Mapping[str, Number]:
         """Return the worst and the root-mean-square half-width, which a stored release must not exceed."""
         widths = self.noise.widths()
         return {"worst": _format_width(widths.max()), "typical": _format_width(np.sqrt((widths**2).mean()))}

@@ -158,8 +158,8 @@ class ApprovalService:
         )
         return self._view_with_budget(caller, name, requests.file(subject, dry.charge.analyst, max_open=MAX_OPEN))
 
-    def publish(self, caller: Caller, name: str, lines: Sequence[int], purpose: str) -> RequestView:
-        """Mark own answers for publication; an owner approves them and signs a bundle."""
+    def request_publication(self, caller: Caller, name: str, lines: Sequence[int], purpose: str) -> RequestView:
+        """Request that own answers be published; an owner approves them and signs a bundle."""
         view, requests = self._served.curator_for(caller, name), self._account_requests(name)
         for number in lines:
             line = next(iter(view.history(after=max(0, number - 1), limit=1)), None) if number > 0 else None

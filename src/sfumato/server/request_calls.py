@@ -79,11 +79,11 @@ class RequestCalls:
                 raise InvalidParameter("user", share.user, "an enabled user of this server")
             return self.desk.grant_share(caller, name, share)
 
-    def publish(self, caller: Caller, name: str, lines: Sequence[int], purpose: str) -> RequestView:
-        """Mark your own answers for publication."""
+    def request_publication(self, caller: Caller, name: str, lines: Sequence[int], purpose: str) -> RequestView:
+        """Request that your own answers be published."""
         with self.logged_as(caller, _ROUTE, *_ASKING):
             self.count(caller.user, 1 + len(lines))
-            return self.desk.publish(caller, name, lines, purpose)
+            return self.desk.request_publication(caller, name, lines, purpose)
 
     def withdraw(self, caller: Caller, name: str, number: int, reason: str = "") -> RequestView:
         """Withdraw your own request."""

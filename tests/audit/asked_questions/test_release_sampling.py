@@ -34,7 +34,7 @@ from sfumato.audit.asked_questions.release_sampling import (
     sample_proposal,
 )
 from sfumato.audit.generated_tables import neighbours_of
-from sfumato.audit.whole_policies.audit_stages import AuditStage, open_stage, refute_by_draws
+from sfumato.audit.whole_policies.audit_testbeds import AuditTestbed, open_testbed, refute_by_draws
 from sfumato.curator import Curator
 from sfumato.policy import InMemory, Policy, Table
 from sfumato.privacy import Budget, Guarantee, PrivacyUnit, Sensitivity
@@ -58,8 +58,8 @@ def curator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Curator]:
 
 
 @pytest.fixture(scope="module", params=["add-remove", pytest.param("replace", marks=pytest.mark.long)])
-def stage(request: pytest.FixtureRequest) -> Iterator[AuditStage]:
-    with open_stage(policy(request.param)) as opened:
+def testbed(request: pytest.FixtureRequest) -> Iterator[AuditTestbed]:
+    with open_testbed(policy(request.param)) as opened:
         yield opened
 
 
@@ -129,21 +129,21 @@ QUESTIONS = (
 @pytest.mark.parametrize(
     "text", [*QUESTIONS[:3], *(pytest.param(each, marks=pytest.mark.long) for each in QUESTIONS[3:])]
 )
-def test_exact_changes_keep_the_claim_and_half_of_it_is_exceeded(stage: AuditStage, text: str) -> None:
-    question = stage.question(text)
-    recorded = stage.record_totals(question, stage.price_for(question))
-    reached = compare_recorded_totals(recorded, stage.tables.pairs)
+def test_exact_changes_keep_the_claim_and_half_of_it_is_exceeded(testbed: AuditTestbed, text: str) -> None:
+    question = testbed.question(text)
+    recorded = testbed.record_totals(question, testbed.price_for(question))
+    reached = compare_recorded_totals(recorded, testbed.tables.pairs)
     assert reached.holds, reached
-    assert reached.comparisons == len(recorded) * len(stage.tables.pairs)
+    assert reached.comparisons == len(recorded) * len(testbed.tables.pairs)
     assert reached.share > 0.5
     halved = [replace(each, claim=_half(each.claim)) for each in recorded]
-    assert not compare_recorded_totals(halved, stage.tables.pairs).holds
+    assert not compare_recorded_totals(halved, testbed.tables.pairs).holds
 
 
-def test_noise_that_is_drawn_again_tells_what_is_claimed_too_low(stage: AuditStage) -> None:
-    question = stage.question(QUESTIONS[1])
-    recorded = stage.record_totals(question, stage.price_for(question))
-    pair = compare_recorded_totals(recorded, stage.tables.pairs).most_distinguishable_pair
+def test_noise_that_is_drawn_again_tells_what_is_claimed_too_low(testbed: AuditTestbed) -> None:
+    question = testbed.question(QUESTIONS[1])
+    recorded = testbed.record_totals(question, testbed.price_for(question))
+    pair = compare_recorded_totals(recorded, testbed.tables.pairs).most_distinguishable_pair
     assert pair is not None
     verdicts = [refute_by_draws(recorded, pair, Guarantee(claim), 8_000, Fraction(CONFIDENCE)) for claim in (1, "0.1")]
     (sound, many), (broken, _) = [each for each in verdicts if each is not None]
@@ -165,11 +165,11 @@ def test_the_telling_pair_is_the_one_that_is_furthest_apart(curator: Curator) ->
     assert pair_with_most_rows(made)[1].name == "rows far beyond the limit, each of its own"
 
 
-def test_found_keys_are_put_side_by_side(stage: AuditStage) -> None:
+def test_found_keys_are_put_side_by_side(testbed: AuditTestbed) -> None:
     """A key that only one of the tables has counts as zeros in the other."""
-    question = stage.question("SELECT note, COUNT(*) AS n FROM visits GROUP BY note")
-    recorded = stage.record_totals(question, stage.price_for(question))
-    reached = compare_recorded_totals(recorded, stage.tables.pairs)
+    question = testbed.question("SELECT note, COUNT(*) AS n FROM visits GROUP BY note")
+    recorded = testbed.record_totals(question, testbed.price_for(question))
+    reached = compare_recorded_totals(recorded, testbed.tables.pairs)
     assert 0.3 < reached.share <= 1
 
 

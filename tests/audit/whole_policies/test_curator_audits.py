@@ -25,7 +25,7 @@ from audit.test_neighbouring_tables import NOWHERE
 from sfumato.audit.asked_questions.generated_questions import RandomQuestion, query_templates, read_questions
 from sfumato.audit.asked_questions.neighbouring_outcomes import compare_outcomes, record_forecast, release_and_record
 from sfumato.audit.whole_policies import curator_audits
-from sfumato.audit.whole_policies.audit_stages import AuditStage, open_stage, price_release
+from sfumato.audit.whole_policies.audit_testbeds import AuditTestbed, open_testbed, price_release
 from sfumato.audit.whole_policies.curator_audits import _audit_queries, _AuditQuery, _AuditRun, _time_notes
 from sfumato.audit.whole_policies.curator_findings import (
     OWNER,
@@ -63,21 +63,21 @@ def policy(relation: str = "add-remove", *, every_row: bool = False) -> Policy:
 
 
 @pytest.fixture(scope="module", params=["units", pytest.param("rows", marks=pytest.mark.long)])
-def stage(request: pytest.FixtureRequest) -> Iterator[AuditStage]:
+def testbed(request: pytest.FixtureRequest) -> Iterator[AuditTestbed]:
     declared = policy() if request.param == "units" else policy("replace", every_row=True)
-    with open_stage(declared) as opened:
+    with open_testbed(declared) as opened:
         yield opened
 
 
-def test_every_planted_fault_is_caught(stage: AuditStage, long: bool) -> None:
+def test_every_planted_fault_is_caught(testbed: AuditTestbed, long: bool) -> None:
     """Those that are told by what is drawn, by default."""
-    planted = planted_faults(stage, query_templates(stage.catalog), Fraction(CONFIDENCE))
+    planted = planted_faults(testbed, query_templates(testbed.catalog), Fraction(CONFIDENCE))
     plants = list(planted.values())
     found = [each for plant in (plants if long else plants[:4]) for each in plant()]
     assert [each.name for each in found] == [name for name in planted if name in {each.name for each in found}]
     assert [each.name for each in found if not each.caught] == []
     sampled = {"half the noise", "the same noise for several numbers", "the same noise for all groups"}
-    if not stage.policy.unit.every_row:  # else COUNT(*) is public, and no template has two measures of one scale
+    if not testbed.policy.unit.every_row:  # else COUNT(*) is public, and no template has two measures of one scale
         sampled |= {"the same noise for equal measures"}
     if not long:
         assert {each.name for each in found} == sampled
@@ -90,7 +90,7 @@ def test_every_planted_fault_is_caught(stage: AuditStage, long: bool) -> None:
         "a message that counts rows",
         "a charge that depends on rows",
     }
-    limits = set() if stage.policy.unit.every_row else {"limits that are one too high"}
+    limits = set() if testbed.policy.unit.every_row else {"limits that are one too high"}
     assert {each.name for each in found} == wanted | limits
 
 
@@ -101,9 +101,10 @@ _SHARED = {
 }
 
 
-def _compared(stage: AuditStage, text: str) -> QuestionResult:
+def _compared(testbed: AuditTestbed, text: str) -> QuestionResult:
     few = replace(
-        stage, tables=replace(stage.tables, populations_with_extra_unit=stage.tables.populations_with_extra_unit[:1])
+        testbed,
+        tables=replace(testbed.tables, populations_with_extra_unit=testbed.tables.populations_with_extra_unit[:1]),
     )
     (tried,), _ = _AuditRun(few, math.inf, Fraction(CONFIDENCE), ignore_progress).test_questions(
         [_AuditQuery(text, TEMPLATE, gaussian=False)]
@@ -112,11 +113,11 @@ def _compared(stage: AuditStage, text: str) -> QuestionResult:
 
 
 @pytest.mark.parametrize(("text", "numbers"), [*zip(_SHARED.values(), (3, 2, 6), strict=True)], ids=_SHARED)
-def test_a_sound_release_has_noises_of_its_own(stage: AuditStage, text: str, numbers: int) -> None:
+def test_a_sound_release_has_noises_of_its_own(testbed: AuditTestbed, text: str, numbers: int) -> None:
     """How often it is drawn follows from the law: of all pairs, one agrees every time with probability ≤ 1e-6."""
-    question = stage.question(text)
-    made = price_release(question, stage.price_for(question))
-    compared = compare_noise(question, made, stage.engines[""], 1 - Fraction(CONFIDENCE))
+    question = testbed.question(text)
+    made = price_release(question, testbed.price_for(question))
+    compared = compare_noise(question, made, testbed.engines[""], 1 - Fraction(CONFIDENCE))
     assert compared is not None
     assert compared.holds
     assert compared.numbers == numbers
@@ -131,7 +132,7 @@ def test_a_sound_release_has_noises_of_its_own(stage: AuditStage, text: str, num
     ],
 )
 def test_a_curator_that_uses_a_noise_twice_is_doubted(
-    stage: AuditStage, text: str, monkeypatch: pytest.MonkeyPatch
+    testbed: AuditTestbed, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One noise for all groups, or for measures of one mechanism: each number by itself keeps its law."""
     draw = NoisyTotals.draw
@@ -142,48 +143,50 @@ def test_a_curator_that_uses_a_noise_twice_is_doubted(
         return exact + noise[:1, [kinds.index(each) for each in kinds]]
 
     monkeypatch.setattr(NoisyTotals, "draw", shared)
-    (doubt, *_) = _compared(stage, text).doubts
+    (doubt, *_) = _compared(testbed, text).doubts
     assert "share their noise in all" in doubt
 
 
-def test_opposite_noises_are_found_and_too_narrow_ones_are_not_judged(stage: AuditStage) -> None:
-    question = stage.question(_SHARED["groups"])
-    made = price_release(question, stage.price_for(question))
+def test_opposite_noises_are_found_and_too_narrow_ones_are_not_judged(testbed: AuditTestbed) -> None:
+    question = testbed.question(_SHARED["groups"])
+    made = price_release(question, testbed.price_for(question))
     signs = np.array([[1], [-1], [1]])
-    twin = compare_noise(question, made, stage.engines[""], Fraction(1, 10**6), lambda noise, _: noise[:1] * signs)
+    twin = compare_noise(question, made, testbed.engines[""], Fraction(1, 10**6), lambda noise, _: noise[:1] * signs)
     assert twin is not None
     assert twin.shared == ((0, 1), (0, 2))
     assert "numbers 1 and 2 of 3 share their noise in all" in str(twin)
-    assert compare_noise(question, made, stage.engines[""], Fraction(1, 10**100_000)) is None
-    alone = stage.question("SELECT COUNT(*) FILTER (WHERE ward = 'A') AS n FROM visits")
+    assert compare_noise(question, made, testbed.engines[""], Fraction(1, 10**100_000)) is None
+    alone = testbed.question("SELECT COUNT(*) FILTER (WHERE ward = 'A') AS n FROM visits")
     assert (
-        compare_noise(alone, price_release(alone, stage.price_for(alone)), stage.engines[""], Fraction(1, 10**6))
+        compare_noise(alone, price_release(alone, testbed.price_for(alone)), testbed.engines[""], Fraction(1, 10**6))
         is None
     )
 
 
-def test_outcomes_are_alike_whoever_is_in_the_table(stage: AuditStage, long: bool) -> None:
-    for text in query_templates(stage.catalog)[:: 1 if long else 6]:
+def test_outcomes_are_alike_whoever_is_in_the_table(testbed: AuditTestbed, long: bool) -> None:
+    for text in query_templates(testbed.catalog)[:: 1 if long else 6]:
         try:
-            paid = stage.price_for(stage.question(text))
+            paid = testbed.price_for(testbed.question(text))
         except sf.SfumatoError:
-            paid = stage.price_for(None)
-        populations = stage.tables.populations[:: 1 if long else 5]
+            paid = testbed.price_for(None)
+        populations = testbed.tables.populations[:: 1 if long else 5]
         seen = [
-            (each, release_and_record(stage.curators[each.name], text, paid.release_arguments)) for each in populations
+            (each, release_and_record(testbed.curators[each.name], text, paid.release_arguments))
+            for each in populations
         ]
         assert compare_outcomes(seen) == (), text
         before = [
-            (each, record_forecast(stage.curators[each.name], text, paid.release_arguments)) for each in populations[:2]
+            (each, record_forecast(testbed.curators[each.name], text, paid.release_arguments))
+            for each in populations[:2]
         ]
         assert compare_outcomes(before) == (), text
 
 
-def test_what_is_seen_holds_the_charge_and_the_groups(stage: AuditStage) -> None:
+def test_what_is_seen_holds_the_charge_and_the_groups(testbed: AuditTestbed) -> None:
     """The comparison looks at something: each part is there, and changes when it should."""
     text = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
-    others = stage.tables.ordinary_population
-    curator = stage.curators[others.name]
+    others = testbed.tables.ordinary_population
+    curator = testbed.curators[others.name]
     once, dearer = (release_and_record(curator, text, {"epsilon": price, "fresh": True}) for price in (1, 2))
     assert "'A'" in once["groups"]
     assert once["charge"] != dearer["charge"]
@@ -196,12 +199,12 @@ def test_what_is_seen_holds_the_charge_and_the_groups(stage: AuditStage) -> None
     assert "refusal" in {each.aspect for each in compare_outcomes([(others, once), (others, refused)])}
 
 
-def test_templates_cover_what_can_be_asked(stage: AuditStage) -> None:
-    asked = query_templates(stage.catalog)
+def test_templates_cover_what_can_be_asked(testbed: AuditTestbed) -> None:
+    asked = query_templates(testbed.catalog)
     measured, found, refused = set(), 0, 0
     for text in asked:
         try:
-            question = stage.question(text)
+            question = testbed.question(text)
         except sf.SfumatoError:
             refused += 1
             continue
@@ -254,9 +257,9 @@ def test_an_audit_that_misses_a_fault_says_that_it_has_no_power(audited: Curator
     assert not replace(audited, faults=()).holds
 
 
-def test_a_difference_a_change_and_a_verdict_are_doubts(stage: AuditStage) -> None:
-    others = stage.tables.ordinary_population
-    other = stage.tables.populations_with_extra_unit[0]
+def test_a_difference_a_change_and_a_verdict_are_doubts(testbed: AuditTestbed) -> None:
+    others = testbed.tables.ordinary_population
+    other = testbed.tables.populations_with_extra_unit[0]
     sound = QuestionResult("SELECT 1", "template", "ε = 1", True, ())
     assert sound.doubts == ()
     (found,) = compare_outcomes([(others, {"charge": "1"}), (other, {"charge": "2"})])
@@ -305,21 +308,21 @@ def test_without_a_policy_there_is_no_audit(tmp_path: Path) -> None:
         sf.audit.curator(tmp_path / "none.toml")
 
 
-def test_an_audit_says_of_what_too_few_releases_were_bought(stage: AuditStage) -> None:
+def test_an_audit_says_of_what_too_few_releases_were_bought(testbed: AuditTestbed) -> None:
     """Where the time is up, nothing is bought, and nothing is said to have been."""
-    tried = tuple(QuestionResult(text, TEMPLATE, "ε = 1", True, ()) for text in query_templates(stage.catalog)[:1])
-    kept, unbought = _AuditRun(stage, 0.0, Fraction(CONFIDENCE), ignore_progress).with_sampled_releases(tried, 300)
+    tried = tuple(QuestionResult(text, TEMPLATE, "ε = 1", True, ()) for text in query_templates(testbed.catalog)[:1])
+    kept, unbought = _AuditRun(testbed, 0.0, Fraction(CONFIDENCE), ignore_progress).with_sampled_releases(tried, 300)
     assert kept == tried
     assert unbought == ("SELECT COUNT(*) AS n FROM visits",)
     (note,) = _time_notes((), unbought)
     assert "too few releases were made to test 1 of the questions, such as SELECT COUNT(*)" in note
 
 
-def test_faults_take_until_then_and_those_that_are_left_are_named(stage: AuditStage, audited: CuratorAudit) -> None:
+def test_faults_take_until_then_and_those_that_are_left_are_named(testbed: AuditTestbed, audited: CuratorAudit) -> None:
     """One fault is planted however late it is; what is left is planted later, if there is time."""
     caught = [FaultResult(name, "SELECT 1", True, "it was seen") for name in ("first", "second", "third")]
     planned = {each.name: partial(iter, [each]) for each in caught}
-    run = _AuditRun(stage, 0.0, Fraction(CONFIDENCE), ignore_progress)
+    run = _AuditRun(testbed, 0.0, Fraction(CONFIDENCE), ignore_progress)
     found, left = run.inject_faults({"no place": partial(iter, []), **planned}, 0.0)
     assert (found, list(left)) == ((caught[0],), ["second", "third"])
     assert run.inject_faults(left, 0.0, found) == (found, left)
@@ -375,12 +378,13 @@ def test_whole_audits_of_sound_policies(relation: str, every_row: bool) -> None:
     assert any(each.releases for each in found.tried)
 
 
-def test_a_drawn_question_is_asked_with_its_limits_and_compared(stage: AuditStage) -> None:
+def test_a_drawn_question_is_asked_with_its_limits_and_compared(testbed: AuditTestbed) -> None:
     """One that is answered and one that is refused: of the second, the refusal is compared."""
     few = replace(
-        stage, tables=replace(stage.tables, populations_with_extra_unit=stage.tables.populations_with_extra_unit[::6])
+        testbed,
+        tables=replace(testbed.tables, populations_with_extra_unit=testbed.tables.populations_with_extra_unit[::6]),
     )
-    limits = {} if stage.policy.unit.every_row else {"rows": 1}
+    limits = {} if testbed.policy.unit.every_row else {"rows": 1}
     texts = ["SELECT SUM(age + 1) AS a0 FROM visits WHERE age > 3", "SELECT SUM(note) AS a0 FROM visits"]
     run = _AuditRun(few, math.inf, Fraction(CONFIDENCE), ignore_progress)
     tried, _ = run.test_questions([_AuditQuery(RandomQuestion(each, limits), RANDOM, gaussian=False) for each in texts])
@@ -391,11 +395,12 @@ def test_a_drawn_question_is_asked_with_its_limits_and_compared(stage: AuditStag
     assert ("limit(rows=1)" in tried[0].question) is bool(limits)
 
 
-def test_a_question_whose_conditions_leave_no_group_is_tried_and_not_with_gaussian_noise(stage: AuditStage) -> None:
+def test_a_question_whose_conditions_leave_no_group_is_tried_and_not_with_gaussian_noise(testbed: AuditTestbed) -> None:
     """It is understood, and refused when its groups are looked for: an audit that drew it goes on."""
     text = "SELECT ward AS k0, COUNT(*) AS a0 FROM visits WHERE ward = 'A' AND ward = 'B' GROUP BY k0"
     few = replace(
-        stage, tables=replace(stage.tables, populations_with_extra_unit=stage.tables.populations_with_extra_unit[:1])
+        testbed,
+        tables=replace(testbed.tables, populations_with_extra_unit=testbed.tables.populations_with_extra_unit[:1]),
     )
     run = _AuditRun(few, math.inf, Fraction(CONFIDENCE), ignore_progress)
     asked = [_AuditQuery(RandomQuestion(text, {}), RANDOM, gaussian=True)]
@@ -404,14 +409,15 @@ def test_a_question_whose_conditions_leave_no_group_is_tried_and_not_with_gaussi
     assert list(run.test_with_gaussian_noise(asked)) == []
 
 
-def test_gaussian_noise_on_some_tables_changes_no_outcome_of_others(stage: AuditStage, long: bool) -> None:
+def test_gaussian_noise_on_some_tables_changes_no_outcome_of_others(testbed: AuditTestbed, long: bool) -> None:
     """It ends what an account pays by ε alone, so it comes after everything else. How many rows there are is public
     under replace neighbours, and would not be drawn; how many of each ward is not.
     """
     texts = ["SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", "SELECT SUM(age) AS total FROM visits"]
     asked = [_AuditQuery(each, TEMPLATE, gaussian=True) for each in (texts if long else texts[:1])]
     few = replace(
-        stage, tables=replace(stage.tables, populations_with_extra_unit=stage.tables.populations_with_extra_unit[::6])
+        testbed,
+        tables=replace(testbed.tables, populations_with_extra_unit=testbed.tables.populations_with_extra_unit[::6]),
     )
     run = _AuditRun(few, math.inf, Fraction(CONFIDENCE), ignore_progress)
     tried, untried = run.test_questions(asked)
@@ -422,14 +428,14 @@ def test_gaussian_noise_on_some_tables_changes_no_outcome_of_others(stage: Audit
     assert all(each.answered and each.replay is not None and each.noise_draws is not None for each in tried)
 
 
-def test_the_owners_questions_come_first_and_drawn_ones_last(stage: AuditStage) -> None:
+def test_the_owners_questions_come_first_and_drawn_ones_last(testbed: AuditTestbed) -> None:
     own = "SELECT AVG(age) AS ours FROM visits"
-    asked = list(_audit_queries(stage, [own], 7, 5))
+    asked = list(_audit_queries(testbed, [own], 7, 5))
     assert (asked[0].text, asked[0].origin) == (own, OWNER)
     assert [each.origin for each in asked].count(RANDOM) == 5
     assert [each.origin for each in asked[-5:]] == [RANDOM] * 5
-    assert list(_audit_queries(stage, [own], 7, 9))[-9:][:5] == asked[-5:]
-    assert list(_audit_queries(stage, [own], 8, 5))[-5:] != asked[-5:]
+    assert list(_audit_queries(testbed, [own], 7, 9))[-9:][:5] == asked[-5:]
+    assert list(_audit_queries(testbed, [own], 8, 5))[-5:] != asked[-5:]
 
 
 def test_a_budget_of_nothing_is_refused_at_once() -> None:

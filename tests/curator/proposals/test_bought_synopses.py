@@ -416,7 +416,7 @@ def test_lines_are_read_once_by_a_process(curator: sf.Curator, monkeypatch: pyte
 def test_old_lines_without_columns_answer_too(curator: sf.Curator, monkeypatch: pytest.MonkeyPatch) -> None:
     proposal = curator.marginals("people", SETS)
     former = PlanKey(proposal.plan_key.former, "")
-    monkeypatch.setattr(MarginalsRelease, "written_accuracy", property(lambda self: self.accuracy_to_match))
+    monkeypatch.setattr(MarginalsRelease, "written_accuracy", property(lambda self: self.accuracy_for_reuse))
     monkeypatch.setattr(MarginalsProposal, "plan_key", former)
     best = proposal.release(rho=RHO)
     monkeypatch.undo()

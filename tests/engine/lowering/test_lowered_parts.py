@@ -15,7 +15,7 @@ from plan.samples import read
 from sfumato.engine.lowering import cell_lowering, reading_statements, relation_lowering
 from sfumato.engine.lowering.applications import _is_zero_or_normal, _least_nonzero_size
 from sfumato.engine.lowering.cell_lowering import CountedRows, encode_keys, predicate_columns
-from sfumato.engine.lowering.relational import Apply, CleanTable, Constant, Reference, ScalarFunction, Select
+from sfumato.engine.lowering.relational_form import Apply, CleanTable, Constant, Reference, ScalarFunction, Select
 from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import BoundedPlan, bound_by_whole_rows
 from sfumato.plan.limits import ContributionLimits

@@ -12,7 +12,7 @@ import pytest
 from engine.tables import policy_of, tuples
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import bounded_totals, relation_lowering
-from sfumato.engine.lowering.relational import integer_constant
+from sfumato.engine.lowering.relational_form import integer_constant
 from sfumato.plan.aggregates.measures import Count, DistinctUnits, Sum
 from sfumato.plan.bounding import BoundedPlan, candidate_bounded_plans
 from sfumato.plan.limits import ContributionLimits, Strategy

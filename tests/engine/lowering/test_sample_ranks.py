@@ -15,7 +15,7 @@ import pytest
 from engine.tables import policy_of, tuples
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import sample_ranks
-from sfumato.engine.lowering.relational import (
+from sfumato.engine.lowering.relational_form import (
     Apply,
     Constant,
     Reference,

@@ -15,7 +15,7 @@ from engine.tables import policy_of, tuples
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import bounded_totals, reading_statements, sampled_rows
 from sfumato.engine.lowering.reading_statements import server_readings, server_statement
-from sfumato.engine.lowering.relational import Scalar, ScalarFunction, apply, integer_constant
+from sfumato.engine.lowering.relational_form import Scalar, ScalarFunction, apply, integer_constant
 from sfumato.engine.lowering.sampled_rows import MAX_LEAST
 from sfumato.plan.bounding import BoundedPlan, ContributionLimits, Strategy, candidate_bounded_plans
 from sfumato.plan.readings.total_readings import GroupTotals

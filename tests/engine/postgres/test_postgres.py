@@ -50,7 +50,7 @@ from sfumato.plan.limits import Strategy, combined_key
 from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import ValueCounts
 from sfumato.plan.readings.total_readings import GroupTotals
-from sfumato.plan.sharing import with_all_measures
+from sfumato.plan.sharing import with_requests_as_measures
 from sfumato.plan.values.functions import call
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit
@@ -141,7 +141,7 @@ def test_neighbours_on_the_server_differ_by_at_most_the_claim(sessions: Sessions
         asked = text(random, made)
         try:
             plan = question(engines[""], engines[""]._policy, asked)  # type: ignore[arg-type]
-            made_of = candidate_bounded_plans(with_all_measures(plan.query.plan), plan.limits, len(plan.groups))
+            made_of = candidate_bounded_plans(with_requests_as_measures(plan.query.plan), plan.limits, len(plan.groups))
         except Unsupported:
             continue
         if plan.discovered_keys:

@@ -14,7 +14,7 @@ pytest.importorskip("psycopg", reason="psycopg is not installed: PostgreSQL is N
 
 from postgres_server import PostgresServer
 from sfumato.engine import self_test
-from sfumato.engine.lowering.relational import AggregateFunction, RowNumber, ScalarFunction, Select, WindowFrame
+from sfumato.engine.lowering.relational_form import AggregateFunction, RowNumber, ScalarFunction, Select, WindowFrame
 from sfumato.engine.postgres.connection import ServerSessions
 from sfumato.engine.postgres.driver import carried_scan
 from sfumato.engine.proofs import statement_cases

@@ -29,7 +29,7 @@ from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.readings.dense_readings import Marginals, ValueStepCounts
 from sfumato.plan.readings.total_readings import DiscoveredGroups, DiscoveredTotals, GroupTotals, PlanReading
-from sfumato.plan.sharing import with_all_measures
+from sfumato.plan.sharing import with_requests_as_measures
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.expressions import Column
 from sfumato.policy import Policy
@@ -67,7 +67,7 @@ def _readings(engine: Engine, policy: Policy, text: str) -> list[PlanReading[Any
     except Unsupported:
         return []
     if asked.discovered_keys and not others:
-        return [found.reading(asked, bound_for_discovery(with_all_measures(asked.query.plan), asked.limits))]
+        return [found.reading(asked, bound_for_discovery(with_requests_as_measures(asked.query.plan), asked.limits))]
     return others
 
 
@@ -156,7 +156,9 @@ def _within(sessions: Sessions, seed: int, plans: int) -> int:
                 groups = tuple(asked.groups)
             except Unsupported:
                 continue
-            for bounded in candidate_bounded_plans(with_all_measures(asked.query.plan), asked.limits, len(groups)):
+            for bounded in candidate_bounded_plans(
+                with_requests_as_measures(asked.query.plan), asked.limits, len(groups)
+            ):
                 key, reading = random.getrandbits(62), GroupTotals(bounded, groups)
                 apart = _apart(here.read(reading, key), there.read(reading, key))
                 steps = [_allowed(rows, each.bits) for each in bounded.measures for _ in range(each.coordinates)]

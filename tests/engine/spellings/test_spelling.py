@@ -17,7 +17,7 @@ from engine.tables import policy_of
 from plan.samples import read
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import bounded_totals, reading_statements
-from sfumato.engine.lowering.relational import ScalarFunction, Wide
+from sfumato.engine.lowering.relational_form import ScalarFunction, Wide
 from sfumato.engine.spellings import generator
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator

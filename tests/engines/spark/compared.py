@@ -29,7 +29,7 @@ from sfumato.engine.spark.driver import Spark
 from sfumato.errors import Unsupported
 from sfumato.plan.bounding import bound_for_discovery, candidate_bounded_plans
 from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals, PlanReading
-from sfumato.plan.sharing import with_all_measures
+from sfumato.plan.sharing import with_requests_as_measures
 from sfumato.policy import Policy, Type
 
 FOUND = "found keys"
@@ -86,7 +86,7 @@ def asked(engine: DuckDB, words: str) -> Iterator[Asked]:
         groups = question.groups
     except Unsupported:
         return
-    totals = with_all_measures(question.query.plan)
+    totals = with_requests_as_measures(question.query.plan)
     inexact = any(each in words for each in ("EXP(", "LN(", "POW("))
     if question.discovered_keys:
         yield Asked(words, found_reading(question, bound_for_discovery(totals, question.limits)), inexact)
@@ -124,7 +124,7 @@ def quickly(spark: Spark) -> Scan:
     copies = {name: spark.tables.copy(name) for name in spark.tables._sources}
     for name, value in _QUICK.items():
         spark.tables.session.spark.conf.set(name, value)
-    return lambda table: copies.get(table) or spark._scan(table, wide={})
+    return lambda table: copies.get(table) or spark._scan(table, unclamped={})
 
 
 def _most_rows(policy: Policy, words: str) -> int:
@@ -154,7 +154,7 @@ def totals(spark: Spark, readings: Sequence[PlanReading[Any]], key: int, scan: S
     expression, frames = spark.tables.session.expression, []
     for number, reading in enumerate(readings):
         statement = server_statement(reading, key)
-        frame = spark._frame(statement, scan or (lambda table: spark._scan(table, wide={})))
+        frame = spark._frame(statement, scan or (lambda table: spark._scan(table, unclamped={})))
         cells = ", ".join(f"CAST({name} AS STRING)" for name, _ in statement.result.columns)
         frames.append(frame.select(expression(f"{number} AS number"), expression(f"array({cells}) AS cells")))
     made: list[list[tuple[Any, ...]]] = [[] for _ in readings]

@@ -21,7 +21,7 @@ from engines.spark.conftest import PANDAS, Cluster
 from sfumato.engine import public_tables, self_test
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.inspecting import open_inspector
-from sfumato.engine.lowering.relational import AggregateFunction, Exists, GroupTotal, ScalarFunction
+from sfumato.engine.lowering.relational_form import AggregateFunction, Exists, GroupTotal, ScalarFunction
 from sfumato.engine.opening import open_engine
 from sfumato.engine.proofs import statement_cases
 from sfumato.engine.spark import frames, sessions

@@ -10,7 +10,7 @@ from sfumato.plan.aggregates.unit_measures import (
     MAX_ROWS,
     FrameBounds,
     LagLead,
-    RowPosition,
+    RankingFunction,
     RunningAggregate,
     UnitDistinct,
     UnitFirst,
@@ -162,7 +162,7 @@ def test_positions_count_one_row_more_than_the_limit() -> None:
     """The last position stands for all later ones."""
     for name in ("ROW_NUMBER()", "RANK()", "DENSE_RANK()"):
         position = window(f"{name} {OVER}")
-        assert isinstance(position, RowPosition)
+        assert isinstance(position, RankingFunction)
         assert position.cap == 11
         assert position.domain.range == (1, 11)
 

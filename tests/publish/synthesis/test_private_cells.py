@@ -207,10 +207,10 @@ FINE = Attribute(
 def test_edges_wherever_they_are_give_bins(cells: Any, starts: list[int]) -> None:
     """At most as many as planned; a value that is selected several times is a bin by itself."""
     bins = QuantileBins(FINE)
-    merged = bins.merge(bins.joined_cells_from(None, QuantileCells(tuple(cells))))  # type: ignore[arg-type]
+    merged = bins.merge(bins.parts_from(None, QuantileCells(tuple(cells))))  # type: ignore[arg-type]
     assert [cell.low for cell in merged.cells[:-1]] == starts  # type: ignore[union-attr]
     assert merged.cells[-2].high == 39  # type: ignore[union-attr]
-    assert merged.size <= MAX_BINS + 1 == bins.merge(bins.planned_joined_cells).size
+    assert merged.size <= MAX_BINS + 1 == bins.merge(bins.worst_case_parts).size
 
 
 @pytest.mark.parametrize("noise", [Gaussian(10), Laplace(10)])
@@ -221,15 +221,15 @@ def test_values_above_the_threshold_have_cells_and_the_others_groups(noise: Any,
     for frequent in ([], [5], [0, 399, 400, 1199], list(range(300)), list(range(400))):
         counts = np.zeros(1201, np.int64)
         counts[frequent] = 1000
-        merged = own.merge(own.joined_cells_from(step, NoisyCells.from_counts(counts)))
+        merged = own.merge(own.parts_from(step, NoisyCells.from_counts(counts)))
         kept = [cell.value for cell in merged.cells if isinstance(cell, ListedCell)]
         assert kept == [CODES[index] for index in frequent[:MAX_OWN_CELLS]]
         shared = [cell.values for cell in merged.cells if isinstance(cell, GroupCell)]
         assert sorted([*kept, *(value for values in shared for value in values)]) == CODES
         assert len(shared) <= len(set(groups))
-        assert merged.size <= own.merge(own.planned_joined_cells).size
+        assert merged.size <= own.merge(own.worst_case_parts).size
     counts = np.full(1201, 10 * (6 if isinstance(noise, Laplace) else 3))
-    assert own.merge(own.joined_cells_from(step, NoisyCells.from_counts(counts))).size == 1 + len(set(groups))
+    assert own.merge(own.parts_from(step, NoisyCells.from_counts(counts))).size == 1 + len(set(groups))
 
 
 def test_planned_parts_are_equal_bins_and_are_kept_where_the_release_ends_early(clinic: sf.Curator) -> None:
@@ -384,10 +384,10 @@ def test_groups_are_those_of_the_finest_level_with_few_parts() -> None:
 
 
 def test_planned_bins_are_equally_wide_and_planned_values_those_listed_first() -> None:
-    planned = QuantileBins(FINE).planned_joined_cells
+    planned = QuantileBins(FINE).worst_case_parts
     assert planned.tolist() == [*(cell * 16 // 40 for cell in range(40)), 16]
     own = ValueGroups(Attribute("code", "text", (*map(ListedCell, CODES), OtherCell())), (0,) * 600 + (1,) * 600)
-    parts = own.planned_joined_cells
+    parts = own.worst_case_parts
     assert parts[:250].tolist() == list(range(250))
     assert {*parts[250:600].tolist()} == {250}
     assert {*parts[600:1200].tolist()} == {251}
@@ -403,6 +403,6 @@ def test_the_threshold_of_values(noise: Any) -> None:
     counts = np.zeros(1201, np.int64)
     counts[[3, 8, 9]] = math.floor(threshold), math.ceil(threshold), 10**6
     counts[1200] = 10**6  # what is missing has a cell of its own in any case
-    parts = own.joined_cells_from(step, NoisyCells.from_counts(counts))
+    parts = own.parts_from(step, NoisyCells.from_counts(counts))
     assert (parts[8], parts[9], parts[1200]) == (0, 1, 3)
     assert {*np.delete(parts, [8, 9, 1200]).tolist()} == {2}

@@ -46,10 +46,10 @@ from sfumato.audit.asked_questions.release_sampling import (
 )
 from sfumato.audit.lower_bounds.falsifying import falsify, required_samples
 from sfumato.audit.lower_bounds.verdicts import Verdict
-from sfumato.audit.whole_policies.audit_stages import (
+from sfumato.audit.whole_policies.audit_testbeds import (
     AuditPrice,
-    AuditStage,
-    open_stage,
+    AuditTestbed,
+    open_testbed,
     price_release,
     refute_by_draws,
 )
@@ -117,12 +117,12 @@ def curator(
     level, started = exact(confidence, "confidence", _CONFIDENCES), time.time()
     used_seed = bits.random_below(_SEEDS) if seed is None else exact_integer(seed, "seed")
     progress("generating tables")
-    with open_stage(declared) as stage:
+    with open_testbed(declared) as testbed:
         random_count = max(_MIN_RANDOM_QUERIES, round(_RANDOM_QUERIES_PER_MINUTE * allowed_minutes))
-        queries = tuple(_audit_queries(stage, own_questions, used_seed, random_count))
-        run = _AuditRun(stage, started + 60 * allowed_minutes, _verdict_confidence(level, len(queries)), progress)
+        queries = tuple(_audit_queries(testbed, own_questions, used_seed, random_count))
+        run = _AuditRun(testbed, started + 60 * allowed_minutes, _verdict_confidence(level, len(queries)), progress)
         fixed_texts = tuple(query.text for query in queries if query.origin != RANDOM)
-        planned_faults = planted_faults(stage, fixed_texts, run.level)
+        planned_faults = planted_faults(testbed, fixed_texts, run.level)
         first_results, first_untested, slowest = run.test_and_time_questions(queries[:_TIMED_QUERIES])
         announce(_describe_coverage(len(queries), len(planned_faults), slowest, run.deadline - time.time()))
         faults, unplanted = run.inject_faults(planned_faults, (time.time() + run.deadline) / 2)
@@ -133,13 +133,13 @@ def curator(
         results, unsampled = run.with_sampled_releases(
             (*results, *run.test_with_gaussian_noise(queries)), release_count
         )
-        notes = (*_time_notes(untested, unsampled, tuple(unplanted)), *_unreached_limit_notes(stage))
+        notes = (*_time_notes(untested, unsampled, tuple(unplanted)), *_unreached_limit_notes(testbed))
     return CuratorAudit(
         declared.account_name,
         str(declared.unit),
         declared.neighbours.value,
         float(level),
-        tuple(population.name for population in stage.tables.populations_with_extra_unit),
+        tuple(population.name for population in testbed.tables.populations_with_extra_unit),
         results,
         faults,
         notes,
@@ -193,15 +193,15 @@ class _AuditQuery:
 
 
 def _audit_queries(
-    stage: AuditStage, own_questions: Sequence[str], seed: int, random_count: int
+    testbed: AuditTestbed, own_questions: Sequence[str], seed: int, random_count: int
 ) -> Iterator[_AuditQuery]:
     """Yield the queries to test: the owner's own, then templates, then random ones."""
     origins = {**dict.fromkeys(own_questions, OWNER)}
-    origins = {**origins, **{text: TEMPLATE for text in query_templates(stage.catalog) if text not in origins}}
-    delta = bool(stage.policy.budget.delta)
+    origins = {**origins, **{text: TEMPLATE for text in query_templates(testbed.catalog) if text not in origins}}
+    delta = bool(testbed.policy.budget.delta)
     for index, (text, origin) in enumerate(origins.items()):
         yield _AuditQuery(text, origin, delta and index < _GAUSSIAN_QUERIES)
-    for random_question in islice(random_questions(stage.catalog, seed), random_count):
+    for random_question in islice(random_questions(testbed.catalog, seed), random_count):
         yield _AuditQuery(random_question, RANDOM, delta and random_question.gaussian)
 
 
@@ -229,14 +229,14 @@ def _time_notes(
         )
 
 
-def _unreached_limit_notes(stage: AuditStage) -> Iterator[str]:
-    for name in stage.tables.tables_with_unreached_limit:
+def _unreached_limit_notes(testbed: AuditTestbed) -> Iterator[str]:
+    for name in testbed.tables.tables_with_unreached_limit:
         yield f"the limit of rows of {name} is too large for a generated unit to reach, so it was not tested"
 
 
 @dataclass(frozen=True)
 class _AuditRun:
-    stage: AuditStage
+    testbed: AuditTestbed
     deadline: float
     level: Fraction
     progress: Progress
@@ -286,7 +286,7 @@ class _AuditRun:
                 return tuple(results), tuple(skipped.text for skipped in queries[number:])
             self.progress(f"question {first_number + number} of {question_count or len(queries)}")
             question = self._parse_query(query)
-            results.append(self._test_query(query, question, self.stage.price_for(question)))
+            results.append(self._test_query(query, question, self.testbed.price_for(question)))
         return tuple(results), ()
 
     def test_with_gaussian_noise(self, queries: Sequence[_AuditQuery]) -> Iterator[QuestionResult]:
@@ -298,25 +298,25 @@ class _AuditRun:
             question = self._parse_query(query) if query.gaussian else None
             if question is not None and _has_only_fixed_totals(question) and not self._is_late:
                 self.progress(f"Gaussian noise: {query.text}")
-                yield self._test_query(query, question, self.stage.price_for(question, gaussian=True))
+                yield self._test_query(query, question, self.testbed.price_for(question, gaussian=True))
 
     def _parse_query(self, query: _AuditQuery) -> Any:
         try:
-            return self.stage.question(query.ask)
+            return self.testbed.question(query.ask)
         except SfumatoError:
             return None
 
     def _test_query(self, query: _AuditQuery, question: Any, paid: AuditPrice) -> QuestionResult:
-        populations = self.stage.tables.populations
+        populations = self.testbed.tables.populations
         few_populations = (populations[0], *populations[-2:])  # a few tables suffice for what reads no row
         released_populations = few_populations if paid.gaussian else populations
         outcomes = [
-            (side, release_and_record(self.stage.curators[side.name], query.ask, paid.release_arguments))
+            (side, release_and_record(self.testbed.curators[side.name], query.ask, paid.release_arguments))
             for side in released_populations
         ]
         answered = all("refusal" not in visible for _, visible in outcomes)
         forecasts = [
-            (side, record_forecast(self.stage.curators[side.name], query.ask, paid.release_arguments))
+            (side, record_forecast(self.testbed.curators[side.name], query.ask, paid.release_arguments))
             for side in few_populations
         ]
         result = QuestionResult(
@@ -324,9 +324,9 @@ class _AuditRun:
         )
         if not answered or not isinstance(question, Question) or question.query.value_queries:
             return result  # the totals of a later step are of a plan that an earlier one has decided
-        recorded = self.stage.record_totals(question, paid)
-        replay = compare_recorded_totals(recorded, self.stage.tables.pairs)
-        compared = compare_noise(question, price_release(question, paid), self.stage.engines[""], 1 - self.level)
+        recorded = self.testbed.record_totals(question, paid)
+        replay = compare_recorded_totals(recorded, self.testbed.tables.pairs)
+        compared = compare_noise(question, price_release(question, paid), self.testbed.engines[""], 1 - self.level)
         result = replace(result, replay=replay if recorded else None, noise=compared)
         if question.discovered_keys or replay.most_distinguishable_pair is None:
             return result
@@ -362,7 +362,7 @@ class _AuditRun:
 
     def _query_kind(self, text: str) -> tuple[Any, ...] | None:
         """Return the kinds of measures and keys of a query; None if it measures nothing."""
-        question = self.stage.question(text)
+        question = self.testbed.question(text)
         if not isinstance(question, Question) or question.free:
             return None
         measures = tuple(type(measure).__name__ for measure in question.query.plan.measures)
@@ -370,13 +370,13 @@ class _AuditRun:
 
     def _sample_releases(self, processes: SamplingWorkers, result: QuestionResult, count: int) -> SamplingResult | None:
         """Sample releases in two neighbouring worlds and try to refute the claim with them."""
-        paid = self.stage.price_for(self.stage.question(result.question))
+        paid = self.testbed.price_for(self.testbed.question(result.question))
         distinguishing = None if result.replay is None else result.replay.most_distinguishable_pair
         pair, pilot = (
-            distinguishing or pair_with_most_rows(self.stage.tables),
+            distinguishing or pair_with_most_rows(self.testbed.tables),
             max(MIN_PILOT, math.ceil(count * PILOT_SHARE)),
         )
-        policies = [self.stage.tables.policy_over(population) for population in pair]
+        policies = [self.testbed.tables.policy_over(population) for population in pair]
         ask, until = SqlQuestion(result.question), self.deadline
         jobs = [SamplingJob(policy, ask, paid.release_arguments, count + pilot, until) for policy in policies]
         first, second = processes.sample(jobs)

@@ -26,9 +26,9 @@ from sfumato.audit.asked_questions.neighbouring_outcomes import (
 )
 from sfumato.audit.generated_tables import GeneratedPopulation
 from sfumato.audit.lower_bounds.falsifying import falsify
-from sfumato.audit.whole_policies.audit_stages import (
+from sfumato.audit.whole_policies.audit_testbeds import (
     AuditPrice,
-    AuditStage,
+    AuditTestbed,
     price_release,
     refute_by_draws,
     reopen_under,
@@ -65,28 +65,28 @@ FaultInjection = Callable[[], "Iterator[FaultResult]"]
 """Injects a fault and yields the result; nothing if no query of the policy allows it."""
 
 
-def planted_faults(stage: AuditStage, texts: tuple[str, ...], confidence: Fraction) -> dict[str, FaultInjection]:
+def planted_faults(testbed: AuditTestbed, texts: tuple[str, ...], confidence: Fraction) -> dict[str, FaultInjection]:
     """Return, by name, a function that injects each fault into the first query that allows it."""
     faults: dict[str, FaultInjection] = {}
     for name, plant in _RELEASE_FAULTS.items():
-        faults[name] = partial(_inject_into_first_suitable, plant, stage, texts, confidence)
+        faults[name] = partial(_inject_into_first_suitable, plant, testbed, texts, confidence)
     for name, misread in _MISREAD_FAULTS.items():
-        faults[name] = partial(_inject_misreading, stage, texts, name, misread)
+        faults[name] = partial(_inject_misreading, testbed, texts, name, misread)
     for name, change in _OUTCOME_FAULTS.items():
-        faults[name] = partial(_inject_outcome_fault, stage, texts[0], name, change)
+        faults[name] = partial(_inject_outcome_fault, testbed, texts[0], name, change)
     return faults
 
 
-Plant = Callable[[AuditStage, str, Question, Fraction], "FaultResult | None"]
+Plant = Callable[[AuditTestbed, str, Question, Fraction], "FaultResult | None"]
 
 
 def _inject_into_first_suitable(
-    plant: Plant, stage: AuditStage, texts: tuple[str, ...], confidence: Fraction
+    plant: Plant, testbed: AuditTestbed, texts: tuple[str, ...], confidence: Fraction
 ) -> Iterator[FaultResult]:
     for text in texts:
         try:
-            question = stage.question(text)
-            fault = plant(stage, text, question, confidence) if isinstance(question, Question) else None
+            question = testbed.question(text)
+            fault = plant(testbed, text, question, confidence) if isinstance(question, Question) else None
         except SfumatoError:
             continue  # the policy refuses this query; another one may allow the fault
         if fault is not None:
@@ -94,15 +94,19 @@ def _inject_into_first_suitable(
             return
 
 
-def _recorded_totals_if_declared(stage: AuditStage, question: Question, paid: AuditPrice) -> tuple[RecordedTotals, ...]:
-    return () if question.discovered_keys else stage.record_totals(question, paid)
+def _recorded_totals_if_declared(
+    testbed: AuditTestbed, question: Question, paid: AuditPrice
+) -> tuple[RecordedTotals, ...]:
+    return () if question.discovered_keys else testbed.record_totals(question, paid)
 
 
-def _inject_half_noise(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> FaultResult | None:
+def _inject_half_noise(
+    testbed: AuditTestbed, text: str, question: Question, confidence: Fraction
+) -> FaultResult | None:
     """Halve the noise that the claim needs: pay twice what is claimed."""
-    claim = stage.price_for(question).claim
-    recorded = _recorded_totals_if_declared(stage, question, AuditPrice(Guarantee(2 * claim.epsilon)))
-    pair = compare_recorded_totals(recorded, stage.tables.pairs).most_distinguishable_pair
+    claim = testbed.price_for(question).claim
+    recorded = _recorded_totals_if_declared(testbed, question, AuditPrice(Guarantee(2 * claim.epsilon)))
+    pair = compare_recorded_totals(recorded, testbed.tables.pairs).most_distinguishable_pair
     outcome_and_draws = None if pair is None else refute_by_draws(recorded, pair, claim, _NOISE_DRAWS, confidence)
     return (
         None
@@ -111,11 +115,11 @@ def _inject_half_noise(stage: AuditStage, text: str, question: Question, confide
     )
 
 
-def _inject_one_noise(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> FaultResult | None:
+def _inject_one_noise(testbed: AuditTestbed, text: str, question: Question, confidence: Fraction) -> FaultResult | None:
     """Add the first number's noise to all numbers of a measurement, so that differences are exact."""
-    paid = stage.price_for(question)
-    recorded = [entry for entry in _recorded_totals_if_declared(stage, question, paid) if entry.exact[""].size > 1]
-    pair = compare_recorded_totals(recorded, stage.tables.pairs).most_distinguishable_pair
+    paid = testbed.price_for(question)
+    recorded = [entry for entry in _recorded_totals_if_declared(testbed, question, paid) if entry.exact[""].size > 1]
+    pair = compare_recorded_totals(recorded, testbed.tables.pairs).most_distinguishable_pair
     if pair is None or all(np.ptp(entry.exact[pair[0].name] - entry.exact[pair[1].name]) == 0 for entry in recorded):
         return None
     size = recorded[0].exact[""].size
@@ -144,11 +148,11 @@ def _share_across_measures(noise: Noise, mechanisms: Sequence[Additive]) -> Nois
 
 
 def _inject_shared_noise(
-    name: str, spoil: NoiseFault, stage: AuditStage, text: str, question: Question, confidence: Fraction
+    name: str, spoil: NoiseFault, testbed: AuditTestbed, text: str, question: Question, confidence: Fraction
 ) -> FaultResult | None:
     """Share noise within a release that has several groups or equal measures; None if it has not."""
-    priced = price_release(question, stage.price_for(question))
-    comparison = compare_noise(question, priced, stage.engines[""], 1 - confidence, spoil)
+    priced = price_release(question, testbed.price_for(question))
+    comparison = compare_noise(question, priced, testbed.engines[""], 1 - confidence, spoil)
     mechanisms = [mechanism for mechanism in column_mechanisms(priced) if mechanism is not None]
     applies = len(question.groups) > 1 if spoil is _share_across_groups else len({*mechanisms}) < len(mechanisms)
     return (
@@ -197,16 +201,16 @@ _MISREAD_FAULTS: Mapping[str, Callable[[Policy], Policy]] = {
 
 
 def _inject_misreading(
-    stage: AuditStage, texts: tuple[str, ...], name: str, change: Callable[[Policy], Policy]
+    testbed: AuditTestbed, texts: tuple[str, ...], name: str, change: Callable[[Policy], Policy]
 ) -> Iterator[FaultResult]:
-    """Read under a changed policy the totals that the stage's policy calibrates noise for."""
-    policy = change(stage.policy)
-    if policy == stage.policy:
+    """Read under a changed policy the totals that the testbed's policy calibrates noise for."""
+    policy = change(testbed.policy)
+    if policy == testbed.policy:
         return
-    with reopen_under(stage, policy) as other:
+    with reopen_under(testbed, policy) as other:
         for text in texts:
             try:
-                share = _misread_ratio(stage, other, text)
+                share = _misread_ratio(testbed, other, text)
             except SfumatoError:
                 continue
             if share is not None:
@@ -214,18 +218,18 @@ def _inject_misreading(
                 return
 
 
-def _misread_ratio(stage: AuditStage, other: AuditStage, text: str) -> float | None:
+def _misread_ratio(testbed: AuditTestbed, other: AuditTestbed, text: str) -> float | None:
     """Return the share of the claim that totals read by another policy reach; None if both claim the same."""
-    question, twin = stage.question(text), other.question(text)
+    question, twin = testbed.question(text), other.question(text)
     if (
         not isinstance(question, Question)
         or question.discovered_keys
-        or question.table.name in stage.tables.tables_with_unreached_limit
+        or question.table.name in testbed.tables.tables_with_unreached_limit
     ):
         return None
     if question.groups != twin.groups:  # different groups make it a different query
         return None
-    paid = stage.price_for(question)
+    paid = testbed.price_for(question)
     claims = [_in_measure_units(measurement) for measurement in price_release(question, paid).measurements[0]]
     twin_claims = [_in_measure_units(measurement) for measurement in price_release(twin, paid).measurements[0]]
     if len(claims) != len(twin_claims) or all(
@@ -237,7 +241,7 @@ def _misread_ratio(stage: AuditStage, other: AuditStage, text: str) -> float | N
         (entry, claim, unit) for entry, (_, claim), (unit, _) in zip(recorded, claims, twin_claims, strict=True)
     ]
     rescaled = [replace(entry, claim=_scale_sensitivity(claim, 1 / unit)) for entry, claim, unit in converted]
-    return compare_recorded_totals(rescaled, stage.tables.pairs).share
+    return compare_recorded_totals(rescaled, testbed.tables.pairs).share
 
 
 def _in_measure_units(measurement: Measurement) -> tuple[Fraction, Sensitivity]:
@@ -254,16 +258,18 @@ def _scale_sensitivity(claim: Sensitivity, factor: Fraction) -> Sensitivity:
     )
 
 
-def _inject_bare_groups(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> FaultResult | None:
+def _inject_bare_groups(
+    testbed: AuditTestbed, text: str, question: Question, confidence: Fraction
+) -> FaultResult | None:
     """Show only the groups of one column that have rows."""
     del confidence
     keys = [column for column in question.table.columns if text.startswith(f"SELECT {quoted(column)},")]
     if question.discovered_keys or not keys or "WHERE" in text:
         return None
-    paid = stage.price_for(question).release_arguments
+    paid = testbed.price_for(question).release_arguments
     outcomes = []
-    for population in stage.tables.populations:
-        visible = release_and_record(stage.curators[population.name], text, paid)
+    for population in testbed.tables.populations:
+        visible = release_and_record(testbed.curators[population.name], text, paid)
         outcomes.append((population, {**visible, "groups": repr(_column_values(population, question, keys[0]))}))
     group_differences = [difference for difference in compare_outcomes(outcomes) if difference.aspect == "groups"]
     return FaultResult(
@@ -275,30 +281,30 @@ def _column_values(population: GeneratedPopulation, question: Question, key: str
     return sorted(set(population.tables[question.table.name][key].to_pylist()), key=repr)
 
 
-def _inject_bare_keys(stage: AuditStage, text: str, question: Question, confidence: Fraction) -> FaultResult | None:
+def _inject_bare_keys(testbed: AuditTestbed, text: str, question: Question, confidence: Fraction) -> FaultResult | None:
     """Show every key in the data, without a threshold."""
     keys = [column for column in question.table.columns if text.startswith(f"SELECT {quoted(column)},")]
     if not question.discovered_keys or not keys or question.table.columns[keys[0]].type is not Type.TEXT:
         return None
-    pair = _pair_with_fewest_shared_keys(stage, question, keys[0])
+    pair = _pair_with_fewest_shared_keys(testbed, question, keys[0])
     worlds = [
         [{f"{key!r} shown": 1 for key in _column_values(side, question, keys[0])}] * _KEY_SAMPLES for side in pair
     ]
     pilot = ReleaseFeatures.from_pilot(worlds[0][:20], worlds[1][:20])
-    claim = stage.price_for(question).claim
+    claim = testbed.price_for(question).claim
     numbers = [pilot.feature_matrix(releases) for releases in worlds]
     verdict = falsify((lambda n: numbers[0][:n], lambda n: numbers[1][:n]), claim, _KEY_SAMPLES, confidence)
     return FaultResult(_BARE_KEYS, text, not verdict.holds, str(verdict))
 
 
 def _pair_with_fewest_shared_keys(
-    stage: AuditStage, question: Question, key: str
+    testbed: AuditTestbed, question: Question, key: str
 ) -> tuple[GeneratedPopulation, GeneratedPopulation]:
     def key_distance(pair: tuple[GeneratedPopulation, GeneratedPopulation]) -> int:
         first, second = (set(_column_values(population, question, key)) for population in pair)
         return len(first ^ second)
 
-    return max(stage.tables.pairs, key=key_distance)
+    return max(testbed.tables.pairs, key=key_distance)
 
 
 _RELEASE_FAULTS: Mapping[str, Plant] = {
@@ -325,12 +331,14 @@ _OUTCOME_FAULTS: Mapping[str, Callable[[Outcome, int], Outcome]] = {
 
 
 def _inject_outcome_fault(
-    stage: AuditStage, text: str, name: str, change: Callable[[Outcome, int], Outcome]
+    testbed: AuditTestbed, text: str, name: str, change: Callable[[Outcome, int], Outcome]
 ) -> Iterator[FaultResult]:
     """Make the visible outcome depend on the number of rows of the extra unit."""
-    paid = stage.price_for(stage.question(text)).release_arguments
-    outcomes = [(side, release_and_record(stage.curators[side.name], text, paid)) for side in stage.tables.populations]
-    fewest = _row_count(stage.tables.ordinary_population)
+    paid = testbed.price_for(testbed.question(text)).release_arguments
+    outcomes = [
+        (side, release_and_record(testbed.curators[side.name], text, paid)) for side in testbed.tables.populations
+    ]
+    fewest = _row_count(testbed.tables.ordinary_population)
     changed = [(side, change(visible, _row_count(side) - fewest)) for side, visible in outcomes]
     sound, faulty = compare_outcomes(outcomes), compare_outcomes(changed)
     caught = len(faulty) > len(sound)

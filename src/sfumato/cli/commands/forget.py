@@ -29,25 +29,27 @@ def command(policy: Path, confirmed: bool) -> None:
       sfumato forget clinic.toml
       sfumato forget clinic.toml --yes
     """
-    from sfumato.curator.policy_copies import find_copies
+    from sfumato.curator.table_copies import find_copies
 
     copies = find_copies(policy)
-    if not copies.files and copies.missing:
+    if not copies.originals_by_copy and copies.missing:
         click.echo(
             f"The copies of {_printable(policy)} were removed earlier; there is nothing to remove. {_DRAFT_AGAIN}"
         )
         return
-    if not copies.files:
+    if not copies.originals_by_copy:
         click.echo(f"{_printable(policy)} has no copies: init reads its tables in place. Nothing was removed.")
         return
-    for copy, original in copies.files.items():
+    for copy, original in copies.originals_by_copy.items():
         of_what = "unfinished" if original is None else f"a copy of {_printable(original)}"
         click.echo(f"{_printable(copy)}: {of_what}{', which is gone' if copy in copies.without_original else ''}")
     if not confirmed and not click.confirm("Remove these files"):
         click.echo("Nothing was removed.")
         return
     copies.remove()
-    click.echo(f"\nRemoved: {len(copies.files)} {'copy' if len(copies.files) == 1 else 'copies'}.")
+    click.echo(
+        f"\nRemoved: {len(copies.originals_by_copy)} {'copy' if len(copies.originals_by_copy) == 1 else 'copies'}."
+    )
     click.echo(f"Left in place: {', '.join(map(_printable, copies.remaining_files)) or 'nothing'}.")
     if policy.exists():
         click.echo(f"{_printable(policy)} can no longer be queried. {_DRAFT_AGAIN}")

@@ -48,7 +48,7 @@ def show(file: Path) -> None:
 def verify(file: Path, ledger: Path | None) -> None:
     """Check every byte of FILE, recompute its charge from its plan, and check its guarantee."""
     from sfumato.errors import InvalidParameter
-    from sfumato.publish.marginals.verifying import Check
+    from sfumato.publish.marginals.charge_verification import Check
     from sfumato.publish.published_files import FittedModel, synopsis
 
     published = synopsis(file)

@@ -643,7 +643,9 @@ def quality_of_selected_columns(
     confidence: Number,
 ) -> dict[str, str]:
     """Describe the quality of every selected column, and note ranks of noisy numbers: these have no half-width."""
-    quality = {output.name: RANK_NOTE for output in query.outputs if _is_noisy_rank(query, output.expression)}
+    quality = {
+        output.name: RANK_NOTE for output in query.outputs if _is_rank_window_over_noise(query, output.expression)
+    }
     for output in query.outputs:
         match output.expression:
             case Column(Result(index)) if not query.outer and output.name not in widths:
@@ -654,7 +656,7 @@ def quality_of_selected_columns(
     return quality
 
 
-def _is_noisy_rank(query: Query, expression: Expression) -> bool:
+def _is_rank_window_over_noise(query: Query, expression: Expression) -> bool:
     """Return whether a column shows a rank that noise can change, through any number of SELECTs: that of a noisy
     number, or one among rows that noisy numbers have selected.
     """

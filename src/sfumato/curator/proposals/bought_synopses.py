@@ -443,7 +443,7 @@ def _query_synopsis(
 ) -> FreeAnswer:
     from sfumato.publish.cells import answering
 
-    answering.require_same_semantics(queryable, question.query)
+    answering.require_answerable_as_published(queryable, question.query)
     options: dict[str, Any] = {"confidence": question.confidence, "together": question.joint, "groups": question.groups}
     answer = answering.answer_query(queryable, question.query, question.text, **options)
     note = f"answered from the synopsis of line {answer.receipt.line}: no row was read, and nothing was charged"

@@ -125,7 +125,7 @@ class _DegreesRelease(GroupTotalsRelease[Degrees]):
         return mechanism
 
     @property
-    def accuracy_to_match(self) -> Mapping[str, Number]:
+    def accuracy_for_reuse(self) -> Mapping[str, Number]:
         """The widths that a stored histogram must reach to be returned instead."""
         return {"nodes": self.noise.error(DEFAULT_CONFIDENCE)}
 

@@ -26,7 +26,7 @@ from sfumato.curator.proposals.moment_proposals import (
 )
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.regressions import RegressionForecast
-from sfumato.curator.proposals.tab_releases import OpenSteps, SteppedRelease
+from sfumato.curator.proposals.tab_releases import OpenTabRunner, SteppedRelease
 from sfumato.errors import InvalidParameter
 from sfumato.inference.assumed import assumed_moments
 from sfumato.inference.logistic import LogisticFit
@@ -283,11 +283,11 @@ class LogisticProposal(RehearseAlias, StoredProposal):
     def _dry_run_answer(self, result: StoredResult[NoisyScan], price: Price, confidence: Number) -> LogisticAnswer:
         return self._build_answer(self._fit(result.value), result, price, confidence)
 
-    def _run_steps(self, steps: OpenSteps, first: ScanRelease, price: Price, confidence: Number) -> LogisticAnswer:
+    def _run_steps(self, steps: OpenTabRunner, first: ScanRelease, price: Price, confidence: Number) -> LogisticAnswer:
         fit = self._run_scans(steps, first, self._scan_noise(price))
         return self._build_answer(fit, steps.with_opening_line(None), price, confidence)
 
-    def _run_scans(self, steps: OpenSteps, first: ScanRelease, noise: StepNoise) -> LogisticFit:
+    def _run_scans(self, steps: OpenTabRunner, first: ScanRelease, noise: StepNoise) -> LogisticFit:
         """Release every scan, each at the coefficients that the one before leads to; return the last step."""
         fit = self._fit(steps.charge_and_release(first, "a scan"))
         for mechanism in noise.mechanisms[1:]:

@@ -106,7 +106,7 @@ class OnlineProposal(RehearseAlias):
         """Explain a session at this price, step by step. This is free."""
         price = Price(epsilon, delta, rho)
         draw = self._strategy_at(price)
-        batch, step = draw.batch, draw.rows_per_step
+        batch, step = draw.batch, draw.rows_per_noise_step
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
         close_text = format_number(
             (close_score_bound(batch.gate, self.rounds, 1 - float(confidence_level)) + 1) * step, 4
@@ -145,7 +145,7 @@ class OnlineProposal(RehearseAlias):
         """
         beta = 1 - float(exact(confidence, "confidence", CONFIDENCE))
         draw = self._strategy_at(Price(epsilon, delta, rho))
-        return (close_score_bound(draw.batch.gate, self.rounds, beta) + 1) * draw.rows_per_step
+        return (close_score_bound(draw.batch.gate, self.rounds, beta) + 1) * draw.rows_per_noise_step
 
     def price(self, within: Number, *, delta: Number, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Find the least ε, at this δ, at which every hypothesis that a gate calls close is within this. Free."""

@@ -62,7 +62,7 @@ class _BoundsRelease(GroupTotalsRelease[Bounds]):
         return GroupTotals(self.batch.bounded, self.groups)
 
     @property
-    def accuracy_to_match(self) -> Mapping[str, Number]:
+    def accuracy_for_reuse(self) -> Mapping[str, Number]:
         """The widths that stored bounds must reach to be returned instead."""
         return {
             "steps": self.search.error(DEFAULT_CONFIDENCE),

@@ -136,7 +136,7 @@ class _LimitsRelease(GroupTotalsRelease[UnitLimits]):
         return GroupTotals(self.batch.bounded, self.keys)
 
     @property
-    def accuracy_to_match(self) -> Mapping[str, Number]:
+    def accuracy_for_reuse(self) -> Mapping[str, Number]:
         """The widths that stored limits must reach to be returned instead."""
         return {
             "steps": self.searches[0].error(DEFAULT_CONFIDENCE),

@@ -30,7 +30,7 @@ from sfumato.curator.previews.explaining import Explanation, PlanStep, offered_d
 from sfumato.curator.proposals.question_advice import discovery_warnings, question_tips
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.sampled_questions import refuse_sample_of_release
-from sfumato.curator.proposals.tab_releases import OpenSteps, SteppedRelease
+from sfumato.curator.proposals.tab_releases import OpenTabRunner, SteppedRelease
 from sfumato.errors import InvalidParameter
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.canonical import PlanKey, digest
@@ -266,14 +266,14 @@ class ScalarQuestion(Question):
             prepared.price,
             prepared.curves,
             first,
-            [*_readings_of(others), *self._outer_readings_to_bind(prepared)],
+            [*_readings_of(others), *self._outer_readings_at_extreme_values(prepared)],
             lambda result: self._dry_run_answer(result, prepared, confidence, joint),
             lambda steps: self._run_steps(steps, prepared, confidence, joint),
             call,
             confidence,
         )
 
-    def _run_steps(self, steps: OpenSteps, prepared: PricedSteps, confidence: Number, joint: bool) -> Answer:
+    def _run_steps(self, steps: OpenTabRunner, prepared: PricedSteps, confidence: Number, joint: bool) -> Answer:
         """Release the numbers, then the answer of the question with them."""
         named_releases = zip(self.query.value_queries, self._value_releases(prepared), strict=True)
         measured = [steps.charge_and_release(release, value.written) for value, release in named_releases]
@@ -308,7 +308,7 @@ class ScalarQuestion(Question):
     def _value_domains(self) -> tuple[Domain, ...]:
         return tuple(value.domain for value in self.query.value_queries)
 
-    def _outer_readings_to_bind(self, prepared: PricedSteps) -> list[PlanReading[Any]]:
+    def _outer_readings_at_extreme_values(self, prepared: PricedSteps) -> list[PlanReading[Any]]:
         """Return the readings of the question with numbers at the ends of their ranges, and without any."""
         combinations = extreme_value_combinations(self._value_domains)
         return _readings_of(self._outer_release(prepared, values) for values in combinations)

@@ -17,7 +17,7 @@ from sfumato.curator.proposals.moment_proposals import lower_sums, moment_questi
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.regressions import RegressionForecast, RegressionProposal, parse_formula_or_columns
 from sfumato.curator.proposals.sampled_questions import refuse_sample_of_release
-from sfumato.curator.proposals.tab_releases import OpenSteps, SteppedRelease
+from sfumato.curator.proposals.tab_releases import OpenTabRunner, SteppedRelease
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference.clustered_meat import CLUSTER_CLAMP_DEVIATIONS, ClusteredMeatTerms, ScoreGrid, score_grid
 from sfumato.inference.design import Design, regression_design, regressor_design
@@ -181,7 +181,7 @@ class RobustProposal(RegressionProposal):
             confidence,
         )
 
-    def _run_steps(self, steps: OpenSteps, first: MomentsRelease, confidence: Number) -> RegressionAnswer:
+    def _run_steps(self, steps: OpenTabRunner, first: MomentsRelease, confidence: Number) -> RegressionAnswer:
         """Release the moments, then the meat at their coefficients."""
         noisy = steps.charge_and_release(first, "moments")
         meat = steps.charge_and_release(

@@ -49,7 +49,7 @@ class SteppedRelease(Generic[A]):
         first: ReleaseStrategy[S],
         later_readings: Sequence[PlanReading[Any]],
         dry_answer: Callable[[StoredResult[S]], A],
-        run_steps: Callable[[OpenSteps], A],
+        run_steps: Callable[[OpenTabRunner], A],
         call: ReleaseCall,
         confidence: Number,
     ) -> A:
@@ -71,7 +71,7 @@ class SteppedRelease(Generic[A]):
                 limit = call.time_limit(context.seconds)
                 deadline = None if limit is None else time.monotonic() + limit
                 tab_series = TabSeries(context, self.series, self.plan_key.current, tab, call)
-                answer = run_steps(OpenSteps(tab_series, self.question, deadline))
+                answer = run_steps(OpenTabRunner(tab_series, self.question, deadline))
                 series.finish(tab, answer)
         return answer
 
@@ -111,8 +111,8 @@ class SteppedRelease(Generic[A]):
 
 
 @dataclass(frozen=True)
-class OpenSteps:
-    """The steps of one release while its tab is open."""
+class OpenTabRunner:
+    """Charges and releases the steps of one release while its tab is open."""
 
     tab_series: TabSeries
     question: str

@@ -76,7 +76,7 @@ class AuctionRelease(GroupTotalsRelease[AuctionOutcome]):
         return GroupTotals(self.batch.bounded, self.groups)
 
     @property
-    def accuracy_to_match(self) -> Mapping[str, Number]:
+    def accuracy_for_reuse(self) -> Mapping[str, Number]:
         """The shortfall, and the width of the count if requested, that a stored sale must reach."""
         required: dict[str, Number] = {"shortfall": f"{self.error(DEFAULT_CONFIDENCE):.12g}"}
         counter = self.counter

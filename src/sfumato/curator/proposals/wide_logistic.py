@@ -21,7 +21,7 @@ from sfumato.curator.proposals.logistic import LogisticProposal
 from sfumato.curator.proposals.moment_proposals import DEFAULT_DELTA, AssumedPrice, lower_sums, max_rows_per_unit
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.regressions import RegressionForecast, parse_formula_or_columns
-from sfumato.curator.proposals.tab_releases import OpenSteps
+from sfumato.curator.proposals.tab_releases import OpenTabRunner
 from sfumato.errors import Unsupported
 from sfumato.inference.design import Design, largest_scale
 from sfumato.inference.gradient_descent import LikelihoodDescent, commonest_references, regressor_coefficients
@@ -168,7 +168,7 @@ class WideLogisticProposal(LogisticProposal):
     def _dry_run_answer(self, result: StoredResult[NoisyScan], price: Price, confidence: Number) -> LogisticAnswer:
         return self._prediction_answer(self._start_descent(result.value, price), result, price, confidence)
 
-    def _run_steps(self, steps: OpenSteps, first: ScanRelease, price: Price, confidence: Number) -> LogisticAnswer:
+    def _run_steps(self, steps: OpenTabRunner, first: ScanRelease, price: Price, confidence: Number) -> LogisticAnswer:
         """Release the spread, then every gradient at the coefficients that the one before leads to."""
         descent = self._start_descent(steps.charge_and_release(first, "a scan"), price)
         for mechanism in self._scan_noise(price).mechanisms[1:]:

@@ -483,7 +483,7 @@ class WorkloadProposal(RehearseAlias, StoredProposal):
             check_dry_run(strategy, partial(question.build_answer, confidence=confidence, joint=joint))
         warn_of_weak_price(batch.price, context)
         paid_questions = [
-            BatchQuestion(question.text, identity, strategy.accuracy_to_match)
+            BatchQuestion(question.text, identity, strategy.accuracy_for_reuse)
             for identity, question, strategy in zip(identities, questions, combined.strategies, strict=True)
         ]
         has_request_id = call.request_id is not None

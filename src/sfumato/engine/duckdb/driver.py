@@ -12,7 +12,7 @@ from sfumato.engine.arrays import ROW_READINGS, as_statement_parameter, exact_ke
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.lowering import reading_statements
 from sfumato.engine.lowering.reading_statements import local_statement
-from sfumato.engine.lowering.relational import CleanTable, StagedSelect
+from sfumato.engine.lowering.relational_form import CleanTable, StagedSelect
 from sfumato.engine.protocols import StatelessReading
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.engine.spellings.generator import Generator

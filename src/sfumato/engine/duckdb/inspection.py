@@ -30,8 +30,8 @@ from sfumato.engine.sources.inspected_tables import (
     MAX_LOST_TEXTS,
     OUTCOMES,
     inspection_from_counts,
-    loss_sums_sql,
     lost_text_condition_sql,
+    total_and_excess_sums_sql,
 )
 from sfumato.engine.spellings.duckdb import DuckDBSpelling, quote_identifier, quote_identifier as quoted
 from sfumato.errors import InvalidPolicy
@@ -149,7 +149,11 @@ def _inspection_statement(sources: Sources, table: str, keys: Sequence[str], lim
     distinct = "".join(f", count(DISTINCT g{index}) AS g{index}" for index in range(len(keys)))
     units = f"SELECT count(*) AS n{distinct} FROM {owned_rows} GROUP BY {UNIT}"
     over_limit = f"count(*) FILTER (n > {limit}), coalesce(sum(greatest(n - {limit}, 0)), 0)"
-    losses = [loss for column in ("n", *(f"g{index}" for index in range(len(keys)))) for loss in loss_sums_sql(column)]
+    losses = [
+        loss
+        for column in ("n", *(f"g{index}" for index in range(len(keys))))
+        for loss in total_and_excess_sums_sql(column)
+    ]
     limits = f"SELECT {', '.join(['coalesce(sum(n), 0)', 'count(*)', over_limit, *losses])} FROM ({units})"
     return f"WITH sf_cells AS MATERIALIZED ({cells}) SELECT * FROM (SELECT {totals} FROM sf_cells), ({limits})"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from sfumato.engine.duckdb.scan import INTEGER_TYPES, Cell, clean_cell
 from sfumato.engine.lowering.relation_lowering import with_shared_columns
-from sfumato.engine.lowering.relational import CleanTable, Reference, Scalar, ScalarFunction, Select, apply
+from sfumato.engine.lowering.relational_form import CleanTable, Reference, Scalar, ScalarFunction, Select, apply
 from sfumato.engine.lowering.row_lowering import RowLowering
 from sfumato.engine.sources.clean_cells import has_rewriting_rules, inner_bounds, is_listed_test, rewritten_text
 from sfumato.engine.spellings.duckdb import DuckDBSpelling, literal, literal_list, real

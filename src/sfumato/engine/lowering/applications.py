@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Protocol
 
-from sfumato.engine.lowering.relational import Apply, Constant, Scalar, ScalarFunction, apply
+from sfumato.engine.lowering.relational_form import Apply, Constant, Scalar, ScalarFunction, apply
 from sfumato.plan.values import intervals
 from sfumato.plan.values.expressions import Call, Expression, Literal
 from sfumato.policy import Type, Value

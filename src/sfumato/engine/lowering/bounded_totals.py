@@ -41,7 +41,7 @@ from sfumato.engine.lowering.relation_lowering import (
     Stages,
     unrenamed_columns,
 )
-from sfumato.engine.lowering.relational import (
+from sfumato.engine.lowering.relational_form import (
     AggregateFunction,
     AnyOf,
     Constant,
@@ -139,7 +139,7 @@ def _add_within_limits(
     if bounded_plan.strategy is Strategy.WHOLE:
         return _unbounded_totals(rows)
     if _is_within_limits(bounded_plan):
-        return StagedSelect((), _uncorrected_totals(bounded_plan, rows))
+        return StagedSelect((), _totals_before_limits(bounded_plan, rows))
     coded = materialise_rows(bounded_plan, encode_keys(bounded_plan, rows), relations)
     if bounded_plan.strategy is Strategy.SAMPLE:
         return decode_keys(coded, _sampled_totals(bounded_plan, coded, sampling_key, by_threshold=choices.by_threshold))
@@ -354,7 +354,7 @@ def _is_within_limits(bounded_plan: BoundedPlan) -> bool:
     return max_rows is not None and max_rows <= allowed_rows
 
 
-def _uncorrected_totals(bounded_plan: BoundedPlan, rows: CountedRows) -> Select:
+def _totals_before_limits(bounded_plan: BoundedPlan, rows: CountedRows) -> Select:
     """Add up the totals of all rows as they are."""
     source, sums = (rows.select, _unlimited_totals(rows)) if rows.maximal else add_up_rows(rows)
     bits = _coordinate_bits(bounded_plan)
@@ -365,7 +365,7 @@ def _uncorrected_totals(bounded_plan: BoundedPlan, rows: CountedRows) -> Select:
 def _correct_totals(bounded_plan: BoundedPlan, rows: CountedRows, stages: Stages, correction: Select) -> StagedSelect:
     """Add a correction per group to the totals of all rows as they are."""
     totals = tuple((name, or_zero(sum_of_group(Reference(name)))) for name in rows.values)
-    both = RelationalUnion((_uncorrected_totals(bounded_plan, rows), correction))
+    both = RelationalUnion((_totals_before_limits(bounded_plan, rows), correction))
     return StagedSelect(stages, Select((*unrenamed_columns(rows.keys), *totals), both, group_by=rows.keys))
 
 

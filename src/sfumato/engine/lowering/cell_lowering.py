@@ -21,7 +21,7 @@ from sfumato.engine.lowering.relation_lowering import (
     is_cheap_chain,
     unrenamed_columns,
 )
-from sfumato.engine.lowering.relational import (
+from sfumato.engine.lowering.relational_form import (
     AggregateFunction,
     Apply,
     Constant,

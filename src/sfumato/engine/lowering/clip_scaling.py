@@ -28,7 +28,7 @@ from collections.abc import Sequence
 
 from sfumato.engine.lowering.applications import real_constant
 from sfumato.engine.lowering.relation_lowering import Columns
-from sfumato.engine.lowering.relational import (
+from sfumato.engine.lowering.relational_form import (
     AggregateFunction,
     Apply,
     Constant,

@@ -18,7 +18,7 @@ from sfumato.engine.lowering.applications import (
     null_constant,
     within_test,
 )
-from sfumato.engine.lowering.relational import Constant, Scalar, ScalarFunction, apply, integer_constant
+from sfumato.engine.lowering.relational_form import Constant, Scalar, ScalarFunction, apply, integer_constant
 from sfumato.plan.values import calendar
 from sfumato.plan.values.functions.temporal import PARTS, written_bucket
 from sfumato.plan.values.grammars import GRAMMARS, MAX_DATE_LETTERS, MONTHS, any_case, date_pattern, read_directives

@@ -15,7 +15,7 @@ from sfumato.engine import arrays
 from sfumato.engine.arrays import ROW_READINGS, totals_from_rows
 from sfumato.engine.lowering import bounded_totals
 from sfumato.engine.lowering.relation_lowering import unrenamed_columns, with_shared_columns
-from sfumato.engine.lowering.relational import (
+from sfumato.engine.lowering.relational_form import (
     AggregateFunction,
     CleanTable,
     Constant,

@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.engine.lowering.proven_values import ProvenValues
-from sfumato.engine.lowering.relational import (
+from sfumato.engine.lowering.relational_form import (
     AggregateFunction,
     AnyOf,
     Apply,

@@ -27,7 +27,7 @@ from sfumato.engine.lowering.applications import (
     within_test,
 )
 from sfumato.engine.lowering.date_lowering import DATE_LOWERINGS, iso_text
-from sfumato.engine.lowering.relational import (
+from sfumato.engine.lowering.relational_form import (
     Apply,
     Constant,
     Reference,

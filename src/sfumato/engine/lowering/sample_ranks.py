@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sfumato.engine.lowering.applications import real_constant
-from sfumato.engine.lowering.relational import (
+from sfumato.engine.lowering.relational_form import (
     AggregateFunction,
     Apply,
     Constant,

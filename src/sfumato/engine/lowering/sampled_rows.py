@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from sfumato.engine.lowering.cell_lowering import CountedRows
 from sfumato.engine.lowering.relation_lowering import Columns, Stages, all_of, unrenamed_columns
-from sfumato.engine.lowering.relational import (
+from sfumato.engine.lowering.relational_form import (
     LeastValues,
     Rank,
     Reference,

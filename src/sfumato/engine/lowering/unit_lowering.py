@@ -22,7 +22,7 @@ from fractions import Fraction
 
 from sfumato.engine.lowering.applications import choice, not_null_test, null_constant, real_constant
 from sfumato.engine.lowering.proven_values import ProvenValues
-from sfumato.engine.lowering.relational import (
+from sfumato.engine.lowering.relational_form import (
     AggregateFunction,
     Apply,
     Constant,
@@ -397,7 +397,7 @@ class WindowLowering:
     def _order(self, order: tuple[Order, ...], *, ties: bool) -> Orders:
         return (*map(self.unit.ordered, order), *(self.ties if ties else ()))
 
-    def lower_row_position(self, function: unit_measures.RowPosition) -> Scalar:
+    def lower_ranking_function(self, function: unit_measures.RankingFunction) -> Scalar:
         breaks_ties = function.counting is RowNumbering.ROW_NUMBER
         order = self._order(function.order, ties=breaks_ties)
         rank = self._window_column(Rank(self._partition(function), order, _ROW_NUMBERS[function.counting]))
@@ -445,7 +445,7 @@ def _reverse_order(sort_key: Scalar | Ordered) -> Ordered:
 
 
 _WINDOW_RESULTS: dict[type, Callable[..., Scalar]] = {
-    unit_measures.RowPosition: WindowLowering.lower_row_position,
+    unit_measures.RankingFunction: WindowLowering.lower_ranking_function,
     unit_measures.LagLead: WindowLowering.lower_lag_or_lead,
     unit_measures.WindowEndValue: WindowLowering.lower_end_value,
     unit_measures.RunningAggregate: WindowLowering.lower_running,

@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from sfumato.engine import self_test
-from sfumato.engine.lowering.relational import StagedSelect
+from sfumato.engine.lowering.relational_form import StagedSelect
 from sfumato.engine.mariadb.connection import MariaDBSessions, is_supported
 from sfumato.engine.mariadb.stored_tables import (
     MAX_ID_LETTERS,

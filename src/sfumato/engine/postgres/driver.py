@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.engine import self_test
 from sfumato.engine.arrays import as_statement_parameter, exact_keys
 from sfumato.engine.lowering import reading_statements
-from sfumato.engine.lowering.relational import CleanTable
+from sfumato.engine.lowering.relational_form import CleanTable
 from sfumato.engine.postgres import stored_relations
 from sfumato.engine.postgres.connection import OLDEST, ServerSessions
 from sfumato.engine.postgres.stored_relations import PostgresCells, StoredRelation

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any
 
-from sfumato.engine.lowering.relational import CleanTable, StagedSelect
+from sfumato.engine.lowering.relational_form import CleanTable, StagedSelect
 from sfumato.engine.sources.clean_cells import Stored
 from sfumato.engine.sources.clean_scans import ITEM, CleanItem, StoredColumn
 from sfumato.engine.spellings.generator import Generator

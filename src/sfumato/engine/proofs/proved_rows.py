@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from sfumato.engine.lowering.relational import Reference, Scalar, ScalarFunction, apply
+from sfumato.engine.lowering.relational_form import Reference, Scalar, ScalarFunction, apply
 from sfumato.policy import Type
 from sfumato.quick_dataclass import dataclass
 

@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from sfumato.engine.lowering.applications import not_null_test, null_constant, real_constant
 from sfumato.engine.lowering.date_lowering import iso_text
-from sfumato.engine.lowering.relational import Constant, Scalar, ScalarFunction, apply, integer_constant
+from sfumato.engine.lowering.relational_form import Constant, Scalar, ScalarFunction, apply, integer_constant
 from sfumato.engine.lowering.row_lowering import RowLowering
 from sfumato.errors import InvalidPolicy
 from sfumato.plan.values.grammars import (

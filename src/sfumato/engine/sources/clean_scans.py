@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from sfumato.engine.lowering.applications import choice, not_null_test, null_constant, real_constant
 from sfumato.engine.lowering.relation_lowering import UNIT, all_of, unrenamed_columns, with_shared_columns
-from sfumato.engine.lowering.relational import (
+from sfumato.engine.lowering.relational_form import (
     AggregateFunction,
     Apply,
     CleanTable as Source,

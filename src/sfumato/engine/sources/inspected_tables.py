@@ -67,11 +67,11 @@ def _column_cost(fates: Sequence[float]) -> ColumnCost:
     return ColumnCost(low + high + changed, nulled, missing + missing_by_rules, low, high, missing_by_rules)
 
 
-def loss_sums_sql(column: str) -> list[str]:
-    """Write the sum of a column over units, and how much of it is beyond each limit."""
+def total_and_excess_sums_sql(count_per_unit: str) -> list[str]:
+    """Write the sum over units of a count, and how much of it is beyond each contribution limit."""
     return [
         f"coalesce(sum({quantity}), 0)"
-        for quantity in (column, *(f"greatest({column} - {limit}, 0)" for limit in LIMITS))
+        for quantity in (count_per_unit, *(f"greatest({count_per_unit} - {limit}, 0)" for limit in LIMITS))
     ]
 
 
@@ -141,7 +141,9 @@ def inspection_statement(scans: CleanScans, table: str) -> tuple[str, list[str]]
     limit = declared.max_rows or 1
     exceeding = [f"count(CASE WHEN n > {limit} THEN 1 END)", f"coalesce(sum(greatest(n - {limit}, 0)), 0)"]
     losses = [
-        quantity for column in ("n", *(f"g{index}" for index in range(len(keys)))) for quantity in loss_sums_sql(column)
+        quantity
+        for column in ("n", *(f"g{index}" for index in range(len(keys))))
+        for quantity in total_and_excess_sums_sql(column)
     ]
     limits = (
         f"SELECT {_numbered_columns('u', ['coalesce(sum(n), 0)', 'count(*)', *exceeding, *losses])} FROM ({units}) AS u"

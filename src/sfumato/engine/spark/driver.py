@@ -29,7 +29,7 @@ from sfumato.engine.lowering.reading_statements import (
     server_readings,
     server_statement,
 )
-from sfumato.engine.lowering.relational import StagedSelect
+from sfumato.engine.lowering.relational_form import StagedSelect
 from sfumato.engine.protocols import DataIdentity, FetchedTable, Inspection, OpenReading, StatelessReading
 from sfumato.engine.public_tables import (
     MAX_CARRIED_ROWS,
@@ -102,7 +102,7 @@ class SparkReader:
         for reading in readings:
             require_few_rows(reading)
         for part in (part for reading in readings for part in server_readings(reading)):
-            statement, scan = server_statement(part, 0), partial(self._scan, wide=_unclamped_columns(part))
+            statement, scan = server_statement(part, 0), partial(self._scan, unclamped=_unclamped_columns(part))
             if statement not in self._bound:
                 without_cause(lambda select=statement, scan=scan: self._frame(select, scan).schema)  # type: ignore[misc]
                 self._bound = {statement} if len(self._bound) > _MAX_BOUND else self._bound | {statement}
@@ -110,12 +110,12 @@ class SparkReader:
 
     def read(self, reading: PlanReading[E], sampling_key: int) -> E:
         """Collect the rows of a DataFrame per statement and return them as arrays."""
-        scans, wide = self._copy_unversioned_tables(reading), _unclamped_columns(reading)
+        scans, unclamped = self._copy_unversioned_tables(reading), _unclamped_columns(reading)
 
         def collect(part: PlanReading[Any]) -> object:
             statement = server_statement(part, sampling_key)
             rows = self.tables.run(
-                lambda: self._frame(statement, lambda table: scans.get(table) or self._scan(table, wide=wide))
+                lambda: self._frame(statement, lambda table: scans.get(table) or self._scan(table, unclamped=unclamped))
             )
             return arrays_from_rows(rows, part)
 
@@ -129,16 +129,16 @@ class SparkReader:
     def _frame(self, statement: StagedSelect, scan: Any) -> Frame:
         return FrameWriter(scan, self.tables.session.expression).statement(statement)
 
-    def _scan(self, table: str, *, wide: Mapping[str, tuple[str, ...]]) -> Frame:
-        return self.tables.scan(table, wide.get(table, ()))
+    def _scan(self, table: str, *, unclamped: Mapping[str, tuple[str, ...]]) -> Frame:
+        return self.tables.scan(table, unclamped.get(table, ()))
 
     def _copy_unversioned_tables(self, reading: PlanReading[Any]) -> Mapping[str, Frame]:
         """Copy tables without a version, so that they are read once: a statement would read them several times."""
-        wide, unversioned = (
+        unclamped, unversioned = (
             _unclamped_columns(reading),
             (table for table in _read_table_names(reading) if not self.tables.has_version(table)),
         )
-        return {table: self.tables.copy(table, wide.get(table, ())) for table in unversioned}
+        return {table: self.tables.copy(table, unclamped.get(table, ())) for table in unversioned}
 
     def _check_unchanged(self) -> None:
         self.tables.check_unchanged()
@@ -208,8 +208,8 @@ class SparkSnapshot(SparkReader):
             self._copied_frames |= copies
             return dict(self._copied_frames)
 
-    def _scan(self, table: str, *, wide: Mapping[str, tuple[str, ...]]) -> Frame:
-        return self._copied_frames[table] if table in self._copied_frames else super()._scan(table, wide=wide)
+    def _scan(self, table: str, *, unclamped: Mapping[str, tuple[str, ...]]) -> Frame:
+        return self._copied_frames[table] if table in self._copied_frames else super()._scan(table, unclamped=unclamped)
 
     def _check_unchanged(self) -> None:
         """Check only that the engine is open: copies do not depend on their sources."""
@@ -234,10 +234,10 @@ def _read_table_names(reading: PlanReading[Any]) -> list[str]:
 def _unclamped_columns(reading: PlanReading[Any]) -> dict[str, tuple[str, ...]]:
     """Return the columns of each table that are read as they are before their bounds are applied."""
     scans = [node for node in relations(reading.bounded.plan.source) if isinstance(node, Scan)]
-    wide = {
+    unclamped = {
         scan.table: tuple(field.name for field in scan.columns if field.name.startswith(WIDE_PREFIX)) for scan in scans
     }
-    return {table: names for table, names in wide.items() if names}
+    return {table: names for table, names in unclamped.items() if names}
 
 
 class SparkTables:
@@ -269,10 +269,10 @@ class SparkTables:
             self.session.close()
             raise
 
-    def scan(self, table: str, wide: tuple[str, ...] = ()) -> Frame:
+    def scan(self, table: str, unclamped: tuple[str, ...] = ()) -> Frame:
         """Return the DataFrame of a table's clean rows, with these columns as they are before their bounds apply."""
         if table in self._scan_frames:
-            return without_cause(lambda: self.scans.scan(table, wide)) if wide else self._scan_frames[table]
+            return without_cause(lambda: self.scans.scan(table, unclamped)) if unclamped else self._scan_frames[table]
         with self._lock:
             if table not in self._public_frames:
                 self._public_frames[table] = public_frame(self.public_tables.rows(table), self.session)
@@ -285,9 +285,9 @@ class SparkTables:
         """Return whether a table is known to stay as it was opened; with tables linked by keys, all of them must."""
         return table not in self._sources or all(source.has_version for source in self._sources.values())
 
-    def copy(self, table: str, wide: tuple[str, ...] = ()) -> Frame:
+    def copy(self, table: str, unclamped: tuple[str, ...] = ()) -> Frame:
         """Read a table's clean rows once and keep them on the executors."""
-        return self.run_interruptible(lambda: self.session.copy_frame(self.scan(table, wide)))
+        return self.run_interruptible(lambda: self.session.copy_frame(self.scan(table, unclamped)))
 
     def run(self, make: Any) -> list[tuple[Any, ...]]:
         """Return the rows of one DataFrame, integers exact. Raise ``EngineFailed`` on any failure."""
@@ -501,7 +501,7 @@ class SparkInspector:
         losses = [
             loss
             for column in ("n", *(f"g{index}" for index in range(len(keys))))
-            for loss in inspected_tables.loss_sums_sql(column)
+            for loss in inspected_tables.total_and_excess_sums_sql(column)
         ]
         return self._aggregate(units, "COALESCE(SUM(n), 0)", "COUNT(*)", *over_limit, *losses)
 

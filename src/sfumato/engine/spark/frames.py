@@ -22,7 +22,7 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.engine import self_test
-from sfumato.engine.lowering.relational import (
+from sfumato.engine.lowering.relational_form import (
     AnyOf,
     Apply,
     CleanTable,
@@ -205,10 +205,10 @@ class SparkScans:
         tables = {table: StoredTable(table, source.columns) for table, source in self.sources.items()}
         return CleanScans(self.policy, tables, SparkCells(), SparkSpelling())
 
-    def scan(self, table: str, wide: tuple[str, ...] = ()) -> Frame:
-        """Return the DataFrame of a table's clean rows, each row once per owner, with further ``wide`` columns."""
+    def scan(self, table: str, unclamped: tuple[str, ...] = ()) -> Frame:
+        """Return the DataFrame of a table's clean rows, each row once per owner, with further ``unclamped`` columns."""
         declared = self.policy.tables[table]
-        return self._frame(self._clean_scans.scan(table, only=(*declared.columns, *declared.lists, *wide)))
+        return self._frame(self._clean_scans.scan(table, only=(*declared.columns, *declared.lists, *unclamped)))
 
     def inspected(self, table: str) -> tuple[Frame, list[InspectedCell]]:
         """Return every row of a source once, with ``k``: whether it has an owner. For the owner's inspection."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sfumato.engine.lowering.relational import Kind, Wide
+from sfumato.engine.lowering.relational_form import Kind, Wide
 from sfumato.engine.spellings.spelling import COMMON_TYPES, SECONDS_BEFORE_1970, CommonSpelling, Literals, anchored
 from sfumato.plan.values.grammars import ZONED
 from sfumato.policy import Type, Value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sfumato.engine.lowering.relational import (
+from sfumato.engine.lowering.relational_form import (
     AggregateFunction,
     AnyOf,
     Apply,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 
-from sfumato.engine.lowering.relational import Kind, Wide
+from sfumato.engine.lowering.relational_form import Kind, Wide
 from sfumato.engine.spellings.spelling import (
     CollatedSpelling,
     ExtremesOfNull,

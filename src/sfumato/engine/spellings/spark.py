@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from sfumato.engine.lowering.relational import Kind, Wide
+from sfumato.engine.lowering.relational_form import Kind, Wide
 from sfumato.engine.spellings.spelling import (
     COMMON_TYPES,
     SECONDS_BEFORE_1970,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Protocol
 
-from sfumato.engine.lowering.relational import Kind, Wide
+from sfumato.engine.lowering.relational_form import Kind, Wide
 from sfumato.errors import Unsupported
 from sfumato.plan.values.intervals import nearest_double
 from sfumato.policy import Type, Value

@@ -11,10 +11,10 @@ from typing import NamedTuple, Self, TypeVar
 
 from sfumato.errors import AlreadyAnswered, InvalidParameter, LedgerDamaged, LedgerInDoubt, SourceTaken, Unanswered
 from sfumato.ledger import entries
-from sfumato.ledger.accounts import asking, joined_sources
+from sfumato.ledger.accounts import joined_sources, pending_queries
 from sfumato.ledger.accounts.approvals import AccountRequests, ChargeCondition, ConditionalCharge
-from sfumato.ledger.accounts.asking import PendingQuery, TabOpening
 from sfumato.ledger.accounts.joined_sources import JoinedSource
+from sfumato.ledger.accounts.pending_queries import PendingQuery, TabOpening
 from sfumato.ledger.accounts.reservations import (
     BudgetChange,
     SpendingLimit,
@@ -122,7 +122,7 @@ class Account:
 
     def _conditional_charge(self, cost: Cost, curve: Curve | None) -> ConditionalCharge:
         if self.condition is None:
-            return asking.UNCONDITIONAL
+            return pending_queries.UNCONDITIONAL
         return ConditionalCharge(self.condition, release_epsilon(cost, curve, self.terms_in_force.budget))
 
     @property
@@ -186,7 +186,7 @@ class Account:
         conditional = self._conditional_charge(cost, entry.curve)
 
         def write(transaction: Transaction) -> Row:
-            asking.find_requested_answer(
+            pending_queries.find_requested_answer(
                 transaction, self.name, entry.request_id, entry.analyst, entry.question, (entry.plan,)
             )
             append = partial(self._guarded.append_charge, transaction, self.name, columns, cost, periods)
@@ -340,12 +340,12 @@ class Account:
                 entries.checked_name(value, name)
         newest: list[Row | None] = []
         with self._guarded.reading() as transaction:
-            row = asking.find_requested_answer(transaction, self.name, request_id, analyst, question, plans)
+            row = pending_queries.find_requested_answer(transaction, self.name, request_id, analyst, question, plans)
             if row is None:
-                newest = [asking.newest_answer(transaction, where, self.until) for where in searches]
+                newest = [pending_queries.newest_answer(transaction, where, self.until) for where in searches]
             statement, last_line = self._read_statement(transaction, analyst), transaction.last_number
         for where, newest_row in zip(searches, newest, strict=False):
-            row = row or asking.first_accurate_from(self._guarded, where, widths, newest_row)
+            row = row or pending_queries.first_accurate_from(self._guarded, where, widths, newest_row)
         return AnswerLookup(None if row is None else self._guarded.read_answer(row), statement, last_line)
 
     def stored(
@@ -357,7 +357,7 @@ class Account:
         requested_widths = entries.checked_widths(accuracy or {})
         plans = (plan, former_plan) if former_plan else (plan,)
         searches = [self._hashed_answer_columns(searched_plan, data) for searched_plan in plans]
-        row = asking.find_stored_answer(self._guarded, searches, requested_widths, self.until)
+        row = pending_queries.find_stored_answer(self._guarded, searches, requested_widths, self.until)
         return None if row is None else self._guarded.read_answer(row)
 
     def published(self, shelf: str, *, data: str) -> tuple[Publication, ...]:
@@ -396,7 +396,7 @@ class Account:
         entries.checked_name(request_id, "request_id")
         plans = tuple(filter(None, (plan, former_plan)))
         with self._guarded.reading() as transaction:
-            row = asking.find_requested_answer(transaction, self.name, request_id, analyst, question, plans)
+            row = pending_queries.find_requested_answer(transaction, self.name, request_id, analyst, question, plans)
         return None if row is None else self._guarded.read_answer(row)
 
     # ── the owner's operations ─────────────────────────────────────────────────────────────────
@@ -561,7 +561,7 @@ class Account:
         opening = self._tab_opening(hold, entry, cost, whole=whole)
         columns = opening.columns | {"request": asked.request_id or "", "plan": asked.plan}
         curve = _curve_unless_held(hold, entry, opening)
-        asking = PendingQuery(
+        pending = PendingQuery(
             self._guarded,
             self.name,
             asked,
@@ -574,15 +574,15 @@ class Account:
             conditional=self._conditional_charge(cost, curve),
         )
         try:
-            stored_answer = asking.begin(seconds, waiting)
-            return Tab(self._guarded, asking.line, self.cost) if stored_answer is None else stored_answer
+            stored_answer = pending.begin(seconds, waiting)
+            return Tab(self._guarded, pending.line, self.cost) if stored_answer is None else stored_answer
         except BaseException as error:
-            if not asking.is_charged():
+            if not pending.is_charged():
                 raise
-            asking.stop()
+            pending.stop()
             if isinstance(error, LedgerInDoubt):
                 raise
-            raise Unanswered(asking.line.number) from None
+            raise Unanswered(pending.line.number) from None
 
     def finish(self, tab: Tab, body: str) -> Line:
         """Close a tab and record its result as the answer to the request that opened it, both at once, so that whoever

@@ -237,10 +237,10 @@ def accept_lost_lines(transaction: Transaction, anchors: Iterable[Anchor], reaso
     lost_anchors = sorted(
         {anchor for anchor in anchors if not anchor.holds(transaction)}, key=lambda anchor: anchor.number
     )
-    return [row for anchor in lost_anchors for row in _accept_anchor_loss(transaction, anchor, reason)]
+    return [row for anchor in lost_anchors for row in _accept_lines_lost_since(transaction, anchor, reason)]
 
 
-def _accept_anchor_loss(transaction: Transaction, anchor: Anchor, reason: str) -> list[Row]:
+def _accept_lines_lost_since(transaction: Transaction, anchor: Anchor, reason: str) -> list[Row]:
     lost = LostLines.from_anchor(anchor, transaction)
     appended: list[Row] = []
     for account in anchor.accounts:

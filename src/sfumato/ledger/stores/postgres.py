@@ -126,13 +126,13 @@ class PostgresStore:
     def writing(self, numbers: Sequence[int] = (), *, moving: bool = False) -> Iterator[PostgresRows]:
         with (
             hold_unheld_lock(self._lock),
-            self._transaction(self._begin_writing(moving=moving), numbers) as transaction,
+            self._transaction(self._begin_writing_sql(long_idle=moving), numbers) as transaction,
         ):
             yield transaction
 
-    def _begin_writing(self, *, moving: bool = False) -> str:
+    def _begin_writing_sql(self, *, long_idle: bool = False) -> str:
         """Return the statements that begin a transaction and lock out other writers."""
-        idle = _MOVING_IDLE_TIMEOUT if moving else max(self._timeout / 2, _MIN_IDLE_TIMEOUT)
+        idle = _MOVING_IDLE_TIMEOUT if long_idle else max(self._timeout / 2, _MIN_IDLE_TIMEOUT)
         begin = (
             "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL search_path = pg_catalog; "
             f"SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = {max(1, int(self._timeout * 1000))}; "
@@ -242,7 +242,7 @@ class PostgresStore:
         return self.retry(ask)
 
     def _has_line(self, number: int, line_hash: str) -> bool:
-        with self._transaction(self._begin_writing(), (number,)) as transaction:
+        with self._transaction(self._begin_writing_sql(), (number,)) as transaction:
             return [row.hash for row in transaction.select({"number": number}, limit=1)] == [line_hash]
 
     def _roll_back(self) -> None:

@@ -314,8 +314,8 @@ class _Window:
 
 @codec.serialisable("window-place")
 @dataclass(frozen=True)
-class RowPosition(_Window):
-    """The position of a row in its partition; positions beyond the cap count as the cap."""
+class RankingFunction(_Window):
+    """ROW_NUMBER, RANK or DENSE_RANK of a row in its partition; ranks beyond the cap count as the cap."""
 
     counting: RowNumbering
     cap: int

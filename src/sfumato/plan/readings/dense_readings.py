@@ -278,7 +278,10 @@ class MarginalView:
 
 
 def sum_cells(
-    counts: NDArray[Any], read_attributes: tuple[int, ...], attributes: tuple[int, ...], cells: tuple[int, ...] | None
+    counts: NDArray[Any],
+    read_attributes: tuple[int, ...],
+    attributes: tuple[int, ...],
+    cells_summed_together: tuple[int, ...] | None,
 ) -> NDArray[Any]:
     """Sum an array with an axis for each of ``read_attributes`` to the cells of some attributes, or to some cells
     together.
@@ -286,7 +289,7 @@ def sum_cells(
     flat = counts.sum(
         axis=tuple(axis for axis, attribute in enumerate(read_attributes) if attribute not in attributes)
     ).reshape(-1)
-    return flat if cells is None else flat[list(cells)].sum(keepdims=True)
+    return flat if cells_summed_together is None else flat[list(cells_summed_together)].sum(keepdims=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,8 +39,8 @@ class PivotedRows:
     private: bool
     """Whether they are rows of a table, which must be grouped."""
 
-    def declared_column_name(self, name: str) -> str | None:
-        """Return a column as it is declared; None where there is none of that name."""
+    def column_ignoring_case(self, name: str) -> str | None:
+        """Return a column as the policy spells it; None where there is none of that name."""
         return next((column for column in self.domains if column.lower() == name.lower()), None)
 
     @property
@@ -55,7 +55,7 @@ class PivotedRows:
 def pivot_fix(pivot: exp.Pivot, fields: Sequence[exp.Expr], aggregates: Sequence[exp.Expr], rows: PivotedRows) -> str:
     """Propose the PIVOT statement nearest to the question, with values that can be typed."""
     names = [(field.this if isinstance(field, exp.In) else field).name for field in fields]
-    key = next(filter(None, map(rows.declared_column_name, (*names, *_columns_with_declared_values(rows)))), None)
+    key = next(filter(None, map(rows.column_ignoring_case, (*names, *_columns_with_declared_values(rows)))), None)
     if key is None:
         return "write the values after IN, one aggregate after USING, and the columns of a row after GROUP BY"
     values = _typed_values(fields, key) or _example_values(rows.domains[key])
@@ -265,7 +265,7 @@ def _typed_values_and_names(field: exp.In, fix: str) -> list[tuple[exp.Expr, str
 
 def _declared_values_and_names(field: exp.Expr, rows: PivotedRows, fix: str) -> list[tuple[exp.Expr, str]]:
     """Return the values that the policy declares for a column."""
-    column = rows.declared_column_name(field.name)
+    column = rows.column_ignoring_case(field.name)
     values = rows.domains[column].values if column is not None and not _is_private_subquery(rows) else None
     if not values or len(values) > MAX_VALUES:
         rule = f"PIVOT ON {node_text(field)} needs its values: the columns of an answer never come from rows"
@@ -313,14 +313,14 @@ def _pivot_column_name(label: str, aggregate: exp.Expr, count: int) -> str:
 def _unpivot_as_union(pivot: exp.Pivot, rows: PivotedRows) -> exp.Expr:
     """Return UNION ALL of the other columns with each unpivoted one."""
     name, value, chosen = _unpivoted_names(pivot, rows)
-    unknown = [column for column in chosen if rows.declared_column_name(column) is None]
+    unknown = [column for column in chosen if rows.column_ignoring_case(column) is None]
     if rows.private or unknown or not chosen:
         missing = f"; there is no {unknown[0][:60]}" if unknown and not rows.private else ""
         rule = f"UNPIVOT takes columns of aggregated rows{missing}"
         raise refusal_at(pivot, "unpivot", rule, unpivot_fix(chosen, rows))
     kept = [column for column in rows.domains if column.lower() not in {item.lower() for item in chosen}]
     members = []
-    for column in filter(None, map(rows.declared_column_name, chosen)):
+    for column in filter(None, map(rows.column_ignoring_case, chosen)):
         items: list[exp.Expr] = [exp.column(other, quoted=True) for other in kept]
         items += [exp.alias_(exp.Literal.string(column), name, quoted=True)]
         items += [exp.alias_(exp.column(column, quoted=True), value, quoted=True)]

@@ -35,7 +35,7 @@ from sfumato.plan.costs import check_cost
 from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.noisy_rows import Finish, NoisyWindow, Output
 from sfumato.plan.quoting import quoted
-from sfumato.plan.sharing import with_all_measures
+from sfumato.plan.sharing import with_requests_as_measures
 from sfumato.plan.sql.dialect import function_name
 from sfumato.plan.sql.distinct_tuples import counted_nodes, lower_distinct_tuple
 from sfumato.plan.sql.grouping import Grouping, lower_grouping
@@ -188,7 +188,7 @@ def _lower_select(select: exp.Select, catalog: Catalog) -> Query:
             "ask for COUNT(*), SUM(…) or AVG(…)",
         )
     plan = Aggregate(source.relation, building.keys, tuple(building.measures))
-    check_cost(with_all_measures(plan))
+    check_cost(with_requests_as_measures(plan))
     _check_subtotals(select, building)
     return Query(plan, finish)
 

@@ -17,8 +17,8 @@ from sfumato.plan.aggregates.unit_measures import (
     MAX_ROWS,
     FrameBounds,
     LagLead,
+    RankingFunction,
     RowNumbering,
-    RowPosition,
     RunningAggregate,
     UnitAll,
     UnitAny,
@@ -336,7 +336,7 @@ class WindowParser:
                 )
             self._require_order(node, order)
             # the last stands for all later ones
-            return RowPosition(keys, order, _NUMBERINGS[type(function_node)], self.rows + 1)
+            return RankingFunction(keys, order, _NUMBERINGS[type(function_node)], self.rows + 1)
         if isinstance(function_node, (exp.Lag, exp.Lead)):
             self._require_order(node, order)
             return self._lower_lag_or_lead(function_node, keys, order)

@@ -180,7 +180,7 @@ def answer_query(
     return replace(unlabelled, basis={name: bases for name, bases in basis.items() if name in unlabelled.intervals})
 
 
-def require_same_semantics(face: QueryableTable, query: Query) -> None:
+def require_answerable_as_published(face: QueryableTable, query: Query) -> None:
     """Refuse a curator's question that would have another meaning here: it reads columns that were not published, or
     groups by one of which only bins were published.
 
@@ -297,8 +297,8 @@ class GroupedTotals:
             ]
         )
 
-    def spread_to_cells(self, group_values: Floats) -> Floats:
-        """Return a table over the axes: in every cell, the weights times the numbers of its groups, summed."""
+    def apply_transpose(self, group_values: Floats) -> Floats:
+        """Apply the transpose of ``sum_by_group``: in every cell, the weights times its groups' numbers, summed."""
         grid = np.zeros(self.groups.shape)
         grid.ravel()[self.groups.shown_grid_index] = group_values
         spread_parts = (

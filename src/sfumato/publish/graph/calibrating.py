@@ -60,7 +60,7 @@ class LogFactor:
         return cls(attribute_set, scaled, -(least if least > -np.inf else float(scaled[scaled > -np.inf].min())))
 
 
-class Propagation:
+class PropagationSchedule:
     """A schedule of belief propagation for one tree and the sets of its potentials; it is reused in every round."""
 
     def __init__(self, tree: JunctionTree, sizes: Sizes, sets: Sequence[AttributeSet]) -> None:

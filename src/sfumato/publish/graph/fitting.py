@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter
-from sfumato.publish.graph.calibrating import Propagation
+from sfumato.publish.graph.calibrating import PropagationSchedule
 from sfumato.publish.graph.models import GraphicalModel, Potential
 from sfumato.publish.graph.trees import (
     AttributeSet,
@@ -74,7 +74,7 @@ def fit_model(
     targets = _combined_observations(observations, attribute_sizes, rows)
     logs = _starting_logs(targets, zeros, start, attribute_sizes)
     tree = JunctionTree.for_sets(logs, attribute_sizes)
-    descent = _Descent(Propagation(tree, attribute_sizes, tuple(logs)), targets, tuple(logs.values()), rows)
+    descent = _Descent(PropagationSchedule(tree, attribute_sizes, tuple(logs)), targets, tuple(logs.values()), rows)
     fitted_logs = descent.descend(tolerance, max_rounds)
     sorted_sets = [tuple(sorted(attribute_set)) for attribute_set in logs]
     potentials = (
@@ -185,7 +185,7 @@ class _Descent:
 
     def __init__(
         self,
-        propagation: Propagation,
+        propagation: PropagationSchedule,
         targets: Mapping[AttributeSet, _CombinedObservation],
         base: tuple[Floats, ...],
         total: float,

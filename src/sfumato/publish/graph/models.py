@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sfumato.array_types import Floats
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
-from sfumato.publish.graph.calibrating import Propagation
+from sfumato.publish.graph.calibrating import PropagationSchedule
 from sfumato.publish.graph.trees import (
     AttributeSet,
     JunctionTree,
@@ -93,7 +93,9 @@ class GraphicalModel:
     @cached_property
     def canonical_beliefs(self) -> tuple[Floats, ...]:
         """The counts of every clique, with axes as they are laid out."""
-        propagation = Propagation(self.tree, self.sizes, [potential.attribute_set for potential in self.potentials])
+        propagation = PropagationSchedule(
+            self.tree, self.sizes, [potential.attribute_set for potential in self.potentials]
+        )
         logs = [
             transpose_to(potential.logs, potential.attribute_set, canonical_order(potential.attribute_set, self.sizes))
             for potential in self.potentials

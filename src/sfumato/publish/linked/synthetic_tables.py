@@ -26,7 +26,7 @@ from sfumato.publish.files.synopsis_files import public_receipt
 from sfumato.publish.linked.drawing import LinkedModels
 from sfumato.publish.linked.links import TableLink, link_to_parent, links_to_children, require_tree, table_names
 from sfumato.publish.marginals.attributes import summarize_columns
-from sfumato.publish.marginals.verifying import Check, SynopsisVerification, line_checks
+from sfumato.publish.marginals.charge_verification import Check, SynopsisVerification, line_checks
 from sfumato.publish.model_cards import ModelCard, Quality
 from sfumato.publish.row_writers import is_database_path, write_database
 from sfumato.publish.sampling import seeded_bytes

@@ -65,7 +65,7 @@ def checked_block(block: object, attributes: Attributes) -> Block:
         pairs = tuple((attribute_index, level) for attribute_index, level in block)  # type: ignore[attr-defined]
     except (TypeError, ValueError):
         raise InvalidParameter("block", block, "pairs of an attribute's index and a level") from None
-    attribute_set = checked_attribute_set(tuple(attribute_index for attribute_index, _ in pairs), attributes)
+    attribute_set = parse_attribute_indices(tuple(attribute_index for attribute_index, _ in pairs), attributes)
     level_counts = [len(attributes[attribute_index].hierarchy.differences) for attribute_index in attribute_set]
     if any(
         type(level) is not int or not 1 <= level <= last for (_, level), last in zip(pairs, level_counts, strict=True)
@@ -76,7 +76,7 @@ def checked_block(block: object, attributes: Attributes) -> Block:
     return pairs
 
 
-def checked_attribute_set(attribute_set: object, attributes: Attributes) -> AttributeSet:
+def parse_attribute_indices(attribute_set: object, attributes: Attributes) -> AttributeSet:
     """Parse a set of attributes, or raise for attributes that are not theirs, that do not rise, or stand twice."""
     valid_indices = range(len(attributes))
     if not isinstance(attribute_set, (tuple, list)) or any(

@@ -52,10 +52,10 @@ from sfumato.publish.marginals.blocks import (
     block_coefficients,
     blocks_within,
     cell_variances,
-    checked_attribute_set,
     checked_block,
     marginal_from_blocks,
     maximal_sets,
+    parse_attribute_indices,
     squared_norms_by_block,
     weight_by_noise_deviation,
 )
@@ -211,7 +211,7 @@ class BlockEstimates:
     def _require_covered(self, attribute_set: AttributeSet, shape: tuple[int, ...] | None = None) -> None:
         sizes = tuple(
             self.attributes[attribute_index].size
-            for attribute_index in checked_attribute_set(attribute_set, self.attributes)
+            for attribute_index in parse_attribute_indices(attribute_set, self.attributes)
         )
         if not self.covers(attribute_set):
             raise InvalidParameter("attribute_set", attribute_set, "attributes that were measured together")
@@ -255,7 +255,7 @@ def least_squares(
             measured.values,
             tuple(
                 read_attributes[attribute_index].size
-                for attribute_index in checked_attribute_set(measured.attribute_set, read_attributes)
+                for attribute_index in parse_attribute_indices(measured.attribute_set, read_attributes)
             ),
         )
         for block in blocks_within(measured.attribute_set, read_attributes):

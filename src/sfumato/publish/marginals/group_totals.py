@@ -457,8 +457,8 @@ def bound_totals(
     if known.covers(axes):
         return _measured_totals(known, weights, axes, keys, nonnegative)
     sets, possible = _maximal_measured_parts(axes, known.sets), known.possible_cells(axes)
-    uppers = _ExtremeWeights(known, axes, keys, np.where(possible, weights.high, -np.inf), np.maximum)
-    lowers = _ExtremeWeights(known, axes, keys, np.where(possible, weights.low, np.inf), np.minimum)
+    uppers = _MarginalizedWeightBounds(known, axes, keys, np.where(possible, weights.high, -np.inf), np.maximum)
+    lowers = _MarginalizedWeightBounds(known, axes, keys, np.where(possible, weights.low, np.inf), np.minimum)
     lower_bounds = [
         lowers.bound_and_errors(attribute_set)
         for attribute_set in sets
@@ -466,7 +466,7 @@ def bound_totals(
     ]
     if nonnegative:
         are_alike = bool(possible.all()) and not weights.ambiguous_cells.any()
-        greatest = uppers if are_alike else _ExtremeWeights(known, axes, keys, weights.low, np.maximum)
+        greatest = uppers if are_alike else _MarginalizedWeightBounds(known, axes, keys, weights.low, np.maximum)
         lower_bounds += _lower_bounds_from_two_marginals(greatest, sets)
     counts = _cached_model(known, axes, sets) if known.model_marginal is None else known.model_marginal(axes)
     value = _sum_to_keys(weights.middle * counts, axes, keys)
@@ -508,7 +508,7 @@ def _maximal_measured_parts(axes: AttributeSet, sets: tuple[AttributeSet, ...]) 
     return sorted({*maximal_parts, ()})
 
 
-class _ExtremeWeights:
+class _MarginalizedWeightBounds:
     """The least, or the greatest, weights over what each marginal lacks, and their totals, cached."""
 
     def __init__(
@@ -563,7 +563,7 @@ class _ExtremeWeights:
 
 
 def _lower_bounds_from_two_marginals(
-    greatest: _ExtremeWeights, sets: list[AttributeSet]
+    greatest: _MarginalizedWeightBounds, sets: list[AttributeSet]
 ) -> list[tuple[Floats, tuple[TotalError, ...]]]:
     """Bound from below by two marginals that together have all attributes, where the weights allow it."""
     bounds: list[tuple[Floats, tuple[TotalError, ...]]] = []

@@ -371,7 +371,7 @@ class MarginalsRelease:
         return (self.reading,)
 
     @cached_property
-    def accuracy_to_match(self) -> Mapping[str, Number]:
+    def accuracy_for_reuse(self) -> Mapping[str, Number]:
         """The half-widths that stored measurements must match to be reused: of the worst marginal, and overall."""
         widths = np.array(
             [cell_half_width(self.plan, attribute_set, CONFIDENCE) for attribute_set in self.plan.workload.sets]
@@ -393,7 +393,7 @@ class MarginalsRelease:
         }
         widths = {"rows": expected_width(plan, ()), **columns}
         return {
-            **self.accuracy_to_match,
+            **self.accuracy_for_reuse,
             **{name: f"{half_width:.12g}" for name, half_width in widths.items() if half_width < math.inf},
         }
 
@@ -476,7 +476,7 @@ class CombinedReleases:
     def blocks(self) -> tuple[MeasuredBlock, ...]:
         """All blocks, with the indices that their columns have here."""
         return tuple(
-            self._with_combined_indices(block, release)
+            self._with_combined_attribute_indices(block, release)
             for release in self.releases
             for block in release.gaussian_blocks
         )
@@ -484,30 +484,36 @@ class CombinedReleases:
     @property
     def requested_sets(self) -> tuple[AttributeSet, ...]:
         """The requested marginals, without duplicates."""
-        return self._sets_in_combined_indices([(release, release.plan.workload.sets) for release in self.releases])
+        return self._sets_in_combined_attribute_indices(
+            [(release, release.plan.workload.sets) for release in self.releases]
+        )
 
     @property
     def measured_sets(self) -> tuple[AttributeSet, ...]:
         """The largest marginals within what was measured."""
-        return self._sets_in_combined_indices([(release, measured_sets(release.plan)) for release in self.releases])
+        return self._sets_in_combined_attribute_indices(
+            [(release, measured_sets(release.plan)) for release in self.releases]
+        )
 
-    def _sets_in_combined_indices(
+    def _sets_in_combined_attribute_indices(
         self, sets_by_release: Sequence[tuple[PublishedMarginals, Sequence[AttributeSet]]]
     ) -> tuple[AttributeSet, ...]:
         moved = (
-            tuple(sorted(self._combined_indices(release)[attribute_index] for attribute_index in attribute_set))
+            tuple(
+                sorted(self._combined_attribute_indices(release)[attribute_index] for attribute_index in attribute_set)
+            )
             for release, sets in sets_by_release
             for attribute_set in sets
         )
         return tuple(dict.fromkeys(moved))
 
-    def _combined_indices(self, release: PublishedMarginals) -> list[int]:
+    def _combined_attribute_indices(self, release: PublishedMarginals) -> list[int]:
         """Return the index here of each column of a release."""
         index_by_name = {attribute.name: attribute_index for attribute_index, attribute in enumerate(self.attributes)}
         return [index_by_name[attribute.name] for attribute in release.plan.attributes]
 
-    def _with_combined_indices(self, measured: MeasuredBlock, release: PublishedMarginals) -> MeasuredBlock:
-        combined_indices = self._combined_indices(release)
+    def _with_combined_attribute_indices(self, measured: MeasuredBlock, release: PublishedMarginals) -> MeasuredBlock:
+        combined_indices = self._combined_attribute_indices(release)
         moved_block = [(combined_indices[attribute_index], level) for attribute_index, level in measured.block]
         order = sorted(range(len(moved_block)), key=lambda axis: moved_block[axis])
         values = measured.values.transpose(order)

@@ -48,8 +48,8 @@ from sfumato.publish.marginals.blocks import (
     Block,
     block_coefficients,
     cell_variances,
-    checked_attribute_set,
     checked_block,
+    parse_attribute_indices,
     squared_norms_by_block,
 )
 from sfumato.publish.marginals.chains import CellHierarchy
@@ -113,13 +113,14 @@ class MarginalWorkload:
         """Raise for sets that are not of these attributes, and for marginals that are too large."""
         for attribute_set in self.sets:
             cells = math.prod(
-                attributes[attribute_index].size for attribute_index in checked_attribute_set(attribute_set, attributes)
+                attributes[attribute_index].size
+                for attribute_index in parse_attribute_indices(attribute_set, attributes)
             )
             if cells > MAX_CELLS:
                 raise InvalidParameter(
                     "sets", attribute_set, f"marginals of at most {MAX_CELLS:,} cells; this one has {cells:,}"
                 )
-        for attribute_index in checked_attribute_set(self.ranges, attributes):
+        for attribute_index in parse_attribute_indices(self.ranges, attributes):
             if attributes[attribute_index].size > MAX_RANGED:
                 raise InvalidParameter("ranges", attribute_index, f"attributes with at most {MAX_RANGED:,} cells each")
         return self
@@ -193,7 +194,7 @@ class NoisePlan:
         _require_objective(self.objective)
         self.workload.require_valid(self.attributes)
         block_keys = [checked_block(planned.block, self.attributes) for planned in self.blocks]
-        marginal_sets = [checked_attribute_set(planned.attribute_set, self.attributes) for planned in self.marginals]
+        marginal_sets = [parse_attribute_indices(planned.attribute_set, self.attributes) for planned in self.marginals]
         if len(set(block_keys)) != len(block_keys) or len(set(marginal_sets)) != len(marginal_sets):
             raise InvalidParameter("blocks", "the same block or marginal twice", "a list of different blocks")
         if bool(block_keys) is bool(marginal_sets):

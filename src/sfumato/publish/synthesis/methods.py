@@ -102,7 +102,7 @@ def first_sets_and_amount(
 def _choose_and_measure(course: SynthesisState, amounts: RoundAmounts, is_last: bool) -> Generator[Step, Outcome, bool]:
     """Choose and measure once; return whether the model moved by more than noise would move it."""
     share = 1.0 if is_last else float((course.budget.spent + amounts.total) / course.budget.currency.total)
-    candidates = course.affordable_candidates(course.setting.candidates, share)
+    candidates = course.candidates_within_model_size(course.setting.candidates, share)
     chosen = yield from course.choose(candidates, amounts.choice, noise_penalty(course, amounts.measurement))
     noise = yield from course.measure(chosen, course.budget.remaining if is_last else amounts.measurement, "chosen")
     measured, synthesis_round = course.released[-1]
@@ -201,7 +201,7 @@ def mwem(course: SynthesisState) -> Steps:
         amounts = RoundAmounts.of_round(
             round_amount_down(remaining / (rounds - index)) if index < rounds - 1 else remaining
         )
-        candidates = course.affordable_candidates(weights, (index + 1) / rounds)
+        candidates = course.candidates_within_model_size(weights, (index + 1) / rounds)
         chosen = yield from course.choose(candidates, amounts.choice, noise_penalty(course, amounts.measurement))
         amount = amounts.measurement if index < rounds - 1 else course.budget.remaining
         yield from course.measure(chosen, amount, "chosen")

@@ -77,8 +77,8 @@ class PrivateCells(Protocol):
     def fine(self) -> Attribute: ...
 
     @property
-    def planned_joined_cells(self) -> Parts:
-        """The parts before anything is released: as many as there may be."""
+    def worst_case_parts(self) -> Parts:
+        """As many parts as there may be, used before anything is released."""
         ...
 
     @property
@@ -88,7 +88,7 @@ class PrivateCells(Protocol):
         """Return the step that chooses the parts, and its cost, at most this amount."""
         ...
 
-    def joined_cells_from(self, step: Step, outcome: Outcome) -> Parts: ...
+    def parts_from(self, step: Step, outcome: Outcome) -> Parts: ...
 
     def merge(self, parts: Parts) -> Attribute:
         """Return the column with these parts as cells."""
@@ -106,7 +106,7 @@ class QuantileBins:
         return f"at most {MAX_BINS} bins by quantiles among {self.fine.size - 1:,} public cells"
 
     @property
-    def planned_joined_cells(self) -> Parts:
+    def worst_case_parts(self) -> Parts:
         cells = self.fine.size - 1
         return np.append(np.arange(cells) * MAX_BINS // cells, MAX_BINS).astype(np.int32)
 
@@ -117,7 +117,7 @@ class QuantileBins:
         quantiles = currency.quantiles(amount, ranks, [Fraction(index, MAX_BINS) for index in range(1, MAX_BINS)])
         return ChooseQuantileCellsStep(ranks, quantiles), currency.quantiles_cost(quantiles)
 
-    def joined_cells_from(self, step: Step, outcome: Outcome) -> Parts:
+    def parts_from(self, step: Step, outcome: Outcome) -> Parts:
         """Start a bin at every selected cell, and after one that was selected several times: it holds many rows."""
         del step
         assert isinstance(outcome, QuantileCells)
@@ -149,7 +149,7 @@ class ValueGroups:
         return f"at most {MAX_OWN_CELLS} of {values} above a noisy threshold, the others in {others}"
 
     @property
-    def planned_joined_cells(self) -> Parts:
+    def worst_case_parts(self) -> Parts:
         return self._parts_with(np.arange(MAX_OWN_CELLS))
 
     def step(self, reading: CellRows, index: int, amount: Fraction, currency: Currency) -> tuple[Step, Fraction]:
@@ -157,7 +157,7 @@ class ValueGroups:
         noise = currency.noise(amount, counts.sensitivity)
         return MeasureStep(counts, noise, NoisyCells.from_counts), currency.noise_cost(noise, counts.sensitivity)
 
-    def joined_cells_from(self, step: Step, outcome: Outcome) -> Parts:
+    def parts_from(self, step: Step, outcome: Outcome) -> Parts:
         """Give cells to the most frequent values above what noise alone reaches in about one of all values."""
         assert isinstance(outcome, NoisyCells)
         assert isinstance(step, MeasureStep)
@@ -228,7 +228,7 @@ def plan_cells(table: Table, attributes: Attributes) -> CellPlan | None:
             cells[attribute_index] = QuantileBins(fine)
         elif has_many_values(table.columns[attribute.name]):
             cells[attribute_index] = ValueGroups(fine, _level_groups(attribute))
-    parts = {attribute_index: private.planned_joined_cells for attribute_index, private in cells.items()}
+    parts = {attribute_index: private.worst_case_parts for attribute_index, private in cells.items()}
     return CellPlan(cells, attributes, parts) if cells else None
 
 
@@ -282,7 +282,7 @@ def plan_selected_cells(attributes: Attributes, origins: Mapping[str, ColumnOrig
         cells[index_by_name[name]] = ValueGroups(fine, _level_groups(attribute)) if is_text else QuantileBins(fine)
     twins = {index_by_name[name]: index_by_name[origin.twin] for name, origin in origins.items() if origin.twin}
     given = frozenset(index_by_name[name] for name, origin in origins.items() if origin.is_given)
-    parts = {attribute_index: private.planned_joined_cells for attribute_index, private in cells.items()}
+    parts = {attribute_index: private.worst_case_parts for attribute_index, private in cells.items()}
     return CellPlan(cells, attributes, parts, twins, given) if cells else None
 
 

@@ -14,7 +14,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, exact
 from sfumato.publish.marginals.attributes import BARE, Attribute, Attributes, PublicTableFacts
-from sfumato.publish.marginals.blocks import AttributeSet, checked_attribute_set
+from sfumato.publish.marginals.blocks import AttributeSet, parse_attribute_indices
 from sfumato.publish.marginals.estimating import MeasuredMarginal
 from sfumato.publish.marginals.measuring import decode_integers, encode_integers
 from sfumato.quick_dataclass import dataclass
@@ -150,7 +150,7 @@ class ReleasedSynthesis:
         for marginal in self.marginals:
             cells = math.prod(
                 self.attributes[attribute_index].size
-                for attribute_index in checked_attribute_set(marginal.attribute_set, self.attributes)
+                for attribute_index in parse_attribute_indices(marginal.attribute_set, self.attributes)
             )
             if len(marginal.values) != -(-8 * cells // 3) * 4:
                 raise InvalidParameter("marginals", len(marginal.values), f"8 bytes for each of {cells} cells")

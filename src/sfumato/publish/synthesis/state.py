@@ -225,7 +225,7 @@ class SynthesisState:
             self.budget = funds
             noise = sigma_or_scale(step.noise) if isinstance(step, MeasureStep) else None
             self.bought_cells.append(BoughtCells(private.fine.name, private.words, noise))
-            self.setting = setting.with_parts({attribute_index: private.joined_cells_from(step, outcome)})
+            self.setting = setting.with_parts({attribute_index: private.parts_from(step, outcome)})
 
     def measure_dependent_pairs(self, amount: Fraction) -> Steps:
         """Measure the pairs of which one column decides the other, each for this amount."""
@@ -298,7 +298,9 @@ class SynthesisState:
             views, predicted, tuple(weights), tuple(round(penalty(view.size) / step) for view in views)
         )
 
-    def affordable_candidates(self, among: Mapping[AttributeSet, int], share: float) -> dict[AttributeSet, int]:
+    def candidates_within_model_size(
+        self, among: Mapping[AttributeSet, int], spent_share: float
+    ) -> dict[AttributeSet, int]:
         """Return the candidates to compare that the model can hold when this share of the price is spent."""
         chosen = [
             measured.attribute_set for measured, synthesis_round in self.released if synthesis_round.what == "chosen"
@@ -307,10 +309,10 @@ class SynthesisState:
         model_sets = [marginal.attribute_set for marginal in self.marginals] + [
             attribute_set for attribute_set, _ in self.setting.zeros
         ]
-        affordable_sets = candidates_within_cells(compared, self.model, model_sets, self.setting.max_cells * share)
+        fitting_sets = candidates_within_cells(compared, self.model, model_sets, self.setting.max_cells * spent_share)
         return {
             attribute_set: among[attribute_set]
-            for attribute_set in affordable_sets
+            for attribute_set in fitting_sets
             if attribute_set in self.setting.reading.distinct_sets
         }
 

@@ -344,7 +344,7 @@ class Answer:
         unit.
         """
         values = {name: self.column(name) for name in self.intervals}
-        widths = answer_columns.population_half_widths(
+        widths = answer_columns.sampling_half_widths(
             query, values, self.intervals, max_rows_per_unit=rows, sampled_share=share, confidence=confidence
         )
         return self.changed(sampling=widths)

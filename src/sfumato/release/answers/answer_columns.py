@@ -220,7 +220,7 @@ def parse_sampled_fraction(sample_of: Number, size: int | None) -> Fraction:
     return size / fraction_or_size
 
 
-def population_half_widths(
+def sampling_half_widths(
     query: Query,
     values: Mapping[str, Sequence[Any]],
     intervals: Mapping[str, Sequence[Interval]],

@@ -170,7 +170,7 @@ class QuantilesPart:
     def with_ranges_if_sold(self, confidence: Fraction | None) -> QuantilesPart:
         return replace(self, confidence=confidence) if self._inner_probabilities else self
 
-    def accuracy_to_match(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
+    def accuracy_for_reuse(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
         """Return 1/ε of each selection by its purpose: where intervals are bought, there are more of them.
 
         An interval that was bought at a lower confidence is not as good, however strong the selection of its ends.
@@ -313,7 +313,7 @@ class DistinctValuesPart:
     def with_ranges_if_sold(self, confidence: Fraction | None) -> DistinctValuesPart:  # noqa: ARG002
         return self
 
-    def accuracy_to_match(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:  # noqa: ARG002
+    def accuracy_for_reuse(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:  # noqa: ARG002
         return {}
 
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
@@ -395,7 +395,7 @@ class FrequentValuesPart:
     def with_ranges_if_sold(self, confidence: Fraction | None) -> FrequentValuesPart:  # noqa: ARG002
         return self
 
-    def accuracy_to_match(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
+    def accuracy_for_reuse(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
         (measurement,) = measurements
         return {"values": 1 / measurement.mechanism.epsilon}
 

@@ -154,7 +154,7 @@ class OtherPart(QuestionPart, Protocol):
         """Return the scales whose half-widths are compared with those of stored answers."""
         ...
 
-    def accuracy_to_match(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
+    def accuracy_for_reuse(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
         """Return quality figures of the selections by name, beside half-widths; less is better."""
         ...
 

@@ -200,7 +200,7 @@ async def file_request(request: Request) -> Response:
     try:
         if form.value("do") == "publish":
             lines = (_parse_request_number(form.value("line"), "line"),)
-            filed = await run_in_thread(requests.publish, caller, policy, lines, form.value("purpose"))
+            filed = await run_in_thread(requests.request_publication, caller, policy, lines, form.value("purpose"))
         else:
             filed = await run_in_thread(requests.grant_share, caller, policy, _share_terms(form))
     except (NotAllowed, NotThere):

@@ -118,7 +118,7 @@ class Terminate:
 
 
 @dataclass(frozen=True)
-class CopyInput:
+class IgnoredCopyMessage:
     """Data of a COPY FROM, which is never started here: ignored, as the protocol asks."""
 
 
@@ -130,7 +130,17 @@ class AuthenticationData:
 
 
 FrontendMessage = (
-    SimpleQuery | Parse | Bind | Describe | Execute | Close | Sync | Flush | Terminate | CopyInput | AuthenticationData
+    SimpleQuery
+    | Parse
+    | Bind
+    | Describe
+    | Execute
+    | Close
+    | Sync
+    | Flush
+    | Terminate
+    | IgnoredCopyMessage
+    | AuthenticationData
 )
 
 
@@ -238,7 +248,7 @@ def decode_message(kind: bytes, body: bytes) -> FrontendMessage:
         case _ if kind == TERMINATE:
             message = Terminate()
         case b"d" | b"c" | b"f":
-            return CopyInput()
+            return IgnoredCopyMessage()
         case b"p":
             return AuthenticationData(body)
         case _:

@@ -20,7 +20,7 @@ from sfumato.server.postgres import types
 from sfumato.server.postgres.error_reports import RefusalCounts
 from sfumato.server.postgres.lexing import SqlToken, TokenKind, UnfinishedText, dotted_name_and_rest, tokenize
 from sfumato.server.postgres.results import ResultColumn, ResultColumns, StatementResult
-from sfumato.server.postgres.statements import SqlRefusal, quote_name
+from sfumato.server.postgres.statements import SqlRefusal, always_quoted
 
 SCHEMA = "sfumato"
 _HISTORY_LINES, _RECEIPT_LINES = 1000, 100
@@ -77,7 +77,7 @@ def _read_columns(reader: ServiceTableContext) -> list[tuple[Any, ...]]:
         return listing.rows
 
     tables = [name for name, *_ in listed("SHOW TABLES")]
-    return [(name, *row) for name in tables for row in listed(f"DESCRIBE {quote_name(name)}")]
+    return [(name, *row) for name in tables for row in listed(f"DESCRIBE {always_quoted(name)}")]
 
 
 def _read_refusals(reader: ServiceTableContext) -> list[tuple[Any, ...]]:

@@ -198,7 +198,7 @@ class ClientSession:
             return self._end_reply()
         if isinstance(message, protocol.Flush):
             return self._end_reply()
-        if isinstance(message, protocol.CopyInput) or self._skips_to_sync:
+        if isinstance(message, protocol.IgnoredCopyMessage) or self._skips_to_sync:
             return Reply.LATER
         try:
             with self._cancellable:

@@ -364,7 +364,7 @@ def _parse_copy(text: StatementText) -> Statement:
     else:
         parts, after_name = dotted_name_and_rest(tokens[1:])
         rest = tuple(after_name)
-        name = ".".join(quote_name(part) for part in parts)
+        name = ".".join(always_quoted(part) for part in parts)
         rows = RowsStatement(f"SELECT * FROM {name}", {}, text.offset)
     if not rest or not rest[0].is_word("to"):
         raise SqlRefusal("25006", "cannot execute COPY FROM: this server only answers questions", hint=_READ_HINT)
@@ -375,8 +375,8 @@ def _parse_copy(text: StatementText) -> Statement:
     return CopyOut(rows, _parse_copy_format(skip_words(rest[2:], "with")))
 
 
-def quote_name(name: str) -> str:
-    """Write a name as a quoted identifier."""
+def always_quoted(name: str) -> str:
+    """Quote a name, also one that needs no quotes."""
     escaped = name.replace('"', '""')
     return f'"{escaped}"'
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from sfumato.caching import cached_property
 from sfumato.errors import NotThere, Unsupported
@@ -138,6 +138,11 @@ def _postgres_type_name(arrow_type: str) -> str:
     return next((name for prefix, name in names.items() if arrow_type.startswith(prefix)), "text")
 
 
+class _PolicyLine(NamedTuple):
+    policy: str
+    line: int
+
+
 class PurchaseCache:
     """The purchases that connections of one server have read, and engines over their rows. Thread-safe."""
 
@@ -146,27 +151,26 @@ class PurchaseCache:
         self._lock = threading.Lock()
         self._drawing = threading.Lock()
         """Held while rows are drawn, so that all connections see the same."""
-        self._purchases: OrderedDict[tuple[str, int], BoughtModel | None] = OrderedDict()
+        self._purchases: OrderedDict[_PolicyLine, BoughtModel | None] = OrderedDict()
         self._engines: OrderedDict[tuple[str, tuple[BoughtModel, ...]], SyntheticRows] = OrderedDict()
 
     def list_purchases(self, caller: Caller, policy: str) -> tuple[BoughtModel, ...]:
         """Return what the caller may read, in the order of the ledger."""
         lines = self._gateway.bought_lines(caller, policy, KINDS)
         purchases = [
-            self._get_or_make(self._purchases, (policy, line), self._purchase_reader(caller), _MAX_PURCHASES)
+            self._get_or_make(self._purchases, _PolicyLine(policy, line), self._purchase_reader(caller), _MAX_PURCHASES)
             for line in lines
         ]
         return tuple(purchase for purchase in purchases if purchase is not None)
 
-    def _purchase_reader(self, caller: Caller) -> Callable[[tuple[str, int]], BoughtModel | None]:
-        def read(key: tuple[str, int]) -> BoughtModel | None:
-            policy, line = key
+    def _purchase_reader(self, caller: Caller) -> Callable[[_PolicyLine], BoughtModel | None]:
+        def read(key: _PolicyLine) -> BoughtModel | None:
             try:
-                model = self._gateway.answer_on_line(caller, policy, line).answer
+                model = self._gateway.answer_on_line(caller, key.policy, key.line).answer
             except NotThere:  # an earlier version kept no text of it
                 return None
-            policy_tables = [name.lower() for name in self._gateway.served.curator(policy).policy.tables]
-            return BoughtModel.from_line(line, model, policy_tables)
+            policy_tables = [name.lower() for name in self._gateway.served.curator(key.policy).policy.tables]
+            return BoughtModel.from_line(key.line, model, policy_tables)
 
         return read
 

@@ -109,8 +109,8 @@ async def grant_share(request: Request) -> Response:
 async def mark_for_publication(request: Request) -> Response:
     caller = await authenticate(request)
     body: NewReview = await parse_body(request, caller, NewReview)
-    publish, policy = request_gateway(request).requests.publish, request.path_params["policy"]
-    return json_response(await run_in_thread(publish, caller, policy, tuple(body.lines), body.purpose), 201)
+    request_publication, policy = request_gateway(request).requests.request_publication, request.path_params["policy"]
+    return json_response(await run_in_thread(request_publication, caller, policy, tuple(body.lines), body.purpose), 201)
 
 
 def _policy_and_number(request: Request) -> tuple[str, int]:

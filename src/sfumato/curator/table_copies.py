@@ -17,11 +17,11 @@ from sfumato.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)
-class PolicyCopies:
+class TableCopies:
     """The copies of a policy's tables, and what a removal leaves in place."""
 
     policy: Path
-    files: dict[Path, Path | None]
+    originals_by_copy: dict[Path, Path | None]
     """Each copy with its original; None for one that was never finished."""
     other_files: tuple[Path, ...]
     """Files in the folder of copies that are no copies."""
@@ -31,18 +31,20 @@ class PolicyCopies:
     @property
     def remaining_files(self) -> tuple[Path, ...]:
         """The files that stay: the policy, its ledger, the originals, and what else is in the folder."""
-        originals = dict.fromkeys(original for original in self.files.values() if original is not None)
+        originals = dict.fromkeys(original for original in self.originals_by_copy.values() if original is not None)
         candidates = (self.policy, self.policy.absolute().with_name(LEDGER_NAME), *originals, *self.other_files)
         return tuple(path for path in candidates if path.exists())
 
     @property
     def without_original(self) -> tuple[Path, ...]:
         """Copies whose original is gone: they may be the only place of these rows."""
-        return tuple(copy for copy, original in self.files.items() if original is not None and not original.exists())
+        return tuple(
+            copy for copy, original in self.originals_by_copy.items() if original is not None and not original.exists()
+        )
 
     def remove(self) -> None:
         """Delete the copies, and their folder if nothing else is in it."""
-        for copy in self.files:
+        for copy in self.originals_by_copy:
             try:
                 copy.unlink(missing_ok=True)
             except OSError:
@@ -56,7 +58,7 @@ class PolicyCopies:
             folder.rmdir()
 
 
-def find_copies(policy: Path) -> PolicyCopies:
+def find_copies(policy: Path) -> TableCopies:
     """List the copies of a policy; of one that was never written, those in its folder of copies. No row is read."""
     folder = copies_folder(policy)
     folder_files = sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
@@ -74,7 +76,7 @@ def find_copies(policy: Path) -> PolicyCopies:
         elif path.parent == folder and path.name.endswith(f".parquet{UNFINISHED_ENDING}"):
             copies[path] = None
     missing = tuple(path for path in _declared_source_files(policy) if path.parent == folder and not path.exists())
-    return PolicyCopies(policy, copies, tuple(path for path in folder_files if path not in copies), missing)
+    return TableCopies(policy, copies, tuple(path for path in folder_files if path not in copies), missing)
 
 
 def _declared_source_files(policy: Path) -> list[Path]:

@@ -17,7 +17,7 @@ import sfumato as sf
 from ledger.small_accounts import account, pure
 from ledger.test_races import in_processes
 from sfumato.ledger import local_files
-from sfumato.ledger.accounts import asking
+from sfumato.ledger.accounts import pending_queries
 
 FORK = multiprocessing.get_context("fork")
 ENTRY = {"plan": "p", "data": "v"}
@@ -195,16 +195,16 @@ def test_an_answer_that_came_between_looking_and_charging_is_found(
 ) -> None:
     """The decision is the transaction's own: a look before it may be out of date."""
     clinic = account(ledger)
-    look = asking.PendingQuery._find_answer_and_last_line
+    look = pending_queries.PendingQuery._find_answer_and_last_line
 
-    def late(self: asking.PendingQuery) -> object:
+    def late(self: pending_queries.PendingQuery) -> object:
         found = look(self)
-        monkeypatch.setattr(asking.PendingQuery, "_find_answer_and_last_line", look)
+        monkeypatch.setattr(pending_queries.PendingQuery, "_find_answer_and_last_line", look)
         assert ask(clinic, "other", pause=0) == (False, "other")
         return found
 
     for rest in ({}, {"plan": "q", "request_id": "r"}):
-        monkeypatch.setattr(asking.PendingQuery, "_find_answer_and_last_line", late)
+        monkeypatch.setattr(pending_queries.PendingQuery, "_find_answer_and_last_line", late)
         if rest:
             monkeypatch.setattr(f"{__name__}.ENTRY", {**ENTRY, **rest})
         assert ask(clinic, "mine") == (True, "other")
@@ -313,7 +313,7 @@ def test_a_request_of_a_payer_nobody_knows_of_is_not_charged_again(
     assert first.begin() is None
     with pytest.raises(sf.AnswerPending):
         ask(clinic, request_id="r", seconds=0)
-    monkeypatch.setattr(asking, "MAX_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(pending_queries, "MAX_WAIT_SECONDS", 0.0)
     with pytest.raises(sf.Unanswered):
         ask(clinic, request_id="r", seconds=0)
     assert kinds(ledger) == ["account-open", "charge"]
@@ -348,7 +348,7 @@ def test_waiting_is_bounded_where_nobody_knows_whether_the_payer_lives(
     """Then nothing is said of the payer, whose answer still counts; who asks after that time pays."""
     clinic = account(ledger)
     monkeypatch.setattr(local_files, "is_process_alive", lambda _, **__: None)
-    monkeypatch.setattr(asking, "MAX_WAIT_SECONDS", 2.0)
+    monkeypatch.setattr(pending_queries, "MAX_WAIT_SECONDS", 2.0)
     first = clinic.ask(pure(**ENTRY), {"n": 5})
     assert first.begin() is None
     with pytest.raises(sf.AnswerPending, match="this request was not charged"):
@@ -478,8 +478,10 @@ def test_equal_questions_of_several_processes_cost_once(policy: Path) -> None:
 
 
 def test_equal_questions_of_which_the_first_fails_cost_once(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wait, waiting = asking.PendingQuery._wait_for_answer, threading.Semaphore(0)
-    monkeypatch.setattr(asking.PendingQuery, "_wait_for_answer", lambda *given: (waiting.release(), wait(*given))[1])
+    wait, waiting = pending_queries.PendingQuery._wait_for_answer, threading.Semaphore(0)
+    monkeypatch.setattr(
+        pending_queries.PendingQuery, "_wait_for_answer", lambda *given: (waiting.release(), wait(*given))[1]
+    )
 
     def fail(*_: object) -> None:
         """Fail when both others wait for it."""

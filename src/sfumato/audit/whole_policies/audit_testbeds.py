@@ -1,4 +1,4 @@
-"""An audit stage: the generated tables of a policy, opened by engines and by curators.
+"""An audit testbed: the generated tables of a policy, opened by engines and by curators.
 
 The engines read exact totals, which is safe because the rows are generated. The curators answer as the owner's would.
 
@@ -60,7 +60,7 @@ class AuditPrice:
 
 
 @dataclass(frozen=True)
-class AuditStage:
+class AuditTestbed:
     """The open engines and curators of one policy's audit."""
 
     tables: NeighbouringTables
@@ -97,7 +97,7 @@ def price_release(question: Question, price: AuditPrice) -> PricedRelease:
 
 
 @contextmanager
-def open_stage(policy: Policy, *, texts: bool = False) -> Iterator[AuditStage]:
+def open_testbed(policy: Policy, *, texts: bool = False) -> Iterator[AuditTestbed]:
     """Generate the tables of a policy and open them all."""
     tables = neighbours_of(policy, texts=texts)
     with ExitStack() as stack:
@@ -106,17 +106,17 @@ def open_stage(policy: Policy, *, texts: bool = False) -> Iterator[AuditStage]:
             population.name: stack.enter_context(temporary_curator(tables.policy_over(population)))
             for population in tables.populations
         }
-        yield AuditStage(tables, engines, curators)
+        yield AuditTestbed(tables, engines, curators)
 
 
 @contextmanager
-def reopen_under(stage: AuditStage, policy: Policy) -> Iterator[AuditStage]:
+def reopen_under(testbed: AuditTestbed, policy: Policy) -> Iterator[AuditTestbed]:
     """Open the same tables under another policy, one with an injected fault."""
-    other = replace(stage.tables, policy=policy)
+    other = replace(testbed.tables, policy=policy)
     with ExitStack() as stack:
         engines = dict(_open_engines(other, stack))
         curator = stack.enter_context(temporary_curator(other.policy_over(other.ordinary_population)))
-        yield AuditStage(other, engines, {"": curator})
+        yield AuditTestbed(other, engines, {"": curator})
 
 
 def _open_engines(tables: NeighbouringTables, stack: ExitStack) -> Iterator[tuple[str, Engine]]:
