@@ -21,7 +21,7 @@ CALLERS_ARGUMENTS = frozenset(
         *("exact_laws.kept_keys_law neighbours", "verdicts.Verdict verdict", "events.OutputShares laws"),
         *("question_advice.refuse_range_of_time_quantiles range", "selected_columns.code_selected_columns columns"),
         *("linked_table_selects.LinkedTables columns", "linked_table_selects.link_tables tables"),
-        *("text_formats.detect_text_format delimiter", "environment.law_of_selection mechanism"),
+        *("csv_layouts.detect_text_format delimiter", "environment.law_of_selection mechanism"),
         *(
             "environment.WelfareSelection mechanism",
             "environment.as_truthfulness_problem game",

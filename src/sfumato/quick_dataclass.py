@@ -241,14 +241,14 @@ def _compile_init(cls: type[Any], frozen: bool) -> Any:
     return init
 
 
-class _Missing:
+class _FilledByFactory:
     """Stands for an argument that a factory fills in."""
 
     def __repr__(self) -> str:
         return "<factory>"
 
 
-_MISSING = _Missing()
+_MISSING = _FilledByFactory()
 
 
 def _parameter(field: dataclasses.Field[Any]) -> str:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 from pyarrow import parquet
 
+from sfumato.engine.csv_layouts import detect_text_format, unique_names, usable_names
 from sfumato.engine.file_copies import (
     ParquetCopy,
     copies_folder,
@@ -22,7 +23,6 @@ from sfumato.engine.file_copies import (
     sqlite_tables,
 )
 from sfumato.engine.inspecting import inferred_types
-from sfumato.engine.text_formats import detect_text_format, unique_names, usable_names
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.policy import Type
 from sfumato.policy.domains import is_name

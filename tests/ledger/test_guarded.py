@@ -173,7 +173,7 @@ def test_a_data_version_is_written_under_a_key_and_an_empty_one_is_not(ledger: s
     assert (
         guarded.hash_data_version("v1")
         == guarded.hash_data_version("v1")
-        == guarded.entry_columns(pure("0.1", data="v1"))["data"]
+        == guarded.columns_to_write(pure("0.1", data="v1"))["data"]
     )
     assert guarded.hash_data_version("v1") != guarded.hash_data_version("v2")
     assert "v1" not in guarded.hash_data_version("v1")

@@ -416,7 +416,7 @@ MUTANTS = (
     Mutant(
         "a granted share is good at every server",
         Kind.CONSENT,
-        "server.approvals:ApprovalService.grant_share",
+        "server.approvals:ApprovalService.preapprove_releases",
         "people=self._people",
         'people=""',
         (f"{_DESK}::test_a_granted_share_and_a_review_stay_at_their_server",),

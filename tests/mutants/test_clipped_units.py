@@ -55,7 +55,7 @@ MUTANTS = (
     Mutant(
         "one remainder too many is counted",
         Kind.LIMITS,
-        "engine.spellings.spelling:CommonSpelling.distinct_residues",
+        "engine.spellings.spelling:CommonSpelling.count_distinct_residues",
         "BIT_COUNT(BIT_OR(CAST(1 AS BIGINT) << {x}))",
         "BIT_COUNT(BIT_OR(CAST(1 AS BIGINT) << {x})) + 1",
         _LEFT_OUT,

@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "a child says goodbye in its parent's name",
         Kind.CHARGE_ORDER,
-        "ledger.stores.postgres_sessions:PostgresSession.is_ours",
+        "ledger.stores.postgres_connections:PostgresSession.is_ours",
         "return self._process == os.getpid()",
         "return True",
         (f"{_FAULTS}test_a_child_never_ends_its_parents_session",),
@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant(
         "a server that does not sync is charged",
         Kind.CHARGE_ORDER,
-        "ledger.stores.postgres_sessions:PostgresSession._require_durable",
+        "ledger.stores.postgres_connections:PostgresSession._require_durable",
         "(fsync, pages) != ('on', 'on')",
         "False",
         (f"{_FAULTS}test_fsync_and_the_like_are_on_or_nothing_is_charged",),
@@ -316,7 +316,7 @@ MEMORY = (
     Mutant(
         "a COMMIT that is never answered is waited for for ever",
         Kind.LIMITS,
-        "ledger.stores.postgres_sessions:Connection._with_deadline",
+        "ledger.stores.postgres_connections:Connection._with_deadline",
         "if time.monotonic() >= cut_at:",
         "if False:",
         (f"{_FAULTS}test_a_server_that_waits_for_a_standby_for_ever_does_not_hold_a_charge_for_ever",),
@@ -348,7 +348,7 @@ MEMORY = (
     Mutant(
         "a full disk is told as something else",
         Kind.CONSENT,
-        "ledger.stores.postgres_sessions:_TROUBLES",
+        "ledger.stores.postgres_connections:_TROUBLES",
         "_FULL",
         "_SLOW",
         (f"{_FAULTS}test_a_full_disk_is_told_and_no_acknowledged_charge_is_lost",),
@@ -416,7 +416,7 @@ LOCKS = (
     Mutant(
         "a transaction that an interrupt left behind is taken for an open one",
         Kind.CHARGE_ORDER,
-        "ledger.stores.postgres:PostgresStore._open_rows",
+        "ledger.stores.postgres:PostgresStore._rows_of_open_transaction",
         "rows is not None and rows.session in self._held and (not rows.session.is_idle)",
         "rows is not None and rows.session in self._held",
         ("ledger/test_races.py::test_an_interrupt_at_any_line_leaves_no_other_thread_waiting",),
@@ -549,7 +549,7 @@ MOVES = (
     Mutant(
         "a server that listens and lets nobody in is taken for a destroyed one",
         Kind.REUSE,
-        "ledger.stores.postgres_sessions:key_and_last_line",
+        "ledger.stores.postgres_connections:key_and_last_line",
         "all((_lacks_database(listener, database, address, timeout) for listener in candidates))",
         "True",
         (f"{_LOST}test_a_server_that_listens_is_not_lost_whatever_it_says",),

@@ -223,8 +223,9 @@ MUTANTS = (
         "rows of a table leave the server to be counted here",
         Kind.CONSENT,
         "engine.lowering.reading_statements:server_statement",
-        "_restrict_to_groups(reading, _count_equal_rows(bounded_totals.value_rows_statement(reading, sampling_key)))",
-        "bounded_totals.value_rows_statement(reading, sampling_key)",
+        "_restrict_to_groups(reading, "
+        "_count_equal_rows(bounded_totals.one_row_per_value_statement(reading, sampling_key)))",
+        "bounded_totals.one_row_per_value_statement(reading, sampling_key)",
         (
             f"{_TESTS}::test_nothing_but_totals_of_groups_arrives",
             f"{_TESTS}::test_marginals_and_values_are_those_of_duckdb",

@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         "edges are selected as if a unit had one row",
         Kind.SENSITIVITY,
-        "plan.readings.cell_rows:CellRanks.rows_per_unit",
+        "plan.readings.cell_rows:RanksOfCells.rows_per_unit",
         "return math.ceil(scaled.add_remove_sensitivity.total)",
         "return 1",
         _LAW,
@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant(
         "edges are selected for one step less than a unit has",
         Kind.SENSITIVITY,
-        "plan.readings.cell_rows:CellRanks.rows_per_unit",
+        "plan.readings.cell_rows:RanksOfCells.rows_per_unit",
         "return math.ceil(scaled.add_remove_sensitivity.total)",
         "return math.ceil(scaled.add_remove_sensitivity.total) - 1 or 1",
         _LAW,
@@ -31,7 +31,7 @@ MUTANTS = (
         "a selection of edges may be made for any number of rows",
         Kind.SENSITIVITY,
         "release.measurement:Measurement.__post_init__",
-        "elif isinstance(self.reading, CellRanks):",
+        "elif isinstance(self.reading, RanksOfCells):",
         "elif isinstance(self.reading, type(None)):",
         _LAW,
     ),
@@ -94,7 +94,7 @@ MUTANTS = (
     Mutant(
         "rows without a value count as the last bin",
         Kind.RANGES,
-        "plan.readings.cell_rows:CellRanks.extract",
+        "plan.readings.cell_rows:RanksOfCells.extract",
         "exact.marginal((self.column,))[:-1]",
         "exact.marginal((self.column,))[1:]",
         (_TESTS + "test_missing_values_have_no_rank",),

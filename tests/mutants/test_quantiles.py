@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "rows beyond a unit's limit count in ranks",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:value_rows_statement",
+        "engine.lowering.bounded_totals:one_row_per_value_statement",
         "all_rows = RelationalUnion((light_rows, Select(columns, ranked, where=(*is_present, is_kept))))",
         "all_rows = RelationalUnion((light_rows, Select(columns, ranked, where=is_present)))",
         (_LAW, "engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow"),
@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "rows of units beyond their limit count twice in ranks",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:value_rows_statement",
+        "engine.lowering.bounded_totals:one_row_per_value_statement",
         "(*is_present, Exists(StageReference('h'), 'h', same_unit, negated=True))",
         "is_present",
         (_LAW, "engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow"),

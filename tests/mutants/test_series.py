@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         "values of rows that the sample drops are counted",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:value_rows_statement",
+        "engine.lowering.bounded_totals:one_row_per_value_statement",
         "all_rows = RelationalUnion((light_rows, Select(columns, ranked, where=(*is_present, is_kept))))",
         "all_rows = RelationalUnion((light_rows, Select(columns, ranked, where=is_present)))",
         ("engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow",),

@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant(
         "cells are made of whatever columns tests read",
         Kind.KEYS,
-        "engine.lowering.cell_lowering:predicate_columns",
+        "engine.lowering.cell_lowering:columns_read_by_predicates",
         "cell_count <= MAX_CELLS and references_read <= set(domains)",
         "references_read <= set(domains)",
         (f"{_COMBINING}::test_columns_that_may_make_many_cells_are_not_grouped_by",),

@@ -70,7 +70,7 @@ class Life:
         yield lambda: server.people.set_disabled("oda", False, by="olga")
         yield lambda: requests.release(server.ana, "clinic", first, "key").wait_for_result()
         yield lambda: requests.approve(server.owner, "clinic", first)
-        yield lambda: requests.grant_share(server.owner, "clinic", SHARE)
+        yield lambda: requests.preapprove_releases(server.owner, "clinic", SHARE)
         yield lambda: requests.approve(ODA, "clinic", self.numbers[-1])
         for number, release in enumerate((COUNTED, SUM, RequestedRelease("marginals", {"table": "visits"}, PRICE))):
             yield lambda number=number, release=release: buy(server, key=f"share-{number}", release=release)

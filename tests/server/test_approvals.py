@@ -177,7 +177,7 @@ class Subjects:
             return file(self.server, release=RequestedRelease("questions", questions(number), PRICE))
         if self.kind == "share":  # granted by one of the two owners that it needs
             terms = ShareTerms("ana", "0.001", 7, ("visits",), ("questions",), f"drafts {number}", ("count",))
-            return requests.grant_share(self.server.owner, "clinic", terms).number
+            return requests.preapprove_releases(self.server.owner, "clinic", terms).number
         if not self._line:
             self._line = self._buy_an_answer()
         return requests.request_publication(self.server.ana, "clinic", [self._line], f"report {number}").number
@@ -268,7 +268,7 @@ def test_a_share_of_counts_pays_in_one_state_and_for_counts_only(
     server = governed(tmp_path, "approvals = 2")
     requests, price = server.counter.requests, {"epsilon": "0.1"}
     terms = ShareTerms("ana", "0.1" if state == "used up" else "0.3", 7, purpose="drafts", measures=("count",))
-    number = requests.grant_share(server.owner, "clinic", terms).number
+    number = requests.preapprove_releases(server.owner, "clinic", terms).number
     if state != "filed":
         requests.approve(ODA, "clinic", number)
     if state == "refused":
@@ -309,7 +309,7 @@ def own_answer(server: SmallServer, who: Caller) -> int:
 OFFERS: dict[str, Callable[[SmallServer, Caller], Any]] = {
     "file": lambda server, who: file(server, who, RequestedRelease("questions", questions(99), PRICE)),
     "list": lambda server, who: server.counter.requests.list(who, "clinic"),
-    "grant": lambda server, who: server.counter.requests.grant_share(
+    "grant": lambda server, who: server.counter.requests.preapprove_releases(
         who, "clinic", ShareTerms("ben", "0.1", 7, purpose="drafts")
     ),
     "waiting": lambda server, who: server.counter.requests.approval_reason(who, "clinic", ASKED),
@@ -417,7 +417,7 @@ def test_a_granted_share_and_a_review_stay_at_their_server(server: SmallServer) 
     requests, other = server.counter.requests, with_people_of_its_own(server)
     otis = Caller("otis", Role.OWNER)
     try:
-        requests.grant_share(server.owner, "clinic", ShareTerms("ana", "1", 30, purpose="drafts"))
+        requests.preapprove_releases(server.owner, "clinic", ShareTerms("ana", "1", 30, purpose="drafts"))
         with pytest.raises(ApprovalNeeded):
             buy(other, key="k2")
         bought = buy(server)
@@ -476,7 +476,7 @@ def test_a_share_is_good_until_the_end_of_its_last_day(
     monkeypatch.setenv("TZ", "Pacific/Kiritimati")
     now = [NOON]
     monkeypatch.setattr(SQLiteRows, "now", lambda _: now[0])
-    grant = lambda: server.counter.requests.grant_share(  # noqa: E731
+    grant = lambda: server.counter.requests.preapprove_releases(  # noqa: E731
         server.owner, "clinic", ShareTerms("ana", "0.5", days, purpose="drafts", until=until)
     )
     if expires is None:
@@ -549,7 +549,9 @@ def test_approvals_of_disabled_owners_do_not_count(tmp_path: Path, kind: str) ->
             number = requests.request_publication(server.ana, "clinic", [line], "the report").number
             requests.approve(server.owner, "clinic", number)
         elif kind == "a share":
-            number = requests.grant_share(server.owner, "clinic", ShareTerms("ana", "0.3", 7, purpose="drafts")).number
+            number = requests.preapprove_releases(
+                server.owner, "clinic", ShareTerms("ana", "0.3", 7, purpose="drafts")
+            ).number
         else:
             number = file(server)
             requests.approve(server.owner, "clinic", number)
@@ -715,7 +717,7 @@ def test_a_bundle_has_the_answers_of_reviews_in_one_state_alone(
     server.people.add_user("odo", "owner", by="olga")
     requests, later, original = server.counter.requests, [0], SQLiteRows.now
     monkeypatch.setattr(SQLiteRows, "now", lambda rows: original(rows) + later[0])
-    grant = requests.grant_share(server.owner, "clinic", ShareTerms("ana", "9", 99, purpose="drafts"))
+    grant = requests.preapprove_releases(server.owner, "clinic", ShareTerms("ana", "9", 99, purpose="drafts"))
     requests.approve(ODA, "clinic", grant.number)
     marked: dict[str, int] = {}
     states = ("expired", "filed", "half-approved", "lapsed", "approved", "taken back", "refused", "withdrawn")
@@ -861,7 +863,7 @@ SCHOOL = {"sql": "SELECT COUNT(*) AS n FROM pupils"}
 
 def test_a_granted_share_is_used_up(server: SmallServer) -> None:
     requests = server.counter.requests
-    granted = requests.grant_share(
+    granted = requests.preapprove_releases(
         server.owner, "clinic", ShareTerms("ana", "0.3", 7, ("visits",), ("questions",), "drafts")
     )
     assert (granted.state, granted.epsilon) == ("approved", "0.3")
@@ -892,7 +894,7 @@ READING = {
 @pytest.mark.parametrize("measures", [("count",), ("count", "sum"), ("rank", "distinct", "frequent")])
 def test_a_share_of_counts_covers_counts_only(server: SmallServer, measures: tuple[str, ...]) -> None:
     terms = ShareTerms("ana", "1.5", 7, ("visits",), ("questions",), "drafts", measures)
-    granted = server.counter.requests.grant_share(server.owner, "clinic", terms)
+    granted = server.counter.requests.preapprove_releases(server.owner, "clinic", terms)
     assert granted.words.endswith("counts only" if measures == ("count",) else f"measures: {', '.join(measures)}")
     waiting = server.counter.requests.approval_reason
     for text, read in READING.items():
@@ -951,7 +953,7 @@ def test_a_share_covers_what_every_released_number_reads(
     server = _beside_people(tmp_path, "approvals = 1")
     try:
         terms = ShareTerms("ana", "0.4", 7, tables, ("questions",), "drafts", measures)
-        server.counter.requests.grant_share(server.owner, "clinic", terms)
+        server.counter.requests.preapprove_releases(server.owner, "clinic", terms)
         second = RequestedRelease("questions", {"sql": SECOND}, PRICE)
         assert bool(server.counter.requests.approval_reason(server.ana, "clinic", second)) is not covered
         if not covered:
@@ -964,7 +966,7 @@ def test_a_share_covers_what_every_released_number_reads(
 
 
 def test_a_session_is_in_no_share_of_counts(server: SmallServer) -> None:
-    server.counter.requests.grant_share(
+    server.counter.requests.preapprove_releases(
         server.owner, "clinic", ShareTerms("ana", "1.5", 7, purpose="drafts", measures=("count",))
     )
     spec = {"threshold": 5, "questions": [COUNT["sql"]], "tables": ["visits"]}
@@ -1011,7 +1013,7 @@ IMPOSSIBLE = (
 def test_impossible_shares_and_requests_without_a_purpose_are_refused(server: SmallServer) -> None:
     for terms in IMPOSSIBLE:
         with pytest.raises(InvalidParameter):
-            server.counter.requests.grant_share(server.owner, "clinic", terms)
+            server.counter.requests.preapprove_releases(server.owner, "clinic", terms)
     for purpose in ("", "  ", "x" * 3000, "a\0b"):
         with pytest.raises(InvalidParameter, match="purpose"):
             server.counter.requests.file(server.ana, "clinic", ASKED, purpose)

@@ -62,7 +62,7 @@ SENT: dict[str, Any] = {
     "refuse_request": {"reason": "none was given"},
     "withdraw_request": {},
     "mark_for_publication": {"lines": [999999], "purpose": "a report"},
-    "grant_share": {"user": "ana", "epsilon": "0.1", "days": 7, "purpose": "drafts"},
+    "preapprove_releases": {"user": "ana", "epsilon": "0.1", "days": 7, "purpose": "drafts"},
 }
 """What is sent with each operation that takes something: nothing that changes what the others see."""
 PATHS = {

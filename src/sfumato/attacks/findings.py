@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sfumato import notebook_html
+from sfumato import html_fragments
 from sfumato.attacks.ceilings import epsilon_lower_bound, format_percent_up, max_correct
 from sfumato.errors import InvalidParameter, WeakPrivacy
 from sfumato.plots.frame import INNER_WIDTH, SMALL_FONT, X_AXIS_HEIGHT, Drawing, framed_picture, x_axis
@@ -223,10 +223,10 @@ class Findings:
         return codec.loads_as(cls, source)
 
     def _repr_html_(self) -> str:
-        table = notebook_html.table(
+        table = html_fragments.table(
             _HEADER, [_finding_cells(finding) for finding in self.listed], _HEADER[1:], self.attack
         )
-        return table + notebook_html.paragraphs(self.words)
+        return table + html_fragments.paragraphs(self.words)
 
 
 _HEADER = ("answers", "questions", "right", "of", "share", "blind", "ceiling")
@@ -357,8 +357,8 @@ class Sweep:
         return codec.loads_as(cls, source)
 
     def _repr_html_(self) -> str:
-        table = notebook_html.table(self._header, self._table_rows(), self._header, self.attack)
-        return table + notebook_html.paragraphs(self.words)
+        table = html_fragments.table(self._header, self._table_rows(), self._header, self.attack)
+        return table + html_fragments.paragraphs(self.words)
 
 
 def _checked_numbers(numbers: Any, name: str) -> tuple[float, ...]:

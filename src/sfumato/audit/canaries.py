@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato import notebook_html
+from sfumato import html_fragments
 from sfumato.audit.lower_bounds.events import OutputShares
 from sfumato.audit.lower_bounds.verdicts import CONFIDENCES, format_confidence, plot_shares
 from sfumato.errors import InvalidParameter, ValueWords
@@ -148,8 +148,8 @@ class OneRun:
             ("guesses", f"{self.right:,} of {self.guesses:,} were correct, about {self.canaries:,} canaries"),
             ("power", f"if all were correct, ε ≥ {self.detectable:.4g} would have been proven"),
         ]
-        title = notebook_html.paragraph(f"{self.claim} {self._outcome}", strong=True)
-        return title + notebook_html.table((), rows) + ("" if self.laws is None else self.plot().svg)
+        title = html_fragments.paragraph(f"{self.claim} {self._outcome}", strong=True)
+        return title + html_fragments.table((), rows) + ("" if self.laws is None else self.plot().svg)
 
 
 def one_run(

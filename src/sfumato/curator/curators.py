@@ -389,7 +389,7 @@ class Curator(Proposing):
 
     def _repr_html_(self) -> str:
         from sfumato.curator.describing import describe_tables
-        from sfumato.notebook_html import paragraph
+        from sfumato.html_fragments import paragraph
 
         tables_html = describe_tables(self.policy, self._catalog)._repr_html_()
         try:

@@ -7,7 +7,7 @@ from dataclasses import field
 from fractions import Fraction
 
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.notebook_html import collapsed, paragraph, preformatted, table
+from sfumato.html_fragments import collapsed, paragraph, preformatted, table
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import NONNEGATIVE, exact
 from sfumato.quick_dataclass import dataclass

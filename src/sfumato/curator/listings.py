@@ -15,7 +15,7 @@ from sfumato.curator.previews.advising import Advice
 from sfumato.curator.previews.error_forecasts import Forecast
 from sfumato.curator.previews.explaining import Explanation, PlanStep
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.notebook_html import table as html_table
+from sfumato.html_fragments import table as html_table
 from sfumato.plan.canonical import PlanKey
 from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.descriptions import describe_limits

@@ -25,9 +25,9 @@ from sfumato.curator.cell_proposals import (
 )
 from sfumato.curator.proposals.released_bounds import Bounds
 from sfumato.engine import file_copies
+from sfumato.engine.csv_layouts import TextFormat, detect_text_format, usable_names
 from sfumato.engine.file_copies import copies_folder as copies_folder
 from sfumato.engine.inspecting import inferred_types, sample_texts, schema, tables, unusable_columns
-from sfumato.engine.text_formats import TextFormat, detect_text_format, usable_names
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Policy, Table, Type, Via
 from sfumato.policy.cell_rules import CellRules

@@ -11,8 +11,8 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import InvalidParameter
+from sfumato.html_fragments import collapsed, paragraph, paragraphs, preformatted, table
 from sfumato.mechanisms import Gaussian, Laplace
-from sfumato.notebook_html import collapsed, paragraph, paragraphs, preformatted, table
 from sfumato.number_formats import format_rounded_down
 from sfumato.plan import account_periods
 from sfumato.privacy import Budget, Sensitivity, codec

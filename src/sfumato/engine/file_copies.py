@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote as quoted
 
+from sfumato.engine.csv_layouts import TextFormat, open_binary, read_head, unique_names
 from sfumato.engine.duckdb.files import COPIES_ENDING
-from sfumato.engine.text_formats import TextFormat, open_binary, read_head, unique_names
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Type
 from sfumato.quick_dataclass import dataclass

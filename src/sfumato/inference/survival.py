@@ -17,9 +17,9 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.extras import install_command
+from sfumato.html_fragments import paragraphs, preformatted, table
 from sfumato.inference.noise_laws import NoiseLaw
 from sfumato.inference.survival_estimates import LifeTable, LogRank, log_rank
-from sfumato.notebook_html import paragraphs, preformatted, table
 from sfumato.plots.frame import INNER_WIDTH, SMALL_FONT, Drawing, framed_picture, stacked
 from sfumato.plots.lines import MAX_LINES, LineAxes, PlottedLine, line_chart, line_x_scale
 from sfumato.plots.picture import LINES, QUIET, Picture, label, save_if_path, text_width

@@ -7,8 +7,8 @@ entries                      what is passed in and returned: entries, lines, sto
 stores.store, .opening       the protocol of a store; from an address to a store
 stores.sqlite                lines in one file, and copies to a new one
 stores.server_addresses      the address of a database, without a password
-stores.postgres              lines in a database that several machines share; postgres_sessions: one connection to it;
-                             postgres_schema: its tables and rights
+stores.postgres              lines in a database that several machines share; postgres_connections: one connection
+                             to it; postgres_schema: its tables and rights
 moving                       a ledger copied unchanged to another place, and sealed where it was
 local_files                  where a ledger file may live; locks; whether a process still runs; space held back for
                              answers on a disk that has filled up

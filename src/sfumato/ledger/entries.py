@@ -21,13 +21,13 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
+from sfumato.html_fragments import paragraph, table
 from sfumato.ledger import spending
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.spending import Charged, Part, SampledCharge, read_cost, read_spending
 from sfumato.ledger.stores.store import Where
 from sfumato.ledger.transaction import Transaction
 from sfumato.mechanisms.protocols import Mechanism
-from sfumato.notebook_html import paragraph, table
 from sfumato.privacy import Cost, Curve, codec
 from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, format_exact

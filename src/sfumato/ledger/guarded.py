@@ -219,7 +219,7 @@ class GuardedStore:
         lineage_numbers = [number for number, _ in self.memory.lineage[:1]]
         return [*lineage_numbers, *(anchor.number for anchor in self.anchors if anchor.number), *self.unrecorded_stops]
 
-    def entry_columns(self, entry: Entry) -> dict[str, str]:
+    def columns_to_write(self, entry: Entry) -> dict[str, str]:
         """Return an entry as the columns of a line."""
         return {**entry.columns, "data": self.hash_data_version(entry.data)}
 

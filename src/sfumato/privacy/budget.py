@@ -418,7 +418,7 @@ class Budget:
 
     def _repr_html_(self) -> str:
         """Render the remaining budget in words with a bar; the table of currencies is folded away."""
-        from sfumato.notebook_html import bar, collapsed, paragraph, table
+        from sfumato.html_fragments import bar, collapsed, paragraph, table
 
         allowed, spent, remaining = self.allowances.amounts, self.spent, self.remaining
         rows = [

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.notebook_html import paragraphs, table
+from sfumato.html_fragments import paragraphs, table
 from sfumato.privacy import amounts, codec
 from sfumato.privacy.amounts import charge_amount
 from sfumato.privacy.codec import constructor_repr

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sfumato.data import SCOPES, Deployment, deployments
-from sfumato.notebook_html import paragraph, paragraphs, table
+from sfumato.html_fragments import paragraph, paragraphs, table
 from sfumato.privacy import codec
 from sfumato.privacy.amounts import format_guarantee
 from sfumato.privacy.curve import Curve

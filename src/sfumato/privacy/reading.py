@@ -21,7 +21,7 @@ from dataclasses import fields
 from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
-from sfumato.notebook_html import paragraph
+from sfumato.html_fragments import paragraph
 from sfumato.privacy import codec
 from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee, Neighbours

@@ -28,7 +28,7 @@ import numpy as np
 
 from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter
-from sfumato.notebook_html import escape, paragraph, preformatted, table
+from sfumato.html_fragments import escape, paragraph, preformatted, table
 from sfumato.plan.descriptions import count_with_noun
 from sfumato.privacy.numbers import format_exact, format_percent
 from sfumato.publish.graph.models import GraphicalModel

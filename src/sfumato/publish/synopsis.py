@@ -18,7 +18,7 @@ import numpy as np
 from sfumato.array_types import Floats
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported, ValueWords
-from sfumato.notebook_html import table
+from sfumato.html_fragments import table
 from sfumato.plan.sql.parameters import Parameters
 from sfumato.plots.answers import draw_panels
 from sfumato.plots.picture import Picture, save_if_path

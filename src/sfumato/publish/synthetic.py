@@ -21,9 +21,9 @@ import numpy as np
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.html_fragments import collapsed, paragraph, preformatted, table
 from sfumato.ledger import Anchor, Charged
 from sfumato.mechanisms.bits import ByteSource
-from sfumato.notebook_html import collapsed, paragraph, preformatted, table
 from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.parameters import Parameters

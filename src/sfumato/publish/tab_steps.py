@@ -18,7 +18,7 @@ from sfumato.engine.protocols import OpenReading, Reader, StatelessReading
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, Quantiles
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.readings.cell_rows import CellCounts, CellRanks, ColumnSetDistances
+from sfumato.plan.readings.cell_rows import CellCounts, ColumnSetDistances, RanksOfCells
 from sfumato.plan.readings.dense_readings import CountDistances, MarginalView
 from sfumato.plan.readings.total_readings import E, PlanReading
 from sfumato.policy.domains import LARGEST_INTEGER
@@ -116,7 +116,7 @@ class QuantileCells:
 class ChooseQuantileCellsStep:
     """A step that releases which cells of an ordered column are its quantiles."""
 
-    ranks: CellRanks
+    ranks: RanksOfCells
     mechanism: Quantiles
 
     @cached_property

@@ -20,7 +20,7 @@ from sfumato.ledger.spending import SampledCharge
 from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Quantiles
 from sfumato.mechanisms.protocols import Additive, SelectionMechanism
 from sfumato.plan.bounding import BoundedPlan
-from sfumato.plan.readings.cell_rows import CellRanks, ColumnSetDistances
+from sfumato.plan.readings.cell_rows import ColumnSetDistances, RanksOfCells
 from sfumato.plan.readings.combining import FactoredTotals
 from sfumato.plan.readings.dense_readings import (
     CountDistances,
@@ -82,7 +82,7 @@ _SELECTIONS = (
     ColumnSetDistances,
     KeyHolders,
     Ranks,
-    CellRanks,
+    RanksOfCells,
     ValueFrequencies,
     SteppedTotal,
 )
@@ -108,7 +108,7 @@ class Measurement:
         | ColumnSetDistances
         | KeyHolders
         | Ranks
-        | CellRanks
+        | RanksOfCells
         | ValueFrequencies
         | SteppedTotal
         | NoisyView
@@ -125,7 +125,7 @@ class Measurement:
         elif isinstance(self.reading, (Ranks, ValueFrequencies)):
             lacks_groups = isinstance(self.mechanism, Quantiles) and not self.mechanism.grouped
             _require_covered_rows(self.reading, self.mechanism, bool(self.reading.bounded.plan.keys) and lacks_groups)
-        elif isinstance(self.reading, CellRanks):  # keys are the cells themselves: all rows are in one group
+        elif isinstance(self.reading, RanksOfCells):  # keys are the cells themselves: all rows are in one group
             _require_covered_rows(self.reading, self.mechanism, self.mechanism.bounds != self.reading.ends)
         elif isinstance(self.reading, SteppedTotal):
             _require_session_sensitivity(self.reading, self.mechanism)
@@ -218,7 +218,7 @@ def _require_covered_keys(reading: KeyHolders, mechanism: KeyThreshold) -> None:
 
 
 def _require_covered_rows(
-    reading: Ranks | CellRanks | ValueFrequencies, mechanism: Quantiles | FrequentValues, is_unfit: bool
+    reading: Ranks | RanksOfCells | ValueFrequencies, mechanism: Quantiles | FrequentValues, is_unfit: bool
 ) -> None:
     """Require that a selection by ranks covers as many rows as one unit has, under the neighbours of the policy."""
     if is_unfit or mechanism.neighbours is not reading.neighbours or mechanism.rows_per_unit < reading.rows_per_unit:

@@ -38,10 +38,10 @@ from sfumato.engine.opening import open_engine
 from sfumato.engine.protocols import Engine
 from sfumato.engine.public_tables import policy_over_empty_tables
 from sfumato.errors import AccountDiffers, InvalidParameter, LedgerDamaged, SfumatoError
+from sfumato.html_fragments import collapsed
 from sfumato.ledger import Account, Ledger, Line
 from sfumato.ledger.approval_requests import IsOwner, PublicationReview, RequestState, count_everyone_as_owner
 from sfumato.ledger.transaction import Terms
-from sfumato.notebook_html import collapsed
 from sfumato.number_formats import format_rounded_down
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.limits import ContributionLimits, Strategy

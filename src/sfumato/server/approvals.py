@@ -205,7 +205,7 @@ class ApprovalService:
         """Refuse a request, or take back an approval that was not yet used."""
         return self._record_step(caller, name, number, RequestStep(RequestAct.REFUSE, caller.user, reason))
 
-    def grant_share(self, caller: Caller, name: str, share: ShareTerms) -> RequestView:
+    def preapprove_releases(self, caller: Caller, name: str, share: ShareTerms) -> RequestView:
         """Grant a share of releases that need no further request; it counts as this owner's approval."""
         curator, rules = self._served.curator(name), _require_rules(self._served.curator(name))
         requests = self._account_requests(name)

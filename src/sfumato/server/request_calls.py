@@ -72,12 +72,12 @@ class RequestCalls:
         with self.logged_as(caller, _ROUTE, Role.OWNER):
             return self.desk.refuse(caller, name, number, reason)
 
-    def grant_share(self, caller: Caller, name: str, share: ShareTerms) -> RequestView:
+    def preapprove_releases(self, caller: Caller, name: str, share: ShareTerms) -> RequestView:
         """Grant a share of releases that need no further request."""
         with self.logged_as(caller, _ROUTE, Role.OWNER):
             if not self.is_user(share.user):
                 raise InvalidParameter("user", share.user, "an enabled user of this server")
-            return self.desk.grant_share(caller, name, share)
+            return self.desk.preapprove_releases(caller, name, share)
 
     def request_publication(self, caller: Caller, name: str, lines: Sequence[int], purpose: str) -> RequestView:
         """Request that your own answers be published."""

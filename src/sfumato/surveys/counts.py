@@ -37,9 +37,9 @@ import numpy as np
 
 from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter
+from sfumato.html_fragments import paragraphs, table as html_table
 from sfumato.mechanisms.confidence_limits import lower_confidence_limit, upper_confidence_limit
 from sfumato.mechanisms.response import Response
-from sfumato.notebook_html import paragraphs, table as html_table
 from sfumato.plots.answers import draw_panels
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.plots.scales import ChartData

@@ -14,7 +14,7 @@ from plan.described import CATALOG
 from plan.samples import read
 from sfumato.engine.lowering import cell_lowering, reading_statements, relation_lowering
 from sfumato.engine.lowering.applications import _is_zero_or_normal, _least_nonzero_size
-from sfumato.engine.lowering.cell_lowering import CountedRows, encode_keys, predicate_columns
+from sfumato.engine.lowering.cell_lowering import CountedRows, columns_read_by_predicates, encode_keys
 from sfumato.engine.lowering.relational_form import Apply, CleanTable, Constant, Reference, ScalarFunction, Select
 from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import BoundedPlan, bound_by_whole_rows
@@ -223,7 +223,7 @@ def cells_of(bounded: BoundedPlan, values: list[Any] | None = None, named: dict[
         if measure.where is not None
         for reference in columns(measure.where)
     }
-    return [(scalar.name, domain) for scalar, domain in predicate_columns(bounded, references, values or [])]
+    return [(scalar.name, domain) for scalar, domain in columns_read_by_predicates(bounded, references, values or [])]
 
 
 def test_many_counts_are_added_up_by_the_columns_that_they_test(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from sfumato.ledger.moving import copy_ledger
 from sfumato.ledger.sealed_rows import COLUMNS, Row
 from sfumato.ledger.stores import postgres_schema
 from sfumato.ledger.stores.opening import make_ledger
-from sfumato.ledger.stores.postgres_sessions import PostgresSession, refusal_for_error
+from sfumato.ledger.stores.postgres_connections import PostgresSession, refusal_for_error
 from sfumato.ledger.stores.server_addresses import ServerAddress
 from sfumato.ledger.transaction import Transaction
 from sfumato.mechanisms import bits

@@ -24,7 +24,14 @@ from sfumato.plan.bounding import (
 )
 from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.readings import cell_rows, combining, dense_readings
-from sfumato.plan.readings.cell_rows import CellCounts, CellRanks, CellRows, CodedRows, ColumnSetDistances, MergedCells
+from sfumato.plan.readings.cell_rows import (
+    CellCounts,
+    CellRows,
+    CodedRows,
+    ColumnSetDistances,
+    MergedCells,
+    RanksOfCells,
+)
 from sfumato.plan.readings.combining import FactoredTotals, combine_readings
 from sfumato.plan.readings.dense_readings import CountDistances, Marginal, Marginals, MarginalView
 from sfumato.plan.readings.total_readings import (
@@ -419,11 +426,11 @@ def test_cells_that_are_merged() -> None:
     assert view.size == 3
     assert CellCounts(reading, (0, 1)).size == 12
     assert view.extract(rows).tolist() == [2, 0, 5]
-    ranks = CellRanks(reading, 1)
+    ranks = RanksOfCells(reading, 1)
     assert ranks.ends == (0, 2)
     assert ranks.extract(rows).tolist() == [0, 2, 0]
-    assert CellRanks(CellRows(two_keys(3, REPLACED), CELLS, ((1,),)), 1).neighbours is REPLACED
-    assert CellRanks(CellRows(two_keys(3), CELLS, ((1,),)), 1).rows_per_unit == 3
+    assert RanksOfCells(CellRows(two_keys(3, REPLACED), CELLS, ((1,),)), 1).neighbours is REPLACED
+    assert RanksOfCells(CellRows(two_keys(3), CELLS, ((1,),)), 1).rows_per_unit == 3
 
 
 def test_sets_of_columns_are_different_and_ascending() -> None:

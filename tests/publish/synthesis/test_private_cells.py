@@ -20,7 +20,7 @@ from mechanisms.executions import Law, law
 from publish.synthesis.clinic import METHODS, RELATIONS, exact_worlds, pairs, policy_of, worlds
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
-from sfumato.plan.readings.cell_rows import CellCounts, CellRanks, CellRows, CodedRows, MergedCells
+from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows, MergedCells, RanksOfCells
 from sfumato.policy import Domain
 from sfumato.publish.marginals.attributes import Attribute, GroupCell, ListedCell, OtherCell, RangeCell
 from sfumato.publish.synthesis import private_cells
@@ -101,7 +101,7 @@ def test_selected_edges_leak_no_more_than_they_cost_by_enumeration(relation: str
     for one row.
     """
     reading, read = read_worlds(relation, units)
-    ranks = CellRanks(reading, AGE)
+    ranks = RanksOfCells(reading, AGE)
     if relation == "add-remove":  # no step less than a unit has, and none more
         totals = [int(ranks.extract(rows).sum()) for rows in read]
         assert max(abs(one - other) for one, other in pairs(relation, totals)) == ranks.rows_per_unit
@@ -175,7 +175,7 @@ def test_a_file_is_verified_with_the_cost_of_its_cells(clinic: sf.Curator) -> No
 
 def test_missing_values_have_no_rank() -> None:
     reading, (rows, *_) = read_worlds("replace", False)
-    counts = CellRanks(reading, AGE).extract(rows)
+    counts = RanksOfCells(reading, AGE).extract(rows)
     assert counts.tolist() == rows.marginal((AGE,)).tolist()[:3]
 
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from fractions import Fraction
 
-from sfumato import notebook_html
+from sfumato import html_fragments
 from sfumato.audit.lower_bounds.events import OutputShares
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
@@ -238,8 +238,8 @@ class Verdict:
         ]
         picture = "" if self.laws is None else self.plot().svg
         return (
-            notebook_html.paragraph(f"{self.claim} {self._outcome}", strong=True)
-            + notebook_html.table((), rows)
+            html_fragments.paragraph(f"{self.claim} {self._outcome}", strong=True)
+            + html_fragments.table((), rows)
             + picture
         )
 

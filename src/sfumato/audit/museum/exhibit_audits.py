@@ -6,7 +6,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from sfumato import notebook_html
+from sfumato import html_fragments
 from sfumato.audit.lower_bounds.falsifying import falsify
 from sfumato.audit.museum import (
     broken_arithmetic,
@@ -104,7 +104,7 @@ class Tour:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return notebook_html.table(_COLUMNS, (each.row for each in self.catches), numeric=_COLUMNS[1:4])
+        return html_fragments.table(_COLUMNS, (each.row for each in self.catches), numeric=_COLUMNS[1:4])
 
 
 def _align_row(row: tuple[str, ...], widths: list[int]) -> str:

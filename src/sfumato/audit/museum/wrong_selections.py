@@ -38,7 +38,7 @@ def _scale_by_max(noise: Noise, counts: Sequence[int], runs: int) -> Outputs:
     return _select_by_weight(noise, [count / max(counts) for count in counts], runs, _PEOPLE / 2)
 
 
-def _scale_by_people(noise: Noise, counts: Sequence[int], runs: int) -> Outputs:
+def _scale_by_public_size(noise: Noise, counts: Sequence[int], runs: int) -> Outputs:
     return _select_by_weight(noise, [count / _PEOPLE for count in counts], runs, _PEOPLE / 2)
 
 
@@ -123,7 +123,7 @@ ROOM = Room(
             inputs=((0, 1), (1, 1)),
             worlds="counts of 0 and 1, and of 1 and 1",
             broken=_scale_by_max,
-            correct=_scale_by_people,
+            correct=_scale_by_public_size,
         ),
         Exhibit(
             "Three winners at the price of one",

@@ -12,7 +12,7 @@ from sfumato.audit.asked_questions.neighbouring_outcomes import OutcomeDifferenc
 from sfumato.audit.lower_bounds.verdicts import Verdict
 from sfumato.audit.whole_policies.planted_faults import FaultResult
 from sfumato.audit.whole_policies.shared_noise import NoiseComparison
-from sfumato.notebook_html import paragraphs, table
+from sfumato.html_fragments import paragraphs, table
 from sfumato.privacy.numbers import format_number, format_percent
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.web_pages import (

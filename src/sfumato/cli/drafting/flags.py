@@ -135,11 +135,11 @@ def _smartnoise_answers(path: Any, tables: Tables) -> dict[str, str]:
         unnamed = [column for column in tables[table].columns if column not in metadata.columns]
         answers |= {f"{table}.columns.{column}.type": SKIP for column in unnamed}
         absent = [column for column in metadata.columns if column not in tables[table].columns]
-        _print_differences(path, table, [column for column in unnamed if column != metadata.id], absent)
+        _print_differences_from_smartnoise(path, table, [column for column in unnamed if column != metadata.id], absent)
     return answers
 
 
-def _print_differences(path: Any, table: str, unnamed: list[str], absent: list[str]) -> None:
+def _print_differences_from_smartnoise(path: Any, table: str, unnamed: list[str], absent: list[str]) -> None:
     """Print the columns that only the table or only the SmartNoise file has."""
     if unnamed:
         click.echo(

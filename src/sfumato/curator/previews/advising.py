@@ -15,7 +15,7 @@ from typing import cast
 
 from sfumato.curator.previews.error_forecasts import Width, format_half_width
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.notebook_html import paragraphs
+from sfumato.html_fragments import paragraphs
 from sfumato.plan.aggregates.measures import Count, DistinctUnits, Mean, Sum, value_range
 from sfumato.plan.aggregates.narrowed_ranges import narrow_range
 from sfumato.plan.aggregates.spread import Variance

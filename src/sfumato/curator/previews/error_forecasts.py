@@ -16,7 +16,7 @@ import numpy as np
 
 from sfumato.curator.previews.forecast_rows import ForecastRows
 from sfumato.errors import InvalidParameter, ValueWords
-from sfumato.notebook_html import paragraphs, table
+from sfumato.html_fragments import paragraphs, table
 from sfumato.plan.aggregates.measures import TotalEstimate
 from sfumato.plan.aggregates.spread import PairAggregate, Variance
 from sfumato.plan.nodes import Query

@@ -10,9 +10,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.html_fragments import paragraphs, table
 from sfumato.mechanisms import KeyThreshold
 from sfumato.mechanisms.protocols import Additive
-from sfumato.notebook_html import paragraphs, table
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.descriptions import (

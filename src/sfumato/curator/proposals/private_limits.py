@@ -21,7 +21,7 @@ from sfumato.curator.proposals.priced_by_epsilon import EpsilonPricedProposal
 from sfumato.curator.proposals.private_bounds import require_private_table
 from sfumato.curator.step_counts import Ladder, StepCounts, StepSearch, counting_ladder
 from sfumato.errors import InvalidParameter
-from sfumato.notebook_html import paragraphs, preformatted
+from sfumato.html_fragments import paragraphs, preformatted
 from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.aggregates.unit_measures import UnitRowCount, UnitSum
 from sfumato.plan.bounding import BoundedPlan, candidate_bounded_plans, for_neighbours

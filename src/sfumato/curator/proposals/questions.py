@@ -70,7 +70,7 @@ from sfumato.curator.proposals.sampled_questions import (
     validated_sampling_rate,
 )
 from sfumato.errors import EngineFailed, InvalidParameter, shorten
-from sfumato.notebook_html import paragraphs, preformatted, table
+from sfumato.html_fragments import paragraphs, preformatted, table
 from sfumato.plan.aggregates.measures import ReadingKind
 from sfumato.plan.aggregates.value_measures import DistinctValues
 from sfumato.plan.bounding import (

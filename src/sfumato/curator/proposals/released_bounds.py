@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from sfumato.curator.step_counts import StepCounts
 from sfumato.errors import InvalidParameter
-from sfumato.notebook_html import paragraphs, preformatted
+from sfumato.html_fragments import paragraphs, preformatted
 from sfumato.policy import Type, Value
 from sfumato.policy.domains import parse_value
 from sfumato.privacy import codec

@@ -10,7 +10,7 @@ from typing import Any, overload
 
 from sfumato.curator.previews.error_forecasts import Forecast
 from sfumato.errors import InvalidParameter
-from sfumato.notebook_html import paragraph, preformatted
+from sfumato.html_fragments import paragraph, preformatted
 from sfumato.plots.answers import draw_panels
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.privacy import codec

@@ -187,7 +187,7 @@ def cell_totals_statement(
     return StagedSelect((*relations.stages, *totals.stages), result)
 
 
-def value_rows_statement(reading: ValueCounts, sampling_key: int) -> StagedSelect:
+def one_row_per_value_statement(reading: ValueCounts, sampling_key: int) -> StagedSelect:
     """Select every row that counts and has a value, as (key…, value), to be sorted and counted by the reader.
 
     Of units beyond a limit only the sampled rows count; limits are those of the groups, whatever the values are.

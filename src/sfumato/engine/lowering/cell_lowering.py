@@ -54,7 +54,7 @@ Cells = tuple[tuple[Reference, Domain], ...]
 """The columns that tests read, with what is declared of each."""
 
 
-def predicate_columns(
+def columns_read_by_predicates(
     bounded_plan: BoundedPlan, columns: Mapping[expressions.Reference, Scalar], values: Sequence[Scalar]
 ) -> Cells:
     """List the columns that the predicates of many counts read; none if there are few counts, or may be many cells."""
@@ -227,7 +227,7 @@ def counted_rows(bounded_plan: BoundedPlan, relations: RelationLowering) -> Coun
         tuple(name for name, _ in value_columns),
         frozenset(name for name, value in value_columns if value == integer_constant(1)),
         frozenset(name for (name, _), once_per_unit in zip(value_columns, maximal, strict=True) if once_per_unit),
-        cells=predicate_columns(bounded_plan, lowering.columns, [value for _, value in value_columns]),
+        cells=columns_read_by_predicates(bounded_plan, lowering.columns, [value for _, value in value_columns]),
     )
 
 

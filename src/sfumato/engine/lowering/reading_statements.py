@@ -110,7 +110,7 @@ _STATEMENTS: dict[type, Callable[[Any, int], StagedSelect]] = {
     DiscoveredTotals: bounded_totals.discovered_totals_statement,
     Marginals: bounded_totals.cell_totals_statement,
     CellRows: bounded_totals.cell_totals_statement,
-    ValueCounts: bounded_totals.value_rows_statement,
+    ValueCounts: bounded_totals.one_row_per_value_statement,
     DistinctValueReading: distinct_values_statement,
     ValueTable: row_counts_by_value_statement,
 }
@@ -187,7 +187,7 @@ def server_statement(reading: PlanReading[Any], sampling_key: int) -> StagedSele
         return bounded_totals.group_totals_statement(reading.bounded, sampling_key, bounded_totals.NO_CHOICES)
     if isinstance(reading, ValueCounts):
         return _restrict_to_groups(
-            reading, _count_equal_rows(bounded_totals.value_rows_statement(reading, sampling_key))
+            reading, _count_equal_rows(bounded_totals.one_row_per_value_statement(reading, sampling_key))
         )
     if isinstance(reading, Marginals) and reading.counts_set_by_set:
         return marginals_by_set_statement(reading, sampling_key)

@@ -213,7 +213,7 @@ def _group_cases() -> list[StatementCase]:
             ),
             tuple((key, _expected_totals(key)[7]) for key in _KEYS if _expected_totals(key)[7] > 0),
         ),
-        _residues_case(),
+        _distinct_residue_count_case(),
         StatementCase(
             tuple(f"{name} without rows" for name in names),
             Select((("k", null), *columns), StageReference("p"), where=(is_absent,)),
@@ -222,7 +222,7 @@ def _group_cases() -> list[StatementCase]:
     ]
 
 
-def _residues_case() -> StatementCase:
+def _distinct_residue_count_case() -> StatementCase:
     """Count remainders by 62 of large numbers: 0, 60 and 61, and of some keys several equal ones."""
     n = column_reference("n")
     third = apply(ScalarFunction.REMAINDER, n, integer_constant(3))

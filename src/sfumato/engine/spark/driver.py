@@ -292,7 +292,7 @@ class SparkTables:
     def run(self, make: Any) -> list[tuple[Any, ...]]:
         """Return the rows of one DataFrame, integers exact. Raise ``EngineFailed`` on any failure."""
         rows = self.run_interruptible(lambda: make().collect())
-        return [tuple(map(_to_python, row)) for row in rows]
+        return [tuple(map(_decimal_to_int, row)) for row in rows]
 
     def run_interruptible(self, action: Any) -> Any:
         """Run an action of this thread that ``interrupt`` can end."""
@@ -432,7 +432,7 @@ def _analysed_scan(scans: SparkScans, table: Table) -> Frame:
     return frame
 
 
-def _to_python(value: Any) -> Any:
+def _decimal_to_int(value: Any) -> Any:
     """Convert a wide decimal to a Python int."""
     return int(value) if isinstance(value, Decimal) else value
 

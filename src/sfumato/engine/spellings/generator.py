@@ -138,7 +138,7 @@ class Generator:
         if total.aggregation is AggregateFunction.SUM_OF_NARROW:
             return self.spelling.narrow_sum(argument, over)
         if total.aggregation is AggregateFunction.RESIDUES:
-            return self.spelling.distinct_residues(f"({argument} % 62)")
+            return self.spelling.count_distinct_residues(f"({argument} % 62)")
         if total.aggregation is AggregateFunction.UNITS:
             return f"COUNT(DISTINCT {argument}){over}"
         return f"{total.aggregation.name}({argument}){over}"

@@ -157,7 +157,7 @@ class MariaDBSpelling(ExtremesOfNull, CollatedSpelling):
     def ordinal(self, x: str, *texts: str) -> str:
         return f"NULLIF(FIELD({x}, {self.literals.literal_list(texts)}), 0)"
 
-    def distinct_residues(self, x: str) -> str:
+    def count_distinct_residues(self, x: str) -> str:
         return f"CAST(BIT_COUNT(BIT_OR(1 << {x})) AS SIGNED)"
 
     def fingerprint(self, x: str) -> str:

@@ -92,7 +92,7 @@ class PostgresSpelling(CollatedSpelling):
         """Count the texts up to this one, by bisection."""
         return f"CAST(WIDTH_BUCKET({x}, ARRAY[{self.literals.literal_list(texts)}]) AS BIGINT)"
 
-    def distinct_residues(self, x: str) -> str:
+    def count_distinct_residues(self, x: str) -> str:
         return f"BIT_COUNT(CAST(BIT_OR(CAST(1 AS BIGINT) << CAST({x} AS INTEGER)) AS BIT(64)))"
 
     def fingerprint(self, x: str) -> str:

@@ -143,7 +143,7 @@ class SparkSpelling(CommonSpelling):
     def ordinal(self, x: str, *texts: str) -> str:
         return f"array_position(array({literal_list(texts)}), {x})"
 
-    def distinct_residues(self, x: str) -> str:
+    def count_distinct_residues(self, x: str) -> str:
         return f"CAST(bit_count(bit_or(shiftleft(CAST(1 AS BIGINT), CAST({x} AS INT)))) AS BIGINT)"
 
     def fingerprint(self, x: str) -> str:

@@ -232,7 +232,7 @@ class Spelling(Protocol):
         """Write the exact sum, wide, of 64-bit numbers in a group, or over a window."""
         ...
 
-    def distinct_residues(self, x: str) -> str:
+    def count_distinct_residues(self, x: str) -> str:
         """Count the different values in a group of whole numbers from 0 to 61, as a 64-bit whole number."""
         ...
 
@@ -356,7 +356,7 @@ class CommonSpelling:
     def narrow_sum(self, x: str, over: str = "") -> str:
         return self.sum_as_wide_integer(x, over)
 
-    def distinct_residues(self, x: str) -> str:
+    def count_distinct_residues(self, x: str) -> str:
         return f"CAST(BIT_COUNT(BIT_OR(CAST(1 AS BIGINT) << {x})) AS BIGINT)"
 
     def sort_key(self, x: str, descending: bool, nulls_first: bool) -> str:

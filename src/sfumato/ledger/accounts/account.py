@@ -182,7 +182,7 @@ class Account:
         nothing.
         """
         entry = Entry.of(entry)
-        cost, columns, periods = self.cost(entry.curve), self._guarded.entry_columns(entry), self._paying_periods()
+        cost, columns, periods = self.cost(entry.curve), self._guarded.columns_to_write(entry), self._paying_periods()
         conditional = self._conditional_charge(cost, entry.curve)
 
         def write(transaction: Transaction) -> Row:
@@ -601,7 +601,7 @@ class Account:
         body_columns = self._guarded.store_body(body)
         empty_curve = Curve((), self._opening_terms.budget.neighbours)
         request_fields = (opening.question, opening.plan, "", opening.analyst, opening.request_id)
-        columns = self._guarded.entry_columns(Entry(empty_curve, *request_fields))
+        columns = self._guarded.columns_to_write(Entry(empty_curve, *request_fields))
         with self._guarded.writing() as transaction:
             if transaction.ending_line(opening.number) is None:
                 transaction.close_tab(opening.number, spend_rest=False)
@@ -619,7 +619,7 @@ class Account:
 
     def _tab_opening(self, hold: Entry | Cost, entry: Entry, cost: Cost, *, whole: bool) -> TabOpening:
         charged_now = whole or entry.interactive
-        columns = self._guarded.entry_columns(entry) | ({"parts": ""} if isinstance(hold, Cost) else {})
+        columns = self._guarded.columns_to_write(entry) | ({"parts": ""} if isinstance(hold, Cost) else {})
         return TabOpening(cost, NO_COST, columns) if charged_now else TabOpening(NO_COST, cost, columns)
 
     def _entry_and_cost_of_hold(self, hold: Entry | Cost, analyst: str | None, question: str) -> tuple[Entry, Cost]:

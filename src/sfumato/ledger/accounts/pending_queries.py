@@ -78,7 +78,7 @@ class PendingQuery:
         """Reserves the cost of this query within a limit beside the account, while it may be charged."""
         self._opening = opening
         self._conditional = conditional
-        self._columns = guarded.entry_columns(entry) if opening is None else opening.columns
+        self._columns = guarded.columns_to_write(entry) if opening is None else opening.columns
         self._charge: Row | None = None
 
     @property

@@ -91,7 +91,7 @@ class Tab:
         owner = self.opening.analyst
         if entry.analyst not in (None, owner):
             raise InvalidParameter("analyst", entry.analyst, "left out, or the analyst who opened the tab")
-        cost, columns = self._price(entry.curve), {**self._guarded.entry_columns(entry), "analyst": owner or ""}
+        cost, columns = self._price(entry.curve), {**self._guarded.columns_to_write(entry), "analyst": owner or ""}
 
         def write(transaction: Transaction) -> Row:
             left = read_cost(self._last_open_row(transaction).left)
@@ -114,7 +114,7 @@ class Tab:
 
     def _append_answers(self, answers: Sequence[SettledAnswer], *, more: bool) -> tuple[Line, ...]:
         prepared = [
-            (self._guarded.entry_columns(answer.entry), self._guarded.store_body(answer.body), answer)
+            (self._guarded.columns_to_write(answer.entry), self._guarded.store_body(answer.body), answer)
             for answer in answers
         ]
         with self._guarded.writing() as transaction:

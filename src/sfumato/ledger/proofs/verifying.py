@@ -337,7 +337,7 @@ def _key_and_move_in_file(place: str) -> tuple[str, str] | None:
 
 def _key_and_move_at_server(place: str) -> tuple[str, str] | None:
     """Read the same of the ledger in a database."""
-    from sfumato.ledger.stores.postgres_sessions import key_and_last_line
+    from sfumato.ledger.stores.postgres_connections import key_and_last_line
 
     try:
         last_state = key_and_last_line(ServerAddress.parse(place), _CONNECT_TIMEOUT)

@@ -43,14 +43,14 @@ def make_ledger(
             "of the form postgresql://host/db",
             fix="write postgresql://host/db; a ledger file needs no setup: it is created on first use",
         )
-    from sfumato.ledger.stores import postgres_schema, postgres_sessions
+    from sfumato.ledger.stores import postgres_connections, postgres_schema
 
     server_address = ServerAddress.parse(address, schema)
     role = None if spender is None else checked_identifier(spender, "spender")
     place = f"PostgreSQL, schema {server_address.schema}"
     with (
-        postgres_sessions.translate_errors(place),
-        postgres_sessions.connect_as_owner(server_address, timeout, place) as connection,
+        postgres_connections.translate_errors(place),
+        postgres_connections.connect_as_owner(server_address, timeout, place) as connection,
     ):
         postgres_schema.create_or_migrate(connection, server_address.schema, role, place)
     return place

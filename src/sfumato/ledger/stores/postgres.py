@@ -24,8 +24,8 @@ from sfumato.errors import LedgerBehind, LedgerDamaged, LedgerInDoubt, LedgerUna
 from sfumato.ledger import local_files
 from sfumato.ledger.local_files import hold_unheld_lock
 from sfumato.ledger.sealed_rows import Row
+from sfumato.ledger.stores.postgres_connections import Book, PostgresSession, refusal_for_error, translate_errors
 from sfumato.ledger.stores.postgres_schema import INSERT_LINE, SELECT_LINE, SHAPE, change_book, expected_shape
-from sfumato.ledger.stores.postgres_sessions import Book, PostgresSession, refusal_for_error, translate_errors
 from sfumato.ledger.stores.server_addresses import ServerAddress
 from sfumato.ledger.stores.sqlite import LedgerContent, lost_target_error, write_copy
 from sfumato.ledger.stores.store import PendingCharge, Prefix, Where
@@ -145,7 +145,7 @@ class PostgresStore:
         """Open a transaction in this thread's turn, and commit it when the block has ended."""
         number_list = ", ".join(f"{int(number)}" for number in numbers)
         with translate_errors(self.place):
-            if self._open_rows is not None:
+            if self._rows_of_open_transaction is not None:
                 raise RuntimeError("a transaction is open already")
             try:
                 self._open = self._begin_and_read_newest_line(
@@ -160,7 +160,7 @@ class PostgresStore:
                 self._open = None
 
     @property
-    def _open_rows(self) -> PostgresRows | None:
+    def _rows_of_open_transaction(self) -> PostgresRows | None:
         """The lines of the open transaction. One that an interrupt left behind has ended."""
         rows = self._open
         return rows if rows is not None and rows.session in self._held and not rows.session.is_idle else None
@@ -279,8 +279,8 @@ class PostgresStore:
 
     def now(self) -> int:
         with self._lock:  # a transaction of another thread is not ours to ask
-            if self._open_rows is not None:
-                return self._open_rows.now()
+            if self._rows_of_open_transaction is not None:
+                return self._rows_of_open_transaction.now()
         with self.reading() as rows:
             return rows.now()
 
@@ -364,8 +364,8 @@ class PostgresStore:
     def run(self, text: str, values: tuple[Any, ...], *, writing: bool) -> list[tuple[Any, ...]]:
         """Run a statement inside the transaction that is open, or in one of its own."""
         with self._lock, translate_errors(self.place):
-            if self._open_rows is not None:
-                return self._open_rows.run(text, values)
+            if self._rows_of_open_transaction is not None:
+                return self._rows_of_open_transaction.run(text, values)
         with self.writing() if writing else self.reading() as rows:
             return rows.run(text, values)
 

@@ -262,7 +262,7 @@ class CellCounts:
 
 
 @dataclass(frozen=True)
-class CellRanks:
+class RanksOfCells:
     """The ranks of the cells of one ordered column, by which quantiles are selected among its cells.
 
     Rows without a value have no rank. A unit's rows weigh at most T steps together (``CellRows``), and each step counts

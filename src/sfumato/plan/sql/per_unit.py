@@ -65,7 +65,7 @@ class LoweredSubquery:
     owners: list[str]
 
 
-def find_aggregates(select: exp.Select) -> list[exp.Expr]:
+def find_aggregates_outside_windows(select: exp.Select) -> list[exp.Expr]:
     """Return the aggregates of a SELECT outside of windows."""
     walks = (item.walk(prune=lambda node: isinstance(node, exp.Window)) for item in select.expressions)
     return [node for walk in walks for node in walk if is_aggregate(node)]

@@ -13,7 +13,7 @@ from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.dialect import function_name
 from sfumato.plan.sql.row_sources import RowSource
 from sfumato.plan.sql.sql_expressions import cached_lowering
-from sfumato.plan.sql.text_positions import full_sql_text, node_text, quantiles_fix, refusal_at
+from sfumato.plan.sql.text_positions import full_sql_text, node_text, quantiles_instead_of_ranks_fix, refusal_at
 
 AGGREGATE_FIX = "use COUNT, SUM, AVG, MEDIAN, VARIANCE, CORR or MODE, with FILTER (WHERE …)"
 _COLLECTING = (exp.GroupConcat, exp.ArrayAgg, exp.ArrayUniqueAgg, exp.ArrayConcatAgg)
@@ -56,7 +56,7 @@ def row_window_refusal(node: exp.Window, source: RowSource) -> Unsupported:
     name, function = function_name(node.this), node.this
     rule = f"{name} over rows would show single rows, which are never shown"
     if isinstance(function, _SHARES):
-        return refusal_at(node, "window", rule, quantiles_fix(node))
+        return refusal_at(node, "window", rule, quantiles_instead_of_ranks_fix(node))
     if source.table.id is None or function.find(exp.Distinct) is not None:
         return refusal_at(node, "window", rule, f"ask for counts or sums by group, and {_IN_PANDAS}")
     within_unit = node.copy()

@@ -22,7 +22,7 @@ from sfumato.plan.nodes import (
     relations,
     unused_source_number,
 )
-from sfumato.plan.sql.per_unit import WindowColumns, find_aggregates, lower_per_unit
+from sfumato.plan.sql.per_unit import WindowColumns, find_aggregates_outside_windows, lower_per_unit
 from sfumato.plan.sql.public_tables import MatchedPublicTable, lower_public_join
 from sfumato.plan.sql.row_sources import (
     RowSource,
@@ -241,7 +241,7 @@ def lower_subquery(select: exp.Expr, catalog: Catalog, ctes: Ctes) -> RowSource:
     select = move_unnest_to_from(select)
     source = lower_rows(select, catalog, ctes)
     qualify = select.args.get("qualify")
-    if select.args.get("group") or select.args.get("having") or find_aggregates(select):
+    if select.args.get("group") or select.args.get("having") or find_aggregates_outside_windows(select):
         if qualify is not None:
             rule, fix = (
                 "QUALIFY cannot be combined with GROUP BY or aggregates",

@@ -137,10 +137,10 @@ def rank_over_units_fix(node: exp.Window) -> str:
         proposed = _with_groups(node, groups)
         if len(proposed) <= _MAX_PROPOSAL:
             return f"compare with released limits, so that equal values share a group: {proposed}"
-    return quantiles_fix(node)
+    return quantiles_instead_of_ranks_fix(node)
 
 
-def quantiles_fix(node: exp.Window) -> str:
+def quantiles_instead_of_ranks_fix(node: exp.Window) -> str:
     """Propose the quantiles of the rows of a window, as a whole statement."""
     select, terms = node.find_ancestor(exp.Select), _order_terms(node)
     if select is None or len(terms) != 1:

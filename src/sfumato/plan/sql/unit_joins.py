@@ -534,7 +534,7 @@ def _scalar_value_fix(subquery: exp.Subquery) -> str:
         return "ask for the value first, and write it here"
     if not is_correlated(subquery):
         return f"ask for the value first, and write it here: {text}"
-    return _joined_value_fix(subquery, body)
+    return _correlated_value_as_join_fix(subquery, body)
 
 
 def is_correlated(subquery: exp.Subquery) -> bool:
@@ -544,7 +544,7 @@ def is_correlated(subquery: exp.Subquery) -> bool:
     return any(column.table and column.table.lower() not in sources for column in body.find_all(exp.Column))
 
 
-def _joined_value_fix(subquery: exp.Subquery, body: exp.Select) -> str:
+def _correlated_value_as_join_fix(subquery: exp.Subquery, body: exp.Select) -> str:
     """Propose the question with a join of the value of each unit, if the subquery is tied to it by the id alone."""
     where, source, outer = body.args.get("where"), body.args["from_"].this, subquery.find_ancestor(exp.Select)
     sides = [where.this.left.name, where.this.right.name] if where and isinstance(where.this, exp.EQ) else []

@@ -35,7 +35,7 @@ from sfumato.publish.cells.cell_values import (
     CellOutcomes,
     CellTexts,
     PossibleTruths,
-    TextOneOf,
+    UndecidedText,
     ValueRanges,
     as_ranges,
     as_truths,
@@ -234,7 +234,7 @@ def _surely_unequal(among: CellTexts, known: CellTexts) -> Bools:
     """Return where a text that is one of several is compared with a known text that is none of them."""
     pairs = np.broadcast_arrays(among.value, known.value, known.unknown | known.null)
     flat = (
-        not is_open and isinstance(text, TextOneOf) and other not in text.options
+        not is_open and isinstance(text, UndecidedText) and other not in text.options
         for text, other, is_open in zip(*(array.ravel() for array in pairs), strict=True)
     )
     return np.fromiter(flat, bool, pairs[0].size).reshape(pairs[0].shape)

@@ -80,13 +80,13 @@ class CellTexts:
         return np.asarray(self.value == None)  # noqa: E711 - cell by cell
 
 
-class TextOneOf(str):
+class UndecidedText(str):
     """The first of several texts, which stands for any of them: it is unknown which one a row has."""
 
     options: frozenset[str]
 
     @classmethod
-    def from_texts(cls, texts: Sequence[Any]) -> TextOneOf:
+    def from_texts(cls, texts: Sequence[Any]) -> UndecidedText:
         among = cls(texts[0])
         among.options = frozenset(texts)
         return among
@@ -115,10 +115,10 @@ def column_outcomes(attribute: Attribute, domain: Domain) -> CellOutcomes:
     cell_values = [cell.value if isinstance(cell, ListedCell) else None for cell in attribute.cells]
     if kind is Type.TEXT:
         texts = [
-            TextOneOf.from_texts(cell.values) if isinstance(cell, GroupCell) else cell_value
+            UndecidedText.from_texts(cell.values) if isinstance(cell, GroupCell) else cell_value
             for cell, cell_value in zip(attribute.cells, cell_values, strict=True)
         ]
-        return CellTexts(_object_array(texts), np.array([isinstance(text, TextOneOf) for text in texts]))
+        return CellTexts(_object_array(texts), np.array([isinstance(text, UndecidedText) for text in texts]))
     if kind is Type.BOOLEAN:
         true, false = (np.array([cell_value is truth for cell_value in cell_values], bool) for truth in (True, False))
         return PossibleTruths(true, false, ~(true | false))

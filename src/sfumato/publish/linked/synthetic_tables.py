@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
+from sfumato.html_fragments import collapsed, preformatted
 from sfumato.ledger import Anchor
-from sfumato.notebook_html import collapsed, preformatted
 from sfumato.plan.sql.linked_views import Ancestor, LinkedView, replace_joins_by_view
 from sfumato.plan.sql.parameters import Parameters
 from sfumato.plan.sql.statements import lower_query

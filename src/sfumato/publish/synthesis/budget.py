@@ -23,7 +23,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, Gaussian, Laplace, Quantiles
 from sfumato.mechanisms.additive import LEAST_STEPS, MAX_STEPS
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.readings.cell_rows import CellRanks, ColumnSetDistances
+from sfumato.plan.readings.cell_rows import ColumnSetDistances, RanksOfCells
 from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity
 from sfumato.privacy.calibration import least_parameter, meets
 from sfumato.quick_dataclass import dataclass
@@ -58,7 +58,7 @@ class Currency(Protocol):
 
     def choice_cost(self, choice: Exponential) -> Fraction: ...
 
-    def quantiles(self, amount: Fraction, ranks: CellRanks, probabilities: Sequence[Fraction]) -> Quantiles: ...
+    def quantiles(self, amount: Fraction, ranks: RanksOfCells, probabilities: Sequence[Fraction]) -> Quantiles: ...
 
     def quantiles_cost(self, quantiles: Quantiles) -> Fraction: ...
 
@@ -94,7 +94,7 @@ class Concentrated:
     def choice_cost(self, choice: Exponential) -> Fraction:
         return choice.epsilon**2 / 8
 
-    def quantiles(self, amount: Fraction, ranks: CellRanks, probabilities: Sequence[Fraction]) -> Quantiles:
+    def quantiles(self, amount: Fraction, ranks: RanksOfCells, probabilities: Sequence[Fraction]) -> Quantiles:
         levels = Quantiles(probabilities, 1, ranks.ends).levels
         return _quantile_selection(levels / _root_rounded_up(levels / (8 * amount)), ranks, probabilities)
 
@@ -133,7 +133,7 @@ class Pure:
     def choice_cost(self, choice: Exponential) -> Fraction:
         return choice.epsilon
 
-    def quantiles(self, amount: Fraction, ranks: CellRanks, probabilities: Sequence[Fraction]) -> Quantiles:
+    def quantiles(self, amount: Fraction, ranks: RanksOfCells, probabilities: Sequence[Fraction]) -> Quantiles:
         return _quantile_selection(amount, ranks, probabilities)
 
     def quantiles_cost(self, quantiles: Quantiles) -> Fraction:
@@ -240,7 +240,7 @@ def _exponential_choice(epsilon: Fraction, scores: ColumnSetDistances) -> Expone
     return Exponential(min(epsilon, _MAX_CHOICE_EPSILON), scores.sensitivity, neighbours=scores.neighbours, grid=1)
 
 
-def _quantile_selection(epsilon: Fraction, ranks: CellRanks, probabilities: Sequence[Fraction]) -> Quantiles:
+def _quantile_selection(epsilon: Fraction, ranks: RanksOfCells, probabilities: Sequence[Fraction]) -> Quantiles:
     """Return a selection of quantiles for this ε, or for the largest that is drawn exactly."""
     rows = ranks.rows_per_unit
     if epsilon < _MIN_CHOICE_EPSILON * rows:

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
 from sfumato.mechanisms import Laplace
-from sfumato.plan.readings.cell_rows import CellCounts, CellRanks, CellRows, MergedCells
+from sfumato.plan.readings.cell_rows import CellCounts, CellRows, MergedCells, RanksOfCells
 from sfumato.policy import Domain, Table, Type
 from sfumato.policy.codings import Coding, parse_coding
 from sfumato.policy.table_sources import is_on_server
@@ -113,7 +113,7 @@ class QuantileBins:
     def step(
         self, reading: CellRows, attribute_index: int, amount: Fraction, currency: Currency
     ) -> tuple[Step, Fraction]:
-        ranks = CellRanks(reading, attribute_index)
+        ranks = RanksOfCells(reading, attribute_index)
         quantiles = currency.quantiles(amount, ranks, [Fraction(index, MAX_BINS) for index in range(1, MAX_BINS)])
         return ChooseQuantileCellsStep(ranks, quantiles), currency.quantiles_cost(quantiles)
 

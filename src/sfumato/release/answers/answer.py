@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 from sfumato.caching import LazyText, replace_keeping_lazy
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.extras import install_command
-from sfumato.notebook_html import collapsed, paragraphs, preformatted, table
+from sfumato.html_fragments import collapsed, paragraphs, preformatted, table
 from sfumato.plan.caveats import contains_warning, without_coverage_note
 from sfumato.plan.nodes import Query
 from sfumato.plan.values.expressions import Column, Reference, Result

@@ -9,7 +9,7 @@ from dataclasses import field
 from datetime import datetime
 
 from sfumato.errors import InvalidParameter
-from sfumato.notebook_html import preformatted
+from sfumato.html_fragments import preformatted
 from sfumato.plan import account_periods
 from sfumato.plan.descriptions import INTERVAL_COVERAGE
 from sfumato.policy import Policy

@@ -110,10 +110,10 @@ def escape_html(text: str) -> str:
 
 def paragraph(text: str, css_class: str = "") -> str:
     """Render a paragraph of plain text."""
-    return f"<p{f' class={chr(34)}{css_class}{chr(34)}' if css_class else ''}>{_keep_numbers_together(text)}</p>"
+    return f"<p{f' class={chr(34)}{css_class}{chr(34)}' if css_class else ''}>{_escape_with_unbroken_numbers(text)}</p>"
 
 
-def _keep_numbers_together(text: str) -> str:
+def _escape_with_unbroken_numbers(text: str) -> str:
     """Escape a text so that no line breaks between a Greek letter and its number, or within a small number."""
     unbroken_numbers = re.sub(r"[0-9.]+e-[0-9]+", r"<span class=number>\g<0></span>", escape_html(text))
     return re.sub(r"([εδ]) = ", "\\1\u00a0=\u00a0", unbroken_numbers)
@@ -154,7 +154,7 @@ def figure(picture: Picture, caption: str = "") -> str:
 def fact_boxes(facts_and_labels: Iterable[tuple[str, str]]) -> str:
     """Render key facts: a few words each, with a label."""
     facts_html = "".join(
-        f"<div><b>{_keep_numbers_together(fact)}</b><span>{escape_html(label)}</span></div>"
+        f"<div><b>{_escape_with_unbroken_numbers(fact)}</b><span>{escape_html(label)}</span></div>"
         for fact, label in facts_and_labels
     )
     return f'<div class="facts">{facts_html}</div>'

@@ -111,14 +111,12 @@ def _join(join: NoisyJoin, left: FinishedRows, right: FinishedRows) -> FinishedR
 def _take_columns(rows: FinishedRows, indices: Indices) -> tuple[Evaluated, ...]:
     """Return the shown rows with these positions; −1 is NULL."""
     if not len(rows.shown):
-        return tuple(
-            take_rows(column, np.full(len(indices), NO_ROW)) for column in _with_one_row_if_empty(rows.columns)
-        )
+        return tuple(take_rows(column, np.full(len(indices), NO_ROW)) for column in _padded_for_lookup(rows.columns))
     chosen = np.where(indices >= 0, rows.shown[indices], NO_ROW)
     return tuple(take_rows(column, chosen) for column in rows.columns)
 
 
-def _with_one_row_if_empty(columns: Sequence[Evaluated]) -> list[Evaluated]:
+def _padded_for_lookup(columns: Sequence[Evaluated]) -> list[Evaluated]:
     """Return columns that can be indexed, also where no group was found."""
     return [column if _row_count(column) else ExactColumn(object_array([None])) for column in columns]
 
@@ -198,7 +196,7 @@ def _with_scalars(rows: FinishedRows, scalars: Sequence[FinishedRows]) -> Finish
     added = []
     for scalar in scalars:
         position = int(scalar.shown[0]) if len(scalar.shown) else NO_ROW
-        column = _with_one_row_if_empty(scalar.columns)[0]
+        column = _padded_for_lookup(scalar.columns)[0]
         taken = take_rows(column, np.full(count, position))
         added.append(with_statements(taken, statements_over_rows(scalar.statements)))
     return replace(rows, columns=(*rows.columns, *added))

@@ -202,7 +202,7 @@ async def file_request(request: Request) -> Response:
             lines = (_parse_request_number(form.value("line"), "line"),)
             filed = await run_in_thread(requests.request_publication, caller, policy, lines, form.value("purpose"))
         else:
-            filed = await run_in_thread(requests.grant_share, caller, policy, _share_terms(form))
+            filed = await run_in_thread(requests.preapprove_releases, caller, policy, _share_terms(form))
     except (NotAllowed, NotThere):
         raise
     except SfumatoError as error:

@@ -97,13 +97,14 @@ def _start_release(request: Request) -> Flight:
     return request_gateway(request).requests.release(caller, *_policy_and_number(request), key)
 
 
-async def grant_share(request: Request) -> Response:
+async def preapprove_releases(request: Request) -> Response:
     caller = await authenticate(request)
     body: NewShare = await parse_body(request, caller, NewShare)
     tables, kinds, measures = map(tuple, (body.tables, body.kinds, body.measures))
     terms = ShareTerms(body.user, body.epsilon, body.days, tables, kinds, body.purpose, measures, body.until)
     policy = request.path_params["policy"]
-    return json_response(await run_in_thread(request_gateway(request).requests.grant_share, caller, policy, terms), 201)
+    requests = request_gateway(request).requests
+    return json_response(await run_in_thread(requests.preapprove_releases, caller, policy, terms), 201)
 
 
 async def mark_for_publication(request: Request) -> Response:
@@ -204,7 +205,7 @@ OPERATIONS = (
         "POST",
         "/v1/policies/{policy}/grants",
         "Approve releases in advance, up to an ε and until a date.",
-        grant_share,
+        preapprove_releases,
         (OWNER,),
         NewShare,
         responses={201: RequestView},
