@@ -206,16 +206,48 @@ def test_what_is_not_written_is_not_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("allowed", "fix"),
+    ("value", "allowed", "fix"),
     [
-        ("a list of names", "set x to a list of names"),
-        ("at most 3", "set x to at most 3"),
-        ("above 0", "set x to a value above 0"),
-        ("left out, since y is given", "leave out x"),
+        (1, "left out, since y is given", "leave out limit"),
+        ("aim ", "one of aim, mst, mwem", "did you mean aim?"),
+        ("best", "one of aim, mst, mwem", "for example, set limit to aim"),
+        ("yes", "true or false", "set limit to true or false"),
+        ("wards", "one of the private tables: visits", "for example, set limit to visits"),
+        (["x"], "a list of columns of t: sex, age", 'for example, set limit to ["sex"]'),
+        (["sex", "sex"], "a list of different columns", "remove the second 'sex' from limit"),
+        ((2, 1), "a list of column indices in increasing order", "sort limit"),
+        (0, "a finite number > 0", "for example, set limit to 1"),
+        (2, "a number in (0, 1)", "for example, set limit to 0.5"),
+        (0, "a whole number ≥ 1", "for example, set limit to 10"),
+        (19, "between 20 and 10,000", "for example, set limit to 20"),
+        (4, "at most 3, the number of columns", "set limit to 3 or less"),
+        (1, "at least 250, the number of units", "set limit to 250 or more"),
+        ([], 'a list of names such as ["sex", "age"]', 'for example, set limit to ["sex", "age"]'),
+        ([3], 'a mapping to numbers, such as {"income": 3}', 'for example, set limit to {"income": 3}'),
+        ("2024-13", "a month such as 2024-04", "for example, set limit to 2024-04"),
+        ("x", "a list of names", "put the values of limit in a list, […]"),
+        ((), "a mapping from names to numbers", "give limit as a mapping, {name: value, …}"),
+        (7, "a string", 'give limit as text in quotes: "7"'),
+        ((2, 3), "an array of shape (3, 2)", "change the shape of limit"),
+        (object(), "a plan with one total", "give another value for limit"),
+        (errors.ValueWords("words"), "a list of names", "give another value for limit"),
     ],
 )
-def test_a_refused_parameter_says_what_to_set(allowed: str, fix: str) -> None:
-    assert errors.InvalidParameter("x", 1, allowed).fix == fix
+def test_a_refused_parameter_has_an_example_or_a_correction(value: object, allowed: str, fix: str) -> None:
+    assert errors.InvalidParameter("limit", value, allowed).fix == fix
+
+
+@pytest.mark.parametrize(("parameter", "usual"), [("epsilon", "0.5"), ("rho", "0.01"), ("delta", "1e-9")])
+def test_a_privacy_loss_has_a_usual_value_as_example(parameter: str, usual: str) -> None:
+    assert (
+        errors.InvalidParameter(parameter, -1, "a finite number ≥ 0").fix == f"for example, set {parameter} to {usual}"
+    )
+
+
+def test_a_parameter_that_reads_as_a_word_of_the_sentence_is_quoted() -> None:
+    assert errors.InvalidParameter("by", 1, "a list of names").rule.startswith('"by" must be a list of names')
+    assert errors.InvalidParameter("k", 1, "left out").fix == 'leave out "k"'
+    assert errors.InvalidParameter("columns", 1, "left out").rule.startswith("columns must be left out")
 
 
 def test_a_description_has_no_quotes_and_an_exact_number_is_digits() -> None:

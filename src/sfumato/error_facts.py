@@ -12,8 +12,6 @@ from sfumato.number_formats import exact_text, format_rounded_down
 MAX_FACT_LENGTH = 1_000
 """The most characters of a text in a fact."""
 
-_RANGE_WORDS = ("above ", "below ", "between ", "from ", "in ", "large ", "small ", "strictly ", "within ")
-
 
 class ValueWords(str):
     """Words about a refused value that is not itself shown: printed without the quotes of a caller's own text."""
@@ -44,13 +42,6 @@ def _repr_text(value: object, longest: int) -> str:
 
 _SHOWN_PARTS = 20
 """The most parts of a list of exact numbers that are shown."""
-
-
-def suggest_value(parameter: str, allowed: str) -> str:
-    """Return the fix for a parameter: what to set it to."""
-    if allowed.startswith("left out"):
-        return f"leave out {parameter}"
-    return f"set {parameter} to {'a value ' if allowed.startswith(_RANGE_WORDS) else ''}{allowed}"
 
 
 def to_json_value(value: object) -> Any:

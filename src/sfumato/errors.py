@@ -56,10 +56,10 @@ from sfumato.error_facts import (
     ValueWords as ValueWords,
     exhausted_budget_message,
     shorten as shorten,
-    suggest_value,
     to_json_value,
 )
 from sfumato.number_formats import format_amount, format_requested, format_rounded_down, parse_optional_exact
+from sfumato.suggested_fixes import quote_parameter, suggest_fix
 
 MIN_USEFUL_EPSILON = Fraction(1, 10**9)
 """An ε below which the noise of a count exceeds a billion, and much other noise is too wide to be drawn."""
@@ -114,8 +114,8 @@ class InvalidParameter(SfumatoError, ValueError):
     code = "invalid-parameter"
 
     def __init__(self, parameter: str, value: object, allowed: str, *, fix: str = "") -> None:
-        fix = fix or suggest_value(parameter, allowed)
-        super().__init__(f"{parameter} must be {allowed}; got {shorten(value)}", place=parameter, fix=fix)
+        rule = f"{quote_parameter(parameter)} must be {allowed}; got {shorten(value)}"
+        super().__init__(rule, place=parameter, fix=fix or suggest_fix(parameter, value, allowed))
         self.parameter = parameter
         self.value = value
         self.allowed = allowed

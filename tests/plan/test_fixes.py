@@ -178,8 +178,8 @@ QUESTIONS = [
     ("SELECT REGR_SLOPE(age) FROM visits", "CORR(cost, age)", "SELECT CORR(cost, age) FROM visits"),
     (
         "SELECT MODE(region, age) FROM visits",
-        "MODE(x), CORR(y, x) or QUANTILE_CONT(x, 0.9)",
-        "SELECT MODE(region), CORR(cost, age), QUANTILE_CONT(cost, 0.9) FROM visits",
+        "write MODE(x)",
+        "SELECT MODE(region) FROM visits",
     ),
     ("SELECT QUANTILE_CONT(age, []) AS q FROM visits", "QUANTILE_CONT(x, 0.9)", "SELECT MEDIAN(age) FROM visits"),
     (
@@ -370,7 +370,7 @@ QUESTIONS = [
     ),
     (
         f"SELECT n, COUNT(*) AS k FROM ({BY_REGION}) GROUP BY n",
-        "WHERE for one case at a time",
+        "to count rows by a noisy number, write WHERE n > 100",
         f"SELECT COUNT(*) AS k FROM ({BY_REGION}) WHERE n > 5",
     ),
     (

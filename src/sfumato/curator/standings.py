@@ -50,7 +50,9 @@ class Standing:
             object.__setattr__(self, name, _parse_amounts(getattr(self, name), name))
         names = set(self.allowed)
         if set(self.spent) != names or not set(self.left) <= names or None in self.left.values():
-            raise InvalidParameter("spent", self.spent, "an amount for each currency")
+            raise InvalidParameter(
+                "spent", self.spent, 'a mapping with an amount for each of "pure", "renyi" and "failure"'
+            )
         if not isinstance(self.largest, Mapping) or not set(self.largest) <= set(_NOISE_KINDS):
             raise InvalidParameter(
                 "largest", self.largest, "a mapping from kinds of noise to numbers: " + ", ".join(_NOISE_KINDS)
@@ -177,7 +179,7 @@ class Standing:
 
 def _parse_amounts(amounts: object, name: str) -> dict[str, Fraction | None]:
     if not isinstance(amounts, Mapping):
-        raise InvalidParameter(name, amounts, "a mapping from currencies to amounts")
+        raise InvalidParameter(name, amounts, 'a mapping from "pure", "renyi" or "failure" to amounts')
     return {
         currency: None if amount is None else exact(amount, f"{name} {currency}", NONNEGATIVE)
         for currency, amount in amounts.items()

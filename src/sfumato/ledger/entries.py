@@ -61,7 +61,10 @@ def checked_text(value: object, what: str, max_length: int = MAX_QUERY_LENGTH) -
     """Check any text that can be stored: no NUL, valid Unicode, limited in length."""
     if not isinstance(value, str) or len(value) > max_length or "\0" in value or not _is_valid_unicode(value):
         raise InvalidParameter(
-            what, value, f"a string of at most {max_length:,} characters without NUL or lone surrogates"
+            what,
+            value,
+            f"a string of at most {max_length:,} Unicode characters, without NUL",
+            fix=f"shorten {what}, or remove invalid characters",
         )
     return value
 
@@ -211,7 +214,9 @@ class Line:
         if not isinstance(self.time, datetime):
             object.__setattr__(self, "time", _parse_time(self.time))
         if not all(isinstance(amount, Cost) for amount in (self.cost, self.spent, self.held)):
-            raise InvalidParameter("cost", self.cost, "an amount for each currency")
+            raise InvalidParameter(
+                "cost", self.cost, 'a mapping with an amount for each of "pure", "renyi" and "failure"'
+            )
 
     def to_json(self) -> str:
         """Return the line as JSON text, with a kind and a version."""

@@ -17,6 +17,7 @@ from typing import Any
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.extras import install_command
 from sfumato.quick_dataclass import dataclass
+from sfumato.suggested_fixes import join_with_or
 from sfumato.untrusted import escape_unprintable, refuse_malformed
 
 INK, QUIET, RULE, PAPER = "#20262e", "#5b6470", "#dfe3e8", "#ffffff"
@@ -314,9 +315,10 @@ def check_picture_path(path: str | os.PathLike[str]) -> None:
     file = Path(path)
     if file.suffix.lower() not in SUFFIXES:
         fix = "name a .svg file; for other formats, save the chart that answer.to_altair() returns"
-        raise InvalidParameter("plot", str(path), "a file that ends in " + ", ".join(SUFFIXES), fix=fix)
+        raise InvalidParameter("plot", str(path), "a file that ends in " + join_with_or(SUFFIXES), fix=fix)
     if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise InvalidParameter("plot", str(path), "a writable file in an existing folder")
+        rule = "a file that you can write to, in a folder that exists"
+        raise InvalidParameter("plot", str(path), rule, fix="make the folder first, or name another file")
     if file.suffix.lower() == ".png":
         _import_converter()
 

@@ -48,6 +48,7 @@ from sfumato.policy.domains import Domain, Type, Value, describe_range, parse_ra
 from sfumato.privacy import codec
 from sfumato.privacy.codec import constructor_repr
 from sfumato.quick_dataclass import dataclass
+from sfumato.suggested_fixes import quote_parameter
 
 DIRECTIVES = {
     "Y": "the year in four digits",
@@ -154,7 +155,12 @@ def _check_complete(text: str, directives: Sequence[str]) -> None:
     """Refuse a format that does not give each part of a date once, or a clock without its larger parts."""
     repeated = next((name for name in directives if directives.count(name) > 1), None)
     if repeated is not None:
-        raise InvalidParameter("format", text, f"one with each directive once; %{repeated} is repeated")
+        raise InvalidParameter(
+            "format",
+            text,
+            f"written with each directive once, and %{repeated} is there twice",
+            fix=f"remove one %{repeated}",
+        )
     names = set(directives)
     is_clock = bool(names & {"H", "I"}) and not names & set("YymbBdaA")
     for part, alternatives in (("year", "Yy"), ("month", "mbB"), ("day", "d")):
@@ -166,9 +172,19 @@ def _check_complete(text: str, directives: Sequence[str]) -> None:
             raise InvalidParameter("format", text, rule, fix=fix)
     for name, needed in (("I", "p"), ("p", "I"), ("S", "M"), ("f", "S")):
         if name in names and needed not in names:
-            raise InvalidParameter("format", text, f"one that contains %{needed}, because it contains %{name}")
+            raise InvalidParameter(
+                "format",
+                text,
+                f"completed with %{needed}, because it has %{name}",
+                fix=f"add %{needed}, or remove %{name}",
+            )
     if len(names & {"H", "I"}) != 1 and names & {"H", "I", "M", "z"}:
-        raise InvalidParameter("format", text, "one that contains %H or %I, because it contains %M or %z")
+        raise InvalidParameter(
+            "format",
+            text,
+            "completed with the hour, because it has minutes or a time zone",
+            fix="add %H, such as %H:%M",
+        )
 
 
 def _check_unambiguous(text: str, parts: Sequence[FormatPart]) -> None:
@@ -177,7 +193,7 @@ def _check_unambiguous(text: str, parts: Sequence[FormatPart]) -> None:
         starts_with_digits = following.is_number or following.literal[:1].isdigit()
         is_open = part.directive in ("f", "z") or bool(part.literal) or bool(following.literal)
         if ends_in_digits and starts_with_digits and is_open and (part.directive or following.directive):
-            rule = "one with a separator between two numbers"
+            rule = "written with a separator between its numbers"
             raise InvalidParameter("format", text, rule, fix="write the character that separates them")
 
 
@@ -274,7 +290,7 @@ class CellRules:
             raise InvalidParameter("decimal", self.decimal, "a comma or a point", fix='write decimal = ","')
         if self.thousands not in ("", *THOUSANDS):
             allowed = " ".join(f'"{separator}"' for separator in THOUSANDS)
-            raise InvalidParameter("thousands", self.thousands, f"one of {allowed}")
+            raise InvalidParameter("thousands", self.thousands, f"one of {allowed}", fix='write thousands = ","')
         if self.thousands and self.thousands == (self.decimal or "."):
             other = "," if self.thousands == "." else "."
             raise InvalidParameter(
@@ -282,7 +298,7 @@ class CellRules:
             )
         if not _is_currency(self.currency):
             rule = (
-                f"a sign or word of at most {MAX_CURRENCY_LENGTH} characters without digits, spaces, signs and commas"
+                f"a symbol or word of at most {MAX_CURRENCY_LENGTH} characters, without digits, spaces, commas, + and -"
             )
             raise InvalidParameter("currency", self.currency, rule, fix='write currency = "€"')
 
@@ -293,7 +309,7 @@ class CellRules:
         for name, words in lists.items():
             for word in words:
                 if seen.setdefault(word.strip(" "), name) != name:
-                    rule = f"a list without entries that {seen[word.strip(' ')]} has too"
+                    rule = f"a list without the entries of {quote_parameter(seen[word.strip(' ')])}"
                     raise InvalidParameter(name, word, rule, fix=f'remove "{word}" from one of them')
 
     @property
@@ -324,17 +340,20 @@ class CellRules:
         for name, kinds in _KEY_TYPES.items():
             if getattr(self, name) and domain.type not in kinds:
                 types = " or ".join(kind.value for kind in kinds)
-                rule = f"declared for a column of type {types}; this one is {domain.type.value}"
+                rule = f"left out here: only columns of type {types} take it, and this one is {domain.type.value}"
                 raise InvalidParameter(
                     name, getattr(self, name), rule, fix=f'remove {name}, or write type = "{kinds[0].value}"'
                 )
             if getattr(self, name) and kinds == (Type.TEXT,) and domain.values is None:
                 raise InvalidParameter(
-                    name, getattr(self, name), "used only in a text column with listed values", fix="add values = [...]"
+                    name,
+                    getattr(self, name),
+                    "left out here: only text columns with listed values take it",
+                    fix="add values = [...]",
                 )
         for text in self.format if domain.type is Type.DATE else ():
             if not has_date(text):
-                rule = "one with a day, because the column holds dates"
+                rule = "written with a day, because the column holds dates"
                 raise InvalidParameter("format", text, rule, fix='write type = "timestamp": its day is 1900-01-01')
         self._check_map_and_values_are_folded(domain)
         self._check_possible(domain)
@@ -368,17 +387,19 @@ class CellRules:
         targets = {target for _, target in self.map}
         for source, target in self.map:
             if self.fold(source) != source:
-                rule = "written as trim and case leave it, since cells are compared after these rules"
+                rule = "written in the form that trim and case give, because cells are compared in that form"
                 raise InvalidParameter("map", source, rule, fix=f'write "{self.fold(source)}"')
             if target not in (domain.values or ()):
-                raise InvalidParameter("map", target, "a mapping to listed values", fix=f'add "{target}" to values')
+                raise InvalidParameter(
+                    "map", target, "a mapping whose right sides are listed values", fix=f'add "{target}" to values'
+                )
             if source in (domain.values or ()):
                 raise InvalidParameter(
-                    "map", source, "a mapping whose keys are not listed values", fix="remove this key from map"
+                    "map", source, "a mapping whose left sides are not listed values", fix="remove this key from map"
                 )
         for value in (domain.values or ()) if self.trim or self.case else ():
             if self.fold(str(value)) != value and value not in (*targets, domain.other):
-                rule = "written as trim and case leave them, since cells are compared after these rules"
+                rule = "written in the form that trim and case give, because cells are compared in that form"
                 raise InvalidParameter("values", value, rule, fix=f'write "{self.fold(str(value))}", or add it to map')
 
 

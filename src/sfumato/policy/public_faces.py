@@ -115,8 +115,10 @@ class PublicFace:
 
     def __post_init__(self) -> None:
         codec.check_simple_fields(self)
-        _require_valid(isinstance(self.unit, PrivacyUnit), "unit", self.unit, "a privacy unit")
-        _require_valid(isinstance(self.budget, Budget), "budget", self.budget, "a budget")
+        _require_valid(
+            isinstance(self.unit, PrivacyUnit), "unit", self.unit, 'a PrivacyUnit, such as sf.PrivacyUnit("patient")'
+        )
+        _require_valid(isinstance(self.budget, Budget), "budget", self.budget, "a Budget, such as sf.Budget(epsilon=3)")
         object.__setattr__(self, "neighbours", Neighbours.of(self.neighbours))
         _require_tuple_of(self.tables, PublicTable, "tables")
         if self.share is not None:

@@ -39,6 +39,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from sfumato.errors import InvalidParameter, ValueWords, shorten
 from sfumato.privacy.numbers import format_exact
+from sfumato.suggested_fixes import join_with_or, suggest_fix
 from sfumato.untrusted import MALFORMED_INPUT
 
 _MAX_CHARACTERS = 1 << 22
@@ -143,13 +144,15 @@ def loads(source: str, *, longest: int = _MAX_CHARACTERS) -> Any:
     try:
         decoded = json.loads(source, parse_float=str, parse_constant=str, object_pairs_hook=_dict_without_duplicates)
     except (ValueError, RecursionError) as error:
-        raise InvalidParameter("source", source, "valid JSON in which no object repeats a name") from error
+        raise InvalidParameter(
+            "source", source, "valid JSON in which no object repeats a name", fix=_UNCHANGED
+        ) from error
     if not isinstance(decoded, dict):
         raise InvalidParameter("source", source, "a JSON object with a kind", fix=_UNCHANGED)
     try:
         return _decode(decoded)
     except RecursionError as error:
-        raise InvalidParameter("source", source, "JSON with fewer levels of nesting") from error
+        raise InvalidParameter("source", source, "JSON with fewer levels of nesting", fix=_UNCHANGED) from error
 
 
 def loads_as(cls: type[_T], source: str, *, longest: int = _MAX_CHARACTERS) -> _T:
@@ -183,7 +186,7 @@ def check_simple_fields(item: Any) -> None:
     for name, annotation, has_type in _simple_field_checks(cls):
         field_value = getattr(item, name)
         if not has_type(field_value):
-            raise InvalidParameter(name, field_value, f"a value of the type {annotation}")
+            raise InvalidParameter(name, field_value, _WORDS_OF_ANNOTATION[annotation])
 
 
 @functools.cache
@@ -202,6 +205,15 @@ _TYPE_CHECKS: dict[object, Callable[[Any], bool]] = {
     "tuple[tuple[str, ...], ...]": lambda candidate: type(candidate) is tuple and all(map(_is_tuple_of_str, candidate)),
 }
 """By the text of the annotation: every module postpones the evaluation of its annotations."""
+_WORDS_OF_ANNOTATION: Mapping[object, str] = {
+    "str": "a string",
+    "int": "a whole number",
+    "bool": "True or False",
+    "str | None": "a string, or left out",
+    "int | None": "a whole number, or left out",
+    "tuple[str, ...]": "a list of strings",
+    "tuple[tuple[str, ...], ...]": "a list of lists of strings",
+}
 
 
 def _is_tuple_of_str(candidate: Any) -> bool:
@@ -311,12 +323,19 @@ def _decode(data: Any) -> Any:
         raise _field_error(kind, cls, fields)
     try:
         decoded = cls(**{written[name].name: _decode_field(written[name], fields[name]) for name in fields})
-    except InvalidParameter:
-        raise
+    except InvalidParameter as error:
+        raise _with_unchanged_as_fix(error) from error
     except MALFORMED_INPUT as error:  # a field without a default is missing, or has a shape the constructor cannot take
         raise _field_error(kind, cls, fields) from error
     _check_field_types(decoded)
     return decoded
+
+
+def _with_unchanged_as_fix(error: InvalidParameter) -> InvalidParameter:
+    """Return the refusal of a field, with the fix for JSON texts unless it has a fix of its own."""
+    if error.fix != suggest_fix(error.parameter, error.value, error.allowed):
+        return error
+    return InvalidParameter(error.parameter, error.value, error.allowed, fix=_UNCHANGED)
 
 
 def _field_error(kind: object, cls: Any, fields: Mapping[str, Any]) -> InvalidParameter:
@@ -346,7 +365,15 @@ def _check_field_types(item: Any) -> None:
     for name, hint in _package_class_hints(cls).items():
         field_value = getattr(item, name)
         if not _matches_hint(field_value, hint):
-            raise InvalidParameter(name, field_value, f"a value of the type that {_kind_by_class[cls]} declares")
+            raise InvalidParameter(name, field_value, _describe_hint(hint), fix=_UNCHANGED)
+
+
+def _describe_hint(hint: Any) -> str:
+    """Name the kinds of an annotation in words."""
+    if isinstance(hint, type):
+        return f"JSON of the kind {kind_or_class_name(hint)}" if hint is not NoneType else "null"
+    listed = join_with_or([_describe_hint(argument) for argument in get_args(hint) if argument is not ...])
+    return listed if get_origin(hint) in (Union, UnionType) else f"a list: {listed}"
 
 
 @functools.cache

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
+from sfumato.suggested_fixes import quote_parameter
 
 Number = int | Fraction | Decimal | str | float
 
@@ -97,9 +98,14 @@ def exact(value: Number, name: str, allowed: Range = ANY) -> Fraction:
     if number is None or number not in allowed:
         raise InvalidParameter(name, value, allowed.words, fix=_spelling_hint(value, number, name, allowed))
     if not _is_in_size_limits(number):
-        zero = "0 or " if Fraction(0) in allowed else ""
-        raise InvalidParameter(name, value, f"{allowed.words} that is {zero}between 1e-300 and 1e300 in absolute value")
+        raise InvalidParameter(name, value, _words_with_size_limits(allowed), fix=f"rescale {quote_parameter(name)}")
     return number
+
+
+def _words_with_size_limits(allowed: Range) -> str:
+    zero = "0, or " if Fraction(0) in allowed else ""
+    size = "" if allowed.low is not None and allowed.low >= 0 else " in absolute value"
+    return f"{zero}a number between 1e-300 and 1e300{size}"
 
 
 def _spelling_hint(value: object, number: Fraction | None, name: str, allowed: Range) -> str:

@@ -39,6 +39,7 @@ from sfumato.publish.scoring import CandidateScore
 from sfumato.publish.synthesis.released import ReleasedSynthesis
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import Receipt
+from sfumato.suggested_fixes import join_with_or
 from sfumato.untrusted import escape_unprintable
 
 if TYPE_CHECKING:
@@ -332,7 +333,9 @@ def card_path(path: str | os.PathLike[str]) -> Path:
     """Refuse a file name that a card cannot be written to; return its path."""
     target = Path(path)
     if target.suffix.lower() not in _SUFFIXES:
-        raise InvalidParameter("path", str(path), f"a file whose name ends in {', '.join(_SUFFIXES)}")
+        raise InvalidParameter(
+            "path", str(path), f"a file that ends in {join_with_or([*_SUFFIXES])}", fix=f"write {target.stem}.html"
+        )
     return target
 
 

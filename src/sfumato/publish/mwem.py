@@ -35,7 +35,7 @@ from typing import Protocol
 import numpy as np
 
 from sfumato.array_types import Floats, Integers
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.readings.dense_readings import MAX_CELLS, CountDistances, MarginalView, sum_cells
@@ -317,7 +317,9 @@ class MwemFit:
         }
         for name, field_type in field_types.items():
             if noise_type not in (Gaussian, Laplace) or not isinstance(getattr(self, name), field_type):
-                raise InvalidParameter(name, getattr(self, name), "a value that a model is fitted with")
+                raise InvalidParameter(
+                    name, getattr(self, name), f"a {field_type.__name__} that this model can be fitted with"
+                )
         object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value", POSITIVE))
         if self.threshold is not None:
             object.__setattr__(self, "threshold", exact(self.threshold, "threshold", POSITIVE))
@@ -325,7 +327,8 @@ class MwemFit:
         object.__setattr__(self, "rounds", tuple(self.rounds))
         is_complete = all(isinstance(attribute, Attribute) for attribute in self.attributes) and self.attributes
         if not is_complete or math.prod(attribute.size for attribute in self.attributes) > MAX_CELLS:
-            raise InvalidParameter("attributes", len(self.attributes), f"columns of at most {MAX_CELLS:,} cells")
+            rule = f"a list of columns that have at most {MAX_CELLS:,} cells together, and at least one column"
+            raise InvalidParameter("attributes", ValueWords(f"{len(self.attributes)} columns"), rule)
         object.__setattr__(
             self,
             "sets",
@@ -335,7 +338,9 @@ class MwemFit:
             raise InvalidParameter("rounds", len(self.rounds), "a list of FitRound values")
         if not len(self.rounds) <= self.planned <= _MAX_ROUNDS:
             raise InvalidParameter(
-                "planned", self.planned, f"a number from the rounds that were run to {_MAX_ROUNDS:,}"
+                "planned",
+                self.planned,
+                f"a whole number from {len(self.rounds):,}, the rounds that were run, to {_MAX_ROUNDS:,}",
             )
         for fit_round in self.rounds:
             self._check_round(fit_round)
@@ -347,10 +352,11 @@ class MwemFit:
         ]
         cells, cell_count = fit_round.cells, math.prod(sizes)
         if len(fit_round.values) != (cell_count if cells is None else 1):
-            raise InvalidParameter("rounds", len(fit_round.values), "one count for each cell that the round measures")
+            rule = "a list in which each round has one count for each cell that it measures"
+            raise InvalidParameter("rounds", ValueWords(f"a round with {len(fit_round.values)} counts"), rule)
         if cells is not None and (not cells or list(cells) != sorted({*cells} & {*range(cell_count)})):
             raise InvalidParameter(
-                "rounds", cells[:3], f"distinct cells from 0 to {cell_count - 1}, in increasing order"
+                "rounds", cells[:3], f"a list of different cells from 0 to {cell_count - 1}, in increasing order"
             )
 
     @property

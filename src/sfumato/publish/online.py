@@ -100,7 +100,7 @@ class SessionBatch(Batch):
         )
         if not is_suited or self.gate.neighbours is not measure.sensitivity.neighbours:
             rule = (
-                "made for one answer, with scores that one unit raises or lowers by at most "
+                "an AboveThreshold with positives=1, and with a sensitivity of at least "
                 f"{measure.add_remove_sensitivity.total}"
             )
             raise InvalidParameter("gate", repr(self.gate), rule)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import InvalidParameter
 from sfumato.plan.quoting import quoted
+from sfumato.suggested_fixes import join_with_or
 
 if TYPE_CHECKING:
     import pyarrow
@@ -26,7 +27,9 @@ def rows_file_path(path: str | os.PathLike[str]) -> Path:
     """Refuse a file name that rows cannot be written to; return its path."""
     target = Path(path)
     if target.suffix.lower() not in _WRITERS:
-        raise InvalidParameter("path", str(path), f"a file whose name ends in {', '.join(_WRITERS)}")
+        raise InvalidParameter(
+            "path", str(path), f"a file that ends in {join_with_or([*_WRITERS])}", fix=f"write {target.stem}.parquet"
+        )
     return target
 
 

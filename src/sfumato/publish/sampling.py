@@ -151,7 +151,7 @@ def _cumulative_distribution(conditional: ConditionalDistribution) -> Floats:
     """Return the distribution function of the new cells, one row for each parent."""
     table = np.asarray(conditional.table, np.float64)
     if not table.size or not np.isfinite(table).all() or (table < 0).any() or not (table > 0).any():
-        raise InvalidParameter("table", table.shape, "weights ≥ 0, at least one of them above 0")
+        raise InvalidParameter("table", table.shape, "an array of weights ≥ 0, at least one of them above 0")
     flat = table.reshape(math.prod(table.shape[: len(conditional.given)]), -1)
     largest = flat.max(axis=1, keepdims=True)
     scaled = flat / np.where(largest > 0, largest, 1.0)  # sums must neither underflow nor overflow

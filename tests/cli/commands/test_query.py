@@ -235,7 +235,7 @@ def test_what_is_cut_is_priced_and_bought_instead_of_the_answer(policy: Path) ->
     listing = run("query", policy, "SHOW TABLES", "--clipped", "--epsilon", "1")
     assert "leave out --clipped" in listing.output
     nothing = run("query", policy, "SELECT COUNT(DISTINCT tailnum) AS n FROM flights", "--clipped", "--epsilon", "1")
-    assert "no limit or bound cuts this answer" in nothing.output
+    assert "no limit or bound removes data from this answer" in nothing.output
     assert spent(policy) == 0.5
 
 

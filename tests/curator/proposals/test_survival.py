@@ -216,7 +216,7 @@ def test_every_charged_release_answers(tmp_path: Path, data: pd.DataFrame) -> No
         ({"event": "status"}, "the value that marks the event"),
         ({"event": "status", "event_is": "gone"}, "one of alive, dead"),
         ({"event_is": "true"}, "boolean column, or one with declared values"),
-        ({"by": "ward"}, "declared values, one curve for each"),
+        ({"by": "ward"}, "declared values, since each value gets a curve"),
         ({"by": "none"}, "one of the columns"),
         ({"by": "place"}, "at most 40 values"),
         ({"every": 0}, "every"),

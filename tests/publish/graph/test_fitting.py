@@ -162,9 +162,9 @@ def test_zeros_need_no_observation_and_are_kept_by_what_starts_from_them() -> No
     ],
 )
 def test_zeros_that_leave_nothing_are_refused(zeros: list[tuple[tuple[int, ...], Floats]]) -> None:
-    with pytest.raises(InvalidParameter, match="at least one combination possible"):
+    with pytest.raises(InvalidParameter, match="at least one cell possible"):
         fit_model([], SIZES, TOTAL, zeros=zeros)
-    with pytest.raises(InvalidParameter, match="at least one combination possible"):
+    with pytest.raises(InvalidParameter, match="at least one cell possible"):
         fitting.require_some_possible_cell(zeros, SIZES)
 
 

@@ -331,9 +331,9 @@ class _Drafting:
         tables = self._copy_tables(selected, flags["copy"])
         if not tables:
             raise InvalidPolicy(
-                "no table is left to draft a policy for",
+                "every table was skipped, or cannot be read without a copy, which was declined",
                 place=", ".join(map(str, data)),
-                fix="allow the files to be copied (--copy), or export them to Parquet",
+                fix="allow copies (--copy), export the tables to Parquet, or skip fewer tables",
             )
         self.may_read = {label for label, table in selected.items() if rows and table.original_or_file in asked_files}
         tables = {

@@ -151,7 +151,8 @@ def copy(source: Path | str, target: Path | str, anchor: Path | None, accept_los
     "--anchor",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The anchor file (the ledger's last known line) that you saved elsewhere; the ledger is checked against it.",
+    help="The anchor file that you saved elsewhere: the last line of the ledger at that time. The ledger is checked "
+    "against it.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def acknowledge(file: Path | str, reason: str, anchor: Path | None, yes: bool) -> None:

@@ -193,8 +193,8 @@ _release_options = options.combine_decorators(
     click.option(
         "--clipped",
         is_flag=True,
-        help="Instead of the answer, buy counts of what limits and bounds remove from it: the share of units over "
-        "each limit, and of cells outside each bound, at one price.",
+        help="Instead of the answer, buy noisy counts of what it leaves out: the share of units over each limit, and "
+        "the share of cells outside each bound. One price pays for all of them.",
     ),
     options.request_id,
 )

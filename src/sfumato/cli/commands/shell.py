@@ -49,8 +49,8 @@ _WELCOME = "End a question with ; to see its price and expected error before it 
     "--history",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The file for the lines that you type, readable by you alone.  [default: sfumato/shell-history in "
-    "~/.local/state]",
+    help="The history file, which keeps the lines that you type; only you can read it.  [default: "
+    "sfumato/shell-history in ~/.local/state]",
 )
 @click.option("--no-history", is_flag=True, help="Do not save the lines that you type.")
 @click.option(

@@ -59,7 +59,7 @@ def command() -> None:
     type=int,
     default=1000,
     show_default=True,
-    help="The number of respondents assumed for the expected errors.",
+    help="The number of respondents that you expect, from which the expected errors are computed.",
 )
 def new(
     form: Path, answers: Sequence[str], bins: Sequence[str], epsilon: str, split: bool | None, respondents: int

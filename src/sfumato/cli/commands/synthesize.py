@@ -42,7 +42,7 @@ _model_options = options.combine_decorators(
         "weights",
         multiple=True,
         metavar="A=N",
-        help="How much accuracy on column A matters: its weight N, where other columns have 1. Repeatable.",
+        help="The weight N of column A where accuracy is traded off; other columns have the weight 1. Repeatable.",
     ),
     click.option(
         "--target",

@@ -27,6 +27,7 @@ from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError
 from sfumato.policy import ROW
 from sfumato.privacy.numbers import format_probability
 from sfumato.quick_dataclass import dataclass
+from sfumato.suggested_fixes import quote_parameter
 from sfumato.untrusted import escape_unprintable
 
 SAVED_ANSWERS_NAME = ".sfumato-init.json"
@@ -188,7 +189,7 @@ def _unanswered_error(questions: Sequence[InterviewQuestion]) -> InvalidPolicy:
 def _rule_text(refusal: SfumatoError | click.UsageError) -> str:
     """Return the rule without the refused value, which is visible in the line above."""
     if isinstance(refusal, InvalidParameter):
-        return f"{refusal.parameter} must be {refusal.allowed}"
+        return f"{quote_parameter(refusal.parameter)} must be {refusal.allowed}"
     return refusal.rule if isinstance(refusal, SfumatoError) else refusal.message
 
 

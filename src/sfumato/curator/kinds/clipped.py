@@ -40,7 +40,7 @@ def propose(workspace: Workspace, spec: ClippedSpec) -> WorkloadProposal:
 
 _QUERY = SkinRefusal("clipped counts are bought with an option of sfumato query", "sfumato query POLICY SQL --clipped")
 _NO_PAGE = SkinRefusal(
-    "the web page can buy answers, but not counts of what limits and bounds remove",
+    "the web page can buy answers, but not counts of what limits and bounds cut",
     "buy these counts from Python with curator.sql(…).clipped(), or with sfumato query --clipped",
 )
 KIND = ReleaseKind(

@@ -109,8 +109,8 @@ def propose_clipped(context: Context, question: Question) -> WorkloadProposal:
     if not counts:
         raise Unsupported(
             "nothing-clipped",
-            "there is nothing to count: no limit or bound cuts this answer, or what it cuts cannot be counted",
-            fix="ask the question itself, without clipped; the note below each number says what can change it",
+            "no limit or bound removes data from this answer, or what it removes cannot be counted",
+            fix="ask for the answer itself",
         )
     return ClippedProposal(
         context, {count.name: _counting_question(context, count, question) for count in counts}, question

@@ -533,9 +533,11 @@ def propose_mwem(
 def _require_valid_update(update: str, rounds: int, cells: int, *, textbook: bool) -> None:
     """Refuse what the theorem of the notes' update does not cover."""
     if update != "notes":
-        raise InvalidParameter("update", update, "'notes', or left out")
+        raise InvalidParameter("update", update, "'notes', or left out", fix="leave out update")
     if textbook:
-        raise InvalidParameter("textbook", textbook, "left out: the update says how single counts are used")
+        raise InvalidParameter(
+            "textbook", textbook, "left out: the update 'notes' has its own way to use single counts"
+        )
     least_rounds = max(1, math.ceil(4 * math.log(cells)))
     if rounds < least_rounds:
         rule = f"at least {least_rounds} for {cells:,} cells: 4·ln of their number"

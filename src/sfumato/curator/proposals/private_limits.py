@@ -298,5 +298,7 @@ def propose_limits(context: Context, table: str, by: str | Sequence[str], share:
     if len(set(group_columns)) < len(group_columns) or any(
         column not in policy_table.columns or column == policy_table.id for column in group_columns
     ):
-        raise InvalidParameter("by", by, f"different columns of {table}: " + ", ".join(policy_table.columns))
+        raise InvalidParameter(
+            "by", by, f"a list of different columns of {table}, among {', '.join(policy_table.columns)}"
+        )
     return LimitsProposal(context, policy_table.name, group_columns, exact(share, "share", INSIDE_UNIT))

@@ -47,7 +47,7 @@ def _policy_objection(policy: Policy, every_row: bool) -> str:
 def _question_objection(question: Any) -> str:
     """Return what in the question speaks against a sample; empty if nothing does."""
     if question.discovered_keys:
-        return "its groups are found in the data, and a group would be shown more often if its sample is large"
+        return "its groups are found in the data, so the groups shown would depend on which units are in the sample"
     if question.other_parts:
         return "it asks for quantiles, distinct or frequent values, which a sample does not scale to all units"
     if question.query.finish.sets:

@@ -262,15 +262,21 @@ def propose_survival(context: Context, rows: RowSelection, source: SurvivalColum
     _require_one_row(rows.steps[0], question)
     proposal = SurvivalProposal(context, question, source.time, source.event, source.by, periods)
     if len(proposal.groups) > MAX_CURVES:
-        raise InvalidParameter("by", source.by, f"a column with at most {MAX_CURVES} values, one curve for each")
+        rule = f"a column with at most {MAX_CURVES} values, since each value gets a curve"
+        raise InvalidParameter("by", source.by, rule, fix="join values with CASE in a SELECT, or leave out by")
     return proposal
 
 
 def _require_group_sql(source: SurvivalColumns, by: Domain) -> str:
     if source.by in (source.time, source.event):
-        raise InvalidParameter("by", source.by, f"a column other than {source.time} and {source.event}")
+        raise InvalidParameter(
+            "by",
+            source.by,
+            f"a column other than {source.time} and {source.event}",
+            fix="name the column of the groups, such as by='arm'",
+        )
     if by.values is None and by.type is not Type.BOOLEAN:
-        rule = "a column with declared values, one curve for each"
+        rule = "a column with declared values, since each value gets a curve"
         raise InvalidParameter("by", source.by, rule, fix=f"declare the values of {source.by} in the policy")
     return quoted(source.by or "")
 
@@ -295,7 +301,7 @@ def _declared_periods(source: SurvivalColumns, time: Domain) -> TimePeriods:
     if source.every is not None:
         every = exact(source.every, "every", POSITIVE)
     if whole and every.denominator != 1:
-        raise InvalidParameter("every", source.every, f"a whole number, as {source.time} is")
+        raise InvalidParameter("every", source.every, f"a whole number, because {source.time} has whole numbers")
     periods = TimePeriods(low, high, every, whole)
     if periods.count > MAX_PERIODS:
         least = (high - low) / MAX_PERIODS

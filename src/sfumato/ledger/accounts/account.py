@@ -631,7 +631,7 @@ class Account:
 
     def _checked_cost(self, cost: Cost, parameter: str) -> Cost:
         if (cost.renyi is None) is not (self._opening_terms.budget.order is None):
-            raise InvalidParameter(parameter, cost, "an amount in every currency of the account")
+            raise InvalidParameter(parameter, cost, "a mapping with an amount for each budget of the account")
         if any(amount is not None and amount > _MAX_UNITS for amount in (cost.pure, cost.renyi, cost.failure)):
             raise InvalidParameter(parameter, "a larger amount", "amounts of at most 1e300")
         return cost.with_short_fractions()

@@ -318,7 +318,7 @@ class ColumnSetDistances:
         lengths = {len(candidates) for candidates in (self.views, self.predicted, self.weights, self.penalties)}
         if lengths != {max(1, len(self.views))}:
             raise InvalidParameter(
-                "views", sorted(lengths), "a list of as many views as there are predictions, weights and penalties"
+                "views", sorted(lengths), "a list as long as those of predictions, weights and penalties"
             )
         if [view.size for view in self.views] != [values.size for values in self.predicted]:
             raise InvalidParameter(

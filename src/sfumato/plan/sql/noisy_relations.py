@@ -454,8 +454,8 @@ def _on_pairs(join: exp.Join, builder: OuterBuilder, first_right_column: int) ->
         left = bool(sides) and bool(_column_indices(sides[0])) and max(_column_indices(sides[0])) < first_right_column
         right = bool(sides) and bool(_column_indices(sides[1])) and min(_column_indices(sides[1])) >= first_right_column
         if not (left and right):
-            rule = "ON of aggregated rows takes equalities between a key of each side, joined by AND"
-            raise refusal_at(join, "join", rule, "write ON a.month = b.month, and other conditions in WHERE")
+            rule = "aggregated rows can only be joined ON equal group keys"
+            raise refusal_at(join, "join", rule, "write ON a.month = b.month, and put other conditions into WHERE")
         for side in sides:
             check_noiseless_key(side, join, "JOIN")
         pairs.append((sides[0], sides[1]))

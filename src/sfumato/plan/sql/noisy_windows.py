@@ -199,9 +199,12 @@ def check_noiseless_key(expression: Expression, node: exp.Expr, clause: str) -> 
     """Refuse grouping by noisy values, so that the groups are certain."""
     if noise_count(expression):
         description = "a noisy number" if expression.domain.type.numeric else "computed from noisy numbers"
-        rule = f"{clause} over aggregated rows needs group keys; {node_text(node)} is {description}"
+        rule = f"{clause} over aggregated rows can use their group keys only, and {node_text(node)} is {description}"
         raise refusal_at(
-            node, "noisy-key", rule, "group by a key of the inner SELECT, or use WHERE for one case at a time"
+            node,
+            "noisy-key",
+            rule,
+            "use a key of the inner SELECT; to count rows by a noisy number, write WHERE n > 100 instead",
         )
 
 

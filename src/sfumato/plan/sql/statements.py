@@ -5,7 +5,7 @@ Medians, quantiles, MIN and MAX are lowered here, in every spelling; a list of p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from sqlglot import exp
@@ -347,7 +347,7 @@ def _lower_finish_expression(
             window, domain = lower_noisy_window(part, read)
             return window_result_column(building.windows, window, domain)
         if isinstance(part, exp.Window) and not windows:
-            rule = "HAVING is decided before windows are computed, so it cannot contain one"
+            rule = "HAVING is evaluated before window functions, so it cannot contain one"
             raise refusal_at(part, "window", rule, "use QUALIFY instead of HAVING")
         if isinstance(part, exp.Window):
             raise row_window_refusal(part, building.source)
@@ -457,13 +457,22 @@ def _check_not_constant(value: Expression, node: exp.Expr) -> None:
         raise refusal_at(node, "constant-value", rule, fix)
 
 
+_ARGUMENT_FIXES: Mapping[type[exp.Expr], str] = {
+    exp.ApproxDistinct: "write COUNT(DISTINCT x)",
+    exp.ApproxQuantile: "write QUANTILE_CONT(x, 0.9)",
+    exp.Mode: "write MODE(x)",
+    exp.Corr: "write CORR(y, x)",
+}
+"""What is written instead of arguments that are not supported."""
+
+
 def _check_aggregate_arguments(node: exp.Expr) -> None:
     """Refuse an aggregate with an argument that would be ignored, or without the second of two values."""
     if type(node) in _PAIR_AGGREGATES and node.args.get("expression") is None:
         fix = "write both, y and x: CORR(cost, age)"
         raise refusal_at(node, "arguments", f"{node_text(node)} needs two arguments", fix)
     if any(value and part not in _ARGUMENTS for part, value in node.args.items()):
-        fix = "write it as in MODE(x), CORR(y, x) or QUANTILE_CONT(x, 0.9)"
+        fix = _ARGUMENT_FIXES.get(type(node), "write it with one column, such as SUM(cost) or MODE(region)")
         raise refusal_at(node, "arguments", f"{node_text(node)} has arguments that are not supported", fix)
 
 

@@ -62,9 +62,9 @@ class ModelManifest:
             raise InvalidParameter("format", self.format, f"{FORMAT}")
         for name, kind in {"released": ReleasedSynthesis, "receipt": Receipt}.items():
             if not isinstance(getattr(self, name), kind):
-                raise InvalidParameter(name, getattr(self, name), f"a value of the kind {codec.kind_of_class(kind)}")
+                raise InvalidParameter(name, getattr(self, name), f"a {kind.__name__}")
         if not isinstance(self.steps, (tuple, list)) or not all(isinstance(step, Charged) for step in self.steps):
-            raise InvalidParameter("steps", self.steps, "a list of Charged values, as they were paid for")
+            raise InvalidParameter("steps", self.steps, "a list of Charged values, in the order of payment")
         if set(self.members) != {MANIFEST, POTENTIALS} or not all(isinstance(v, str) for v in self.members.values()):
             raise InvalidParameter("members", self.members, f"hashes of {MANIFEST} and {POTENTIALS}")
         object.__setattr__(self, "members", dict(self.members))
@@ -90,7 +90,7 @@ class ModelManifest:
         is_valid &= all(any(set(potential) <= clique for clique in cliques) for potential in self.potentials)
         if not is_valid:
             raise InvalidParameter(
-                "cliques", self.cliques[:3], "those of a junction tree that contains every potential"
+                "cliques", self.cliques[:3], "the cliques of a junction tree, one of which contains each potential"
             )
 
     @property
@@ -114,9 +114,9 @@ class ModelManifest:
             if list(attribute_set) != sorted(
                 valid_indices & {attribute_index for attribute_index in attribute_set if type(attribute_index) is int}
             ):
-                raise InvalidParameter(name, attribute_set, "column indices in increasing order")
+                raise InvalidParameter(name, attribute_set, "a list of column indices in increasing order")
         if not are_lists or len({tuple(attribute_set) for attribute_set in decoded}) != len(decoded):
-            raise InvalidParameter(name, decoded, "distinct sets of column indices")
+            raise InvalidParameter(name, decoded, "a list of different sets of column indices")
         return tuple(tuple(attribute_set) for attribute_set in decoded)
 
 

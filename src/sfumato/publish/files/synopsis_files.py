@@ -70,7 +70,7 @@ class SynopsisManifest:
         }
         for name, kind in kinds.items():
             if not isinstance(getattr(self, name), kind):
-                raise InvalidParameter(name, getattr(self, name), f"a value of the kind {codec.kind_of_class(kind)}")
+                raise InvalidParameter(name, getattr(self, name), f"a {kind.__name__}")
         if set(self.members) != {MANIFEST, BLOCKS} or not all(
             isinstance(digest, str) for digest in self.members.values()
         ):

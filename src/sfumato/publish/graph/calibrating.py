@@ -19,7 +19,7 @@ from typing import Self
 import numpy as np
 
 from sfumato.array_types import Floats
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.publish.graph.trees import (
     AttributeSet,
     JunctionTree,
@@ -265,7 +265,7 @@ def _smallest_clique_with(attribute_set: AttributeSet, tree: JunctionTree, sizes
 
 def _require_possible(term: LogFactor | None) -> LogFactor:
     if term is None:
-        raise InvalidParameter("zeros", "no cell is left", "cells that leave at least one combination possible")
+        raise InvalidParameter("zeros", ValueWords("every cell"), "a list that leaves at least one cell possible")
     return term
 
 

@@ -139,9 +139,9 @@ def parse_attribute_indices(attribute_set: object, count: int, name: str = "attr
     if not isinstance(attribute_set, (tuple, list)) or any(
         type(attribute_index) is not int or attribute_index not in valid_indices for attribute_index in attribute_set
     ):
-        raise InvalidParameter(name, attribute_set, f"indices of attributes from 0 to {count - 1}")
+        raise InvalidParameter(name, attribute_set, f"a list of column indices, each from 0 to {count - 1}")
     if len(set(attribute_set)) != len(attribute_set):
-        raise InvalidParameter(name, attribute_set, "distinct indices of attributes")
+        raise InvalidParameter(name, attribute_set, "a list of different column indices")
     return tuple(attribute_set)
 
 

@@ -182,9 +182,11 @@ def links_to_children(links: Sequence[TableLink], table: str) -> tuple[TableLink
 def require_tree(links: Sequence[TableLink]) -> None:
     """Refuse links in which a table has two parents, or a parent is not named before its children."""
     if not links or not all(isinstance(link, TableLink) for link in links):
-        raise InvalidParameter("links", tuple(links)[:1], "at least one link of two tables")
+        raise InvalidParameter("links", tuple(links)[:1], "a list of at least one link between two tables")
     names = [links[0].parent]
     for link in links:
         if link.parent not in names or link.child in names:
-            raise InvalidParameter("links", (link.parent, link.child), "links of a tree, parents before children")
+            raise InvalidParameter(
+                "links", (link.parent, link.child), "a list of links that form a tree, parents before their children"
+            )
         names.append(link.child)

@@ -94,7 +94,7 @@ class TablesManifest:
         object.__setattr__(self, "members", dict(self.members))
         for name, kind in {"price": Price, "receipt": Receipt}.items():
             if not isinstance(getattr(self, name), kind):
-                raise InvalidParameter(name, getattr(self, name), f"a value of the kind {codec.kind_of_class(kind)}")
+                raise InvalidParameter(name, getattr(self, name), f"a {kind.__name__}")
         object.__setattr__(self, "links", tuple(self.links))
         require_tree(self.links)
 

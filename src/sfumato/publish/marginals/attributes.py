@@ -180,10 +180,15 @@ def _checked_cells(sql_type: Type, cells: Any) -> tuple[Cell, ...]:
     if not isinstance(cells, (tuple, list)) or not 1 <= len(cells) <= MAX_CELLS:
         raise InvalidParameter("cells", cells, f"a list of 1 to {MAX_CELLS:,} cells")
     if cells[-1] != OtherCell() or any(type(cell) not in (ListedCell, RangeCell, GroupCell) for cell in cells[:-1]):
-        raise InvalidParameter("cells", cells, "listed values, ranges or groups, with Other() only as the last")
+        raise InvalidParameter(
+            "cells",
+            cells,
+            "a list of ListedCell, RangeCell and GroupCell, and OtherCell() at the end",
+            fix="add OtherCell() at the end",
+        )
     typed_cells = tuple(_cell_of_type(sql_type, cell) for cell in cells)
     if len(set(typed_cells)) != len(typed_cells):
-        raise InvalidParameter("cells", cells, "a list of distinct cells")
+        raise InvalidParameter("cells", cells, "a list of different cells")
     return typed_cells
 
 
@@ -197,26 +202,32 @@ def _cell_of_type(sql_type: Type, cell: Cell) -> Cell:
         low, high = parse_value(sql_type, cell.low, "low"), parse_value(sql_type, cell.high, "high")
         is_ordered = sql_type not in (Type.TEXT, Type.BOOLEAN) and (low < high or (cell.closed and low == high))  # type: ignore[operator]
         if not is_ordered:
-            raise InvalidParameter("high", cell.high, "a value above low, of a type that has ranges")
+            raise InvalidParameter("high", cell.high, "a number, date or time that is above low")
         return RangeCell(low, high, cell.closed)
     return cell
 
 
 def _checked_levels(levels: Any, size: int) -> tuple[tuple[int, ...], ...]:
     if not isinstance(levels, (tuple, list)) or not all(isinstance(level, (tuple, list)) for level in levels):
-        raise InvalidParameter("levels", levels, "a list for each level, with the part of each cell")
+        raise InvalidParameter("levels", levels, "a list of levels, each with the part number of every cell")
     checked_levels = tuple(tuple(level) for level in levels)
     finer: Sequence[int] = range(size)
     for level in checked_levels:
         if len(level) != size or any(type(part) is not int or part < 0 for part in level):
-            raise InvalidParameter("levels", level, f"a list of {size} part numbers for each level, one for each cell")
+            raise InvalidParameter(
+                "levels", level, f"a list of levels, each with {size} part numbers: one for each cell"
+            )
         if len(set(zip(finer, level, strict=True))) != len(set(finer)):
             raise InvalidParameter(
-                "levels", level, "ordered from fine to coarse, each edge also one of the level before"
+                "levels",
+                level,
+                "a list from fine to coarse, in which each part consists of whole parts of the level before",
             )
         if level.count(level[-1]) != 1:
             raise InvalidParameter(
-                "levels", level, "lists in which the last cell, for missing values, is a part of its own"
+                "levels",
+                level,
+                "a list of levels in which the last cell, for missing values, has a part number of its own",
             )
         finer = level
     return checked_levels
@@ -231,7 +242,7 @@ def _checked_labels(labels: Any, levels: tuple[tuple[int, ...], ...]) -> tuple[t
     for names, level in zip(checked_labels, levels, strict=False):
         are_texts = all(type(name) is str and name for name in names)
         if names and (not are_texts or len(set(names)) != len(names) or len(names) <= max(level[:-1], default=0)):
-            raise InvalidParameter("labels", names, "different names, one for each part of the level")
+            raise InvalidParameter("labels", names, "a list of different names, one for each part of the level")
     return checked_labels
 
 

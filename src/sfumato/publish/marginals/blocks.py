@@ -57,6 +57,7 @@ AttributeSet = tuple[int, ...]
 """Indices of attributes, in increasing order."""
 
 _LARGEST = (1 << 62) - 1
+_PAIRS = "a list of pairs (column index, level), with levels counted from 1"
 
 
 def checked_block(block: object, attributes: Attributes) -> Block:
@@ -64,15 +65,13 @@ def checked_block(block: object, attributes: Attributes) -> Block:
     try:
         pairs = tuple((attribute_index, level) for attribute_index, level in block)  # type: ignore[attr-defined]
     except (TypeError, ValueError):
-        raise InvalidParameter("block", block, "pairs of an attribute's index and a level") from None
+        raise InvalidParameter("block", block, _PAIRS) from None
     attribute_set = parse_attribute_indices(tuple(attribute_index for attribute_index, _ in pairs), attributes)
     level_counts = [len(attributes[attribute_index].hierarchy.differences) for attribute_index in attribute_set]
     if any(
         type(level) is not int or not 1 <= level <= last for (_, level), last in zip(pairs, level_counts, strict=True)
     ):
-        raise InvalidParameter(
-            "block", block, "pairs (index of an attribute, one of its levels); levels are counted from 1"
-        )
+        raise InvalidParameter("block", block, _PAIRS)
     return pairs
 
 
@@ -82,9 +81,11 @@ def parse_attribute_indices(attribute_set: object, attributes: Attributes) -> At
     if not isinstance(attribute_set, (tuple, list)) or any(
         type(attribute_index) is not int or attribute_index not in valid_indices for attribute_index in attribute_set
     ):
-        raise InvalidParameter("attribute_set", attribute_set, f"indices of attributes from 0 to {len(attributes) - 1}")
+        raise InvalidParameter(
+            "attribute_set", attribute_set, f"a list of column indices, each from 0 to {len(attributes) - 1}"
+        )
     if any(first >= second for first, second in itertools.pairwise(attribute_set)):
-        raise InvalidParameter("attribute_set", attribute_set, "indices of attributes in increasing order")
+        raise InvalidParameter("attribute_set", attribute_set, "a list of column indices in increasing order")
     return tuple(attribute_set)
 
 

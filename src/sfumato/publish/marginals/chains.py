@@ -220,7 +220,9 @@ def _require_nested(parts: list[Indices]) -> list[Indices]:
     for upper, lower in itertools.pairwise(parts):
         if len(np.unique(np.stack([upper, lower]), axis=1).T) != len(np.unique(lower)):
             raise InvalidParameter(
-                "levels", lower.tolist(), "ordered from fine to coarse, each edge also one of the level before"
+                "levels",
+                lower.tolist(),
+                "a list from fine to coarse, in which each part consists of whole parts of the level before",
             )
     return parts
 

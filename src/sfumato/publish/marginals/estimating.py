@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 
 from sfumato.array_types import Floats, Integers
 from sfumato.caching import cached_property
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.publish.marginals import blocks as block_algebra
 from sfumato.publish.marginals.attributes import Attributes
 from sfumato.publish.marginals.blocks import (
@@ -70,6 +70,7 @@ from sfumato.publish.marginals.half_widths import (
 from sfumato.quick_dataclass import dataclass
 
 _LARGEST_SINH = 700.0
+_MEASURED = "choose columns of one published marginal"
 """The hyperbolic sine of a larger number overflows a float."""
 _LEAST_VARIANCE = 1e-12
 
@@ -214,9 +215,11 @@ class BlockEstimates:
             for attribute_index in parse_attribute_indices(attribute_set, self.attributes)
         )
         if not self.covers(attribute_set):
-            raise InvalidParameter("attribute_set", attribute_set, "attributes that were measured together")
+            raise InvalidParameter("attribute_set", attribute_set, "columns that were measured together", fix=_MEASURED)
         if shape is not None and shape != sizes:
-            raise InvalidParameter("query", f"shape {shape}", f"an array of shape {sizes}, with a number for each cell")
+            raise InvalidParameter(
+                "query", ValueWords(f"shape {shape}"), f"an array of shape {sizes}, with a number for each cell"
+            )
 
 
 def _spread_variance(measured: MeasuredMarginal, block: Block, attributes: Attributes) -> float:
@@ -241,8 +244,8 @@ def least_squares(
         if measured_marginals and any(
             attributes[attribute_index].levels for attribute_index, _ in measured_block.block
         ):
-            rule = "blocks of attributes without levels: blocks of levels cannot be combined with whole marginals"
-            raise InvalidParameter("blocks", measured_block.block, rule)
+            rule = "blocks of columns without levels: whole marginals cannot be combined with blocks of levels"
+            raise InvalidParameter("blocks", measured_block.block, rule, fix="leave out the whole marginals")
         _require_shape(
             measured_block.values,
             block_algebra.block_shape(checked_block(measured_block.block, read_attributes), read_attributes),
@@ -341,7 +344,7 @@ def make_consistent(
     impossible = dict(zeros or {})
     covering_sets = maximal_sets((*sets, *impossible))
     if not all(map(estimates.covers, covering_sets)):
-        raise InvalidParameter("sets", sets, "marginals of attributes that were measured together")
+        raise InvalidParameter("sets", sets, "marginals of columns that were measured together", fix=_MEASURED)
     projection = _NonnegativeProjection(
         estimates,
         covering_sets,
@@ -358,7 +361,11 @@ def _implied_zero_cells(attribute_set: AttributeSet, zeros: Zeros, estimates: Bl
     for declared_indices, cells in zeros.items():
         if set(declared_indices) <= set(attribute_set):
             if cells.shape != tuple(estimates.attributes[attribute_index].size for attribute_index in declared_indices):
-                raise InvalidParameter("zeros", cells.shape, "an array with a boolean for each cell of the marginal")
+                raise InvalidParameter(
+                    "zeros",
+                    ValueWords(f"the shape {cells.shape}"),
+                    "an array with a boolean for each cell of the marginal",
+                )
             is_zero |= np.expand_dims(
                 cells,
                 tuple(

@@ -357,7 +357,7 @@ class MarginalsRelease:
     def __post_init__(self) -> None:
         (scaled,) = self.reading.bounded.measures
         if self.plan.max_weight != scaled.add_remove_sensitivity.total or self.plan.unit_value != scaled.unit_value:
-            raise InvalidParameter("plan", float(self.plan.rows), "made for the number of rows per unit that is read")
+            raise InvalidParameter("plan", float(self.plan.rows), "a plan for the number of rows per unit that is read")
         numbers = sum(map(math.prod, measured_shapes(self.plan)))
         if numbers > MAX_NUMBERS:
             raise Unsupported(

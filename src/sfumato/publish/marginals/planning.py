@@ -148,8 +148,8 @@ class PlannedBlock:
             raise InvalidParameter(
                 "deviation",
                 float(self.deviation),
-                "at most 1e12 grid steps, the most noise that can be drawn exactly",
-                fix="ask for fewer cells, give a higher price, or round the weights of the marginals to fewer digits",
+                "at most 1e12: larger noise cannot be drawn exactly",
+                fix="give a higher price, ask for fewer cells, or round the weights of the marginals to fewer digits",
             )
 
 
@@ -199,7 +199,7 @@ class NoisePlan:
             raise InvalidParameter("blocks", "the same block or marginal twice", "a list of different blocks")
         if bool(block_keys) is bool(marginal_sets):
             raise InvalidParameter(
-                "blocks", len(block_keys), "a list of at least one block, or left out with marginals given instead"
+                "blocks", len(block_keys), "a list of at least one block; leave it out if marginals are given"
             )
 
     @property
@@ -441,7 +441,9 @@ class _VarianceCoefficients:
     def for_workload(cls, workload: MarginalWorkload, attributes: Attributes, objective: str) -> _VarianceCoefficients:
         _require_objective(objective)
         if workload.ranges and objective != "total":
-            raise InvalidParameter("objective", objective, '"total" for marginals with ranges')
+            raise InvalidParameter(
+                "objective", objective, '"total" for marginals with ranges', fix='write objective="total"'
+            )
         factors = [
             _variance_factors(attribute_index, attribute, workload, objective)
             for attribute_index, attribute in enumerate(attributes)

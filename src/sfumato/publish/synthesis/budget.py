@@ -19,7 +19,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar, Protocol
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import Exponential, Gaussian, Laplace, Quantiles
 from sfumato.mechanisms.additive import LEAST_STEPS, MAX_STEPS
 from sfumato.mechanisms.protocols import Additive
@@ -226,7 +226,7 @@ def _drawable_noise_size(size: Fraction) -> Fraction:
     if size > MAX_STEPS:
         raise InvalidParameter(
             "price",
-            float(size),
+            ValueWords(f"a price that needs noise of size {float(size):.3g}"),
             "higher: at this price a synthetic table needs more noise than can be drawn exactly",
             fix="give a higher price, or name fewer columns",
         )

@@ -138,9 +138,9 @@ class Answer:
     def __post_init__(self) -> None:
         """Validate every field, and restore the types of values read from JSON."""
         codec.check_simple_fields(self)
-        _require(len(set(self.columns)) == len(self.columns), "columns", self.columns, "distinct names")
-        _require(set(self.keys) <= set(self.columns), "keys", self.keys, "names of columns")
-        _require(isinstance(self.receipt, Receipt), "receipt", self.receipt, "a receipt")
+        _require(len(set(self.columns)) == len(self.columns), "columns", self.columns, "a list of different names")
+        _require(set(self.keys) <= set(self.columns), "keys", self.keys, "a list of names of the answer's columns")
+        _require(isinstance(self.receipt, Receipt), "receipt", self.receipt, "a Receipt, such as answer.receipt")
         types = tuple(map(Type.of, self.types))
         _require(len(types) == len(self.columns), "types", self.types, "a list with one type for each column")
         object.__setattr__(self, "types", types)
@@ -167,7 +167,9 @@ class Answer:
         if self.sampling is None:
             return None
         names_columns = isinstance(self.sampling, Mapping) and set(self.sampling) <= set(self.intervals)
-        _require(names_columns, "sampling", self.sampling, "half-widths by column name, for columns with intervals")
+        _require(
+            names_columns, "sampling", self.sampling, "a mapping from the columns that have intervals to half-widths"
+        )
         for widths in self.sampling.values():
             is_per_row = isinstance(widths, (tuple, list)) and len(widths) == len(self.rows)
             _require(is_per_row, "sampling", widths, "a half-width for each row, or null")
@@ -180,12 +182,12 @@ class Answer:
         column_notes = getattr(self, field_name)
         names_columns = isinstance(column_notes, Mapping) and set(column_notes) <= set(self.columns)
         is_valid = names_columns and set(map(type, column_notes.values())) <= {str}
-        _require(is_valid, field_name, column_notes, "notes by column name")
+        _require(is_valid, field_name, column_notes, "a mapping from column names to texts")
         return dict(column_notes)
 
     def _parse_ranks(self) -> dict[str, float]:
         names_columns = isinstance(self.ranks, Mapping) and set(self.ranks) <= set(self.columns)
-        _require(names_columns, "ranks", self.ranks, "numbers of rows by column name")
+        _require(names_columns, "ranks", self.ranks, "a mapping from column names to numbers of rows")
         return {name: codec.parse_float(rows, "ranks") for name, rows in self.ranks.items()}
 
     def _parse_basis(self) -> dict[str, tuple[str, ...]] | None:
@@ -406,7 +408,7 @@ class Answer:
         Text that a spreadsheet would evaluate starts with an apostrophe. ``separator=";"`` writes decimal commas.
         """
         if separator not in (",", ";", "\t"):
-            raise InvalidParameter("separator", separator, "a comma, a semicolon or a tab")
+            raise InvalidParameter("separator", separator, "a comma, a semicolon or a tab", fix='write separator=";"')
         rounded_intervals = {
             name: tuple(interval and round_outward(interval) for interval in intervals)
             for name, intervals in self.intervals.items()
@@ -601,8 +603,13 @@ def _require(holds: bool, name: str, value: object, allowed: str) -> None:
 
 def _typed_rows(names: tuple[str, ...], types: tuple[Type, ...], rows: Any) -> tuple[tuple[Any, ...], ...]:
     """Convert cells to their columns' types; rows are returned unchanged where they have them already."""
-    _require(type(rows) is tuple and set(map(type, rows)) <= {tuple}, "rows", rows, "a list of lists")
-    _require(set(map(len, rows)) <= {len(names)}, "rows", rows, "lists with a cell for each column")
+    _require(
+        type(rows) is tuple and set(map(type, rows)) <= {tuple},
+        "rows",
+        rows,
+        "a list of rows, each of which is a list of cells",
+    )
+    _require(set(map(len, rows)) <= {len(names)}, "rows", rows, "a list of rows, each with one cell for each column")
     if all(are_typed_or_null(map(itemgetter(index), rows), kind) for index, kind in enumerate(types)):
         return rows
     typed_columns = [typed_column(*column) for column in zip(zip(*rows, strict=True), types, names, strict=True)]
@@ -612,7 +619,9 @@ def _typed_rows(names: tuple[str, ...], types: tuple[Type, ...], rows: Any) -> t
 def _parse_interval_list(intervals: Any) -> tuple[Interval, ...]:
     """Parse intervals; they are returned unchanged where both ends are floats already, checked without a loop."""
     if type(intervals) is not tuple or not set(map(type, intervals)) <= {tuple, type(None)}:
-        raise InvalidParameter("intervals", intervals, "a list of [low, high], with null where there is no number")
+        raise InvalidParameter(
+            "intervals", intervals, "a list of pairs [low, high], with null where there is no number"
+        )
     pairs = [interval for interval in intervals if interval is not None]
     ends = list(chain.from_iterable(pairs))
     if set(map(len, pairs)) <= {2} and set(map(type, ends)) <= {float} and not any(map(math.isnan, ends)):
@@ -622,7 +631,7 @@ def _parse_interval_list(intervals: Any) -> tuple[Interval, ...]:
 
 def _parse_interval(interval: Any) -> tuple[float, float]:
     if type(interval) is not tuple or len(interval) != 2:
-        raise InvalidParameter("intervals", interval, "[low, high], or null where there is no number")
+        raise InvalidParameter("intervals", interval, "pairs [low, high], or null where there is no number")
     return codec.parse_float(interval[0], "low"), codec.parse_float(interval[1], "high")
 
 

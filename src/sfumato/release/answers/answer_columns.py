@@ -79,6 +79,16 @@ def with_count_column(keys: Iterable[AnswerColumn]) -> Columns:
 _D = TypeVar("_D", bound=dt.date)
 
 
+_PLURALS = {
+    Type.INTEGER: "whole numbers",
+    Type.REAL: "numbers",
+    Type.TEXT: "texts",
+    Type.BOOLEAN: "booleans",
+    Type.DATE: "dates such as 2024-01-31",
+    Type.TIMESTAMP: "times such as 2024-01-31T12:00:00",
+}
+
+
 def are_typed_or_null(values: Iterable[Any], sql_type: Type) -> bool:
     """Return whether every value has the Python type of a column type, or is None."""
     return set(map(type, values)) <= {_TYPES[sql_type][0], type(None)}
@@ -90,9 +100,7 @@ def typed_column(values: Sequence[Any], sql_type: Type, name: str) -> Sequence[A
     try:
         return [value if value is None or type(value) is python_type else parse(value) for value in values]
     except (TypeError, ValueError):
-        raise InvalidParameter(
-            f"rows, column {name}", values, f"values of the type {sql_type.value}, or null"
-        ) from None
+        raise InvalidParameter(f"column {name} of rows", values, f"a list of {_PLURALS[sql_type]} and null") from None
 
 
 def _refuse_every_value(value: object) -> Any:

@@ -37,6 +37,7 @@ from sfumato.release.answers.web_pages import (
     preformatted_block,
     table,
 )
+from sfumato.suggested_fixes import join_with_or
 
 _FEW_ROWS, _MAX_ROWS = 12, 1000
 """The most rows shown without a fold, and the most rows of a page."""
@@ -316,11 +317,17 @@ def checked_answer_path(path: str | os.PathLike[str], *, excel: bool = False) ->
     """Refuse a file that an answer cannot be written to, before the answer is bought."""
     file = Path(path)
     if file.suffix.lower() not in ENDINGS:
-        raise InvalidParameter("path", str(path), f"a file that ends in {', '.join(ENDINGS)}")
+        raise InvalidParameter(
+            "path", str(path), f"a file that ends in {join_with_or(ENDINGS)}", fix=f"write {file.stem}.csv"
+        )
     if excel and file.suffix.lower() != ".csv":
-        raise InvalidParameter("path", str(path), "a .csv file if it is for a spreadsheet")
+        raise InvalidParameter(
+            "path", str(path), "a .csv file if it is for a spreadsheet", fix=f"write {file.stem}.csv"
+        )
     if not file.absolute().parent.is_dir():
-        raise InvalidParameter("path", str(path), "a file in a folder that exists")
+        raise InvalidParameter(
+            "path", str(path), "a file in a folder that exists", fix=f"make the folder {file.parent} first"
+        )
     return file
 
 

@@ -66,7 +66,7 @@ def bucket_keys(query: Query) -> Iterator[BucketKey]:
 
 def parse_buckets(buckets: Any, keys: Sequence[str]) -> tuple[BucketKey, ...]:
     """Check which key columns number buckets, as an answer's text may name them."""
-    rule = "key columns, each with the ends and the number of its buckets"
+    rule = "a list of key columns, each with the low end, the high end and the number of its buckets"
     parsed = []
     for name, low, high, count in buckets:
         ends = codec.parse_float(low, "buckets"), codec.parse_float(high, "buckets")

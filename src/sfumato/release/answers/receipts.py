@@ -79,7 +79,7 @@ class Receipt:
         try:
             datetime.fromisoformat(self.time)
         except ValueError:
-            raise InvalidParameter("time", self.time, "a time in ISO 8601") from None
+            raise InvalidParameter("time", self.time, "a time such as 2024-01-31T12:00:00+00:00") from None
 
     def to_json(self) -> str:
         """Serialize the receipt as JSON text, with a kind and a version."""

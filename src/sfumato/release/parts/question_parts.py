@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from sfumato.array_types import Integers
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms.additive import FAMILIES, LEAST_STEPS, MAX_STEPS
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.aggregates.measures import MeasureSteps
@@ -231,7 +231,9 @@ def calibrated_noise(strength: NoiseStrength, change: Sensitivity, share: Fracti
     if size > MAX_STEPS:
         rule = "higher: at this price the noise is too large to draw exactly"
         fix = "pay more, ask for fewer columns, or declare narrower bounds"
-        raise InvalidParameter("price", float(size), rule, fix=fix)
+        raise InvalidParameter(
+            "price", ValueWords(f"a price that needs noise of size {float(size):.3g}"), rule, fix=fix
+        )
     keeps_exact_size = family.pure and strength.price is not None
     return family.of_size(max(size if keeps_exact_size else rounded_up_to_13_digits(size), LEAST_STEPS))
 
