@@ -112,7 +112,7 @@ def test_errors_say_rule_place_and_fix() -> None:
     with pytest.raises(sf.InvalidParameter) as refusal:
         sf.Guarantee("half")
     assert str(refusal.value) == (
-        "epsilon must be a finite number ≥ 0; got 'half'\n  place: epsilon\n  fix:   set epsilon to a finite number ≥ 0"
+        "epsilon must be a finite number ≥ 0; got 'half'\n  place: epsilon\n  fix:   for example, set epsilon to 0.5"
     )
     assert isinstance(refusal.value, sf.SfumatoError)
     assert isinstance(refusal.value, ValueError)

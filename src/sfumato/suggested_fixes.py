@@ -23,7 +23,7 @@ _NUMBER = r"-?[0-9][0-9.,e^-]*"
 
 _AFTER_SUCH_AS = re.compile(r"(?:,? such as|, as in) (\[.*\]|\{.*\}|[^;:]+)")
 _LISTED = re.compile(r"(?:one of|a column|the name|a declared value|a list of|one or two|different|sets)\b[^:]*: (.+)")
-_NAMED_LIST = re.compile(r"(?:one of|a list of names from|one of the columns|(?:a list|sets) of [^:]*,? among) (.+)")
+_NAMED_LIST = re.compile(r"(?:one of|a list of names from|one of the columns|(?:a list|sets) of [^:]* among) (.+)")
 _UNIT_INTERVAL = re.compile(
     r"a number in [(\[]0, 1[)\]]|a number from 0 to 1|(?:strictly )?between 0 and 1\b.*|a probability .*|a share .* 1"
 )
@@ -31,7 +31,9 @@ _REAL_NUMBER = re.compile(
     r"(?:a|a finite) number(?: (?:of \w+ )?(?:> 0|≥ 0|above 0)|, Infinity or -Infinity| that is 0 or .*)?"
     r"|above 0|positive"
 )
-_FROM_TO = re.compile(rf"(?:a (?:whole )?(?:number|price)\b[a-z ]* )?(?:from|between) ({_NUMBER}) (?:to|and) [0-9−].*")
+_FROM_TO = re.compile(
+    rf"(?:0, or )?(?:a (?:whole )?(?:number|price)\b[a-z ]* )?(?:from|between) ({_NUMBER}) (?:to|and) [0-9−].*"
+)
 _WHOLE_NUMBER = re.compile(r"a whole number(?: ≥ ([0-9]+)| of at least ([0-9]+)| of at most .*|\b[^0-9]*)")
 _UPPER_LIMIT = re.compile(rf"(?:a (?:whole )?number )?(?:of )?(?:at most|up to) ({_NUMBER}).*")
 _LOWER_LIMIT = re.compile(rf"at least ({_NUMBER})\b.*")
@@ -135,7 +137,8 @@ def _example(parameter: str, allowed: str) -> str:
     if _REAL_NUMBER.fullmatch(allowed):
         return _USUAL_VALUES.get(parameter, "1")
     if found := _FROM_TO.fullmatch(allowed):
-        return _USUAL_VALUES.get(parameter, found[1].replace(",", ""))
+        low = found[1].replace(",", "")
+        return _USUAL_VALUES.get(parameter, "1" if "e-" in low else low)
     if found := _WHOLE_NUMBER.fullmatch(allowed):
         return str(max(10, int(found[1] or found[2] or 0)))
     return ""

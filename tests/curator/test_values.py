@@ -313,5 +313,5 @@ def test_questions_in_python(clinic: sf.Curator) -> None:
     late = visits.agg(m=sf.mode("drug", where="drug <> 'aspirin'")).release(**PRICE)
     assert late.column("m") == ["codeine"]
     for k in (0, 101, None):
-        with pytest.raises(sf.InvalidParameter, match="k must be"):
+        with pytest.raises(sf.InvalidParameter, match='"k" must be'):
             sf.top_k("drug", k)  # type: ignore[arg-type]

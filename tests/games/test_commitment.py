@@ -44,7 +44,7 @@ def test_given_one_the_other_is_chosen(name: str, epsilon: str) -> None:
     again = games.exactly_truthful(WITH_GAP[name], q=mixture.q)
     assert float(again.epsilon) == pytest.approx(float(epsilon), rel=1e-3)
     assert again.proof().strict
-    with pytest.raises(sf.InvalidParameter, match="q must be at least"):
+    with pytest.raises(sf.InvalidParameter, match='"q" must be at least'):
         games.exactly_truthful(WITH_GAP[name], epsilon=epsilon, q=mixture.q * Fraction(99, 100))
 
 

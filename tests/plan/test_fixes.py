@@ -181,6 +181,17 @@ QUESTIONS = [
         "write MODE(x)",
         "SELECT MODE(region) FROM visits",
     ),
+    ("SELECT CORR(age, cost, cost) FROM visits", "write CORR(y, x)", "SELECT CORR(cost, age) FROM visits"),
+    (
+        "SELECT APPROX_QUANTILE(age, 0.5, 100) FROM visits",
+        "write QUANTILE_CONT(x, 0.9)",
+        "SELECT QUANTILE_CONT(age, 0.9) FROM visits",
+    ),
+    (
+        "SELECT APPROX_COUNT_DISTINCT(age, 5) FROM visits",
+        "write COUNT(DISTINCT x)",
+        "SELECT COUNT(DISTINCT age) FROM visits",
+    ),
     ("SELECT QUANTILE_CONT(age, []) AS q FROM visits", "QUANTILE_CONT(x, 0.9)", "SELECT MEDIAN(age) FROM visits"),
     (
         "SELECT 2 * QUANTILE_CONT(age, [0.25, 0.5]) AS q FROM visits",

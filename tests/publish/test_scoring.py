@@ -399,7 +399,7 @@ def test_a_candidate_that_cannot_be_read_is_refused_for_free(tmp_path: Path, can
     ("asked", "words"),
     [
         ({"k": 4}, "a whole number from 1 to 3"),
-        ({"k": 0}, "k must be"),
+        ({"k": 0}, '"k" must be'),
         ({"worst": 1}, "worst must be True or False"),
         ({"columns": ["sex", "nobody"]}, "no declared column of people is called nobody"),
         ({"table": "others"}, "others"),

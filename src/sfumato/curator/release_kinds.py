@@ -281,7 +281,7 @@ def require_known_kinds(names: Sequence[str], place: str) -> None:
     known_names = (QUESTIONS, *all_kinds()) if names else ()
     for name in names:
         if name not in known_names:
-            raise InvalidParameter(place, name, f"kinds of release: {', '.join(known_names)}")
+            raise InvalidParameter(place, name, f"a list of kinds of release: {', '.join(known_names)}")
 
 
 def contained_kinds(name: str) -> tuple[str, ...]:
@@ -293,7 +293,7 @@ def kind_for_spec(spec: Spec[Any]) -> ReleaseKind:
     """Return the kind whose spec this is: its module holds both."""
     kind = getattr(import_module(type(spec).__module__), "KIND", None)
     if not isinstance(kind, ReleaseKind) or type(spec) is not kind.spec:
-        rule = 'a value such as BoundsSpec("visits", "cost") of sfumato.curator.kinds.bounds'
+        rule = 'a value of a class in sfumato.curator.kinds, such as BoundsSpec("visits", "cost")'
         raise InvalidParameter("spec", spec, rule)
     return kind
 

@@ -19,6 +19,7 @@ from sfumato.privacy import Budget, Sensitivity, codec
 from sfumato.privacy.amounts import format_guarantee, gaussian_warning
 from sfumato.privacy.numbers import NONNEGATIVE, exact, format_number, format_probability
 from sfumato.quick_dataclass import dataclass
+from sfumato.suggested_fixes import join_with_or
 
 _NOISE_KINDS = ("Laplace", "Gaussian")
 CURRENCIES = ("currency", "allowed", "spent", "left")
@@ -55,7 +56,7 @@ class Standing:
             )
         if not isinstance(self.largest, Mapping) or not set(self.largest) <= set(_NOISE_KINDS):
             raise InvalidParameter(
-                "largest", self.largest, "a mapping from kinds of noise to numbers: " + ", ".join(_NOISE_KINDS)
+                "largest", self.largest, f"a mapping to numbers from {join_with_or([*_NOISE_KINDS])}"
             )
         largest = {name: codec.parse_float(amount, name) for name, amount in self.largest.items()}
         object.__setattr__(self, "largest", largest)

@@ -32,6 +32,7 @@ from sfumato.privacy import Cost, Curve, codec
 from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, format_exact
 from sfumato.quick_dataclass import dataclass
+from sfumato.suggested_fixes import quote_parameter
 from sfumato.untrusted import escape_unprintable, refuse_malformed
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -53,6 +54,7 @@ def checked_name(value: object, what: str) -> str:
             what,
             value,
             f"printable text of 1 to {MAX_NAME_LENGTH} characters (Unicode NFC) without leading or trailing spaces",
+            fix=f"write {quote_parameter(what)} on one line, in quotes, without spaces at its ends",
         )
     return value
 

@@ -158,7 +158,7 @@ def _parse_bins(domain: Domain, bins: Any, levels: Any) -> Coding:
     for declared_level in coarser:
         level_starts, level_end = _bin_starts_and_end(domain, declared_level, "levels")
         if not set(level_starts) <= set(finer_starts) or level_starts[0] != starts[0] or level_end != end:
-            rule = "ordered from fine to coarse, with the same outer edges, each edge also one of the level before"
+            rule = "listed from fine to coarse, each with the same outer edges and only edges of the level before"
             raise InvalidParameter("levels", declared_level, rule, fix=_nested_levels_fix(declared_level))
         parts = tuple(bisect_right(level_starts, start) - 1 for start in starts)
         parsed_levels.append(Level(parts, declared_level if isinstance(declared_level, str) else ""))

@@ -105,7 +105,7 @@ def exact(value: Number, name: str, allowed: Range = ANY) -> Fraction:
 def _words_with_size_limits(allowed: Range) -> str:
     zero = "0, or " if Fraction(0) in allowed else ""
     size = "" if allowed.low is not None and allowed.low >= 0 else " in absolute value"
-    return f"{zero}a number between 1e-300 and 1e300{size}"
+    return f"{allowed.words}: {zero}between 1e-300 and 1e300{size}"
 
 
 def _spelling_hint(value: object, number: Fraction | None, name: str, allowed: Range) -> str:

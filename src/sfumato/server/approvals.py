@@ -213,7 +213,9 @@ class ApprovalService:
             raise InvalidParameter("user", share.user, "somebody else: nobody can approve their own releases")
         unknown = [table for table in share.tables if table not in curator.policy.tables]
         if unknown:
-            raise InvalidParameter("tables", unknown[0], f"tables of the policy: {', '.join(curator.policy.tables)}")
+            raise InvalidParameter(
+                "tables", unknown[0], f"a list of tables of the policy: {', '.join(curator.policy.tables)}"
+            )
         require_known_kinds(share.kinds, "kinds")
         _require_known_measures(share.measures)
         subject = GrantedShare(
@@ -310,7 +312,7 @@ class ShareTerms:
 def _require_known_measures(names: Sequence[str]) -> None:
     unknown = [name for name in names if name not in tuple(ReadMeasure)]
     if unknown:
-        raise InvalidParameter("measures", unknown[0], f"ways in which rows are used: {', '.join(ReadMeasure)}")
+        raise InvalidParameter("measures", unknown[0], f"a list of measures: {', '.join(ReadMeasure)}")
 
 
 def _can_see_request(caller: Caller, record: RequestRecord) -> bool:

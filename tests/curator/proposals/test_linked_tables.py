@@ -133,9 +133,9 @@ def test_first_last_and_only_children_are_drawn_as_such(tmp_path: Path) -> None:
     visits = [(who, "AB"[number > 0], 9 * number) for who, _, _ in patients for number in range(who % (LIMIT + 1))]
     with curator(tmp_path, clinic_policy((patients, visits))) as clinic:
         tables = clinic.synthesize(TABLES, order="day", given=["sex"], ends=True).release(epsilon=30)
-        with pytest.raises(InvalidParameter, match="ends must be left out if children have no order"):
+        with pytest.raises(InvalidParameter, match='"ends" must be left out if children have no order'):
             clinic.synthesize(TABLES, ends=True)
-        with pytest.raises(InvalidParameter, match="ends must be left out if there is only one table"):
+        with pytest.raises(InvalidParameter, match='"ends" must be left out if there is only one table'):
             clinic.synthesize("patients", ends=True)
     drawn = tables.to_pandas(2000)["visits"]
     groups = drawn.groupby("who")
@@ -437,7 +437,7 @@ def uncharged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sf.Curator]:
         (["patients", "visits", "visits"], {}, "two or more different tables"),
         (["visits", "patients", "stays"], {}, "one patient may have 3 rows in visits"),
         (["patients", "visits", "stays"], {"order": "visits.drug"}, "order must be a column of visits or stays: "),
-        (["patients", "visits", "stays"], {"given": ["visits.ward"]}, "given must be a list of columns of patients"),
+        (["patients", "visits", "stays"], {"given": ["visits.ward"]}, '"given" must be a list of columns of patients'),
         (["patients", "visits", "stays"], {"columns": ["ward"]}, "no column of patients or visits or stays is called"),
         (["patients", "doctors"], {}, "the policy has no table called doctors"),
         (["patients", "wards"], {}, "wards is public"),
@@ -447,8 +447,8 @@ def uncharged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sf.Curator]:
         (["notes", "drugs"], {}, "but notes does not declare"),
         (["patients", "visits"], {"order": "who"}, "order must be a column of visits"),
         (["patients", "visits"], {"order": 3}, "order must be a column of visits"),
-        (["patients", "visits"], {"given": ["ward"]}, "given must be a list of columns of patients"),
-        (["patients", "visits"], {"given": "sex"}, "given must be a list of columns of patients"),
+        (["patients", "visits"], {"given": ["ward"]}, '"given" must be a list of columns of patients'),
+        (["patients", "visits"], {"given": "sex"}, '"given" must be a list of columns of patients'),
         (["patients", "visits"], {"columns": ["stays.drug"]}, "no column of patients or visits is called stays.drug"),
         (["patients", "visits"], {"columns": ["visits.who"]}, "no column of patients or visits is called visits.who"),
         (["patients", "visits"], {"columns": "visits.ward"}, "columns must be a list of columns such as visits.day"),

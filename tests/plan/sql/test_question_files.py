@@ -37,7 +37,7 @@ def test_a_refusal_says_which_question_it_is_about() -> None:
         raise sf.InvalidParameter("x", 1, "2", fix="give 2")
     assert refused.value.place == "question 3, line 7 of the file, 'SELECT 1': x"
     assert str(refused.value).splitlines() == [
-        "x must be 2; got 1",
+        '"x" must be 2; got 1',
         "  place: question 3, line 7 of the file, 'SELECT 1': x",
         "  fix:   give 2",
     ]

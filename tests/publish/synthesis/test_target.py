@@ -90,8 +90,8 @@ def test_the_pairs_of_a_target_are_counted_whatever_the_workload_names(tmp_path:
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"target": "height"}, "a column of a model of two or more: sex, age, smokes"),
-        ({"target": "sex", "columns": ["sex"], "ways": 1}, "a column of a model of two or more"),
+        ({"target": "height"}, "a column of the model, which needs two columns or more: sex, age, smokes"),
+        ({"target": "sex", "columns": ["sex"], "ways": 1}, "a column of the model, which needs two columns or more"),
         ({"target": "sex", "method": "mst"}, "left out with the method mst"),
         ({"target": "age", "memory": "4 KiB", "ways": 1}, "too small for the pairs of age"),
     ],

@@ -199,7 +199,7 @@ def test_an_auditor_sees_everything_and_asks_nothing(browser: Chromium, served: 
         page.get_by_role("link", name="History").click()
         expect(page.get_by_text("account opened")).to_be_visible()
         page.get_by_role("link", name="People").click()
-        expect(page.get_by_role("heading", name="Acts of owners")).to_be_visible()
+        expect(page.get_by_role("heading", name="Owner actions")).to_be_visible()
         expect(page.get_by_role("button", name="Add a user")).to_have_count(0)
         page.get_by_role("link", name="Ledger").click()
         page.get_by_role("button", name="Verify every line").click()

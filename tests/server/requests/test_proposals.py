@@ -134,7 +134,7 @@ def test_the_earlier_name_of_a_preview_is_read_as_the_new_one() -> None:
 def test_a_price_that_a_kind_does_not_take_is_refused(curator: sf.Curator) -> None:
     with pytest.raises(InvalidParameter, match="fresh"):
         told(curator, "marginals", "explain", epsilon=1, fresh=True)
-    with pytest.raises(InvalidParameter, match="for must be left out"):
+    with pytest.raises(InvalidParameter, match='"for" must be left out'):
         told(curator, "marginals", "error", epsilon=1, **{"for": ["origin"]})
 
 

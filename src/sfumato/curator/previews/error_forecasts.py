@@ -425,7 +425,7 @@ class MarginalsForecast:
             if column_set == frozenset(marginal):
                 return width
         marginals = ", ".join(map(repr, self.sets[:_SHOWN_SETS])) + (", …" if len(self.sets) > _SHOWN_SETS else "")
-        raise InvalidParameter("columns", columns, f"those of one marginal: {marginals}")
+        raise InvalidParameter("columns", columns, f"the columns of one marginal: {marginals}")
 
     def to_json(self) -> str:
         """Serialize the forecast as JSON text, with a kind and a version."""

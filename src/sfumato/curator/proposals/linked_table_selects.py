@@ -118,7 +118,7 @@ class LinkedTables:
         lower_names = {name.lower() for name in columns}
         is_list = isinstance(chosen, (list, tuple)) and all(isinstance(name, str) for name in chosen)
         if chosen is not None and (not is_list or not chosen):
-            raise InvalidParameter("columns", chosen, f"a list of columns such as {columns[-1]}")
+            raise InvalidParameter("columns", chosen, f'a list of columns such as ["{columns[-1]}"]')
         for name in chosen or ():
             if name.lower() not in lower_names:
                 rule = f"no column of {' or '.join(table.name for table in self.tables)} is called {name[:60]}"
@@ -406,7 +406,9 @@ def _conditioning_columns(
         return _columns_that_fit({name: cells[name] for name in names}, room)
     joint = _joint_cell_count(cells, chosen)
     if joint > room:
-        rule = f"children are drawn given at most {room:,} combinations of cells; {', '.join(chosen)} have {joint:,}"
+        rule = (
+            f"rows can depend on at most {room:,} combinations of values; {', '.join(chosen)} have {joint:,} together"
+        )
         raise Unsupported(
             "too-many-cells", rule, fix="pass fewer columns as given=[…], or declare coarser bins for them"
         )

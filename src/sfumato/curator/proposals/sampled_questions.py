@@ -53,7 +53,7 @@ def _question_objection(question: Any) -> str:
     if question.query.finish.sets:
         return "it asks for subtotals, whose sampling errors are not known from those of the groups"
     if any(map(_has_signed_totals, question.bounding_options)):
-        return "it sums values that may be negative, so a noisy sum does not bound the sampling error"
+        return "it sums values that may be negative, for which the sampling error cannot be estimated from the sum"
     return ""
 
 

@@ -103,7 +103,7 @@ def code_selected_columns(
         rule = "the SELECT has no column to publish: the person's id never leaves the table"
         raise Unsupported("uncoded-column", rule, fix="select a column that has listed values or bins")
     if not selected or len(set(selected)) != len(selected):
-        raise InvalidParameter("columns", names, "a non-empty list without repeats of names in the SELECT")
+        raise InvalidParameter("columns", names, "a list of different columns of the SELECT, at least one")
     coded = [_coded_column_and_domain(*columns_by_name[key], tables, rows.relation) for key in selected]
     return SelectedColumns(rows, tuple(column for column, _ in coded), tuple(domain for _, domain in coded))
 

@@ -613,7 +613,9 @@ def _target_index(
         raise InvalidParameter("target", spec.target, f"left out with the method {spec.method}", fix=fix)
     names, sizes = [attribute.name for attribute in attributes], [attribute.size for attribute in attributes]
     if spec.target not in names or len(names) < 2:
-        raise InvalidParameter("target", spec.target, f"a column of a model of two or more: {', '.join(names)}")
+        raise InvalidParameter(
+            "target", spec.target, f"a column of the model, which needs two columns or more: {', '.join(names)}"
+        )
     target = names.index(spec.target)
     if predicted_cells((*pairs_with(target, len(sizes)), *fixed_sets), sizes) > sum(sizes) + max_cells:
         rule = f"the model is too small for the pairs of {spec.target} with all other columns"

@@ -213,7 +213,7 @@ class LineVerifier:
         left = read_cost(row.left)
         if row.kind == "tab-open":
             if row.tab != row.number or NO_COST not in (cost, left):
-                raise _BrokenRule("the tab's hold is wrong")
+                raise _BrokenRule("the amount that its tab holds is wrong")
             self.tabs[row.tab] = row.account, row.analyst, left
             return NO_COST, left
         account, analyst, before = self.tabs.get(row.tab) or self._earlier_tab(row)
@@ -224,7 +224,7 @@ class LineVerifier:
         elif row.kind == "tab-close" and left == NO_COST and cost in (NO_COST, before):
             del self.tabs[row.tab]
         else:
-            raise _BrokenRule("it does not fit the tab's hold")
+            raise _BrokenRule("it does not match the amount that its tab holds")
         return before, left
 
     def _check_ending(self, row: Row) -> None:

@@ -288,7 +288,7 @@ class PostgresStore:
         try:
             return bytes.fromhex(self._key)
         except ValueError:
-            raise LedgerDamaged(None, "its book does not hold its key") from None
+            raise LedgerDamaged(None, "its table book does not contain the key of the ledger") from None
 
     def schema_fault(self) -> str | None:
         """Return a fault if the schema is not the one we made: a trigger or an index more or less changes what a line

@@ -266,7 +266,7 @@ class SQLiteStore:
             ((text,),) = rows
             return bytes.fromhex(text)
         except ValueError:
-            raise LedgerDamaged(None, "its header does not hold its key") from None
+            raise LedgerDamaged(None, "its header does not contain the key of the ledger") from None
 
     def schema_fault(self) -> str | None:
         """Compare the schema with the one we wrote: an extra or missing trigger or index changes what a line means."""

@@ -204,7 +204,7 @@ def check_noiseless_key(expression: Expression, node: exp.Expr, clause: str) -> 
             node,
             "noisy-key",
             rule,
-            "use a key of the inner SELECT; to count rows by a noisy number, write WHERE n > 100 instead",
+            "group by a key of the inner SELECT; to count rows by a noisy number, write WHERE n > 100",
         )
 
 

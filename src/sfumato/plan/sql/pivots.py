@@ -315,7 +315,7 @@ def _unpivot_as_union(pivot: exp.Pivot, rows: PivotedRows) -> exp.Expr:
     name, value, chosen = _unpivoted_names(pivot, rows)
     unknown = [column for column in chosen if rows.column_ignoring_case(column) is None]
     if rows.private or unknown or not chosen:
-        missing = f"; there is no {unknown[0][:60]}" if unknown and not rows.private else ""
+        missing = f"; there is no column {unknown[0][:60]}" if unknown and not rows.private else ""
         rule = f"UNPIVOT takes columns of aggregated rows{missing}"
         raise refusal_at(pivot, "unpivot", rule, unpivot_fix(chosen, rows))
     kept = [column for column in rows.domains if column.lower() not in {item.lower() for item in chosen}]

@@ -15,7 +15,7 @@ from typing import Any
 from sqlglot import exp
 
 from sfumato.errors import Unsupported
-from sfumato.plan.sql.dialect import function_name, refusal
+from sfumato.plan.sql.dialect import DIALECT, function_name, refusal
 from sfumato.plan.values.expressions import Column, Expression, Literal, Resolve, expression_size
 from sfumato.plan.values.functions import FUNCTIONS, call, literal, null_literal
 from sfumato.plan.values.functions.declaring import require_literal
@@ -74,7 +74,8 @@ def cached_lowering(resolve: Resolve) -> Callable[[Node], Expression | None]:
     def read(part: Node) -> Expression:
         lowered = attempt(part)
         if lowered is None:
-            rule = f"{function_name(part)} is not supported in this expression"
+            shown = function_name(part) if isinstance(part, exp.Func) else part.sql(dialect=DIALECT)[:60]
+            rule = f"{shown} cannot be used in this expression"
             raise Unsupported("part", rule, fix="use arithmetic, comparisons, CASE or CAST")
         return lowered
 

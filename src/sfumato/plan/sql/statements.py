@@ -473,7 +473,7 @@ def _check_aggregate_arguments(node: exp.Expr) -> None:
         raise refusal_at(node, "arguments", f"{node_text(node)} needs two arguments", fix)
     if any(value and part not in _ARGUMENTS for part, value in node.args.items()):
         fix = _ARGUMENT_FIXES.get(type(node), "write it with one column, such as SUM(cost) or MODE(region)")
-        raise refusal_at(node, "arguments", f"{node_text(node)} has arguments that are not supported", fix)
+        raise refusal_at(node, "arguments", f"{function_name(node)} does not take these arguments", fix)
 
 
 def _mode_from_within_group(node: exp.WithinGroup) -> exp.Expr:

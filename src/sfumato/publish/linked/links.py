@@ -85,7 +85,7 @@ class TableLink:
         if not {*self.previous_columns} <= {*self.child_columns} or (self.order and not self.child_columns):
             raise InvalidParameter("previous_columns", self.previous_columns, "columns of the child")
         if self.ends and not self.order:
-            raise InvalidParameter("ends", self.ends, "False where children have no order")
+            raise InvalidParameter("ends", self.ends, "left as False, because the child rows have no order")
 
     @property
     def bands(self) -> tuple[int, ...]:

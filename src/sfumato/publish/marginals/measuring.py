@@ -72,9 +72,9 @@ class ResidualBlock:
             tuple(attribute.size for attribute in self.attributes),
         )
         if not set(block_algebra.block_attribute_indices(self.block)) <= set(marginal_indices):
-            raise InvalidParameter("block", self.block, "part of the marginal that is read")
+            raise InvalidParameter("block", self.block, "a block of the marginal that is read")
         if shape != self.marginals.shape(tuple(range(len(self.attributes)))):
-            raise InvalidParameter("attributes", shape, "those of the keys that are read, with the same cells")
+            raise InvalidParameter("attributes", shape, "the attributes of the keys that are read, with the same cells")
 
     @property
     def bounded(self) -> BoundedPlan:

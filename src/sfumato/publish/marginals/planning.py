@@ -84,7 +84,7 @@ class MarginalWorkload:
     def __post_init__(self) -> None:
         sets = tuple(tuple(attribute_set) for attribute_set in self.sets)
         if not sets or len(set(sets)) != len(sets):
-            raise InvalidParameter("sets", self.sets, "a list of at least one set of attributes, none of them twice")
+            raise InvalidParameter("sets", self.sets, "a list of at least one set of columns, none of them twice")
         weights = tuple(exact(weight, "weights", POSITIVE) for weight in self.weights)
         if weights and len(weights) != len(sets):
             raise InvalidParameter("weights", self.weights, "a list with one number for each set")
@@ -122,7 +122,9 @@ class MarginalWorkload:
                 )
         for attribute_index in parse_attribute_indices(self.ranges, attributes):
             if attributes[attribute_index].size > MAX_RANGED:
-                raise InvalidParameter("ranges", attribute_index, f"attributes with at most {MAX_RANGED:,} cells each")
+                raise InvalidParameter(
+                    "ranges", attribute_index, f"a list of columns with at most {MAX_RANGED:,} cells each"
+                )
         return self
 
 

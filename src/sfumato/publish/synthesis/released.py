@@ -86,7 +86,7 @@ class ImpliedColumn:
         object.__setattr__(self, "cells", tuple(self.cells))
         are_valid = all(type(cell) is int and 0 <= cell < self.attribute.size for cell in self.cells)
         if type(self.by) is not int or not are_valid:
-            raise InvalidParameter("cells", self.cells[:3], "those of the determined column")
+            raise InvalidParameter("cells", self.cells[:3], "the cells of the determined column")
 
 
 @codec.serialisable("bought-cells")

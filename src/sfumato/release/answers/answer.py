@@ -167,9 +167,7 @@ class Answer:
         if self.sampling is None:
             return None
         names_columns = isinstance(self.sampling, Mapping) and set(self.sampling) <= set(self.intervals)
-        _require(
-            names_columns, "sampling", self.sampling, "a mapping from the columns that have intervals to half-widths"
-        )
+        _require(names_columns, "sampling", self.sampling, "a mapping from columns with intervals to half-widths")
         for widths in self.sampling.values():
             is_per_row = isinstance(widths, (tuple, list)) and len(widths) == len(self.rows)
             _require(is_per_row, "sampling", widths, "a half-width for each row, or null")
@@ -603,12 +601,7 @@ def _require(holds: bool, name: str, value: object, allowed: str) -> None:
 
 def _typed_rows(names: tuple[str, ...], types: tuple[Type, ...], rows: Any) -> tuple[tuple[Any, ...], ...]:
     """Convert cells to their columns' types; rows are returned unchanged where they have them already."""
-    _require(
-        type(rows) is tuple and set(map(type, rows)) <= {tuple},
-        "rows",
-        rows,
-        "a list of rows, each of which is a list of cells",
-    )
+    _require(type(rows) is tuple and set(map(type, rows)) <= {tuple}, "rows", rows, "a list of lists of cells")
     _require(set(map(len, rows)) <= {len(names)}, "rows", rows, "a list of rows, each with one cell for each column")
     if all(are_typed_or_null(map(itemgetter(index), rows), kind) for index, kind in enumerate(types)):
         return rows
@@ -619,9 +612,7 @@ def _typed_rows(names: tuple[str, ...], types: tuple[Type, ...], rows: Any) -> t
 def _parse_interval_list(intervals: Any) -> tuple[Interval, ...]:
     """Parse intervals; they are returned unchanged where both ends are floats already, checked without a loop."""
     if type(intervals) is not tuple or not set(map(type, intervals)) <= {tuple, type(None)}:
-        raise InvalidParameter(
-            "intervals", intervals, "a list of pairs [low, high], with null where there is no number"
-        )
+        raise InvalidParameter("intervals", intervals, "a list of [low, high], with null where there is no number")
     pairs = [interval for interval in intervals if interval is not None]
     ends = list(chain.from_iterable(pairs))
     if set(map(len, pairs)) <= {2} and set(map(type, ends)) <= {float} and not any(map(math.isnan, ends)):
