@@ -265,5 +265,6 @@ def test_the_log_is_not_empty(curators: list[Curator], place: Place) -> None:
     text = f"SELECT COUNT(*) FROM people WHERE note = 'asked once {MARK}'"
     sent = outcome(curators[3], text, epsilon="0.001")["statements"]
     *_, bound, run = (each for each in sent if each not in _CATALOG)
-    assert bound == (run if place is HERE else f"EXPLAIN {run}")
+    assert bound.endswith(run)
+    assert bound.startswith(run if place is HERE else "EXPLAIN ")
     assert f"'asked once {MARK}'" in run
