@@ -291,4 +291,16 @@ def test_what_holds_its_price_in_one_account_is_refused_before_it_is_forecast(cl
             clinic.above(5)
         with pytest.raises(Unsupported, match="a model must be charged to one account, but here every month"):
             clinic.mwem("visits", ["cost"], 1)
+        with pytest.raises(Unsupported, match="a regression with robust errors must be charged to one account"):
+            clinic.regress("cost ~ 1", "visits", robust=True)
+        with pytest.raises(Unsupported, match="a logistic regression must be charged to one account"):
+            clinic.logistic("cost ~ day", "visits")
+        with pytest.raises(Unsupported, match="a question that combines several SELECTs must be charged to one"):
+            clinic.sql(f"SELECT ({MARCH}) - ({SPRING}) AS n").error(epsilon=1)
+        with pytest.raises(Unsupported, match="a subquery that is released first must be charged to one account"):
+            clinic.sql("SELECT COUNT(*) AS n FROM visits WHERE cost > (SELECT AVG(cost) FROM visits)")
+        with pytest.raises(Unsupported, match="a count of what limits and bounds cut must be charged to one account"):
+            clinic.sql(SPRING).clipped()
+        with pytest.raises(Unsupported, match="a synthesis must be charged to one account, but here every month"):
+            clinic.synthesize("visits").release(epsilon=1)
         assert left(clinic) == {}

@@ -24,6 +24,7 @@ from sfumato.inference.logistic import LogisticFit
 from sfumato.inference.logistic_scans import (
     CURVATURE_STEPS,
     SCAN_SHARES,
+    NoisyScan,
     ScanFactors,
     ScanRelease,
     ScanRowTerms,
@@ -34,6 +35,7 @@ from sfumato.inference.moments import MomentEstimates
 from sfumato.inference.regression_answers import LogisticAnswer
 from sfumato.inference.row_expressions import COEFFICIENT_STEPS, rounded_coefficients
 from sfumato.inference.weighted_totals import WeightedTotals
+from sfumato.mechanisms import Gaussian
 from sfumato.plan.bounding import bound_by_whole_rows, candidate_bounded_plans
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import Aggregate
@@ -119,8 +121,10 @@ def test_no_unit_moves_a_scan_further_than_is_charged(neighbours: str, most: int
 
 
 def test_rows_are_rounded_as_the_enumeration_rounds_them(tmp_path: Path) -> None:
-    """The residual tells each row's mean in steps, and the mean its curvature: the nearest of 64 steps of a quarter."""
-    rows = [(number, number, x, 1.0, "a", "yes") for number, x in enumerate(range(-1, 4))]
+    """The residual tells each row's mean in steps, and the mean its curvature: the nearest of 64 steps of a quarter. A
+    row without the event has the residual of the same row with it, less all steps.
+    """
+    rows = [(number, number, x, 1.0, "a", y) for number, (y, x) in enumerate(product(("yes", "no"), range(-1, 4)))]
     frame = pd.DataFrame(rows, columns=["who", "world", "x", "w", "c", "y"])
     with curator(frame, tmp_path, columns=WORLD) as made:
         proposal = made.logistic("y ~ x", "people")
@@ -133,12 +137,23 @@ def test_rows_are_rounded_as_the_enumeration_rounds_them(tmp_path: Path) -> None
             columns = [moment.columns for moment in moments]
             places = [1 + columns.index((residual,)), 1 + columns.index(())]
             steps = proposal.scan_weights.mean_steps
-            for vector in measured.tolist():
-                residual_steps, weight = (vector[place] // totals.weights[place] for place in places)
+            read = [[vector[place] // totals.weights[place] for place in places] for vector in measured.tolist()]
+            for (residual_steps, weight), without in zip(read[:5], read[5:], strict=True):
                 mean = Fraction(steps - residual_steps, steps)
                 assert weight == math.floor(4 * CURVATURE_STEPS * mean * (1 - mean) + Fraction(1, 2))
+                assert without == [residual_steps - steps, weight]
                 seen.add(weight)
         assert len(seen) > 5
+
+
+def test_scans_read_back_from_json_and_hold_whole_numbers() -> None:
+    scan = NoisyScan((4096, -1), (3, 0, -2), Gaussian(5))
+    assert codec.loads(codec.dumps(scan)) == scan
+    listed: list[Any] = [[4096, -1], [3, 0, -2]]
+    assert NoisyScan(*listed, Gaussian(5)) == scan
+    for coefficients, totals in (((1,), ()), ((1,), (0.5,)), ((0.5,), (1,)), ((True,), (1,))):
+        with pytest.raises(InvalidParameter, match="whole numbers"):
+            NoisyScan(coefficients, totals, Gaussian(5))  # type: ignore[arg-type]
 
 
 def test_steps_of_the_mean_are_the_most_that_are_measured_exactly() -> None:

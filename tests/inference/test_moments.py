@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import combinations_with_replacement, product
 from pathlib import Path
 from typing import Any
@@ -269,6 +270,24 @@ def test_totals_beyond_64_bits_are_clamped_and_neighbours_stay_close(tmp_path: P
         ]
         assert all(0 <= moved <= weight * distance for moved, distance in steps)
         assert column[totals.index(1)] == weight
+
+
+def test_a_receipt_says_the_deviation_of_a_square_s_noise(tmp_path: Path) -> None:
+    """In units of columns in [−1, 1], as the covariance of the estimates has it."""
+    frame = pd.DataFrame([(1, 0, 0, 0.0, 5, "a")], columns=["who", "world", "x", "w", "y", "c"])
+    with curator(frame, tmp_path, columns=COLUMNS) as made:
+        proposal = made.regress("y ~ x + w", "people")
+        answer = proposal.release(epsilon=1, delta="1e-6")
+        noisy, design = proposal.newest_moments(), proposal.design
+    assert noisy is not None
+    factor = MomentEstimates.from_noisy_moments(noisy, design).factor
+    deviations = np.sqrt((factor**2).sum(axis=1))
+    moments = enumerate(design.gram_entries_by_moment)
+    squares = [deviations[index] for index, moment in moments if moment.columns == (0, 0)]
+    (words,) = answer.receipt.mechanisms
+    said = re.fullmatch(r"Gaussian, σ (\S+) on sums of squares of columns in \[−1, 1\]", words)
+    assert said is not None
+    assert squares == pytest.approx([float(said[1])], rel=1e-5)
 
 
 def test_moments_read_back_from_json() -> None:

@@ -387,14 +387,26 @@ def test_the_gaussian_s_acceptance_is_exact(sigma: Fraction) -> None:
         with mpmath.workdps(DIGITS):
             cut = int(mpmath.floor(mpmath.exp(-mpmath.mpf(gamma.numerator) / gamma.denominator) * mpmath.mpf(2) ** 64))
         centre, twice = gaussian.proposal_constants(sigma)[1:]
+        sampler = gaussian.GaussianSampler(sigma)
+        high, low = divmod(y, int(sampler._proposal.unit))
+        assert sampler._proposal.add_parts(0, float(high), low, 0) == y
         for v, expected in ((cut - 1, True), (cut + 1, False)):
             if 0 <= v < 1 << 64:
                 assert gaussian.accepts_candidate(y, sigma, v) is expected
-                with recorded(words(v)):
-                    assert (
-                        bool(gaussian._are_proposals_accepted(np.array([y]), centre, twice, [sigma], None)[0])
-                        is expected
+                assert sampler._accepts((float(high), low, 0), v) is expected
+                with recorded(words(v, v)):
+                    (accepted,) = gaussian._are_proposals_accepted(np.array([y]), centre, twice, [sigma], None)
+                    (of_many,) = gaussian._are_proposals_accepted(
+                        np.array([y]), np.array([centre]), np.array([twice]), [sigma + 1, sigma], np.array([1])
                     )
+                assert accepted == of_many == expected
+
+
+def test_blocks_are_as_short_as_a_table_of_their_heights_allows() -> None:
+    for sigma in (Fraction(1), Fraction(64), Fraction(129, 2), Fraction(128), Fraction(257, 2), Fraction(10**9)):
+        k = gaussian._log2_block_length(sigma)
+        assert sigma / 2**k <= 64
+        assert k == 0 or sigma / 2 ** (k - 1) > 64
 
 
 def test_a_proposal_that_few_leading_bits_do_not_decide_is_decided_by_further_bits() -> None:

@@ -386,7 +386,7 @@ class GaussianBlockSampler:
 
 def _log2_block_length(sigma: Fraction) -> int:
     """Return the least k with σ/2ᵏ ≤ 64, the largest deviation of a table."""
-    return max(0, math.ceil(sigma / LARGEST) - 1).bit_length()
+    return (math.ceil(sigma / LARGEST) - 1).bit_length()
 
 
 @lru_cache(maxsize=16)
