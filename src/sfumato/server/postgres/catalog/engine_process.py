@@ -19,6 +19,10 @@ IDLE_SECONDS = 300.0
 
 OUT_OF_MEMORY = "out of memory"
 """The reply where the address space is at its limit: earlier statements may have left too little of it."""
+
+RESERVE = 64 << 20
+"""Bytes of address space without which no statement is begun."""
+
 Rows = list[tuple[Any, ...]]
 
 
@@ -46,9 +50,27 @@ def limit_memory(extra_bytes: int) -> None:
     with suppress(ImportError, OSError, ValueError):
         import resource
 
-        with open("/proc/self/statm", encoding="ascii") as status:
-            used = int(status.read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + extra_bytes, used + extra_bytes))
+        limit = _address_space() + extra_bytes
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def is_address_space_used_up() -> bool:
+    """Return whether less than ``RESERVE`` is left: a thread that starts without memory for its stack would wait for
+    ever.
+    """
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        return limit != resource.RLIM_INFINITY and limit - _address_space() < RESERVE
+    return False
+
+
+def _address_space() -> int:
+    import resource
+
+    with open("/proc/self/statm", encoding="ascii") as status:
+        return int(status.read().split()[0]) * resource.getpagesize()
 
 
 def run_with_limits(connection: Any, statement: str, limits: StatementLimits) -> tuple[Rows, int] | str | None:
@@ -57,6 +79,8 @@ def run_with_limits(connection: Any, statement: str, limits: StatementLimits) ->
     """
     import duckdb
 
+    if is_address_space_used_up():
+        return OUT_OF_MEMORY
     timer = threading.Timer(limits.seconds, connection.interrupt)
     try:
         timer.start()
