@@ -30,7 +30,6 @@ sys.path.insert(0, str(Path(__file__).parent / "tests"))  # tests share helpers:
 
 
 _ROOT = Path(__file__).parent
-_SPARK = "tests/engines/spark/"
 _NOT_QUICK = frozenset(
     _ROOT / path
     for path in (
@@ -145,16 +144,12 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Where a file goes to one worker, all files that need Spark go to the same one: it is started once."""
+    """Where a file goes to one worker, in an order of our own."""
     if config.getoption("dist") != "loadfile":
         return None
-    from xdist.scheduler import LoadFileScheduling
+    from file_scheduling import FileScheduling
 
-    class Scheduling(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return _SPARK if nodeid.startswith(_SPARK) else super()._split_scope(nodeid)
-
-    return Scheduling(config, log)
+    return FileScheduling(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
