@@ -62,7 +62,7 @@ SENT: dict[str, Any] = {
     "refuse_request": {"reason": "none was given"},
     "withdraw_request": {},
     "mark_for_publication": {"lines": [999999], "purpose": "a report"},
-    "preapprove_releases": {"user": "ana", "epsilon": "0.1", "days": 7, "purpose": "drafts"},
+    "grant_share": {"user": "ana", "epsilon": "0.1", "days": 7, "purpose": "drafts"},
 }
 """What is sent with each operation that takes something: nothing that changes what the others see."""
 PATHS = {
@@ -106,7 +106,7 @@ def test_every_role_may_make_its_own_calls_and_no_other(served: RunningServer, u
         assert answer.status_code in ALLOWED, answer.text
 
 
-def test_the_table_of_roles_is_that_of_the_issue() -> None:
+def test_roles_of_operations() -> None:
     open_to_all = {each.path for each in OPERATIONS if not each.roles}
     assert open_to_all == {"/healthz", "/readyz", "/v1/openapi.json"}
     asking = {each.name for each in OPERATIONS if "auditor" not in each.roles and "analyst" in each.roles}
