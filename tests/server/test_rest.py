@@ -426,7 +426,7 @@ def test_history_is_paged_and_an_analysts_is_their_own(served: RunningServer) ->
 # ── refusals ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_refusals_have_the_status_of_the_issue(served: RunningServer) -> None:
+def test_status_of_refusals(served: RunningServer) -> None:
     before = served.spent()
     refused(served.ask("ana", "error", epsilon=-1), 400, "invalid-parameter")
     refused(served.ask("ana", "error", epsilon="many"), 400, "invalid-parameter")
