@@ -248,7 +248,12 @@ def checked_target(target: int, people: int) -> int:
     """Validate the row index of one person."""
     row_index = exact_integer(target, "target")
     if row_index >= people:
-        raise InvalidParameter("target", target, f"the index of one of the {people} people, from 0 to {people - 1}")
+        raise InvalidParameter(
+            "target",
+            target,
+            f"the index of one of the {people} people, from 0 to {people - 1}",
+            fix="for example, set target to 0",
+        )
     return row_index
 
 
@@ -375,7 +380,12 @@ def _sums_with_accomplices(answerer: Answerer, target: int, accomplices: int) ->
     row_index = checked_target(target, answerer.people)
     known = exact_integer(accomplices, "accomplices", at_least=1)
     if known >= answerer.people:
-        raise InvalidParameter("accomplices", accomplices, f"fewer than the {answerer.people} people")
+        raise InvalidParameter(
+            "accomplices",
+            accomplices,
+            f"fewer than the {answerer.people} people",
+            fix="lower accomplices, or invent more people",
+        )
     group: Groups = np.zeros((1, answerer.people), bool)
     others = [person for person in range(answerer.people) if person != row_index]
     group[0, [row_index, *others[:known]]] = True

@@ -253,7 +253,9 @@ class Method(Enum):
         try:
             return cls(value)
         except ValueError:
-            raise InvalidParameter("method", value, "'least squares' or 'linear programme'") from None
+            raise InvalidParameter(
+                "method", value, "'least squares' or 'linear programme'", fix="write method='least squares'"
+            ) from None
 
 
 def reconstruct(answerer: Answerer, questions: int, method: Method | str = Method.LEAST_SQUARES) -> Values:

@@ -244,6 +244,7 @@ def _checked_scores(returned: Any, canaries: int) -> NDArray[np.float64]:
             "release",
             ValueWords(f"an array of the shape {scores.shape}"),
             f"a function that returns {canaries:,} scores, one for each canary",
+            fix="return one number for each canary",
         )
     return scores
 

@@ -417,7 +417,9 @@ def _read_question_file(path: str | os.PathLike[str]) -> dict[str, str]:
         with open(path, encoding="utf-8") as file:
             parsed = split_questions(file.read())
     except (OSError, UnicodeDecodeError):
-        raise InvalidParameter("questions", str(path), "the path of a readable .sql file in UTF-8") from None
+        raise InvalidParameter(
+            "questions", str(path), "the path of a readable .sql file in UTF-8", fix="check the path and the encoding"
+        ) from None
     return {f"q{number}": each.text for number, each in enumerate(parsed, 1)}
 
 

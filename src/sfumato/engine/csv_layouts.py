@@ -65,7 +65,7 @@ def detect_text_format(
     quote = quote or ("'" if text.startswith("'") else '"')
     separator = separator or ("\t" if path.suffix.lower() in _TAB_ENDINGS else _detect_delimiter(text, quote))
     if len(separator) != 1 or len(quote) != 1:
-        raise InvalidParameter("delimiter", separator, "one character")
+        raise InvalidParameter("delimiter", separator, "one character", fix='write delimiter=";"')
     text_format = TextFormat(separator, encoding, quote, _column_names(text, separator, quote, path))
     if read_rows and encoding == "utf-8" and not _is_utf8(path):
         text_format = replace(text_format, encoding=_OTHER_ENCODING)

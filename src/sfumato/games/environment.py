@@ -305,7 +305,12 @@ class Law:
 def law_from_probabilities(probabilities: Iterable[Number], outcomes: int) -> Law:
     """Check a law given as probabilities in [0, 1] with sum 1, one for each outcome."""
     if not isinstance(probabilities, Iterable):
-        raise InvalidParameter("probabilities", probabilities, f"{outcomes} numbers that sum to exactly 1")
+        raise InvalidParameter(
+            "probabilities",
+            probabilities,
+            f"{outcomes} numbers that sum to exactly 1",
+            fix='write exact fractions, such as "1/3"',
+        )
     exact_probabilities = [exact(probability, "probability", PROBABILITY) for probability in probabilities]
     if len(exact_probabilities) != outcomes or sum(exact_probabilities) != 1:
         rule = f"{outcomes} numbers that sum to exactly 1"

@@ -358,4 +358,9 @@ def _read_column(path: Path, name: str | None) -> Iterator[str]:
                 if row:
                     yield row[column_index] if column_index < len(row) else ""
     except (OSError, UnicodeDecodeError, csv.Error):
-        raise InvalidParameter("bids", str(path), "a CSV file in UTF-8 with a header") from None
+        raise InvalidParameter(
+            "bids",
+            str(path),
+            "a CSV file in UTF-8 with a header",
+            fix="save the bids as CSV, with the name of the column in the first line",
+        ) from None

@@ -130,7 +130,9 @@ def truthfulness(mechanism: Any, game: Environment, *, coalition: int = 1, sampl
     if k > game.players:
         raise InvalidParameter("coalition", coalition, f"at most {game.players}, the number of players")
     if len(game.types) < 2:
-        raise InvalidParameter("game", game, "an environment with at least two types")
+        raise InvalidParameter(
+            "game", game, "an environment with at least two types", fix="give the environment two types or more"
+        )
     exact = _count_misreports(problem, k) <= _MAX_CASES
     cases = _enumerate_misreports(problem, k) if exact else _sample_misreports(game, k, sample_count)
     gain, cost, witness = _largest_gain_and_cost(problem, cases)

@@ -187,7 +187,12 @@ def _require_two_values_per_key(numbers: ReleasedNumbers, cells: Floats) -> None
     _require_few_groups(cells.size)
     for name, count in zip(numbers.key_names, cells.shape, strict=True):
         if count < 2:
-            raise InvalidParameter("answer", name, "grouped by keys with at least two values each")
+            raise InvalidParameter(
+                "answer",
+                name,
+                "grouped by keys with at least two values each",
+                fix="group by columns with two or more values",
+            )
 
 
 def _require_few_groups(groups: int) -> None:
@@ -282,7 +287,12 @@ def _difference_with_interval(sums: GroupSums, confidence: float) -> tuple[float
 def _test_anova(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
     sums, names, words, notes = group_sums(numbers, options, "anova")
     if len(names) < 2:
-        raise InvalidParameter("answer", ", ".join(names), "grouped by a key with at least two values")
+        raise InvalidParameter(
+            "answer",
+            ", ".join(names),
+            "grouped by a key with at least two values",
+            fix="group by a column with two or more values",
+        )
     hypothesis = f"{words} is the same for all {numbers.key_names[0]}"
     return _build_result("anova", hypothesis, score_tests.equal_means(sums), notes=notes)
 

@@ -98,7 +98,12 @@ class AssumedGroups:
                 raise InvalidParameter("shares", shares, "between 0 and 1")
             return cls(_require_positive(_parse_numbers(sizes, "sizes", count), "sizes"), effects)
         if deviation is None:
-            raise InvalidParameter("deviation", None, "the standard deviation of the values, with means")
+            raise InvalidParameter(
+                "deviation",
+                None,
+                "the standard deviation of the values, with means",
+                fix="give deviation together with means",
+            )
         spread = float(exact(deviation, "deviation", POSITIVE))
         return cls(
             _require_positive(_parse_numbers(sizes, "sizes", count), "sizes"),
@@ -114,7 +119,12 @@ class AssumedGroups:
             return
         above_low = self.effects - like.low
         if above_low.min() < 0 or above_low.max() > like.width:
-            raise InvalidParameter("means", self.effects.tolist(), "within the bounds of the column")
+            raise InvalidParameter(
+                "means",
+                self.effects.tolist(),
+                "within the bounds of the column",
+                fix="give means between the bounds that the policy declares",
+            )
         most = float(np.sqrt(above_low * (like.width - above_low)).min())
         if self.deviation > most * (1 + 1e-9):
             rule = f"at most {format_number(most)}: values within the bounds with these means deviate no more"
@@ -238,11 +248,18 @@ class AssumedPairs:
         if count > _MAX_ROWS:
             raise InvalidParameter("sizes", rows, f"at most {_MAX_ROWS:,} rows")
         if correlation is None or abs(exact(correlation, "correlation")) > 1:
-            raise InvalidParameter("correlation", correlation, "from −1 to 1")
+            raise InvalidParameter(
+                "correlation", correlation, "from −1 to 1", fix="for example, set correlation to 0.3"
+            )
         parsed = _parse_numbers(means, "means", 2, _EACH_COLUMN)
         for mean, axis in zip(parsed.tolist(), (pairs.y, pairs.x), strict=True):
             if not axis.low <= mean <= axis.high:
-                raise InvalidParameter("means", means, "within the bounds of the columns, in the order of CORR(y, x)")
+                raise InvalidParameter(
+                    "means",
+                    means,
+                    "within the bounds of the columns, in the order of CORR(y, x)",
+                    fix="give means between the bounds that the policy declares, y first",
+                )
         deviations = _require_positive(_parse_numbers(deviation, "deviation", 2, _EACH_COLUMN), "deviation")
         return cls(count, float(exact(correlation, "correlation")), parsed, deviations)
 

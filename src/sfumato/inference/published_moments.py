@@ -73,10 +73,12 @@ class PublishedColumns:
             rule = (
                 "one release: where noise of an earlier one may have decided what was measured, sums have no known law"
             )
-            raise InvalidParameter("synopsis", "several releases", rule, fix="regress one of its .releases")
+            raise InvalidParameter("synopsis", ValueWords("several releases"), rule, fix="regress one of its .releases")
         if synopsis.plan.marginals:
             rule = "published with Gaussian noise, whose sums are normal"
-            raise InvalidParameter("synopsis", "Laplace noise", rule, fix="publish it with a δ, or at a price in ρ")
+            raise InvalidParameter(
+                "synopsis", ValueWords("Laplace noise"), rule, fix="publish it with a δ, or at a price in ρ"
+            )
         return cls(synopsis)
 
     @property

@@ -58,7 +58,7 @@ def checked_path(path: object, what: str) -> str:
     """Return a path as text that can be stored: not empty, and valid Unicode."""
     text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if not isinstance(text, str) or not text or "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise InvalidParameter(what, path, "a file path in valid Unicode")
+        raise InvalidParameter(what, path, "a file path in valid Unicode", fix="rename the file")
     return text
 
 

@@ -36,9 +36,9 @@ class Terms:
                 "per", self.per, "left out, because this account covers a single period", fix="leave out per"
             )
         if not isinstance(self.unit, PrivacyUnit):
-            raise InvalidParameter("unit", self.unit, "a PrivacyUnit")
+            raise InvalidParameter("unit", self.unit, "a PrivacyUnit", fix='write sf.PrivacyUnit("patient")')
         if not isinstance(self.budget, Budget) or any(self.budget.spent.values()) or self.budget.spent_pure is None:
-            raise InvalidParameter("budget", self.budget, "an unspent Budget")
+            raise InvalidParameter("budget", self.budget, "an unspent Budget", fix="write sf.Budget(epsilon=3)")
 
 
 _NO_COLUMNS: Where = {}

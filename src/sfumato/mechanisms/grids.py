@@ -35,7 +35,7 @@ def parse_grid(value: Number | None, name: str = "grid") -> Fraction | None:
     if grid.numerator & (grid.numerator - 1) or grid.denominator & (grid.denominator - 1):
         raise InvalidParameter(name, value, "a power of two, such as 1/1024 or 0.25")
     if not Fraction(1, 1 << 60) <= grid <= 1 << 60:
-        raise InvalidParameter(name, value, "a power of two between 2^-60 and 2^60")
+        raise InvalidParameter(name, value, "a power of two between 2^-60 and 2^60", fix="for example, write 1/1024")
     return grid
 
 

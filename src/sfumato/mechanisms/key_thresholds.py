@@ -95,11 +95,21 @@ class KeyThreshold:
             and sigma is None
             and 2 * units_moved * math.log(units_moved / promise.delta) / promise.epsilon > 10**6
         ):
-            raise InvalidParameter("epsilon", epsilon, "large enough for a group of a million units to be shown")
+            raise InvalidParameter(
+                "epsilon",
+                epsilon,
+                "large enough for a group of a million units to be shown",
+                fix="give a higher epsilon",
+            )
         if not isinstance(weighted, bool):
             raise InvalidParameter("weighted", weighted, "True or False")
         if not Fraction(1, 1000) <= units_moved * groups / promise.epsilon <= 10**12:
-            raise InvalidParameter("epsilon", epsilon, "an ε at which the scale of the noise is between 0.001 and 1e12")
+            raise InvalidParameter(
+                "epsilon",
+                epsilon,
+                "an ε at which the scale of the noise is between 0.001 and 1e12",
+                fix="for example, set epsilon to 0.5",
+            )
         object.__setattr__(self, "epsilon", promise.epsilon)
         object.__setattr__(self, "delta", promise.delta)
         object.__setattr__(self, "max_groups", groups)

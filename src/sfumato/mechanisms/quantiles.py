@@ -157,6 +157,7 @@ class Quantiles:
                 "probabilities",
                 probabilities,
                 "one or more numbers above 0 and below 1, after rounding to six decimals",
+                fix="write probabilities=[0.25, 0.5, 0.75]",
             )
         return parsed
 
@@ -361,10 +362,15 @@ def _with_safe_inward_offset(towards: Quantiles, confidence: Number) -> Quantile
 
 def _parse_bounds(bounds: Any) -> tuple[int, int]:
     if not isinstance(bounds, (tuple, list)) or len(bounds) != 2 or not all(type(b) is int for b in bounds):
-        raise InvalidParameter("bounds", bounds, "a pair of whole numbers (low, high)")
+        raise InvalidParameter("bounds", bounds, "a pair of whole numbers (low, high)", fix="write bounds=(0, 100)")
     low, high = bounds
     if not -_LARGEST <= low < high <= _LARGEST:
-        raise InvalidParameter("bounds", bounds, "two whole numbers low < high, both below 2^62 in absolute value")
+        raise InvalidParameter(
+            "bounds",
+            bounds,
+            "two whole numbers low < high, both below 2^62 in absolute value",
+            fix="write bounds=(0, 100)",
+        )
     return low, high
 
 

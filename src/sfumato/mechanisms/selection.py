@@ -511,7 +511,10 @@ def _largest_affordable_epsilon(curve: Any, order: Fraction, price: Fraction) ->
     low, high = _EPSILON
     if curve(low).renyi_above(order) > price:
         raise InvalidParameter(
-            "divergence", price, "large enough to pay for a selection with ε = 1e-9, the smallest there is"
+            "divergence",
+            price,
+            "large enough to pay for a selection with ε = 1e-9, the smallest there is",
+            fix="give a higher price",
         )
     while high / low > 1 + Fraction(1, 10**9):
         middle = Fraction(math.sqrt(low * high)).limit_denominator(10**20)

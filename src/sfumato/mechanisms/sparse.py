@@ -100,7 +100,10 @@ class AboveThreshold:
         for scale in self.scales:
             if not Fraction(1, 1000) <= scale <= 10**12:
                 raise InvalidParameter(
-                    "epsilon", epsilon, "an ε at which the scale of the noise is between 0.001 and 1e12"
+                    "epsilon",
+                    epsilon,
+                    "an ε at which the scale of the noise is between 0.001 and 1e12",
+                    fix="for example, set epsilon to 0.5",
                 )
 
     @property

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.plots import bars, heat_maps
 from sfumato.plots.bars import bar_panels, histogram, parse_bins
 from sfumato.plots.frame import INNER_WIDTH, Drawing, framed_picture, side_by_side, stacked
@@ -130,7 +130,12 @@ def draw_answer(
 def refuse_empty_chart(columns: Sequence[ChartData]) -> None:
     """Refuse an answer without numbers to draw."""
     if not columns or not columns[0].values:
-        raise InvalidParameter("answer", "no numbers", "a table with at least one column of numbers and one row")
+        raise InvalidParameter(
+            "answer",
+            ValueWords("no numbers"),
+            "a table with at least one column of numbers and one row",
+            fix="ask for a count or another number",
+        )
 
 
 def chart_title(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -> str:

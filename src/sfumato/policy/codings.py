@@ -289,7 +289,9 @@ def _equal_bins(domain: Domain, count: int, name: str) -> tuple[tuple[Value, ...
         offsets = (math.ceil(Fraction((span + 1) * index, count)) for index in range(count))
         starts = [low + (dt.timedelta(days=offset) if domain.type is Type.DATE else offset) for offset in offsets]
     if starts[-1] > high or not _is_rising(starts):
-        raise InvalidParameter(name, count, "at most as many bins as there are values between the bounds")
+        raise InvalidParameter(
+            name, count, "at most as many bins as there are values between the bounds", fix="use fewer bins"
+        )
     return tuple(starts), high
 
 

@@ -315,7 +315,8 @@ def _parse_bounds(sql_type: Type, bounds: object) -> tuple[Value, Value] | None:
 def parse_range(sql_type: Type, ends: object, name: str) -> tuple[Value, Value]:
     """Parse the two ends of a range of numbers or times."""
     if not isinstance(ends, (tuple, list)) or len(ends) != 2:
-        raise InvalidParameter(name, ends, "two values, [low, high]")
+        example = '["2024-01-01", "2024-12-31"]' if sql_type.temporal else "[0, 100]"
+        raise InvalidParameter(name, ends, "two values, [low, high]", fix=f"for example, write {example}")
     low, high = (parse_value(sql_type, end, name) for end in ends)
     if low > high:  # type: ignore[operator]
         low, high = _format_value(high), _format_value(low)

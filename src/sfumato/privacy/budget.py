@@ -219,7 +219,10 @@ class Budget:
         failure_reserve = lifetime.delta / 10 if reserve is None else exact(reserve, "reserve", NONNEGATIVE)
         if failure_reserve > lifetime.delta:
             raise InvalidParameter(
-                "reserve", reserve, f"between 0 and the budget's δ, {format_probability(lifetime.delta)}"
+                "reserve",
+                reserve,
+                f"between 0 and the budget's δ, {format_probability(lifetime.delta)}",
+                fix="lower reserve, or raise delta",
             )
         renyi_order = None if order is None else exact(order, "order", ABOVE_ONE)
         renyi_delta = lifetime.delta - failure_reserve

@@ -62,7 +62,12 @@ def curve_of_new_mechanism(make: Callable[[Fraction], Noise], size: Fraction, ch
     except (TypeError, AttributeError):
         curve = None
     if not isinstance(curve, Curve):
-        raise InvalidParameter("make", make, "a function that takes one number and returns a mechanism")
+        raise InvalidParameter(
+            "make",
+            make,
+            "a function that takes one number and returns a mechanism",
+            fix="write make=lambda size: sf.Laplace(size)",
+        )
     return curve
 
 

@@ -49,19 +49,27 @@ def paired_masses(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
             "p and q",
             ValueWords(f"a {type(p).__name__} and a {type(q).__name__}"),
             "two mappings or two sequences",
+            fix="write p and q in the same form",
         )
     else:
         p_values, q_values = _as_nonempty_list(p, "p"), _as_nonempty_list(q, "q")
     p_masses = tuple(exact(value, "p", NONNEGATIVE) for value in p_values)
     q_masses = tuple(exact(value, "q", NONNEGATIVE) for value in q_values)
     if len(p_masses) != len(q_masses):
-        raise InvalidParameter("q", len(q_masses), f"a sequence of {len(p_masses)} probabilities, as many as p has")
+        raise InvalidParameter(
+            "q",
+            len(q_masses),
+            f"a sequence of {len(p_masses)} probabilities, as many as p has",
+            fix="give p and q the same length",
+        )
     return p_masses, q_masses
 
 
 def _as_nonempty_list(values: object, name: str) -> list[Number]:
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise InvalidParameter(name, values, "a one-dimensional sequence of probabilities")
+        raise InvalidParameter(
+            name, values, "a one-dimensional sequence of probabilities", fix="write a list such as [0.25, 0.75]"
+        )
     return list(values)
 
 
@@ -83,7 +91,7 @@ def _normalise_probabilities(values: Exact, name: str) -> Exact:
     total = sum(values, _ZERO)
     if abs(total - 1) > _TOLERANCE:
         got = ValueWords(f"{len(values)} numbers that sum to {float(total)!r}")
-        raise InvalidParameter(name, got, "probabilities that sum to 1")
+        raise InvalidParameter(name, got, "probabilities that sum to 1", fix="divide the probabilities by their sum")
     return tuple(value / total for value in values)
 
 

@@ -65,11 +65,18 @@ def _paired_counts(x: Histogram, y: Histogram) -> list[tuple[int, int]]:
         first, second = [x.get(record, 0) for record in records], [y.get(record, 0) for record in records]
     elif isinstance(x, Mapping) or isinstance(y, Mapping):
         given = ValueWords(f"a {type(x).__name__} and a {type(y).__name__}")
-        raise InvalidParameter("x and y", given, "two mappings or two lists of counts")
+        raise InvalidParameter(
+            "x and y", given, "two mappings or two lists of counts", fix="write x and y in the same form"
+        )
     else:
         first, second = _as_list(x, "x"), _as_list(y, "y")
     if len(first) != len(second):
-        raise InvalidParameter("y", ValueWords(f"{len(second)} counts"), f"{len(first)} counts, as many as x has")
+        raise InvalidParameter(
+            "y",
+            ValueWords(f"{len(second)} counts"),
+            f"{len(first)} counts, as many as x has",
+            fix="give x and y the same length",
+        )
     return [(exact_integer(a, "x"), exact_integer(b, "y")) for a, b in zip(first, second, strict=True)]
 
 

@@ -185,7 +185,9 @@ def multiplicative_weights(error: Number, miss: Number, queries: int, cells: int
     query_count, cell_count = exact_integer(queries, "queries", at_least=1), exact_integer(cells, "cells", at_least=2)
     promise = Guarantee.of(guarantee)
     if not promise.epsilon:
-        raise InvalidParameter("guarantee", guarantee, "a guarantee with ε above 0")
+        raise InvalidParameter(
+            "guarantee", guarantee, "a guarantee with ε above 0", fix="write a guarantee such as sf.Guarantee(0.5)"
+        )
     rounds = math.ceil(4 * math.log(cell_count) / float(alpha) ** 2 * _ROUND_UP)
     step_epsilon = promise.epsilon / (2 * rounds)
     if promise.delta:

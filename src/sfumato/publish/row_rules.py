@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.array_types import Floats
-from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.errors import InvalidParameter, Unsupported, ValueWords
 from sfumato.mechanisms import bits
 from sfumato.mechanisms.bits import ByteSource
 from sfumato.plan.sql.fragments import one_line_excerpt, parse_expression
@@ -97,7 +97,7 @@ class SampleReport:
             fix = "draw the rows with conditions= or constraints=, and pass that table or its Parquet file"
             raise InvalidParameter(
                 "table",
-                "a table without a report",
+                ValueWords("a table without a report"),
                 "made of rows that were drawn with conditions= or constraints=",
                 fix=fix,
             )
@@ -326,7 +326,10 @@ def _stored_values(attribute: Attribute, sampler: ColumnSampler, allowed: set[An
         for number in numbers:
             if sampler.step and (number / sampler.step).denominator != 1:
                 raise InvalidParameter(
-                    f"conditions of {attribute.name}", float(number), f"a multiple of its grid, {sampler.step}"
+                    f"conditions of {attribute.name}",
+                    float(number),
+                    f"a multiple of its grid, {sampler.step}",
+                    fix="round the value to the grid",
                 )
         return np.array([float(number) for number in numbers])
     return np.array(numbers, np.int64)

@@ -34,7 +34,7 @@ import numpy as np
 from sfumato.array_types import Integers
 from sfumato.caching import cached_property
 from sfumato.engine.opening import open_engine
-from sfumato.errors import InvalidParameter, InvalidPolicy
+from sfumato.errors import InvalidParameter, InvalidPolicy, ValueWords
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import BoundedPlan, bound_by_unit_weights
@@ -67,7 +67,9 @@ def code_candidate(source: Any, table: Table, names: Sequence[str], parameter_na
     private rows are used, so that a cell means the same in both. ``parameter_name`` names the table in refusals.
     """
     if isinstance(source, (str, os.PathLike)) and not glob.glob(os.fspath(source), recursive=True):
-        raise InvalidParameter(parameter_name, os.fspath(source), "a table, or the path of an existing file")
+        raise InvalidParameter(
+            parameter_name, os.fspath(source), "a table, or the path of an existing file", fix="check the path"
+        )
     columns = {name: table.columns[name] for name in names}
     codings = {name: coding for name, coding in table.codings.items() if name in columns}
     try:
@@ -117,7 +119,9 @@ class SetDistance:
         if self.candidate.sizes != self.reading.sizes:
             raise InvalidParameter("candidate", self.candidate.sizes, "a table coded as the private rows are")
         if not self.sets or not self.candidate_rows:
-            raise InvalidParameter("candidate", "nothing", "a table with rows, and at least one set of columns")
+            raise InvalidParameter(
+                "candidate", ValueWords("no rows or no columns"), "a table with rows, and at least one set of columns"
+            )
 
     @property
     def bounded(self) -> BoundedPlan:

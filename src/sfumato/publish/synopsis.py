@@ -384,7 +384,7 @@ class Synopsis:
         if self.earlier:
             fix = "save each of synopsis.releases, and add them again after reading"
             rule = "a single release: a file refers to one line of a ledger"
-            raise InvalidParameter("synopsis", "a sum of several releases", rule, fix=fix)
+            raise InvalidParameter("synopsis", ValueWords("a sum of several releases"), rule, fix=fix)
         synopsis_files.save(self.published, self.receipt, path)
 
     def verify(self, ledger: Anchor | str | os.PathLike[str] | None = None) -> SynopsisVerification:
@@ -404,7 +404,9 @@ class Synopsis:
             _require_combinable(releases[0], release)
         if len({release.receipt.line for release in releases}) != len(releases):
             rule = "the synopsis of another release: adding a release to itself adds no information"
-            raise InvalidParameter("other", "the same release", rule, fix="add the synopsis of another release")
+            raise InvalidParameter(
+                "other", ValueWords("the same release"), rule, fix="add the synopsis of another release"
+            )
         ordered = sorted(releases, key=lambda release: release.receipt.line)
         CombinedReleases.from_releases([release.published for release in ordered])
         return Synopsis(ordered[-1].published, ordered[-1].receipt, tuple(ordered[:-1]))
@@ -455,7 +457,7 @@ def _require_combinable(first: Synopsis, second: Synopsis) -> None:
         rule = (
             "a synopsis with Gaussian noise: with Laplace noise, a release that depends on an earlier one has no range"
         )
-        raise InvalidParameter("other", "Laplace noise", rule, fix="query each synopsis separately")
+        raise InvalidParameter("other", ValueWords("Laplace noise"), rule, fix="query each synopsis separately")
 
 
 def column_indices(names: Sequence[str], columns: Sequence[str]) -> list[int]:

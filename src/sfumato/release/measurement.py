@@ -14,7 +14,7 @@ import numpy as np
 
 from sfumato.array_types import Integers
 from sfumato.caching import cached_property
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.ledger import Charged
 from sfumato.ledger.spending import SampledCharge
 from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Quantiles
@@ -241,4 +241,4 @@ def _require_session_sensitivity(reading: SteppedTotal, mechanism: AboveThreshol
     if mechanism.monotone and not reading.is_monotone:
         rule = "of values that cannot be negative: this session was opened for questions that only grow with more units"
         fix = "write SUM(GREATEST(x, 0)), for example, or open a session with monotone=False"
-        raise InvalidParameter("the sum", "values that may be negative", rule, fix=fix)
+        raise InvalidParameter("the sum", ValueWords("values that may be negative"), rule, fix=fix)

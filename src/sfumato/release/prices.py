@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.errors import InvalidParameter, WeakPrivacy
+from sfumato.errors import InvalidParameter, ValueWords, WeakPrivacy
 from sfumato.privacy import Curve, Guarantee, codec
 from sfumato.privacy.calibration import least_parameter, log_delta_excess, log_excess, noise_size_near
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, format_exact
@@ -209,12 +209,17 @@ def parse_prices_and_denominator(prices: Any) -> tuple[tuple[Fraction, ...], int
     if isinstance(prices, (str, bytes)) or not isinstance(prices, (Sequence, np.ndarray, range)) or not len(prices):
         raise InvalidParameter("prices", prices, "a list of at least one price")
     if len(prices) > MAX_PRICES:
-        raise InvalidParameter("prices", f"{len(prices)} prices", f"a list of at most {MAX_PRICES:,} prices")
+        raise InvalidParameter(
+            "prices", ValueWords(f"{len(prices)} prices"), f"a list of at most {MAX_PRICES:,} prices"
+        )
     sorted_prices = tuple(sorted({exact(price, "prices", POSITIVE) for price in prices}))
     denominator = math.lcm(*(price.denominator for price in sorted_prices))
     if sorted_prices[-1] * denominator > 10**12:
         raise InvalidParameter(
-            "prices", "prices with many digits", "whole multiples of one common step, each at most 1e12 steps"
+            "prices",
+            ValueWords("prices with many digits"),
+            "whole multiples of one common step, each at most 1e12 steps",
+            fix="round the prices, for example to whole numbers",
         )
     return sorted_prices, denominator
 

@@ -164,7 +164,12 @@ class ApprovalService:
         for number in lines:
             line = next(iter(view.history(after=max(0, number - 1), limit=1)), None) if number > 0 else None
             if line is None or line.number != number or line.kind not in ("charge", "answer"):
-                raise InvalidParameter("lines", number, "the numbers of lines with your own answers")
+                raise InvalidParameter(
+                    "lines",
+                    number,
+                    "the numbers of lines with your own answers",
+                    fix="the page History and sfumato history list them",
+                )
         rules = view.policy.approval or ApprovalRules()
         subject = PublicationReview(
             caller.user,
@@ -210,7 +215,9 @@ class ApprovalService:
         curator, rules = self._served.curator(name), _require_rules(self._served.curator(name))
         requests = self._account_requests(name)
         if share.user == caller.user:
-            raise InvalidParameter("user", share.user, "somebody else: nobody can approve their own releases")
+            raise InvalidParameter(
+                "user", share.user, "somebody else: nobody can approve their own releases", fix="ask another owner"
+            )
         unknown = [table for table in share.tables if table not in curator.policy.tables]
         if unknown:
             raise InvalidParameter(

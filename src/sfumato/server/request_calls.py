@@ -76,7 +76,12 @@ class RequestCalls:
         """Grant a share of releases that need no further request."""
         with self.logged_as(caller, _ROUTE, Role.OWNER):
             if not self.is_user(share.user):
-                raise InvalidParameter("user", share.user, "an enabled user of this server")
+                raise InvalidParameter(
+                    "user",
+                    share.user,
+                    "an enabled user of this server",
+                    fix="check the name, or enable the user: sfumato user disable NAME --again",
+                )
             return self.desk.preapprove_releases(caller, name, share)
 
     def request_publication(self, caller: Caller, name: str, lines: Sequence[int], purpose: str) -> RequestView:

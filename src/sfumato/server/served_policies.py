@@ -302,7 +302,7 @@ def _path_by_policy_name(policies: Sequence[str | os.PathLike[str]]) -> Mapping[
             )
         paths[name] = path
     if not paths:
-        raise InvalidParameter("policies", policies, "at least one policy file")
+        raise InvalidParameter("policies", policies, "at least one policy file", fix="write sfumato serve clinic.toml")
     return paths
 
 

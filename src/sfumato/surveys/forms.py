@@ -236,10 +236,18 @@ class Form:
         """Return a valid report of this form, parsed if it is JSON text; refuse anything else."""
         parsed = report if type(report) is Report else Report.from_json(report)  # type: ignore[arg-type]
         if parsed.form != self.form_id:
-            raise InvalidParameter("report", parsed.form, f"an answer to this form, whose id is {self.form_id}")
+            raise InvalidParameter(
+                "report",
+                parsed.form,
+                f"an answer to this form, whose id is {self.form_id}",
+                fix="use only reports that were made with this form",
+            )
         if (parsed.question is not None) is not self.sampled or (parsed.question or 0) >= len(self.questions):
             raise InvalidParameter(
-                "report", parsed.question, f"an answer to one of the {len(self.questions)} questions of this form"
+                "report",
+                parsed.question,
+                f"an answer to one of the {len(self.questions)} questions of this form",
+                fix="use only reports that were made with this form",
             )
         asked_mechanisms = self.mechanisms if parsed.question is None else (self.mechanisms[parsed.question],)
         if len(parsed.answers) != len(asked_mechanisms) or not all(

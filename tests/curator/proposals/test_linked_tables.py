@@ -451,7 +451,11 @@ def uncharged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sf.Curator]:
         (["patients", "visits"], {"given": "sex"}, '"given" must be a list of columns of patients'),
         (["patients", "visits"], {"columns": ["stays.drug"]}, "no column of patients or visits is called stays.drug"),
         (["patients", "visits"], {"columns": ["visits.who"]}, "no column of patients or visits is called visits.who"),
-        (["patients", "visits"], {"columns": "visits.ward"}, "columns must be a list of columns such as visits.day"),
+        (
+            ["patients", "visits"],
+            {"columns": "visits.ward"},
+            'columns must be a list of columns such as ["visits.day"]',
+        ),
         (["patients", "visits"], {"columns": []}, "columns must be a list of columns"),
         (["patients", "visits"], {"columns": {"visits": ["ward"]}}, "columns must be a list of columns"),
         (["patients", "visits"], {"method": "mst"}, "left out if there are several tables"),

@@ -205,7 +205,7 @@ def test_what_a_block_costs_is_what_the_plan_says(relation: str, units: bool, co
 
 def test_a_plan_for_fewer_rows_than_are_read_is_refused() -> None:
     draw, _ = exact_blocks(policy_of(rows(1), units=True), Price(rho="0.5"))
-    with pytest.raises(sf.InvalidParameter, match="the number of rows per unit that is read"):
+    with pytest.raises(sf.InvalidParameter, match="as many rows per unit as the reading counts"):
         replace(draw, plan=replace(draw.plan, rows=Fraction(1)))
 
 

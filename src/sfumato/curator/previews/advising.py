@@ -42,7 +42,7 @@ _MAX_RATIO = 0.75
 _MAX_ALONE = 10
 """The most columns that are each tried by themselves."""
 _BIAS = "A tighter limit or bound drops data: this bias is not covered by ±."
-_NONE = "No limit or bound per unit causes most of this error: a higher price or fewer columns would help."
+_NONE = "Most of this error does not come from a limit or a bound: a higher price or fewer columns would help."
 _POLICY = {"rows": "max_rows", "groups": "max_groups", "rows_per_group": "max_rows_per_group"}
 """The names of the limits in a policy."""
 

@@ -571,7 +571,9 @@ def draw_error_by_price(
         exact(end, end_name, POSITIVE) for end, end_name in zip(epsilon_ends, ("least", "most"), strict=True)
     )
     if least >= most:
-        raise InvalidParameter("least", epsilon_ends[0], f"a number below most = {format_exact(most)}")
+        raise InvalidParameter(
+            "least", epsilon_ends[0], f"a number below most = {format_exact(most)}", fix="lower least, or raise most"
+        )
     log_step = (math.log(float(most)) - math.log(float(least))) / steps
     epsilons = [Fraction(f"{float(least) * math.exp(log_step * step):.6g}") for step in range(steps + 1)]
     widths_by_price = [widths_at_epsilon(epsilon) for epsilon in epsilons]

@@ -242,7 +242,12 @@ def propose_degrees(
         or any(column not in edge_table.columns for column in end_columns)
         or len(set(end_columns)) < len(end_columns)
     ):
-        raise InvalidParameter("ends", ends, f"one or two columns of {table}: " + ", ".join(edge_table.columns))
+        raise InvalidParameter(
+            "ends",
+            ends,
+            f"one or two columns of {table}: " + ", ".join(edge_table.columns),
+            fix=f"name one or two of {', '.join(edge_table.columns)}",
+        )
     endpoints_sql = " UNION ALL ".join(
         f"SELECT {quoted(column)} AS node FROM {quoted(table)}" for column in end_columns
     )

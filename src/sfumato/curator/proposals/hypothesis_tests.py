@@ -181,7 +181,9 @@ class TestProposal(RehearseAlias, StoredProposal):
         elif self.test in _BY_GROUP:
             _require_left_out(correlation=correlation)
             if sizes is None:
-                raise InvalidParameter("sizes", sizes, "the number of rows in each group")
+                raise InvalidParameter(
+                    "sizes", sizes, "the number of rows in each group", fix="give sizes one number for each group"
+                )
             assumed, found = self._power_of_groups(request, (sizes, shares, means, deviation), largest_p)
         else:
             _require_left_out(correlation=correlation)
@@ -198,7 +200,10 @@ class TestProposal(RehearseAlias, StoredProposal):
         assumed = AssumedGroups.parse(len(names), *assumptions)
         if (assumed.deviation is None) is not (sums.width == 1 and len(self.question.query.plan.keys) == 2):
             raise InvalidParameter(
-                "shares", assumptions[1], "given only for counts of an outcome; for AVG, give means and deviation"
+                "shares",
+                assumptions[1],
+                "given only for counts of an outcome; for AVG, give means and deviation",
+                fix="leave out shares, and give means and deviation",
             )
         assumed.require_possible(sums)
         return str(assumed), count_rejections(assumed, sums, contrast, level)

@@ -617,7 +617,8 @@ def _parse_names_and_sets(
         sets.append(tuple(sorted(index_of_name[name.lower()] for name in name_set)))
     for left, right in itertools.pairwise(sorted(sets)):
         if left == right:
-            raise InvalidParameter("ways", [names[index] for index in left], "a list of different sets of columns")
+            fix = f"remove the second set {[names[index] for index in left]}"
+            raise InvalidParameter("ways", ways, "a list of different sets of columns", fix=fix)
     return names, tuple(sets)
 
 

@@ -20,7 +20,7 @@ from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.sampled_questions import refuse_sample_of_release
 from sfumato.curator.proposals.selected_columns import is_select_text
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.inference.design import Design, largest_scale
 from sfumato.inference.moment_releases import MomentsRelease
 from sfumato.inference.moments import WEIGHT, NoisyMoments, moment_totals
@@ -206,7 +206,7 @@ def select_rows(catalog: Catalog, table: str | RowSelection, where: str | None) 
         if table.catalog is not catalog:  # other declared bounds would scale the noise
             raise InvalidParameter(
                 "table",
-                f"rows of {table.table.name}",
+                ValueWords(f"rows of {table.table.name}"),
                 "rows that this curator selected",
                 fix="select them with its own table(…)",
             )

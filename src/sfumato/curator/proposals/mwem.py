@@ -564,6 +564,7 @@ def _parse_query_columns_and_cells(query: Query, attributes: Attributes) -> tupl
             "queries",
             query,
             f"counts over different columns of {', '.join(attribute.name for attribute in attributes)}",
+            fix='write a count such as {"sex": "f"}, with names of these columns',
         )
     indices = tuple(sorted(cells_by_index))
     cell_lists = [_parse_cell_indices(cells_by_index[index], attributes[index]) for index in indices]
@@ -578,7 +579,10 @@ def _parse_cell_indices(cells: object, attribute: Attribute) -> list[int]:
     if not requested or not all(isinstance(label, Hashable) and label in labels for label in requested):
         examples = ", ".join(str(label) for label in list(labels)[:20])
         raise InvalidParameter(
-            "queries", cells, f"cells of {attribute.name}, written as a marginal prints them: {examples}"
+            "queries",
+            cells,
+            f"cells of {attribute.name}, written as a marginal prints them: {examples}",
+            fix=f"write one of {examples}",
         )
     return sorted({labels[label] for label in requested})
 
@@ -600,7 +604,9 @@ def parse_column_sets(ways: Sets, names: Sequence[str]) -> tuple[AttributeSet, .
             raise InvalidParameter("ways", column_set, f"sets of different columns among {', '.join(names)}")
         sets.append(tuple(sorted(indices)))
     if len({*sets}) != len(sets):
-        raise InvalidParameter("ways", ways, "a list of different sets of columns")
+        raise InvalidParameter(
+            "ways", ways, "a list of different sets of columns", fix="remove the set that is there twice"
+        )
     return tuple(sets)
 
 

@@ -95,7 +95,12 @@ class RunningForecast:
         object.__setattr__(self, "confidence", exact(self.confidence, "confidence", CONFIDENCE))
         object.__setattr__(self, "widths", tuple(codec.parse_float(width, "widths") for width in self.widths))
         if not isinstance(self.periods, KeyColumn) or len(self.periods.values) != len(self.widths):
-            raise InvalidParameter("widths", len(self.widths), "a list with one half-width for each period")
+            raise InvalidParameter(
+                "widths",
+                len(self.widths),
+                "a list with one half-width for each period",
+                fix="give widths one number for each period",
+            )
 
     @property
     def worst(self) -> float:

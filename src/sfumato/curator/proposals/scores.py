@@ -22,7 +22,7 @@ from sfumato.curator.previews.explaining import Explanation, PlanStep, explain_l
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.marginals import MarginalsProposal, price_in_rho, propose_marginals
 from sfumato.curator.proposals.selected_columns import only_private_table
-from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.errors import InvalidParameter, Unsupported, ValueWords
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.additive import MAX_STEPS
 from sfumato.mechanisms.protocols import Additive
@@ -367,7 +367,12 @@ def propose_score(
     _refuse_private_file(candidate, context)
     coded = code_candidate(candidate, context.policy.tables[coded_table.query.plan.table], names)
     if not coded.totals.sum():
-        raise InvalidParameter("candidate", "a table without rows", "a table with at least one row")
+        raise InvalidParameter(
+            "candidate",
+            ValueWords("a table without rows"),
+            "a table with at least one row",
+            fix="check that the file is complete",
+        )
     _, paying_context = restrict_to_periods(coded_table.query.plan, context)
     return ScoreProposal(paying_context, coded_table, coded, k, worst, public_total)
 

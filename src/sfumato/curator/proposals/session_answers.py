@@ -32,7 +32,9 @@ class SessionAnswers:
         if len(self.answers) > len(self.questions):
             raise InvalidParameter("answers", len(self.answers), "a tuple with at most one answer for each question")
         if not isinstance(self.receipt, Receipt):
-            raise InvalidParameter("receipt", self.receipt, "a Receipt")
+            raise InvalidParameter(
+                "receipt", self.receipt, "a Receipt", fix="pass the receipt of an answer: answer.receipt"
+            )
 
     def __iter__(self) -> Iterator[ThresholdAnswer]:
         return iter(self.answers)

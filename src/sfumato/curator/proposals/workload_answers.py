@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any, overload
 
 from sfumato.curator.previews.error_forecasts import Forecast
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.html_fragments import paragraph, preformatted
 from sfumato.plots.answers import draw_panels
 from sfumato.plots.picture import Picture, save_if_path
@@ -177,7 +177,7 @@ def _set_checked_tuples(owner: Any, field_name: str, value_type: type) -> None:
         or not all(isinstance(value, value_type) for value in values)
     ):
         raise InvalidParameter(
-            field_name, "a list of a different length or type", "a list with one value for each name"
+            field_name, ValueWords("a list of another length or type"), "a list with one value for each name"
         )
     object.__setattr__(owner, "names", names)
     object.__setattr__(owner, field_name, values)

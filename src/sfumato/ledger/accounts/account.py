@@ -9,7 +9,15 @@ from fractions import Fraction
 from functools import partial
 from typing import NamedTuple, Self, TypeVar
 
-from sfumato.errors import AlreadyAnswered, InvalidParameter, LedgerDamaged, LedgerInDoubt, SourceTaken, Unanswered
+from sfumato.errors import (
+    AlreadyAnswered,
+    InvalidParameter,
+    LedgerDamaged,
+    LedgerInDoubt,
+    SourceTaken,
+    Unanswered,
+    ValueWords,
+)
 from sfumato.ledger import entries
 from sfumato.ledger.accounts import joined_sources, pending_queries
 from sfumato.ledger.accounts.approvals import AccountRequests, ChargeCondition, ConditionalCharge
@@ -290,7 +298,12 @@ class Account:
             charge = transaction.line(line.number)
             is_own_line = charge is not None and (charge.hash, charge.account) == (line.hash, self.name)
             if charge is None or not is_own_line or charge.kind not in {"charge", "step"}:
-                raise InvalidParameter("line", line.number, "the number of a charge or step in this account")
+                raise InvalidParameter(
+                    "line",
+                    line.number,
+                    "the number of a charge or step in this account",
+                    fix="sfumato history lists the numbers of the lines",
+                )
             if transaction.newest(about=charge.number) is not None:
                 raise AlreadyAnswered(
                     "a charge pays for one answer, and this charge was already answered or stopped",
@@ -633,7 +646,7 @@ class Account:
         if (cost.renyi is None) is not (self._opening_terms.budget.order is None):
             raise InvalidParameter(parameter, cost, "a mapping with an amount for each budget of the account")
         if any(amount is not None and amount > _MAX_UNITS for amount in (cost.pure, cost.renyi, cost.failure)):
-            raise InvalidParameter(parameter, "a larger amount", "amounts of at most 1e300")
+            raise InvalidParameter(parameter, ValueWords("a larger amount"), "amounts of at most 1e300")
         return cost.with_short_fractions()
 
     def open_tabs(self) -> tuple[Line, ...]:
@@ -648,7 +661,7 @@ class Account:
         with self._guarded.writing() as transaction:
             last = transaction.newest(tab=entries.checked_line_number(tab, "tab"))
             if last is None or last.account != self.name or last.kind == "tab-close":
-                raise InvalidParameter("tab", tab, "the number of an open tab of this account")
+                raise InvalidParameter("tab", tab, "the number of an open tab of this account", fix="open a new tab")
             return Line.from_row(transaction.close_tab(last.tab, spend_rest=True, reason=reason))
 
 

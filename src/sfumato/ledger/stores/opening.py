@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.ledger.stores.server_addresses import ServerAddress, checked_identifier, is_server_address
 from sfumato.ledger.stores.sqlite import SQLiteStore
 from sfumato.ledger.stores.store import LOCK_TIMEOUT, Store
@@ -24,7 +24,7 @@ def open_store(address: str | os.PathLike[str], schema: str | None, timeout: flo
     if isinstance(address, str) and _LOOKS_LIKE_DATABASE.search(address):
         raise InvalidParameter(
             "ledger",
-            "the address of a database in a form that is not supported",
+            ValueWords("the address of a database in a form that is not supported"),
             "a path, or an address such as postgresql://host/db",
         )
     return SQLiteStore(address, timeout)

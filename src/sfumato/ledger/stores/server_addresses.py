@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
-from sfumato.errors import InvalidParameter, LedgerUnavailable
+from sfumato.errors import InvalidParameter, LedgerUnavailable, ValueWords
 from sfumato.quick_dataclass import dataclass
 
 SCHEMA = "sfumato"
@@ -76,7 +76,7 @@ class ServerAddress:
         if has_password or any(name in _SECRET for name, _ in pairs):
             raise InvalidParameter(
                 "ledger",
-                "an address with a password",
+                ValueWords("an address with a password"),
                 "an address without a password: a password would be visible in the policy and in the list of processes",
                 fix="put the password in the environment (PGPASSWORD), a password file (~/.pgpass) or a service",
             )
@@ -127,7 +127,10 @@ def checked_identifier(name: object, what: str) -> str:
     """Check the name of a schema or a role: valid without quotes, and not one of the server's own."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name.startswith("pg_") or name in _RESERVED:
         raise InvalidParameter(
-            what, name, "a name of up to 63 lower-case letters, digits and _, not public, pg_… or an SQL keyword"
+            what,
+            name,
+            "a name of up to 63 lower-case letters, digits and _, not public, pg_… or an SQL keyword",
+            fix="write a name such as sfumato",
         )
     return name
 

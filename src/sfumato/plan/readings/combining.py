@@ -169,7 +169,10 @@ class FactoredTotals:
             raise InvalidParameter("totals", self.totals.scaled.measure.name, "a measure with one total per group")
         if self.weights.ndim != 2 or not self.weights.size or np.abs(self.weights).max() >= 1 << 20:
             raise InvalidParameter(
-                "weights", ValueWords("other values"), "a matrix of whole numbers below 2^20 in absolute value"
+                "weights",
+                ValueWords("other values"),
+                "a matrix of whole numbers below 2^20 in absolute value",
+                fix="round the weights, or divide them by a common factor",
             )
 
     @property

@@ -222,7 +222,10 @@ class WeightMatrix:
             )
         if not all(type(weight) is int and abs(weight) <= 10**12 for weight in flat):
             raise InvalidParameter(
-                "weights", ValueWords("other values"), "rows of whole numbers of at most 1e12 in absolute value"
+                "weights",
+                ValueWords("other values"),
+                "rows of whole numbers of at most 1e12 in absolute value",
+                fix="round the weights, or divide them by a common factor",
             )
 
     @property

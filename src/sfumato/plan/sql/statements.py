@@ -505,7 +505,7 @@ def _lower_distinct(
         return DistinctUnits(where)
     if any(source.is_unit_id(column) or _is_named_like_unknown_id(column, source) for column in columns_counted):
         period = table.period
-        rule = "ids can only be counted by themselves, not together with other values"
+        rule = "an id can only be counted alone, not together with other values"
         rule = rule if period is None else f"a unit is an id in one {period.every}, and only units can be counted"
         raise refusal_at(node, "distinct", rule, _unit_pairs_advice(columns_counted, source))
     return DistinctValues(

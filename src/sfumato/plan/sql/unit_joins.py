@@ -634,7 +634,8 @@ def lower_union(members: Sequence[UnionMember], source: int) -> Union:
             raise refusal_at(
                 member.node,
                 "union-columns",
-                f"parts of a UNION ALL need equally many columns, not {len(first.columns)} and {len(member.columns)}",
+                "the SELECTs of a UNION ALL need the same number of columns, not "
+                f"{len(first.columns)} and {len(member.columns)}",
                 "select the same columns in each, in the same order",
             )
     columns_by_position = [

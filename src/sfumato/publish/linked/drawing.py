@@ -41,7 +41,10 @@ def conditional_distributions(model: GraphicalModel, given: Sequence[int]) -> tu
     root = model.tree.clique_index_with(given)
     if root is None:
         raise InvalidParameter(
-            "given", tuple(given), "columns that the model was fitted to together (that one of its cliques holds)"
+            "given",
+            tuple(given),
+            "columns that the model was fitted to together (that one of its cliques holds)",
+            fix="name fewer columns, or columns of one marginal",
         )
     conditionals = []
     for index, parent in _rooted_order(model.tree, root):

@@ -147,7 +147,9 @@ class SyntheticTables:
     def renamed(self, *names: str) -> SyntheticTables:
         """Return the same tables under other names, for rows and questions."""
         if len(names) != len(self.models) or len({*names}) != len(names):
-            raise InvalidParameter("names", names, f"{len(self.models)} different names")
+            raise InvalidParameter(
+                "names", names, f"{len(self.models)} different names", fix="give one name for each table"
+            )
         models = {
             table: _with_table_name(model, name)
             for (table, model), name in zip(self.models.items(), names, strict=True)

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from sfumato.array_types import Floats, Indices
 from sfumato.caching import cached_property
-from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.errors import InvalidParameter, Unsupported, ValueWords
 from sfumato.plan.sql.text_positions import fix_for_unknown_name
 from sfumato.plan.values.coded_keys import coded_key_and_cell_values, single_value_cells
 from sfumato.plan.values.expressions import Column, Expression
@@ -86,7 +86,9 @@ class GroupCell:
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", tuple(self.values))
         if len(set(self.values)) < max(2, len(self.values)):
-            raise InvalidParameter("values", self.values[:3], "two or more different values")
+            raise InvalidParameter(
+                "values", self.values[:3], "two or more different values", fix="name two or more values"
+            )
 
 
 @codec.serialisable("other-cell")
@@ -400,7 +402,9 @@ def infer_dependency(
     """
     if counts.ndim != 2 or len(counts) != deciding.size or not counts.shape[1]:
         raise InvalidParameter(
-            "counts", f"shape {counts.shape}", f"an array of {deciding.size} rows and a column for each determined cell"
+            "counts",
+            ValueWords(f"shape {counts.shape}"),
+            f"an array of {deciding.size} rows and a column for each determined cell",
         )
     ruled_out = np.zeros(counts.shape, bool) if impossible is None else impossible
     is_possible = ~(ruled_out & ~ruled_out.all(1, keepdims=True))

@@ -44,7 +44,7 @@ from fractions import Fraction
 import numpy as np
 
 from sfumato.array_types import Floats, Integers
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, exact_integer
 from sfumato.publish.marginals.attributes import Attributes
@@ -183,7 +183,9 @@ def scaled_residual(marginal: Integers, block: Block, attributes: Attributes, gr
     expected_shape = tuple(attributes[attribute_index].size for attribute_index in block_attribute_indices(block))
     if marginal.shape != expected_shape or marginal.dtype != np.int64:
         raise InvalidParameter(
-            "marginal", f"{marginal.dtype} of shape {marginal.shape}", f"an int64 array of shape {expected_shape}"
+            "marginal",
+            ValueWords(f"{marginal.dtype} of shape {marginal.shape}"),
+            f"an int64 array of shape {expected_shape}",
         )
     parts = level_differences(block, attributes)
     values = marginal

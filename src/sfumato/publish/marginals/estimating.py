@@ -275,7 +275,7 @@ def least_squares(
 
 def _require_shape(values: Integers, shape: tuple[int, ...]) -> None:
     if values.shape != shape:
-        raise InvalidParameter("values", f"shape {values.shape}", f"an array of shape {shape}")
+        raise InvalidParameter("values", ValueWords(f"shape {values.shape}"), f"an array of shape {shape}")
 
 
 def _residual(measured: MeasuredMarginal, block: Block, attributes: Attributes) -> Floats:

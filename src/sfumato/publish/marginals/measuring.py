@@ -22,7 +22,7 @@ import numpy as np
 
 from sfumato.array_types import Floats, Integers
 from sfumato.caching import cached_property
-from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.errors import InvalidParameter, Unsupported, ValueWords
 from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.nodes import Scan
 from sfumato.policy import Domain
@@ -357,7 +357,8 @@ class MarginalsRelease:
     def __post_init__(self) -> None:
         (scaled,) = self.reading.bounded.measures
         if self.plan.max_weight != scaled.add_remove_sensitivity.total or self.plan.unit_value != scaled.unit_value:
-            raise InvalidParameter("plan", float(self.plan.rows), "a plan for the number of rows per unit that is read")
+            rows = ValueWords(f"a plan for {float(self.plan.rows):g} rows per unit")
+            raise InvalidParameter("plan", rows, "a plan for as many rows per unit as the reading counts")
         numbers = sum(map(math.prod, measured_shapes(self.plan)))
         if numbers > MAX_NUMBERS:
             raise Unsupported(

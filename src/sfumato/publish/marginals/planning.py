@@ -38,7 +38,7 @@ import numpy as np
 
 from sfumato.array_types import Floats
 from sfumato.caching import cached_property
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.privacy import Neighbours, Sensitivity, codec
 from sfumato.privacy.numbers import POSITIVE, UNIT, Number, exact, exact_integer, units_rounded_up
 from sfumato.publish.marginals import blocks as block_algebra
@@ -118,7 +118,10 @@ class MarginalWorkload:
             )
             if cells > MAX_CELLS:
                 raise InvalidParameter(
-                    "sets", attribute_set, f"marginals of at most {MAX_CELLS:,} cells; this one has {cells:,}"
+                    "sets",
+                    attribute_set,
+                    f"marginals of at most {MAX_CELLS:,} cells; this one has {cells:,}",
+                    fix="name fewer columns, or use coarser bins",
                 )
         for attribute_index in parse_attribute_indices(self.ranges, attributes):
             if attributes[attribute_index].size > MAX_RANGED:
@@ -198,7 +201,9 @@ class NoisePlan:
         block_keys = [checked_block(planned.block, self.attributes) for planned in self.blocks]
         marginal_sets = [parse_attribute_indices(planned.attribute_set, self.attributes) for planned in self.marginals]
         if len(set(block_keys)) != len(block_keys) or len(set(marginal_sets)) != len(marginal_sets):
-            raise InvalidParameter("blocks", "the same block or marginal twice", "a list of different blocks")
+            raise InvalidParameter(
+                "blocks", ValueWords("the same block or marginal twice"), "a list of different blocks"
+            )
         if bool(block_keys) is bool(marginal_sets):
             raise InvalidParameter(
                 "blocks", len(block_keys), "a list of at least one block; leave it out if marginals are given"

@@ -10,7 +10,7 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
-from sfumato.errors import InvalidParameter, SfumatoError
+from sfumato.errors import InvalidParameter, SfumatoError, ValueWords
 from sfumato.extras import install_command
 from sfumato.plan.nodes import Query
 from sfumato.plan.values.expressions import Call, Column, Key, Literal
@@ -175,7 +175,12 @@ def _import_altair() -> Any:
 
 def _bar_chart(columns: Sequence[ChartData], altair: Any) -> Any:
     if not columns or not columns[0].values:
-        raise InvalidParameter("answer", "no numbers", "a table with at least one column of numbers and one row")
+        raise InvalidParameter(
+            "answer",
+            ValueWords("no numbers"),
+            "a table with at least one column of numbers and one row",
+            fix="ask for a count or another number",
+        )
     first_labels = columns[0].labels
     charts = [
         _bar_panel(column, altair, labelled=not index or column.labels != first_labels)

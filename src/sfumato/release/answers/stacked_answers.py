@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.plots.scales import Interval
 from sfumato.policy import Type
 from sfumato.release.answers.receipts import Receipt
@@ -36,7 +36,7 @@ def stack_answers(
         fix = "give columns of the same meaning the same name, or use the answers one by one"
         raise InvalidParameter(
             "answers",
-            f"{cell_count:,} cells",
+            ValueWords(f"{cell_count:,} cells"),
             f"small enough for one table of at most {MAX_CELLS:,} cells",
             fix=fix,
         )

@@ -52,7 +52,10 @@ def noise_family(name_or_class: NamedNoise | None) -> Family | None:
     )
     if family is None:
         raise InvalidParameter(
-            "mechanism", name_or_class, '"laplace" or "gaussian", or the classes sf.Laplace or sf.Gaussian'
+            "mechanism",
+            name_or_class,
+            '"laplace" or "gaussian", or the classes sf.Laplace or sf.Gaussian',
+            fix='write mechanism="gaussian"',
         )
     return family
 

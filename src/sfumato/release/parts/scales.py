@@ -37,7 +37,7 @@ import numpy as np
 
 from sfumato.array_types import Floats
 from sfumato.caching import cached_property
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import FrequentValues, Quantiles
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.aggregates.measures import Width
@@ -86,7 +86,9 @@ class GroupKeys:
         object.__setattr__(self, "columns", tuple(self.columns))
         object.__setattr__(self, "codes", tuple(map(tuple, self.codes)))
         if self.codes and len(self.codes) != len(self.columns):
-            raise InvalidParameter("codes", f"{len(self.codes)} columns", "one list of codes for each column")
+            raise InvalidParameter(
+                "codes", ValueWords(f"{len(self.codes)} columns"), "one list of codes for each column"
+            )
 
     @classmethod
     def encode(cls, groups: Sequence[GroupValues], types: Sequence[Type]) -> GroupKeys:

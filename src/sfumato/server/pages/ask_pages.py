@@ -136,7 +136,9 @@ def build_sql(face: PublicFace, clicked: BuilderChoices) -> str:
     """Write the question that the choices describe."""
     private_tables = _private_tables(face)
     if clicked.table not in private_tables:
-        raise InvalidParameter("table", clicked.table, "one of the tables of this policy")
+        raise InvalidParameter(
+            "table", clicked.table, "one of the tables of this policy", fix="reload the page, and choose a table"
+        )
     table = private_tables[clicked.table]
     keys = [quoted(_require_chosen_column(clicked.table, table, each, "group by").name) for each in clicked.keys]
     selected = [*keys, _measure_sql(clicked, table)]
@@ -184,7 +186,12 @@ def _require_chosen_column(table_index: str, table: PublicTable, chosen: str, fi
     for index, column in enumerate(table.columns):
         if chosen == f"{table_index}.{index}":
             return column
-    raise InvalidParameter(field, chosen, f"a column of the chosen table, {table.name}")
+    raise InvalidParameter(
+        field,
+        chosen,
+        f"a column of the chosen table, {table.name}",
+        fix=f"reload the page, and choose a column of {table.name}",
+    )
 
 
 def _measure_sql(clicked: BuilderChoices, table: PublicTable) -> str:

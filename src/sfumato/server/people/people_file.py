@@ -250,7 +250,7 @@ class PeopleFile:
         if label:
             entries.checked_name(label, "label")
         if expires is not None and expires <= timedelta(0):
-            raise InvalidParameter("expires", expires, "a time in the future")
+            raise InvalidParameter("expires", expires, "a time in the future", fix="give a later time")
         expires_at = None if expires is None else self._now_micros() + _span_micros(expires)
         with self.database.write_transaction() as transaction:
             if _require_user(transaction, user).disabled:
@@ -424,7 +424,10 @@ def _require_url_safe(name: str) -> None:
     """Refuse a user name that cannot stand in a URL path: slashes end a segment, and dot segments are removed."""
     if "/" in name or "\\" in name or not name.strip("."):
         raise InvalidParameter(
-            "user", name, "a name without slashes that is not only dots: it is part of web addresses"
+            "user",
+            name,
+            "a name without slashes that is not only dots: it is part of web addresses",
+            fix="write a name such as ana",
         )
 
 
