@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,12 +76,22 @@ class SeededDraws:
 
 
 def _invert_poisson(mean: float, uniforms: Floats) -> Floats:
+    numbers, cumulative = _poisson_distribution(mean)
+    return numbers[np.minimum(np.searchsorted(cumulative, uniforms, side="right"), len(numbers) - 1)]
+
+
+@lru_cache(maxsize=64)
+def _poisson_distribution(mean: float) -> tuple[Floats, Floats]:
+    """Return the numbers within 12 deviations of the mean, and their cumulative distribution: a simulation draws from
+    the same few means table after table.
+    """
     first = max(0, math.floor(mean - 12 * math.sqrt(mean)) - 12)
     last = math.ceil(mean + 12 * math.sqrt(mean)) + 30
     numbers = np.arange(first, last + 1, dtype=np.float64)
     steps = np.concatenate([[0.0], np.log(mean / numbers[1:])])
     logs = np.cumsum(steps)
-    return numbers[invert_cumulative(np.exp(logs - logs.max()), uniforms)]
+    cumulative = np.cumsum(np.exp(logs - logs.max()))
+    return numbers, cumulative / cumulative[-1]
 
 
 def invert_cumulative(weights: Floats, uniforms: Floats) -> NDArray[np.intp]:
