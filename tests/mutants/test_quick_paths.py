@@ -110,7 +110,7 @@ MUTANTS = (
     Mutant(
         "an end that is excluded is allowed",
         Kind.ROUNDING,
-        "privacy.numbers:Range.__contains__",
+        "privacy.numbers:Range.allows",
         "self.low_open and (not above)",
         "self.low_open and above < 0",
         ("privacy/test_numbers.py",),

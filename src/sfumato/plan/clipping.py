@@ -415,18 +415,19 @@ def _reads_one_private_table(relation: Relation) -> bool:
 
 
 def _worst_case(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimits) -> WorstCase | None:
-    if type(measure) not in (Count, Sum, Mean) or can_value_clipping_change_rows(plan, measure):
+    if type(measure) not in (Count, Sum, Mean):
         return None
     limits = row_limits.limits
     (scan,) = (node for node in relations(plan.source) if isinstance(node, Scan))
     rows = (scan.possible_rows or 1) * max_rows_per_private_row(plan.source)
     within = min(limits.rows, limits.rows_per_group, *((limits.groups,) if plan.keys else ()))
     cuts_rows = can_limits_drop_rows(plan, limits) and (scan.possible_rows is None or rows > within)
-    if cuts_rows and scan.possible_rows is None:
+    if (scan.possible_rows is None) if cuts_rows else (measure.value is None):
+        return None
+    if can_value_clipping_change_rows(plan, measure):
         return None
     if measure.value is None:
-        unit = Shift(Fraction(rows), Fraction(0)) if cuts_rows else NO_SHIFT
-        return WorstCase(NO_SHIFT, unit, is_mean=False, limits_rows=cuts_rows, rows=rows) if cuts_rows else None
+        return WorstCase(NO_SHIFT, Shift(Fraction(rows), Fraction(0)), is_mean=False, limits_rows=True, rows=rows)
     worst_case = _worst_case_of_value(measure, row_limits, cuts_rows, rows)
     is_part = bool(plan.keys) or measure.where is not None
     return None if worst_case is None else replace(worst_case, is_part=is_part)

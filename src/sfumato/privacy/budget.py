@@ -321,8 +321,8 @@ class Budget:
     def remaining(self) -> dict[str, Fraction]:
         """The remaining allowance per currency; a closed currency is absent."""
         allowed, unspent = self.allowances, {}
-        if self.spent_pure is not None and allowed.pure is not None and self.spent_pure <= allowed.pure:
-            unspent["pure"] = amount_from_units(allowed.pure - self.spent_pure)
+        if (pure := _remaining_pure(self)) is not None:
+            unspent["pure"] = pure
         if self.spent_renyi is not None and allowed.renyi is not None and self.spent_renyi <= allowed.renyi:
             unspent["renyi"] = amount_from_units(allowed.renyi - self.spent_renyi)
         if self.delta:
@@ -401,10 +401,11 @@ class Budget:
     def remaining_words_with(self, *others: Budget) -> str:
         """Return the ε left for ordinary answers that are charged here and to the ``others``, in words."""
         budgets = (self, *others)
-        remaining_pure = [account.remaining.get("pure") for account in budgets]
+        remaining_pure = [_remaining_pure(account) for account in budgets]
         smallest = None if None in remaining_pure else min(each for each in remaining_pure if each is not None)
-        if smallest is not None and smallest >= MIN_USEFUL_EPSILON:
-            return format_remaining(self.allowances.amounts, self.spent, {"pure": smallest}, Fraction(0))
+        if smallest is not None and smallest >= MIN_USEFUL_EPSILON and self.allowances.pure is not None:
+            allowed = {"pure": amount_from_units(self.allowances.pure)}
+            return format_remaining(allowed, {}, {"pure": smallest}, Fraction(0))
         limiting = budgets[remaining_pure.index(smallest)]
         largest = min(account.largest_pure() for account in budgets)
         return format_remaining(
@@ -460,6 +461,14 @@ def _search_largest_pure(account: Budget, allowances: Cost) -> Fraction:  # noqa
         middle = (low + high) / 2
         low, high = (middle, high) if account.affords(Curve.pure(middle, account.neighbours)) else (low, middle)
     return low
+
+
+def _remaining_pure(account: Budget) -> Fraction | None:
+    """Return what is left of the pure allowance; None where that is closed."""
+    allowed, spent = account.allowances.pure, account.spent_pure
+    if allowed is None or spent is None or spent > allowed:
+        return None
+    return amount_from_units(allowed - spent)
 
 
 def _with_spent(account: Budget, allowances: Cost, totals: Cost) -> Budget:

@@ -134,7 +134,10 @@ def dumps(item: object) -> str:
     encoded = _encode(item)
     if not isinstance(encoded, dict):
         raise InvalidParameter("item", item, "a value that can be serialised, such as a Curve or a Budget")
-    return json.dumps(encoded, separators=(",", ":"))
+    return _ENCODER.encode(encoded)
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 def loads(source: str, *, longest: int = _MAX_CHARACTERS) -> Any:
@@ -183,28 +186,42 @@ def check_simple_fields(item: Any) -> None:
     str.
     """
     cls: Any = type(item)
-    for name, annotation, has_type in _simple_field_checks(cls):
+    for name, annotation, types, has_type in _simple_field_checks(cls):
         field_value = getattr(item, name)
-        if not has_type(field_value):
+        if type(field_value) not in types or not (has_type is None or has_type(field_value)):
             raise InvalidParameter(name, field_value, _WORDS_OF_ANNOTATION[annotation])
 
 
+_TypeCheck = tuple[frozenset[type], Callable[[Any], bool] | None]
+
+
 @functools.cache
-def _simple_field_checks(cls: Any) -> tuple[tuple[str, object, Callable[[Any], bool]], ...]:
+def _simple_field_checks(cls: Any) -> tuple[tuple[str, object, *_TypeCheck], ...]:
     checked = (field for field in dataclasses.fields(cls) if field.type in _TYPE_CHECKS)
-    return tuple((field.name, field.type, _TYPE_CHECKS[field.type]) for field in checked)
+    return tuple((field.name, field.type, *_TYPE_CHECKS[field.type]) for field in checked)
 
 
-_TYPE_CHECKS: dict[object, Callable[[Any], bool]] = {
-    "str": lambda candidate: type(candidate) is str,
-    "int": lambda candidate: type(candidate) is int,
-    "bool": lambda candidate: type(candidate) is bool,
-    "str | None": lambda candidate: candidate is None or type(candidate) is str,
-    "int | None": lambda candidate: candidate is None or type(candidate) is int,
-    "tuple[str, ...]": lambda candidate: _is_tuple_of_str(candidate),
-    "tuple[tuple[str, ...], ...]": lambda candidate: type(candidate) is tuple and all(map(_is_tuple_of_str, candidate)),
+def _holds_str_alone(candidate: tuple[Any, ...]) -> bool:
+    return _STR.issuperset(map(type, candidate))
+
+
+def _holds_tuples_of_str_alone(candidate: tuple[Any, ...]) -> bool:
+    return _TUPLE.issuperset(map(type, candidate)) and all(map(_holds_str_alone, candidate))
+
+
+_STR, _TUPLE = frozenset([str]), frozenset([tuple])
+_TYPE_CHECKS: dict[object, _TypeCheck] = {
+    "str": (_STR, None),
+    "int": (frozenset([int]), None),
+    "bool": (frozenset([bool]), None),
+    "str | None": (frozenset([str, NoneType]), None),
+    "int | None": (frozenset([int, NoneType]), None),
+    "tuple[str, ...]": (_TUPLE, _holds_str_alone),
+    "tuple[tuple[str, ...], ...]": (_TUPLE, _holds_tuples_of_str_alone),
 }
-"""By the text of the annotation: every module postpones the evaluation of its annotations."""
+"""By the text of the annotation, since every module postpones the evaluation of its annotations: the types, and what
+else must hold.
+"""
 _WORDS_OF_ANNOTATION: Mapping[object, str] = {
     "str": "a string",
     "int": "a whole number",
@@ -216,10 +233,6 @@ _WORDS_OF_ANNOTATION: Mapping[object, str] = {
 }
 
 
-def _is_tuple_of_str(candidate: Any) -> bool:
-    return type(candidate) is tuple and all(type(element) is str for element in candidate)
-
-
 def _dict_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     by_name = dict(pairs)
     if len(by_name) != len(pairs):
@@ -228,39 +241,53 @@ def _dict_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _encode(item: object) -> Any:
-    if type(item) in _PLAIN_TYPES or isinstance(item, (int, str)):
+    cls: Any = type(item)
+    if cls in _PLAIN_TYPES:
+        return item
+    if cls in _kind_by_class and hasattr(cls, "__dataclass_fields__"):
+        return _encode_fields(item, cls)
+    if isinstance(item, (int, str)):
         return item
     if isinstance(item, float):
         return _encode_float(item)
+    if isinstance(item, (tuple, list)):
+        return item if _are_json_scalars(item) else [_encode(element) for element in item]
     if isinstance(item, Fraction):
         return format_exact(item)
     if isinstance(item, Enum):
         return item.value
     if isinstance(item, datetime.date):
         return item.isoformat()
-    if isinstance(item, (tuple, list)):
-        if _are_json_scalars(item):
-            return item
-        return [_encode(element) for element in item]
-    cls: Any = type(item)
-    if cls in _kind_by_class and hasattr(cls, "__dataclass_fields__"):
-        encoded: dict[str, Any] = {"kind": _kind_by_class[cls]}
-        for name, f in _written_fields(cls).items():
-            field_value = getattr(item, f.name)
-            if not _equals_default(f, field_value):
-                encoded[name] = _encode_field(f, field_value)
-        return dict(sorted(encoded.items()))
     raise InvalidParameter("item", item, "a value that can be serialised, such as a Curve or a Budget")
+
+
+def _encode_fields(item: object, cls: Any) -> dict[str, Any]:
+    encoded: dict[str, Any] = {"kind": _kind_by_class[cls]}
+    for name, attribute, default, write in _field_writers(cls):
+        content = getattr(item, attribute)
+        if type(content) is not type(default) or content != default:
+            encoded[name] = write(content)
+    return dict(sorted(encoded.items()))
+
+
+@functools.cache
+def _field_writers(cls: Any) -> tuple[tuple[str, str, object, Callable[[Any], Any]], ...]:
+    """Return for each field the name under which it is written, its own name, its default and what writes it."""
+    return tuple(
+        (
+            name,
+            field.name,
+            field.default,
+            _encode_mapping if _is_mapping_field(field) else field.metadata.get(WRITER, _encode),
+        )
+        for name, field in _written_fields(cls).items()
+    )
 
 
 @functools.cache
 def _written_fields(cls: Any) -> Mapping[str, dataclasses.Field[Any]]:
     """Return the fields of a class by the names under which they are written."""
     return {written_field_name(field): field for field in dataclasses.fields(cls) if field.init}
-
-
-def _encode_field(field: dataclasses.Field[Any], content: object) -> Any:
-    return _encode_mapping(content) if _is_mapping_field(field) else field.metadata.get(WRITER, _encode)(content)
 
 
 def _encode_float(number: float) -> float | str:
@@ -294,11 +321,6 @@ def _are_json_scalars(items: tuple[Any, ...] | list[Any]) -> bool:
 
 def _is_mapping_field(field: dataclasses.Field[Any]) -> bool:
     return bool(field.metadata.get("sfumato-mapping"))
-
-
-def _equals_default(field: dataclasses.Field[Any], field_value: object) -> bool:
-    """Return whether a field equals its default, and has the same type."""
-    return type(field_value) is type(field.default) and field_value == field.default
 
 
 def _decode(data: Any) -> Any:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, lru_cache
-from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from sfumato.engine.protocols import OpenReading, Reader
 from sfumato.errors import EngineFailed, LedgerInDoubt, Unanswered, Unsupported
@@ -67,18 +67,12 @@ class ReleaseStrategy(Protocol[T]):
         ...
 
 
-@runtime_checkable
-class RecordsAccuracy(Protocol):
-    """A kind whose ledger lines record more half-widths than the comparison of stored answers needs."""
-
-    @property
-    def written_accuracy(self) -> Mapping[str, Number]:
-        """All of ``accuracy_for_reuse``, and more half-widths that follow from the policy and the price alone."""
-        ...
-
-
 def _written_accuracy(kind: ReleaseStrategy[Any]) -> Mapping[str, Number]:
-    return kind.written_accuracy if isinstance(kind, RecordsAccuracy) else kind.accuracy_for_reuse
+    """Return what a line records: ``accuracy_for_reuse`` or, of a kind that has it, ``written_accuracy``: all of that,
+    and more half-widths that follow from the policy and the price alone.
+    """
+    written: Mapping[str, Number] | None = getattr(kind, "written_accuracy", None)
+    return kind.accuracy_for_reuse if written is None else written
 
 
 @dataclass(frozen=True)
