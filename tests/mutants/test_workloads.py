@@ -51,9 +51,9 @@ MUTANTS = (
     Mutant(
         "a cell counts as one row",
         Kind.SENSITIVITY,
-        "engine.lowering.cell_lowering:_weighted_total",
-        "apply(ScalarFunction.MULTIPLY, Reference(name), Reference('n'))",
-        "Reference(name)",
+        "engine.lowering.cell_lowering:_total_over_cells",
+        "cell_size = Reference('n')",
+        "cell_size = integer_constant(1)",
         (f"{_COMBINING}::test_many_counts_are_added_up_from_cells",),
     ),
     Mutant(
