@@ -415,12 +415,13 @@ def _clamp_totals(columns: list[list[int]]) -> NDArray[np.int64]:
     return np.clip(totals, -LARGEST_INTEGER, LARGEST_INTEGER).astype(np.int64)
 
 
-def _lookup_keys(rows: Rows, kinds: Sequence[Type]) -> Iterator[tuple[Any, ...]]:
-    """Yield the keys that rows begin with, for lookup: a real, declared or computed, becomes the double nearest to
-    it.
+def _lookup_keys(rows: Rows, kinds: Sequence[Type]) -> Iterator[Any]:
+    """Yield the keys that rows begin with, for lookup: a single one by itself, several as a tuple. A real, declared or
+    computed, becomes the double nearest to it.
     """
     columns = [(_column_of_rows(rows, number), kind) for number, kind in enumerate(kinds)]
-    return zip(*(map(_as_double, values) if kind is Type.REAL else values for values, kind in columns), strict=True)
+    lookups = [map(_as_double, values) if kind is Type.REAL else iter(values) for values, kind in columns]
+    return lookups[0] if len(lookups) == 1 else zip(*lookups, strict=True)
 
 
 def _as_double(value: Any) -> float | None:

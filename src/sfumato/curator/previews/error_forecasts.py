@@ -210,7 +210,7 @@ def half_widths(
     """
     level = exact(confidence, "confidence", CONFIDENCE)
     measured = _measurements_without_groups(prepared, results)
-    sizes = _sizes_to_evaluate(query, measured, group_size)
+    sizes = _sizes_to_evaluate(query, measured) if group_size is None else (group_size,)
     widths_by_size = (
         [_widths_at_size(query, rows, prepared, measured, level, size, joint) for size in sizes] if rows else []
     )
@@ -223,12 +223,12 @@ def evaluated_sizes(
     query: Query, prepared: PricedRelease, results: Sequence[MeasuredRequest], group_size: int | None
 ) -> tuple[int, ...]:
     """Return the sizes of the hypothetical groups that half-widths are evaluated for: one where sizes do not matter."""
-    return _sizes_to_evaluate(query, _measurements_without_groups(prepared, results), group_size)
-
-
-def _sizes_to_evaluate(query: Query, measured: NoisyMeasurements, group_size: int | None) -> tuple[int, ...]:
     if group_size is not None:
         return (group_size,)
+    return _sizes_to_evaluate(query, _measurements_without_groups(prepared, results))
+
+
+def _sizes_to_evaluate(query: Query, measured: NoisyMeasurements) -> tuple[int, ...]:
     return SIZES[:1] if _are_widths_constant(query, measured) else SIZES
 
 

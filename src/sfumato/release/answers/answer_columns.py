@@ -30,6 +30,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Mean
 from sfumato.plan.nodes import Query
@@ -181,12 +182,15 @@ def cell_values(column: Evaluated, shown_rows: NDArray[np.intp], column_type: Ty
         ]
     numbers = column.value[shown_rows]
     is_null = np.isnan(numbers)
-    values = (
-        [round(value) for value in numbers[~is_null].tolist()]
-        if column_type is Type.INTEGER
-        else numbers[~is_null].tolist()
-    )
-    return _insert_nulls(values, is_null)
+    present = numbers[~is_null]
+    return _insert_nulls(_rounded(present) if column_type is Type.INTEGER else present.tolist(), is_null)
+
+
+def _rounded(numbers: Floats) -> list[int]:
+    """Round to the nearest whole numbers, ties to even: at once where all of them fit into 64 bits."""
+    if (np.abs(numbers) < 2.0**62).all():
+        return np.rint(numbers).astype(np.int64).tolist()
+    return [round(value) for value in numbers.tolist()]
 
 
 def interval_list(column: NumberColumn, shown_rows: NDArray[np.intp]) -> tuple[Interval, ...]:
