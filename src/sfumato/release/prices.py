@@ -55,8 +55,8 @@ class Price:
         object.__setattr__(self, "delta", exact(delta, "delta", NONNEGATIVE))
         if self.rho is not None and self.delta:
             raise InvalidParameter("delta", delta, "left out if rho is given")
-        if self.epsilon is not None:
-            Guarantee(self.epsilon, self.delta)
+        if self.epsilon is not None and self.delta.numerator >= self.delta.denominator:
+            Guarantee(self.epsilon, self.delta)  # refuses it
 
     @property
     def guarantee(self) -> Guarantee:

@@ -38,6 +38,7 @@ Within = Mapping[str, Number] | Number
 """Half-widths by column, or one for every column of numbers."""
 Weights = Mapping[str, Number]
 """By column, the weight of its error when the price is split; 1 by default."""
+_EVEN_WEIGHT = Fraction(1)
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,9 @@ class PriceRequest:
 
     def result_weights(self, finish: Finish, result_count: int) -> tuple[Fraction, ...]:
         """Return the weight of each result: that of the heaviest column computed from it."""
-        column_weights = self.weights or {}
+        column_weights = self.weights
+        if not column_weights:
+            return (_EVEN_WEIGHT,) * result_count
         results_by_column = {output.name: _result_indices(output.expression, finish) for output in finish.outputs}
         noisy_columns = [name for name, indices in results_by_column.items() if indices]
         for name in column_weights:
@@ -87,7 +90,7 @@ class PriceRequest:
                 raise InvalidParameter("weights", name, rule, fix=f"give a weight to one of these: {choices}")
         weights = {name: exact(weight, f"weights {name}", POSITIVE) for name, weight in column_weights.items()}
         return tuple(
-            max([weights[name] for name in weights if index in results_by_column[name]], default=Fraction(1))
+            max([weights[name] for name in weights if index in results_by_column[name]], default=_EVEN_WEIGHT)
             for index in range(result_count)
         )
 

@@ -355,7 +355,7 @@ class Account:
         with self._guarded.reading() as transaction:
             row = pending_queries.find_requested_answer(transaction, self.name, request_id, analyst, question, plans)
             if row is None:
-                newest = [pending_queries.newest_answer(transaction, where, self.until) for where in searches]
+                newest = pending_queries.newest_answers(transaction, searches, widths, self.until)
             statement, last_line = self._read_statement(transaction, analyst), transaction.last_number
         for where, newest_row in zip(searches, newest, strict=False):
             row = row or pending_queries.first_accurate_from(self._guarded, where, widths, newest_row)

@@ -270,10 +270,23 @@ def find_stored_answer(
     column; with ``until``, among the lines up to this one.
     """
     with guarded.reading() as transaction:
-        newest = [newest_answer(transaction, question, until) for question in questions]
-    searches = zip(questions, newest, strict=True)
+        newest = newest_answers(transaction, questions, accuracy, until)
+    searches = zip(questions, newest, strict=False)
     answers = (first_accurate_from(guarded, question, accuracy, answer) for question, answer in searches)
     return next(filter(None, answers), None)
+
+
+def newest_answers(
+    transaction: Transaction, questions: Sequence[Where], accuracy: Mapping[str, Fraction], until: int | None
+) -> list[Row | None]:
+    """Return the newest answer to each of these queries, up to the first that is accurate enough."""
+    newest: list[Row | None] = []
+    for question in questions:
+        answer = newest_answer(transaction, question, until)
+        newest.append(answer)
+        if answer is not None and _first_accurate([answer], accuracy) is not None:
+            break
+    return newest
 
 
 def newest_answer(transaction: Transaction, question: Where, until: int | None) -> Row | None:

@@ -9,7 +9,6 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 
 import numpy as np
 
@@ -95,7 +94,13 @@ def finish(
     ``candidates`` (the rows, unless a forecast stands for more) at once, when that is requested or when rows are
     selected by noisy values.
     """
-    finished_for = cache(lambda draws: finish_with_draws(query, rows, estimated, draws, candidates))
+    known: dict[int, FinishedRows] = {}  # ``functools.cache`` takes as long to make as a number to estimate
+
+    def finished_for(draws: int) -> FinishedRows:
+        if draws not in known:
+            known[draws] = finish_with_draws(query, rows, estimated, draws, candidates)
+        return known[draws]
+
     combined = bool(query.outer or query.finish.windows)
     return with_intervals(finished_for, joint=joint or selects_by_noise(query), combined=combined)
 
