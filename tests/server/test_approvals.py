@@ -1021,7 +1021,7 @@ def test_impossible_shares_and_requests_without_a_purpose_are_refused(server: Sm
 
 
 def test_rules_about_a_kind_that_does_not_exist_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidParameter, match=r"approval\.kinds must be kinds of release: questions, "):
+    with pytest.raises(InvalidParameter, match=r"approval\.kinds must be a list of kinds of release: questions, "):
         governed(tmp_path, 'kinds = ["synthesys"]')
 
 

@@ -48,7 +48,7 @@ from sfumato.policy.domains import Domain, Type, Value, describe_range, parse_ra
 from sfumato.privacy import codec
 from sfumato.privacy.codec import constructor_repr
 from sfumato.quick_dataclass import dataclass
-from sfumato.suggested_fixes import quote_parameter
+from sfumato.suggested_fixes import join_with_or, quote_parameter
 
 DIRECTIVES = {
     "Y": "the year in four digits",
@@ -289,7 +289,7 @@ class CellRules:
         if self.decimal not in ("", ".", ","):
             raise InvalidParameter("decimal", self.decimal, "a comma or a point", fix='write decimal = ","')
         if self.thousands not in ("", *THOUSANDS):
-            allowed = " ".join(f'"{separator}"' for separator in THOUSANDS)
+            allowed = join_with_or([f'"{separator}"' for separator in THOUSANDS])
             raise InvalidParameter("thousands", self.thousands, f"one of {allowed}", fix='write thousands = ","')
         if self.thousands and self.thousands == (self.decimal or "."):
             other = "," if self.thousands == "." else "."

@@ -100,7 +100,12 @@ def exact(value: Number, name: str, allowed: Range = ANY) -> Fraction:
     if number is None or ratio is None or not allowed.allows(*ratio):
         raise InvalidParameter(name, value, allowed.words, fix=_spelling_hint(value, number, name, allowed))
     if not _is_in_size_limits(*ratio):
-        raise InvalidParameter(name, value, _words_with_size_limits(allowed), fix=f"rescale {quote_parameter(name)}")
+        raise InvalidParameter(
+            name,
+            value,
+            _words_with_size_limits(allowed),
+            fix=f"give a value between 1e-300 and 1e300 for {quote_parameter(name)}",
+        )
     return number
 
 
