@@ -16,8 +16,8 @@ import pytest
 import sfumato as sf
 from inference.rows import COLUMNS, curator, people
 from inference.test_robust import FORMULA, PRICE, ROWS, WORLD, noisy_estimates
-from sfumato.curator.proposals.moment_proposals import select_rows
-from sfumato.curator.proposals.robust_regressions import ClusteredProposal
+from sfumato.curator.proposals.moment_proposals import max_rows_per_unit, select_rows
+from sfumato.curator.proposals.robust_regressions import ClusteredProposal, RobustProposal
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference.clustered_meat import RESIDUAL_STEPS
 from sfumato.inference.linear import LinearFit
@@ -204,6 +204,16 @@ def test_the_noise_of_the_meat_follows_what_the_policy_implies(tmp_path: Path) -
         assert gram[parts].sum(axis=0) == pytest.approx(gram[0], rel=1e-9, abs=1e-9 * np.abs(gram).max())
     step = float(residual_clamp(1.0)) * grid.divisor / (RESIDUAL_STEPS * grid.design.scale)
     assert np.linalg.norm(estimates.factor[0]) < float(mechanism.sizes[0]) * step**2 / grid.weights[0]
+
+
+def test_a_limit_of_rows_holds_for_the_moments_and_for_the_meat(tmp_path: Path) -> None:
+    with curator(correlated(30, 3), tmp_path, max_rows=3) as made:
+        for rows, kind in ((None, ClusteredProposal), (2, ClusteredProposal), (1, RobustProposal)):
+            proposal = made.regress("hours ~ age", "people", robust=True, rows=rows)
+            assert type(proposal) is kind
+            for question in (proposal.question, proposal.meat_question):
+                assert max_rows_per_unit(question.query.plan, question.limits) == (rows or 3)
+                assert question.limits.rows == (rows or 3)
 
 
 def test_another_confidence_of_a_bought_answer_is_free(tmp_path: Path) -> None:

@@ -95,8 +95,8 @@ def test_weights_of_a_scan_are_the_least_with_which_the_curvature_is_free(mean: 
 
 
 def test_weights_of_the_gradient_and_the_count_are_at_their_bounds_for_any_steps() -> None:
-    for mean in (1, 3, 5, 16):
-        for scale in range(1, 9):
+    for mean in (1, 3, 5, 16, 1024):  # 1024, 9 and 4: a² is above 399.02, where 400 is a square
+        for scale in range(1, 10):
             for blocks in range(2, 9):
                 weights = scan(mean, scale, blocks)
                 norm, a, c = (blocks - 1) * scale**2, weights.gradient_weight, weights.row_count_weight

@@ -293,5 +293,7 @@ def test_a_receipt_says_the_deviation_of_a_square_s_noise(tmp_path: Path) -> Non
 def test_moments_read_back_from_json() -> None:
     noisy = NoisyMoments((1, -2, 3), sf.Gaussian(5))
     assert codec.loads(codec.dumps(noisy)) == noisy
+    listed: Any = [1, -2, 3]
+    assert NoisyMoments(listed, sf.Gaussian(5)) == noisy
     with pytest.raises(InvalidParameter):
         NoisyMoments((), sf.Gaussian(5))

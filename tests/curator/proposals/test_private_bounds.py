@@ -250,6 +250,20 @@ def test_the_range_is_about_that_of_the_values(name: str, many: int, tmp_path: P
     assert share >= (0.93 if many == 1000 else 0.985)
 
 
+def test_half_of_what_need_not_be_covered_is_left_out_at_either_end(tmp_path: Path) -> None:
+    """Of 1,100 values 3 in 110 are small and 8 in 110 large; at ε = 1000 noise moves no count by more than one."""
+    values = np.array([1e-3] * 30 + [3.0] * 990 + [1e6] * 80)
+    with curator(people(values), tmp_path, budget=10**4) as opened:
+        exact = totals(opened)
+        for cover, holds in (("0.99", (1e-3, 1e6)), ("0.94", (3.0, 1e6)), ("0.9", (3.0, 1e6)), ("0.8", (3.0, 3.0))):
+            draw = opened.bounds("visits", "cost", cover=cover)._strategy_at(1000)
+            span = draw.search.draw(exact).span
+            assert span is not None
+            low, high = map(float, draw.ladder.bounds_of(span))  # type: ignore[arg-type]
+            assert low <= holds[0] < 10 * max(low, 1e-4)
+            assert high / 10 < holds[1] <= high
+
+
 def test_the_numbers_inside_and_outside_are_as_close_as_is_said(tmp_path: Path) -> None:
     """Of 400 releases at 95 %, more than 60 misses would have a probability below 1e-6."""
     values = np.random.default_rng(5).lognormal(3, 1, 2000)

@@ -15,7 +15,7 @@ import sfumato as sf
 from inference.rows import curator, least_squares, people
 from sfumato.curator.kinds.regressions import RegressionSpec
 from sfumato.curator.proposals.regressions import RegressionForecast
-from sfumato.errors import SfumatoError
+from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.inference.regression_answers import RegressionAnswer
 from sfumato.privacy import codec
 
@@ -209,6 +209,9 @@ def test_a_price_without_a_delta_is_refused(tmp_path: Path) -> None:
             proposal.release(epsilon="0.0001", delta="1e-6")
         with pytest.raises(SfumatoError, match="names of columns"):
             made.regress(target="hours", on=[3], table="people")  # type: ignore[list-item]
+        for incomplete in ({"on": ["age"]}, {"target": "hours"}, {"target": "hours", "on": "age"}, {}):
+            with pytest.raises(InvalidParameter, match="given, unless target and on are given instead"):
+                made.regress(table="people", **incomplete)  # type: ignore[arg-type]
         assert repr(proposal).startswith("<REGRESS hours ~ age FROM people")
         with pytest.raises(SfumatoError, match="left out"):
             made.regress("hours ~ age", "people", target="hours")

@@ -12,9 +12,10 @@ import pytest
 
 import sfumato as sf
 from sfumato.curator.kinds.survival import SurvivalSpec
-from sfumato.curator.proposals.survival import MAX_PERIODS
+from sfumato.curator.proposals.survival import MAX_PERIODS, SurvivalColumns, _declared_periods
 from sfumato.errors import InvalidParameter, Overspent, Unsupported
 from sfumato.inference.survival import SurvivalCurves
+from sfumato.policy import Domain, Type
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
 COLUMNS: dict[str, Any] = {
@@ -232,6 +233,14 @@ def test_bad_input_is_refused_before_any_charge(uncharged: sf.Curator, changed: 
     with pytest.raises((InvalidParameter, Unsupported), match=rule):
         uncharged.survival(**asked)
     assert uncharged.budget.largest(sf.Laplace) == 100
+
+
+def test_times_of_one_value_are_one_period() -> None:
+    for domain in (Domain(Type.REAL, bounds=(0.5, 0.5)), Domain(Type.INTEGER, bounds=(3, 3))):
+        periods = _declared_periods(SurvivalColumns("time", "died"), domain)
+        assert domain.bounds is not None
+        assert periods.count == 1
+        assert periods.starts == periods.ends == (domain.bounds[0],)
 
 
 def test_several_rows_of_a_unit_are_refused(tmp_path: Path) -> None:
