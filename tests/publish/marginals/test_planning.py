@@ -167,6 +167,23 @@ def test_under_replacement_a_plan_weighs_the_total_less() -> None:
     assert fixed.at_price("1e-6").blocks[0] == fixed.blocks[0]
 
 
+def test_a_unit_may_have_all_of_its_rows_in_one_cell_of_a_marginal() -> None:
+    """Added, it changes a count by its three rows; replaced, two counts by them, or none where there is one cell."""
+    own, workload = attributes((2, 1)), MarginalWorkload(((0,), (1,)))
+    for unit_value in (1, Fraction(1, 4)):
+        weight = 3 / Fraction(unit_value)
+        for neighbours, fixed_total, several, single in (
+            ("add-remove", False, (weight, weight**2), (weight, weight**2)),
+            ("replace", False, (2 * weight, 2 * weight**2), (weight, weight**2)),
+            ("replace", True, (2 * weight, 2 * weight**2), (0, 0)),
+        ):
+            plan = plan_laplace(workload, own, 3, neighbours=neighbours, unit_value=unit_value, fixed_total=fixed_total)
+            changes = {each.attribute_set: plan.sensitivity(each) for each in plan.marginals}
+            assert (changes[(0,)].total, changes[(0,)].squares) == several
+            assert (changes[(1,)].total, changes[(1,)].squares) == single
+            assert {change.neighbours.value for change in changes.values()} == {neighbours}
+
+
 def test_every_deviation_has_enough_steps_and_the_least_grid() -> None:
     for rho in ("1e-6", "0.5", "1e6"):
         for each in plan_gaussian(PAIRS, attributes((2, 3, 4)), rho=rho).blocks:
@@ -174,7 +191,12 @@ def test_every_deviation_has_enough_steps_and_the_least_grid() -> None:
             assert each.grid == 1 or each.deviation / each.grid * (each.grid - 1) < 4096
 
 
-@pytest.mark.parametrize("own", [attributes((2, 3)), attributes((215, 215, 216)), leveled(), attributes((3000, 3000))])
+_THOUSANDS = attribute(3000, [(*(cell // 1000 for cell in range(2999)), 3)], "thousand"), attribute(3000, name="cell")
+
+
+@pytest.mark.parametrize(
+    "own", [attributes((2, 3)), attributes((215, 215, 216)), leveled(), attributes((3000, 3000)), _THOUSANDS]
+)
 def test_weights_are_counted_as_finely_as_64_bits_allow(own: Attributes) -> None:
     workload = MarginalWorkload((tuple(range(len(own))),))
     step = finest_unit_value(workload, own)
