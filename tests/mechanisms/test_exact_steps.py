@@ -278,6 +278,18 @@ def test_a_cut_is_bounded_by_all_that_its_two_sums_may_be() -> None:
             assert gaussian._bounds_of_cut(part, total, error) == (min(cuts), max(cuts))
 
 
+def test_cuts_are_certain_only_where_no_error_moves_them_to_another_word() -> None:
+    """Sums of 2⁶⁶ in all: four of them are a word, and the first and the last word part nothing."""
+    last = 2**64 - 1
+    for words, inside in (((5, 9, last), {0: 5, 1: 9}), ((0, 7, last - 1), {1: 7, 2: last - 1}), ((0, last), {})):
+        sums = [4 * word + 2 for word in words] + [2**66]
+        for error in (0, 1):
+            assert gaussian._certain_cuts(sums, error) == inside
+    at_a_word = [4 * 5, 4 * 9 + 2, 2**66]
+    assert gaussian._certain_cuts(at_a_word, 0) == {0: 5, 1: 9}
+    assert gaussian._certain_cuts(at_a_word, 1) == {}
+
+
 def test_a_law_of_one_outcome_has_no_table() -> None:
     assert gaussian.build_guide_table("laplace", F(1, 100)) is None
     assert gaussian.build_guide_table("gaussian", F(1, 100)) is None

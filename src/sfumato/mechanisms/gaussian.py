@@ -135,14 +135,11 @@ def build_guide_table(kind: str, size: Fraction) -> GuideTable | None:
     64-bit word to be distinguished from it here.
     """
     sums, error, first = _cumulative_weights_slack_and_first(kind, size)
-    total = sums[-1]
-    cuts = [_bounds_of_cut(part, total, error) for part in sums]
-    last_word = (1 << _WORD) - 1
-    inside = [(i, low) for i, (low, high) in enumerate(cuts) if high > 0 and low < last_word]
-    if not inside or any(cuts[i][0] != cuts[i][1] for i, _ in inside):
+    cuts = _certain_cuts(sums, error)
+    if not cuts:
         return None
-    first += inside[0][0]
-    inner_cuts = np.array([cut for _, cut in inside], np.uint64)
+    first += min(cuts)
+    inner_cuts = np.array(list(cuts.values()), np.uint64)
     cells = np.searchsorted(
         inner_cuts, np.arange(1 << _CELL, dtype=np.uint64) << np.uint64(_WORD - _CELL), side="right"
     )
@@ -150,6 +147,17 @@ def build_guide_table(kind: str, size: Fraction) -> GuideTable | None:
     table[(inner_cuts >> np.uint64(_WORD - _CELL)).astype(np.intp)] = _UNDECIDED
     table[0] = table[-1] = _UNDECIDED
     return GuideTable(table, inner_cuts, first, (kind, size))
+
+
+def _certain_cuts(sums: list[int], error: int) -> dict[int, int]:
+    """Return the cuts that part 64-bit words, by the index of the outcome below each; none if one is in doubt."""
+    bounds = {index: _bounds_of_cut(part, sums[-1], error) for index, part in enumerate(sums)}
+    inside = {index: ends for index, ends in bounds.items() if ends[1] > 0 and ends[0] < (1 << _WORD) - 1}
+    return (
+        {index: low for index, (low, high) in inside.items()}
+        if all(low == high for low, high in inside.values())
+        else {}
+    )
 
 
 def _bounds_of_cut(part: int, total: int, error: int) -> tuple[int, int]:
@@ -345,8 +353,9 @@ class GaussianBlockSampler:
         self._twice = float(2 * sigma**2)
         heights = np.arange(guide.first, guide.first + len(guide.cuts))
         acceptance_probabilities = np.exp(-(4.0**self._shift) * (2 * heights + 1) / self._twice)
-        # One unit less than the floor: no rounding of the chance reaches so far. Beyond the table nothing is sure.
-        sure_glances = np.append(np.maximum(np.floor(acceptance_probabilities * (1 << _GLANCE)) - 1, 0), 0)
+        # One unit less than the floor: no rounding of the chance reaches so far, which is above a half within the table.
+        # Beyond the table nothing is sure.
+        sure_glances = np.append(np.floor(acceptance_probabilities * (1 << _GLANCE)) - 1, 0)
         self._sure = sure_glances.astype(np.uint64) << np.uint64(_WIDTH - _GLANCE)
 
     def draw(self, count: int) -> Integers:
