@@ -285,9 +285,10 @@ def test_cuts_are_certain_only_where_no_error_moves_them_to_another_word() -> No
         sums = [4 * word + 2 for word in words] + [2**66]
         for error in (0, 1):
             assert gaussian._certain_cuts(sums, error) == inside
-    at_a_word = [4 * 5, 4 * 9 + 2, 2**66]
-    assert gaussian._certain_cuts(at_a_word, 0) == {0: 5, 1: 9}
-    assert gaussian._certain_cuts(at_a_word, 1) == {}
+    for word, certain in ((5, {0: 5, 1: 9}), (1, {0: 1, 1: 9}), (last, {1: 9})):
+        at_a_word = [4 * word, 4 * 9 + 2, 2**66]
+        assert gaussian._certain_cuts(at_a_word, 0) == certain
+        assert gaussian._certain_cuts(at_a_word, 1) == {}
 
 
 def test_a_law_of_one_outcome_has_no_table() -> None:
