@@ -353,8 +353,8 @@ class GaussianBlockSampler:
         self._twice = float(2 * sigma**2)
         heights = np.arange(guide.first, guide.first + len(guide.cuts))
         acceptance_probabilities = np.exp(-(4.0**self._shift) * (2 * heights + 1) / self._twice)
-        # One unit less than the floor: no rounding of the chance reaches so far, and within the table it is above a half.
-        # Beyond the table nothing is sure.
+        # One unit less than the floor: no rounding of the chance reaches so far. Within the table the chance is above a
+        # half; beyond it nothing is sure.
         sure_glances = np.append(np.floor(acceptance_probabilities * (1 << _GLANCE)) - 1, 0)
         self._sure = sure_glances.astype(np.uint64) << np.uint64(_WIDTH - _GLANCE)
 
