@@ -8,6 +8,7 @@ import pickle
 from collections.abc import Iterator
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from sfumato import errors
@@ -235,6 +236,39 @@ def test_what_is_not_written_is_not_told() -> None:
 )
 def test_a_refused_parameter_has_an_example_or_a_correction(value: object, allowed: str, fix: str) -> None:
     assert errors.InvalidParameter("limit", value, allowed).fix == fix
+
+
+class Unprintable:
+    def __repr__(self) -> str:
+        raise RuntimeError("printed")
+
+    def __eq__(self, _: object) -> bool:
+        raise RuntimeError("compared")
+
+    __lt__ = __eq__
+    __hash__ = object.__hash__
+
+
+@pytest.mark.parametrize("allowed", ["a string", "a list of different names in increasing order", "one of add, remove"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.array(["a", "b"]),
+        [np.array([1, 2]), np.array([1, 2])],
+        10**5000,
+        [10**5000, 10**5000],
+        (10**5000,),
+        [(Unprintable(),), (Unprintable(),)],
+        [Unprintable(), Unprintable()],
+        Unprintable(),
+    ],
+    ids=["array", "arrays", "digits", "list of digits", "tuple of digits", "tuples", "objects", "object"],
+)
+def test_no_value_stops_its_refusal(value: object, allowed: str) -> None:
+    """A fix is suggested from values that are plain: others are neither compared nor printed."""
+    refused = errors.InvalidParameter("name", value, allowed)
+    assert refused.code == "invalid-parameter"
+    assert refused.fix
 
 
 @pytest.mark.parametrize(("parameter", "usual"), [("epsilon", "0.5"), ("rho", "0.01"), ("delta", "1e-9")])

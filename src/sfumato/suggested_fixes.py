@@ -16,6 +16,8 @@ _USUAL_VALUES = {"epsilon": "0.5", "rho": "0.01", "delta": "1e-9", "confidence":
 """Examples of parameters that have a common value."""
 _MAX_PARTS = 60
 """The most alternatives that a rule is searched for."""
+_MAX_BITS = 512
+"""Of an integer that is printed: Python refuses to write very long ones."""
 
 _LISTS = ("a list", "a tuple", "a non-empty list", "a non-empty tuple", "lists", "sets", "different", "distinct")
 _TEXTS = ("a string", "text", "a text", "printable text")
@@ -87,20 +89,30 @@ def _suggestions(parameter: str, name: str, value: object, allowed: str) -> Iter
     if allowed.startswith("a mapping") and not isinstance(value, Mapping):
         yield f"give {name} as a mapping, {{name: value, …}}"
     if allowed.startswith(_TEXTS) and not isinstance(value, str):
-        yield f"give {name} as text in quotes" + (f': "{value}"' if type(value) is int else "")
+        yield f"give {name} as text in quotes" + (f': "{value}"' if _is_short_integer(value) else "")
 
 
 def _repeated(value: object) -> str | None:
     """Return the first text or number that a list contains twice, as it is typed."""
     if not isinstance(value, (list, tuple)):
         return None
-    shown = [repr(entry)[:60] for entry in value[:_MAX_PARTS] if isinstance(entry, (str, int, tuple))]
+    shown = [repr(entry)[:60] for entry in value[:_MAX_PARTS] if _is_plain(entry)]
     return next((entry for index, entry in enumerate(shown) if entry in shown[:index]), None)
 
 
+def _is_plain(entry: object) -> bool:
+    """Return whether a refused value, or each part of a pair, is compared and printed by code that cannot fail."""
+    parts = entry if type(entry) is tuple else (entry,)
+    return all(type(part) in (str, float, bool) or _is_short_integer(part) for part in parts)
+
+
+def _is_short_integer(value: object) -> bool:
+    return type(value) is int and value.bit_length() <= _MAX_BITS
+
+
 def _is_sorted(value: object) -> bool:
-    """Return whether a value is a sorted list, or no list of comparable values."""
-    if not isinstance(value, (list, tuple)):
+    """Return whether a value is a sorted list, or no list of plain, comparable values."""
+    if not isinstance(value, (list, tuple)) or not all(map(_is_plain, value)):
         return True
     try:
         return list(value) == sorted(value)
@@ -124,8 +136,10 @@ def _closest(value: object, choices: Sequence[str]) -> str | None:
     """Return the choice that a text misspells."""
     from difflib import get_close_matches
 
+    if not isinstance(value, str):
+        return None
     by_spelling = {choice.strip("\"'").lower(): choice for choice in choices if choice != value}
-    close = get_close_matches(value[:60].lower(), by_spelling, n=1, cutoff=0.7) if isinstance(value, str) else []
+    close = get_close_matches(value[:60].lower(), by_spelling, n=1, cutoff=0.7)
     return by_spelling[close[0]] if close else None
 
 

@@ -183,7 +183,7 @@ class Sources:
 
     def bind(self, statement: str) -> None:
         """Check that the engine accepts the statement, without reading a row: a relation is bound when it is made, as
-        by PREPARE, and runs when its rows are fetched.
+        by PREPARE, and runs when its rows are fetched. One with side effects would run at once: none is generated.
         """
         with self._cursor() as cursor:
             self._log_and_run(statement, lambda: cursor.sql(self._parse_cached(cursor, statement)))
@@ -528,8 +528,8 @@ def _parse_only_statement(cursor: duckdb.DuckDBPyConnection, statement: str, kin
 
 _EXTENSION_SETTINGS = (
     "TimeZone = 'UTC'",
-    # To read the footer of a file of 300 columns takes as long as the rest of a small count. DuckDB reads it again
-    # where the file has changed, and a changed file is refused before and after every reading.
+    # To read the footer of a file of 300 columns takes as long as the rest of a small count. DuckDB sees a change by
+    # whole seconds only: what guards is that a changed file is refused before and after every reading.
     "parquet_metadata_cache = true",
 )
 """Settings of extensions: unknown while the database is opened."""

@@ -40,6 +40,7 @@ class CatalogEngine:
         self._setup = setup
         self._process: subprocess.Popen[bytes] | None = None
         self._ends_idle = 0.0
+        self._is_interrupted = False
 
     def run(self, statement: str, limits: StatementLimits) -> tuple[Rows, int] | None:
         """Return rows and the number of their letters; None where the engine fails or exceeds a limit.
@@ -47,11 +48,11 @@ class CatalogEngine:
         Address space that statements leave behind is never given back, so where it runs out, or the process dies
         without being killed, the statement runs once more in a new process, if there were others before it.
         """
-        is_new = not self._is_running()
+        is_new, self._is_interrupted = not self._is_running(), False
         answer = self._run_in_process(statement, limits)
         if answer == engine_process.OUT_OF_MEMORY:
             self.stop()
-            answer = None if is_new else self._run_in_process(statement, limits)
+            answer = None if is_new or self._is_interrupted else self._run_in_process(statement, limits)
         return None if isinstance(answer, str) else answer
 
     def _run_in_process(self, statement: str, limits: StatementLimits) -> tuple[Rows, int] | str | None:
@@ -77,6 +78,7 @@ class CatalogEngine:
 
     def interrupt(self) -> None:
         """Kill the process, from any thread: ``run`` returns None, and the next statement starts another."""
+        self._is_interrupted = True
         process = self._process
         if process is not None:
             process.kill()
