@@ -37,6 +37,8 @@ _FROM_TO = re.compile(
     rf"(?:0, or )?(?:a (?:whole )?(?:number|price)\b[a-z ]* )?(?:from|between) ({_NUMBER}) (?:to|and) [0-9−].*"
 )
 _WHOLE_NUMBER = re.compile(r"a whole number(?: ≥ ([0-9]+)| of at least ([0-9]+)| of at most .*|\b[^0-9]*)")
+_COUNTED_NUMBERS = re.compile(r"a (?:list|tuple) of (1?[0-9]) (?:whole )?numbers\b.*")
+_INDICES = re.compile(r"a list of column indices, each from ([0-9]+) to ([0-9]+)")
 _UPPER_LIMIT = re.compile(rf"(?:a (?:whole )?number )?(?:of )?(?:at most|up to) ({_NUMBER}).*")
 _LOWER_LIMIT = re.compile(rf"at least ({_NUMBER})\b.*")
 
@@ -80,6 +82,10 @@ def _suggestions(parameter: str, name: str, value: object, allowed: str) -> Iter
     if example := _example(parameter, allowed):
         yield f"for example, set {name} to {example}"
     yield from _limits(name, allowed)
+    if re.fullmatch(_NUMBER, allowed):
+        yield f"set {name} to {allowed}"
+    if allowed == "higher":
+        yield f"give a higher {name}"
     if "array" in allowed and "shape" in allowed:
         yield f"change the shape of {name}"
     if isinstance(value, ValueWords):
@@ -88,6 +94,8 @@ def _suggestions(parameter: str, name: str, value: object, allowed: str) -> Iter
         yield f"put the values of {name} in a list, […]"
     if allowed.startswith("a mapping") and not isinstance(value, Mapping):
         yield f"give {name} as a mapping, {{name: value, …}}"
+    if allowed == "a list of strings":
+        yield f"write every entry of {name} as text in quotes"
     if allowed.startswith(_TEXTS) and not isinstance(value, str):
         yield f"give {name} as text in quotes" + (f': "{value}"' if _is_short_integer(value) else "")
 
@@ -145,7 +153,12 @@ def _closest(value: object, choices: Sequence[str]) -> str | None:
 
 def _example(parameter: str, allowed: str) -> str:
     if found := _AFTER_SUCH_AS.search(allowed):
-        return found[1]
+        is_bare_entry = allowed.startswith("a list") and found[1][0] not in "[{"
+        return f"[{found[1].replace(' and ', ', ')}]" if is_bare_entry else found[1]
+    if found := _COUNTED_NUMBERS.fullmatch(allowed):
+        return f"[{', '.join(['1'] * int(found[1]))}]"
+    if found := _INDICES.fullmatch(allowed):
+        return f"[{', '.join(dict.fromkeys(found.groups()))}]"
     if _UNIT_INTERVAL.fullmatch(allowed):
         return _USUAL_VALUES.get(parameter, "0.5")
     if _REAL_NUMBER.fullmatch(allowed):

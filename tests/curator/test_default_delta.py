@@ -74,10 +74,10 @@ def test_free_calls_assume_a_delta_and_say_so(tmp_path: Path) -> None:
 def test_a_release_spends_no_delta_that_was_not_named(tmp_path: Path) -> None:
     with opened(tmp_path) as clinic:
         question = clinic.sql(BY_WARD)
-        with pytest.raises(sf.Unsupported, match='δ = 1e-9 is offered: accept it with delta="default"') as refused:
+        with pytest.raises(sf.Unsupported, match='accept δ = 1e-9 with delta="default"') as refused:
             question.release(epsilon=1)
         assert refused.value.code == "unknown-keys"
-        with pytest.raises(sf.Unsupported, match="δ = 1e-9 is offered"):
+        with pytest.raises(sf.Unsupported, match="accept δ = 1e-9 with"):
             clinic.workload([BY_WARD]).release(epsilon=1)
         assert not any(clinic.budget.spent.values())
         question.release(epsilon=1, delta=question.default_delta)  # the value that the refusal and the forecast name
@@ -270,6 +270,6 @@ def test_the_shell_takes_the_word_with_yes_to_all(tmp_path: Path) -> None:
 def test_yes_to_all_is_no_yes_to_a_delta(tmp_path: Path, interactive: bool) -> None:
     with opened(tmp_path) as clinic:
         session = ShellSession(clinic, _Confirming(), None, True, interactive, ShellSettings(epsilon="1"))
-        with pytest.raises(sf.Unsupported, match="δ = 1e-9 is offered"):
+        with pytest.raises(sf.Unsupported, match="accept δ = 1e-9 with"):
             session.run(BY_WARD)
         assert not any(clinic.budget.spent.values())

@@ -145,7 +145,7 @@ def test_refusals_name_the_step(flights: sf.Curator) -> None:
         flights.table("flights").where("dely > 5")
     assert str(refusal.value) == (
         "the policy declares no column named dely [unknown-column]\n"
-        "  place: where dely > 5\n  fix:   did you mean delay?"
+        '  place: the step "where dely > 5"\n  fix:   did you mean delay?'
     )
 
 

@@ -70,6 +70,7 @@ EXPRESSIONS = [
     ("born + 3", "DATE_DIFF", "DATE_DIFF('day', born, seen) + 3"),
     ("ABS(born)", "EXTRACT(year FROM …)", "ABS(EXTRACT(year FROM born))"),
     ("ABS(born)", "DATE_DIFF('day', …, …)", "ABS(DATE_DIFF('day', born, seen))"),
+    ("ABS(age > 10)", "CASE WHEN … THEN 1 ELSE 0 END", "ABS(CASE WHEN age > 10 THEN 1 ELSE 0 END)"),
     ("CAST(born AS INTEGER)", "EXTRACT", "EXTRACT(year FROM born)"),
     ("CAST(born AS INTEGER)", "DATE_DIFF", "DATE_DIFF('day', '2020-01-01', born)"),
     ("CAST(age AS HUGEINT)", "BIGINT", "CAST(age AS BIGINT)"),
@@ -175,7 +176,8 @@ QUESTIONS = [
         "QUANTILE_CONT(x, 0.9), or PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)",
         "SELECT QUANTILE_CONT(age, 0.9), PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY age) AS p FROM visits",
     ),
-    ("SELECT REGR_SLOPE(age) FROM visits", "CORR(cost, age)", "SELECT CORR(cost, age) FROM visits"),
+    ("SELECT REGR_SLOPE(age) FROM visits", "REGR_SLOPE(cost, age)", "SELECT REGR_SLOPE(cost, age) FROM visits"),
+    ("SELECT REGR_COUNT(age) FROM visits", "REGR_COUNT(cost, age)", "SELECT REGR_COUNT(cost, age) FROM visits"),
     (
         "SELECT MODE(region, age) FROM visits",
         "write MODE(x)",

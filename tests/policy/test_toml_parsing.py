@@ -201,8 +201,8 @@ BROKEN = {
     "a key twice": (b"[unit]\nname = 'a'\nname = 'b'", "not valid TOML"),
     "ten megabytes": (b"#" * 10_000_000, "4 MiB"),
     "nested": (b"a = " + b"[" * 100_000, "too deep"),
-    "a long number": (b"a = " + b"9" * 10_000, "too long"),
-    "a huge exponent": (b"a = 1e99999999999999999999", "too long"),
+    "a long number": (b"a = " + b"9" * 10_000, "too many digits"),
+    "a huge exponent": (b"a = 1e99999999999999999999", "too many digits"),
     "sections that are none": (b"unit = 1\ntables = 2", "section"),
     "no unit": (b"[tables.a]\nsource = 'a.csv'", "missing"),
 }

@@ -75,7 +75,9 @@ TERMS: Mapping[str, PriceTerm] = {
     "within": PriceTerm("within", Number, "The largest acceptable error, instead of a price."),
     "column widths": PriceTerm("within", _COLUMN_WIDTHS, "The largest acceptable ±, for all columns or by column."),
     "question widths": PriceTerm("within", _QUESTION_WIDTHS, "The largest acceptable ±, by question and column."),
-    "confidence": PriceTerm("confidence", Number, "The confidence of every range."),
+    "confidence": PriceTerm(
+        "confidence", Number, "The confidence level of the range given for each number, such as 0.95."
+    ),
     "mechanism": PriceTerm(
         "mechanism",
         Literal["laplace", "gaussian"],

@@ -122,6 +122,9 @@ def _read_text(file: Path) -> str:
 _DECIMAL_COMMA = re.compile(r"=\s*([0-9]{1,9}),([0-9]{1,9})\b")
 """A number with a decimal comma as the value of a key; in a list a comma separates two numbers."""
 
+_LONG_NUMBER = re.compile(r"[0-9_]{1000,}|[0-9][eE][+-]?[0-9_]{9,}")
+"""A number that Python refuses to read: by its digits, or by those of its exponent."""
+
 
 def _parse_toml(text: str, place: str) -> dict[str, Any]:
     try:
@@ -133,7 +136,9 @@ def _parse_toml(text: str, place: str) -> dict[str, Any]:
         if comma is not None and str(text.count("\n", 0, comma.start()) + 1) in re.findall(r"line (\d+)", str(error)):
             fix = f"write the number with a decimal point: {comma[1]}.{comma[2]}"
     except (ValueError, ArithmeticError):
-        rule, fix = "a number in this file is too long", "shorten it"
+        number = _LONG_NUMBER.search(text)
+        place = place if number is None else f"{place}, line {text.count(chr(10), 0, number.start()) + 1}"
+        rule, fix = "a number has too many digits", "write it with fewer digits"
     except RecursionError:
         rule, fix = "this file is nested too deeply", "use at most four levels"
     raise InvalidPolicy(rule, place=place, fix=fix)

@@ -469,7 +469,7 @@ def test_markers_and_spellings_are_proposed_to_the_owner(tmp_path: Path) -> None
             "written in the form that trim and case give, because cells are compared in that form",
         ),
         ("day=text a,b trim yes", "trim takes no value"),
-        ("day=text a,b map F", "write a map of cells to values as map F:female,M:male"),
+        ("day=text a,b map F", "this map is not readable: write pairs of a cell and a value, such as map F:female"),
         ("day=text a,b map F:c", "a mapping whose right sides are listed values"),
         ("day=boolean maybe", "a boolean has no bounds and no values"),
         ("person_id=integer nulls NA", "could merge or split units"),

@@ -23,7 +23,7 @@ _MAX_BYTES = 1 << 20
     metavar="NUMBER",
     default=DEFAULT_CONFIDENCE,
     show_default=True,
-    help="The confidence of each range.",
+    help="The confidence level of the range given for each number, such as 0.95.",
 )
 @click.option(
     "--joint",

@@ -74,7 +74,7 @@ _HELP = r"""Write a question in SQL, on one or several lines, and end it with ";
     metavar="NUMBER",
     default=DEFAULT_CONFIDENCE,
     show_default=True,
-    help="The confidence of each range.",
+    help="The confidence level of the range given for each number, such as 0.95.",
 )
 @click.option(
     "--strict", is_flag=True, help="Refuse questions whose answer could only be guessed, because all rounds are spent."

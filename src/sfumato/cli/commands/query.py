@@ -152,7 +152,7 @@ _price_options = options.combine_decorators(
         metavar="NUMBER",
         default=DEFAULT_CONFIDENCE,
         show_default=True,
-        help="The confidence of each ± range.",
+        help="The confidence level of the range given for each number, such as 0.95.",
     ),
     click.option(
         "--joint",
@@ -193,8 +193,8 @@ _release_options = options.combine_decorators(
     click.option(
         "--clipped",
         is_flag=True,
-        help="Instead of the answer, buy noisy counts of what it leaves out: the share of units over each limit, and "
-        "the share of cells outside each bound. One price pays for all of them.",
+        help="Instead of the answer, buy noisy estimates of what clipping removes: the share of units over each limit, "
+        "and of values outside each column's bounds. One price covers all of them.",
     ),
     options.request_id,
 )

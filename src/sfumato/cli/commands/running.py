@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     metavar="NUMBER",
     default=DEFAULT_CONFIDENCE,
     show_default=True,
-    help="The confidence of each ± range.",
+    help="The confidence level of the range given for each number, such as 0.95.",
 )
 @click.option("--joint", is_flag=True, help="Make all ranges hold together with this confidence, not each by itself.")
 @click.option("--fresh", is_flag=True, help="Buy new totals with new noise, even if stored ones are free.")

@@ -112,7 +112,7 @@ def answer(form: Path, answers: Sequence[str]) -> None:
     metavar="NUMBER",
     default=DEFAULT_CONFIDENCE,
     show_default=True,
-    help="The confidence of each range.",
+    help="The confidence level of the range given for each number, such as 0.95.",
 )
 @click.option(
     "--joint",

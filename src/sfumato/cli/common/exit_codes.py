@@ -26,7 +26,8 @@ from sfumato.errors import InvalidParameter, Overspent, SfumatoError, WeakPrivac
 _CALLS_TO_FLAGS = (
     (re.compile(r"\.limit\((\w+=[\w…]+)\)"), r"--limit \1"),
     (re.compile(r"\b\w+(?:\(\))? \((--[a-z-]+)\)"), r"\1"),  # "epsilon (--epsilon)" is written for both
-    (re.compile(r"sql\(question, \[40\]\)(?:, sql\(question, {'name': 40}\) or --param name=40)?"), "--param name=40"),
+    (re.compile(r"sql\(question, (?:\[40\]|\{'\w+': 40\})\) or (?=--param )"), ""),
+    (re.compile(r"sql\(question, \[40\]\)"), "--param 1=40"),
     (re.compile(r"; answer\.to_altair\(\) .*"), ""),
     (re.compile(r"\bnaming the others in columns\b"), "naming the others in --columns"),
     (re.compile(r", or account\.amend\(…, reason=…\)"), ""),
@@ -43,7 +44,7 @@ _FLAG_OF_PARAMETER = {
 _FLAGS_TO_SHELL = (
     (re.compile(r"--(epsilon|delta|within|limit|explain)\b"), r"\\\1"),
     (re.compile(r"--dry-run\b"), r"\\explain"),
-    (re.compile(r", or pass it: --param name=40"), ""),
+    (re.compile(r", or pass it: --param 1=40"), ""),
 )
 
 

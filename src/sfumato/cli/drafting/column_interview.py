@@ -102,7 +102,7 @@ def _parse_rule_setting(rule: str, text: str) -> Any:
     if rule == "map":
         pairs = [part.partition(":") for part in text.split(",")]
         if not all(colon for _, colon, _ in pairs):
-            raise click.UsageError("write a map of cells to values as map F:female,M:male")
+            raise click.UsageError("this map is not readable: write pairs of a cell and a value, such as map F:female")
         return {source.strip(): target.strip() for source, _, target in pairs}
     if rule == "possible":
         return text.replace(",", " ").split()

@@ -143,10 +143,10 @@ def offered_delta_notes(stated: PriceRequest, delta: Fraction) -> tuple[str, ...
     if stated.has_or_accepts_delta or not delta:
         return ()
     text = format_offered_delta(delta)
-    return (f"No δ was given: this assumes δ = {text}. To release, {_ACCEPT_DELTA}.",)
+    return (f"No δ was given: this assumes δ = {text}. To release, accept it {_ACCEPTED}.",)
 
 
-_ACCEPT_DELTA = f'accept it with delta="{ACCEPT_DEFAULT}" (--delta {ACCEPT_DEFAULT}), or name another'
+_ACCEPTED = f'with delta="{ACCEPT_DEFAULT}" (--delta {ACCEPT_DEFAULT}), or give a δ of your own'
 
 
 def require_delta_for_discovery(
@@ -160,7 +160,7 @@ def require_delta_for_discovery(
     if not is_given:
         rule = f"the values of {keys_sql} are not declared, and finding them in the data needs an ε and a δ"
         offered = offered_delta(budgets)
-        accept = f"δ = {format_offered_delta(offered)} is offered: {_ACCEPT_DELTA}; or "
+        accept = f"accept δ = {format_offered_delta(offered)} {_ACCEPTED}; or "
         first = accept if offered else "no δ is left for undeclared groups: "
         raise Unsupported("unknown-keys", rule, fix=f"{first}{advice_without_delta}: that needs no δ")
 

@@ -352,11 +352,15 @@ def _refuse_implied_keys(linked: LinkedTables, names: Mapping[str, tuple[str, ..
             if pair & keys and pair <= drawn and not linked.is_unique_key(table, deciding):
                 others = [f"{table.name}.{name}" for name in names[table.name] if name.lower() not in pair]
                 rule = (
-                    f"in the policy, {table.name}.{deciding} implies {decided}, and synthetic rows get new keys, which "
-                    "could not follow that rule"
+                    f"the policy says that {table.name}.{deciding} determines {decided}; synthetic rows get new keys, "
+                    "so this rule cannot be kept"
                 )
                 is_left_out = others and not pair <= keys
-                fix = f"write columns={others}" if is_left_out else f"remove {deciding} from implies of {table.name}"
+                fix = (
+                    f"leave the column out: columns={others}"
+                    if is_left_out
+                    else f"remove {deciding} from implies of {table.name}"
+                )
                 raise Unsupported("implied-key", rule, fix=fix, place=_PLACE)
 
 

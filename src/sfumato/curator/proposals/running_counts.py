@@ -535,7 +535,9 @@ def _require_one_additive_measure(query: Query) -> None:
     measures = query.plan.measures
     if len(measures) != 1:
         raise _running_totals_refusal(
-            "running-columns", "running totals show one column of numbers", "ask for each number separately"
+            "running-columns",
+            f"running totals can have only one column of numbers; this question has {len(measures)}",
+            "ask for each number in a question of its own",
         )
     if type(measures[0]) not in (Count, Sum):
         rule = "running totals add up periods, so the question must ask for COUNT(*), COUNT(column) or SUM"
@@ -564,7 +566,7 @@ def _require_plain_declared_periods(question: Question) -> None:
     ]
     if None in shown_keys or len(finish.outputs) != len(shown_keys) + 1:
         raise _running_totals_refusal(
-            "running-shape", "running totals show the keys and one number, without arithmetic"
+            "running-shape", "a running total can stand only beside the GROUP BY columns, without arithmetic on it"
         )
     if sorted(shown_key for shown_key in shown_keys if shown_key is not None) != list(range(len(query.plan.keys))):
         raise _running_totals_refusal(

@@ -194,5 +194,6 @@ def _nearest_function_advice(name: str) -> str:
     names = [function_name for function_name in FUNCTIONS if function_name[0].isalpha()]
     close = difflib.get_close_matches(name[:40].upper(), names, n=1, cutoff=0.75)
     if close:
-        return f"did you mean {FUNCTIONS[close[0]].signature}?"
+        first_spelling, closing, _ = FUNCTIONS[close[0]].signature.partition("), ")
+        return f"did you mean {first_spelling}{closing[:1]}?"
     return "use one of " + ", ".join(name for name in names if FUNCTIONS[name].signature.startswith(f"{name}("))

@@ -32,15 +32,16 @@ _MAX_QUOTED = 100
 @contextmanager
 def step_in_refusals(step: str) -> Iterator[None]:
     """Add the builder step to a refusal, since there is no text to point at."""
+    place = f'the step "{step}"'
     try:
         yield
     except RecursionError:
         raise Unsupported(
-            "too-deep", "the question is nested too deeply", fix="split it into several questions", place=step
+            "too-deep", "the question is nested too deeply", fix="split it into several questions", place=place
         ) from None
     except Unsupported as refusal:
         rule = refusal.rule.removesuffix(f" [{refusal.code}]")
-        raise Unsupported(refusal.code, rule, fix=refusal.fix, place=step) from None
+        raise Unsupported(refusal.code, rule, fix=refusal.fix, place=place) from None
 
 
 def one_line_excerpt(text: object) -> str:

@@ -14,6 +14,7 @@ from sfumato.plan.noisy_rows import Frame, NoisyAggregate, NoisyWindow
 from sfumato.plan.sql.dialect import function_name
 from sfumato.plan.sql.text_positions import node_text, refusal_at
 from sfumato.plan.values.expressions import Column, Expression, Order, WindowResult, noise_count
+from sfumato.plan.values.functions.declaring import AS_NUMBER
 from sfumato.policy import Domain, Type
 
 Read = Callable[[exp.Expr], Expression]
@@ -229,7 +230,7 @@ def _aggregate_name_and_argument(node: exp.Expr, read: Read, fix: str) -> tuple[
 def _check_number(function: str, argument: Expression, node: exp.Expr) -> None:
     if not argument.domain.type.numeric:
         rule = f"{function} needs a number; {node_text(node)} is {argument.domain.type.value}"
-        raise refusal_at(node, "type-mismatch", rule, "use COUNT, or turn it into a number with CASE")
+        raise refusal_at(node, "type-mismatch", rule, f"use COUNT, or {AS_NUMBER}")
 
 
 def _aggregate_domain(function: str, argument: Expression | None) -> Domain:

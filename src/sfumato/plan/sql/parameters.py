@@ -95,7 +95,8 @@ def parameter_literals(
     positions = {position.name: position for position in reversed(parameter_positions)}
     for name, position in positions.items():
         if name not in values:
-            fix = "pass one: sql(question, [40]), sql(question, {'name': 40}) or --param name=40"
+            example = "[40]" if name == "1" else f"{{'{name}': 40}}"
+            fix = f"pass one: sql(question, {example}) or --param {name}=40"
             rule = f"the parameter {position.displayed_name} has no value"
             raise Unsupported("parameter", rule, fix=fix, line=position.line, column=position.column)
     surplus = [name for name in values if name not in positions]

@@ -268,7 +268,7 @@ def _declared_values_and_names(field: exp.Expr, rows: PivotedRows, fix: str) -> 
     column = rows.column_ignoring_case(field.name)
     values = rows.domains[column].values if column is not None and not _is_private_subquery(rows) else None
     if not values or len(values) > MAX_VALUES:
-        rule = f"PIVOT ON {node_text(field)} needs its values: the columns of an answer never come from rows"
+        rule = f"PIVOT ON {node_text(field)} needs a list of values: column names may not be read from the data"
         raise refusal_at(field, "pivot-values", rule, fix)
     return [(exp.convert(value), str(value)) for value in values]
 

@@ -19,7 +19,7 @@ AGGREGATE_FIX = "use COUNT, SUM, AVG, MEDIAN, VARIANCE, CORR or MODE, with FILTE
 _COLLECTING = (exp.GroupConcat, exp.ArrayAgg, exp.ArrayUniqueAgg, exp.ArrayConcatAgg)
 _PICKING = (exp.First, exp.Last, exp.AnyValue, exp.FirstValue, exp.LastValue)
 _SHARES = (exp.Ntile, exp.PercentRank, exp.CumeDist)
-_IN_PANDAS = "do this with the answer in pandas, which is free"
+_IN_PANDAS = "in pandas, which costs no budget"
 
 
 def aggregate_refusal(node: exp.Expr, source: RowSource) -> Unsupported:
@@ -29,19 +29,19 @@ def aggregate_refusal(node: exp.Expr, source: RowSource) -> Unsupported:
     name, table = function_name(aggregate), quoted(source.table.name)
     if isinstance(aggregate, _COLLECTING) and not isinstance(_operand_without_modifiers(aggregate), exp.Star):
         value = full_sql_text(_operand_without_modifiers(aggregate))
-        rule = f"{name} would show values of single rows, which are never shown"
+        rule = f"{name} would reveal values of single rows, which is never allowed"
         counted = f"count the values: SELECT {value}, COUNT(*) FROM {table} GROUP BY {value}"
-        return refusal_at(node, "aggregate", rule, f"{counted}; to join them into one text, {_IN_PANDAS}")
+        return refusal_at(node, "aggregate", rule, f"{counted}; then join or list them {_IN_PANDAS}")
     if isinstance(aggregate, (exp.ArgMax, exp.ArgMin)) and source.table.id is not None:
         unit, extreme = quoted(source.table.id), "ARG_MAX" if isinstance(aggregate, exp.ArgMax) else "ARG_MIN"
         picked = f"{extreme}({full_sql_text(aggregate.this)}, {full_sql_text(aggregate.expression)})"
         inner = f"SELECT {unit}, {picked} AS v FROM {table} GROUP BY {unit}"
-        rule = f"{name} would show the value of a single row, and rows are never shown"
+        rule = f"{name} would reveal the value of a single row, which is never allowed"
         return refusal_at(
             node, "aggregate", rule, f"pick one for each unit: SELECT v, COUNT(*) FROM ({inner}) GROUP BY v"
         )
     if isinstance(aggregate, _PICKING):
-        rule = f"{name} would show the value of a single row, and rows are never shown"
+        rule = f"{name} would reveal the value of a single row, which is never allowed"
         return refusal_at(
             node,
             "aggregate",
@@ -54,11 +54,13 @@ def aggregate_refusal(node: exp.Expr, source: RowSource) -> Unsupported:
 def row_window_refusal(node: exp.Window, source: RowSource) -> Unsupported:
     """Return the refusal of a window over rows whose results would be shown."""
     name, function = function_name(node.this), node.this
-    rule = f"{name} over rows would show single rows, which are never shown"
+    rule = f"{name} over rows would reveal single rows, which is never allowed"
     if isinstance(function, _SHARES):
         return refusal_at(node, "window", rule, quantiles_instead_of_ranks_fix(node))
     if source.table.id is None or function.find(exp.Distinct) is not None:
-        return refusal_at(node, "window", rule, f"ask for counts or sums by group, and {_IN_PANDAS}")
+        return refusal_at(
+            node, "window", rule, f"ask for counts or sums by group, and compute it from the answer {_IN_PANDAS}"
+        )
     within_unit = node.copy()
     if not any(map(source.is_unit_id, node.args.get("partition_by") or [])):
         unit = exp.column(exp.to_identifier(source.table.id, quoted=not source.table.id.isidentifier()))
@@ -66,7 +68,8 @@ def row_window_refusal(node: exp.Window, source: RowSource) -> Unsupported:
     total = "AVG" if _returns_numbers(function, source) else "COUNT"
     inner = f"SELECT {full_sql_text(within_unit)} AS x FROM {quoted(source.table.name)}"
     asked = f"compute it within each unit: SELECT {total}(x) FROM ({inner})"
-    return refusal_at(node, "window", rule, f"{asked}; or ask for a series by GROUP BY, and {_IN_PANDAS}")
+    in_pandas = f"get the series with GROUP BY, and compute it from the answer {_IN_PANDAS}"
+    return refusal_at(node, "window", rule, f"{asked}; or {in_pandas}")
 
 
 def _operand_without_modifiers(node: exp.Expr) -> exp.Expr:

@@ -76,7 +76,7 @@ def cached_lowering(resolve: Resolve) -> Callable[[Node], Expression | None]:
         if lowered is None:
             shown = function_name(part) if isinstance(part, exp.Func) else part.sql(dialect=DIALECT)[:60]
             rule = f"{shown} cannot be used in this expression"
-            raise Unsupported("part", rule, fix="use arithmetic, comparisons, CASE or CAST")
+            raise Unsupported("part", rule, fix="use columns of FROM, and expressions over them")
         return lowered
 
     def attempt(part: Node) -> Expression | None:
@@ -459,7 +459,9 @@ def _lower_strptime(text: Node, date_format: Node, read: Read) -> Expression:
 def _lower_time_bucket(node: exp.DateBin, read: Read) -> Expression:
     amount, unit = _interval_amount_and_unit(node.this) if isinstance(node.this, exp.Interval) else (None, "")
     if amount is None:
-        rule = f"{function_name(node)} takes an INTERVAL of one whole number of one unit, and then a date"
+        rule = (
+            f"{function_name(node)} takes an interval with a single unit, such as INTERVAL '2 week', followed by a date"
+        )
         raise Unsupported("time-bucket", rule, fix="write TIME_BUCKET(INTERVAL '2 week', x)")
     if isinstance(node.args.get("unit"), exp.Var):  # the parser takes the name of a column for a unit
         rule, fix = "the origin of a TIME_BUCKET must be written as a literal", "write it as DATE '2024-01-01'"
@@ -494,7 +496,7 @@ def _lower_date_shift(moment: Node, interval: exp.Interval, sign: int, read: Rea
     amount, unit = _interval_amount_and_unit(interval)
     if amount is None:
         raise Unsupported(
-            "interval", "an INTERVAL must be one whole number of one unit", fix="write INTERVAL '3 month'"
+            "interval", "an INTERVAL must be a whole number with a single unit", fix="write INTERVAL '3 month'"
         )
     return call("DATE_ADD", read(moment), literal(Type.INTEGER, sign * amount), literal(Type.TEXT, unit))
 

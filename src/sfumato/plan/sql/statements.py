@@ -72,6 +72,7 @@ from sfumato.plan.values.expressions import (
     columns,
 )
 from sfumato.plan.values.functions import call, literal
+from sfumato.plan.values.functions.declaring import AS_NUMBER
 from sfumato.policy import Domain, Type
 
 _CLAUSES = {
@@ -469,7 +470,7 @@ _ARGUMENT_FIXES: Mapping[type[exp.Expr], str] = {
 def _check_aggregate_arguments(node: exp.Expr) -> None:
     """Refuse an aggregate with an argument that would be ignored, or without the second of two values."""
     if type(node) in _PAIR_AGGREGATES and node.args.get("expression") is None:
-        fix = "write both, y and x: CORR(cost, age)"
+        fix = f"write both, y and x: {function_name(node)}(cost, age)"
         raise refusal_at(node, "arguments", f"{node_text(node)} needs two arguments", fix)
     if any(value and part not in _ARGUMENTS for part, value in node.args.items()):
         fix = _ARGUMENT_FIXES.get(type(node), "write it with one column, such as SUM(cost) or MODE(region)")
@@ -576,7 +577,7 @@ def _require_bounded_number(value: Expression, node: exp.Expr) -> None:
             node,
             "type-mismatch",
             f"only numbers can be summed; {node_text(node)} is {value.domain.type.value}",
-            "use COUNT, or turn it into a number with CASE",
+            f"use COUNT, or {AS_NUMBER}",
         )
     if value.domain.range is None:
         raise refusal_at(

@@ -40,6 +40,7 @@ from sfumato.plan.sql.sql_expressions import lower_expression
 from sfumato.plan.sql.text_positions import node_text, rank_over_units_fix, refusal_at
 from sfumato.plan.values.expressions import Column, Expression, Field, Literal, Order, Resolve
 from sfumato.plan.values.functions import call
+from sfumato.plan.values.functions.declaring import AS_NUMBER
 from sfumato.policy import Domain, Type
 from sfumato.quick_dataclass import dataclass
 
@@ -142,7 +143,7 @@ def _lower_bounded_number(node: exp.Expr, resolve: Resolve) -> Expression:
     value = _lower_operand(node, resolve)
     if not value.domain.type.numeric:
         rule = f"only numbers can be summed; {node_text(node.this)} is {value.domain.type.value}"
-        raise refusal_at(node, "type-mismatch", rule, "use COUNT, or turn it into a number with CASE")
+        raise refusal_at(node, "type-mismatch", rule, f"use COUNT, or {AS_NUMBER}")
     if value.domain.range is None:
         rule = f"{node_text(node.this)} has no declared bounds, so one unit's result could be any number"
         fix = f"declare bounds in the policy, or write LEAST(GREATEST({node_text(node.this)}, low), high)"

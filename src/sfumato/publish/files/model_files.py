@@ -64,7 +64,7 @@ class ModelManifest:
             if not isinstance(getattr(self, name), kind):
                 raise InvalidParameter(name, getattr(self, name), f"a {kind.__name__}")
         if not isinstance(self.steps, (tuple, list)) or not all(isinstance(step, Charged) for step in self.steps):
-            raise InvalidParameter("steps", self.steps, "a list of Charged values, in the order of payment")
+            raise InvalidParameter("steps", self.steps, "a list of charges from the ledger, in the order of payment")
         if set(self.members) != {MANIFEST, POTENTIALS} or not all(isinstance(v, str) for v in self.members.values()):
             raise InvalidParameter("members", self.members, f"hashes of {MANIFEST} and {POTENTIALS}")
         object.__setattr__(self, "members", dict(self.members))

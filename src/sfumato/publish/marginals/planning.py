@@ -84,10 +84,12 @@ class MarginalWorkload:
     def __post_init__(self) -> None:
         sets = tuple(tuple(attribute_set) for attribute_set in self.sets)
         if not sets or len(set(sets)) != len(sets):
-            raise InvalidParameter("sets", self.sets, "a list of at least one set of columns, none of them twice")
+            raise InvalidParameter(
+                "sets", self.sets, "a list of different sets of columns, at least one, such as [[0], [0, 1]]"
+            )
         weights = tuple(exact(weight, "weights", POSITIVE) for weight in self.weights)
         if weights and len(weights) != len(sets):
-            raise InvalidParameter("weights", self.weights, "a list with one number for each set")
+            raise InvalidParameter("weights", self.weights, f"a list of {len(sets)} numbers, one for each set")
         object.__setattr__(self, "sets", sets)
         object.__setattr__(self, "weights", () if set(weights) == {Fraction(1)} else weights)
         object.__setattr__(self, "ranges", tuple(self.ranges))

@@ -162,6 +162,7 @@ _FIXES = {
     Type.TIMESTAMP: "convert it with CAST(… AS TIMESTAMP); text that is not a time becomes NULL",
 }
 _WHOLE_TEXT = "convert it with CAST(CAST(… AS BIGINT) AS VARCHAR); the text of a real number differs between databases"
+AS_NUMBER = "turn it into a number: CASE WHEN … THEN 1 ELSE 0 END"
 _PART_OF_DATE = "extract a number from it: EXTRACT(year FROM …), or DATE_DIFF('day', …, …)"
 _NO_DATE = "use a date column, or write DATE '2024-01-31'; numbers and booleans cannot become dates"
 
@@ -202,6 +203,8 @@ def _conversion_advice(actual: Type, target: Type) -> str:
     """Suggest how to convert a value to the wanted type, where that is possible."""
     if target is Type.TEXT and actual is Type.REAL:
         return _WHOLE_TEXT
+    if target.numeric and actual is Type.BOOLEAN:
+        return AS_NUMBER
     if target.numeric and actual.temporal:
         return _PART_OF_DATE
     if target.temporal and not actual.temporal and actual is not Type.TEXT:
