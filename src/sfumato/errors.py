@@ -510,8 +510,10 @@ class NotThere(SfumatoError):
 
     def __init__(self, what: str) -> None:
         self.what = what if len(what) <= MAX_FACT_LENGTH else what[: MAX_FACT_LENGTH - 1] + "…"
-        rule, fix = f"{self.what} does not exist, or you cannot see it", "check the name, or ask the owner"
-        super().__init__(rule, place=self.what, fix=fix)
+        words = self.what.split()
+        identifier = f"{words[-2]} number" if len(words) > 1 and words[-1].isdecimal() else "name"
+        rule = f"{self.what} does not exist, or you cannot see it"
+        super().__init__(rule, place=self.what, fix=f"check the {identifier}, or ask the owner")
 
 
 class Paused(SfumatoError):
@@ -606,12 +608,12 @@ class LedgerBehind(LedgerUnavailable):
     code = "ledger-behind"
 
     def __init__(self, number: int) -> None:
-        rule = f"this ledger does not contain line {number} as its anchor records it"
         super().__init__(
-            f"{rule}: the ledger was rolled back or rewritten",
+            f"line {number} of this ledger is missing or differs from its anchor: the ledger was rolled back or "
+            "rewritten",
             place=f"line {number}",
-            fix="put the newest ledger back; or, as the owner, accept the loss with sfumato ledger acknowledge "
-            "--reason …, or ledger.acknowledge(anchor, reason=…), which raises the totals to those in the anchor",
+            fix="put the newest ledger back. If it is lost, the owner can accept this with `sfumato ledger acknowledge "
+            "--reason …`, or `ledger.acknowledge(anchor, reason=…)` in Python: the totals rise to those in the anchor",
         )
         self.number = number
 

@@ -20,6 +20,7 @@ _MAX_BITS = 512
 """Of an integer that is printed: Python refuses to write very long ones."""
 
 _LISTS = ("a list", "a tuple", "a non-empty list", "a non-empty tuple", "lists", "sets", "different", "distinct")
+_TEXT_LISTS = ("a list of strings", "a list of names")
 _TEXTS = ("a string", "text", "a text", "printable text")
 _NUMBER = r"-?[0-9][0-9.,e^-]*"
 
@@ -91,7 +92,9 @@ def _suggestions(parameter: str, name: str, value: object, allowed: str) -> Iter
     if isinstance(value, ValueWords):
         return
     if is_list and not isinstance(value, (list, tuple)):
-        yield f"put the values of {name} in a list, […]"
+        is_text = isinstance(value, str) and value.isprintable() and len(value) <= 40
+        elements = f'"{value}"' if is_text and allowed.startswith(_TEXT_LISTS) else "…"
+        yield f"put the values of {name} in a list, [{elements}]"
     if allowed.startswith("a mapping") and not isinstance(value, Mapping):
         yield f"give {name} as a mapping, {{name: value, …}}"
     if allowed == "a list of strings":

@@ -163,7 +163,7 @@ def test_noise_is_named_in_words_or_by_its_class(people: sf.Curator, named: str)
     for proposal in (people.sql(question), people.workload([question]), people.histogram("people", ["state"])):
         said = proposal.explain(epsilon=1, delta="1e-7", mechanism=named)  # type: ignore[arg-type, union-attr]
         assert "Gaussian" in str(said)
-    with pytest.raises(sf.InvalidParameter, match='mechanism must be "laplace" or "gaussian"'):
+    with pytest.raises(sf.InvalidParameter, match='mechanism must be "laplace", "gaussian"'):
         people.sql(question).error(epsilon=1, delta="1e-7", mechanism="gauss")
 
 

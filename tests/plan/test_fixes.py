@@ -45,6 +45,7 @@ EXPRESSIONS = [
     ("REGEXP_MATCHES(name, colour)", "a literal", "REGEXP_MATCHES(name, 'red')"),
     ("REGEXP_MATCHES(name || name, 'x')", "LEFT(text, 1000)", "REGEXP_MATCHES(LEFT(name || name, 1000), 'x')"),
     ("name LIKE 'x' ESCAPE '!'", "REPLACE", "REPLACE(name, '!', '') LIKE 'x'"),
+    ("name COLLATE nocase", "LOWER(x) = 'text'", "LOWER(name) = 'text'"),
     ("STRPOS(name, 'x')", "LIKE '%part%'", "name LIKE '%x%'"),
     ("GETVARIABLE('x')", "COALESCE", "COALESCE(name, 'x')"),
     ("CONCAT_WS(',', name)", "CONCAT(text, …)", "CONCAT(',', name)"),
@@ -454,7 +455,7 @@ QUESTIONS = [
     ),
     (
         f"{BY_REGION} EXCEPT {BY_REGION}",
-        "join the answers on their keys: FROM a JOIN b USING (month)",
+        "join them on their keys: FROM a JOIN b USING (month)",
         f"SELECT region, a.n FROM ({BY_REGION}) a JOIN ({BY_REGION}) b USING (region)",
     ),
     ("SELECT COUNT(*) FROM", "a missing comma, quote or parenthesis", "SELECT COUNT(*) FROM visits"),

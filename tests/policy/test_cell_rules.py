@@ -114,7 +114,7 @@ def test_analysts_read_the_rules(tmp_path: Path) -> None:
         ('age = { type = "real", decimal = ";" }', "age.decimal", "a comma or a point"),
         ('age = { type = "real", thousands = "x" }', "age.thousands", "one of"),
         ('age = { type = "real", currency = "1" }', "age.currency", "without digits"),
-        ('age = { type = "real", currency = "" }', "age.currency", "left out"),
+        ('age = { type = "real", currency = "" }', "age.currency", "not empty"),
         ('age = { type = "integer", nulls = "NA" }', "age.nulls", "a list"),
         ('age = { type = "integer", nulls = [" NA"] }', "age.nulls", "without spaces at its ends"),
         ('age = { type = "integer", nulls = ["NA", "NA"] }', "age.nulls", "repeated"),
@@ -125,7 +125,11 @@ def test_analysts_read_the_rules(tmp_path: Path) -> None:
         ('age = { values = ["a"], trim = "yes" }', "age.trim", "true or false"),
         ('age = { type = "date", format = "%d.%m" }', "age.format", "year, month and day"),
         ('age = { type = "date", format = [] }', "age.format", "not empty"),
-        ('age = { type = "text", most_items = 3, nulls = ["NA"] }', "age", "cell rules cannot be set"),
+        (
+            'age = { type = "text", most_items = 3, nulls = ["NA"] }',
+            "age",
+            "a list column cannot have the setting 'nulls'",
+        ),
         ('patient = { type = "text", nulls = ["NA"] }', "patient.nulls", "merge or split units"),
     ],
 )

@@ -139,7 +139,7 @@ class Context:
         per = self.policy.per
         if per is not None:
             rule = f"{request_phrase} must be charged to one account, but here every {per} has an account of its own"
-            fix = f"ask single questions, or write a new policy without per = {per!r}, which has one account"
+            fix = f"ask single questions, or use a policy without per = {per!r}, so that there is one account"
             raise Unsupported("period-tab", rule, place=f"account {self.account.name!r}", fix=fix)
 
 

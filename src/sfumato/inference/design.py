@@ -296,7 +296,10 @@ class DesignBuilder:
         )
         max_coordinates = MAX_GRADIENTS if max_moments is None else MAX_COORDINATES
         if len(design.coordinates) > max_coordinates:
-            rule = f"at most {max_coordinates} columns and values of categories can be fitted at once"
+            rule = (
+                f"a model can have at most {max_coordinates} terms, where each value of a category is one; this has "
+                f"{len(design.coordinates):,}"
+            )
             raise Unsupported("too-many-moments", rule, fix="name fewer columns, or categories with fewer values")
         moment_count = 0 if max_moments is None else len(design.gram_entries_by_moment)
         if max_moments is not None and moment_count > max_moments:
@@ -373,7 +376,7 @@ def _require_no_redundancy(formula: Formula, builder: DesignBuilder) -> None:
         for factor in term:
             name, _ = builder.spelling_and_domain(factor.column)
             if name == builder.spelling_and_domain(formula.target)[0]:
-                rule, fix = f"a formula without the target {name} among its terms", f"remove {name} from the right of ~"
+                rule, fix = f"one that does not use its target, {name}, as a term", f"remove {name} from the right of ~"
                 raise InvalidParameter("formula", formula.text, rule, fix=fix)
             if factor.is_centred and builder.is_category(factor):
                 rule = f"a formula that centres numbers only: {name} is a category"

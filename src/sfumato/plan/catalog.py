@@ -79,7 +79,7 @@ def _refuse_bands(table: str, *_: object) -> int:
 def _refuse_public_values(table: str, *_: object) -> Sequence[Value | None]:
     """Refuse subqueries over public tables: there are no rows to evaluate them on."""
     fix = "write the values out, as in x IN (1, 2), or join the public table in FROM"
-    raise Unsupported("public-subquery", f"{table} cannot be read in a subquery here", fix=fix)
+    raise Unsupported("public-subquery", f'"{table}" cannot be read in a subquery here', fix=fix)
 
 
 @dataclass(frozen=True)

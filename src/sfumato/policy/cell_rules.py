@@ -431,7 +431,7 @@ def parse_rules(declared: Mapping[str, Any], domain: Domain) -> CellRules:
         given["format"] = (given["format"],)
     for name, value in given.items():
         if value in ((), [], "", {}) and name != "nulls":
-            raise InvalidParameter(name, value, "either left out or not empty", fix=f"remove {name}")
+            raise InvalidParameter(name, value, "not empty", fix=f"give a value, or remove {name}")
     if given.get("possible") is not None and domain.type in _KEY_TYPES["possible"]:
         given["possible"] = parse_range(domain.type, given["possible"], "possible")
     rules = CellRules(**given)

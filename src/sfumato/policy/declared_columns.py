@@ -117,9 +117,9 @@ def parse_column_rules(
                 fix='write {"format": "%d.%m.%Y"}, or remove the rules of this column',
             )
         if name in lists:
-            raise InvalidPolicy(
-                "cell rules cannot be set for a list column", place=path, fix=f"remove {', '.join(_rule_keys(rules))}"
-            )
+            keys = _rule_keys(rules)
+            rule = f"a list column cannot have the setting{'s' * (len(keys) > 1)} {', '.join(map(repr, keys))}"
+            raise InvalidPolicy(rule, place=path, fix=f"remove {', '.join(keys)}")
         if name not in columns:
             raise InvalidPolicy(
                 "cell rules can only be set for a declared column", place=path, fix="declare the column"

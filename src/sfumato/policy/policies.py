@@ -187,7 +187,7 @@ class Table:
             )
         if not self.is_coded(name):
             raise InvalidPolicy(
-                f"{name} has no values or bins to count by: {CELLS_RULE}",
+                f'"{name}" has no values or bins to count by: {CELLS_RULE}',
                 place=place,
                 fix=f"add values or bins to {self.name}.{name}",
             )
@@ -560,7 +560,7 @@ def _check_accounts(policy: Policy) -> None:
     if unit_period is None:
         every = account_period if account_period in PERIODS else "month"
         raise InvalidPolicy(
-            "accounts per period need a unit with a period",
+            "budget.per gives each period its own account, but [unit] has no period",
             place=place,
             fix=f'add period = {{ column = "day", every = "{every}" }} to [unit], or remove per',
         )

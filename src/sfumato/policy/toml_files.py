@@ -460,7 +460,9 @@ _TYPES = {
 _LINE_FORMAT = re.compile(
     r"""(?P<key>"(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s#:'"&*!|>%@`\[\]{},-][^:#]*?)\s*:(?:\s+(?P<value>.*))?"""
 )
-_FORMAT_RULE = "SmartNoise metadata nest names and values by indentation, such as age: with type: int on the next line"
+_FORMAT_RULE = (
+    'SmartNoise metadata nest names and values by indentation, such as "age:", and on the next line "  type: int"'
+)
 
 
 @dataclass(frozen=True)

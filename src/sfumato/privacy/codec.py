@@ -43,7 +43,7 @@ from sfumato.suggested_fixes import join_with_or, suggest_fix
 from sfumato.untrusted import MALFORMED_INPUT
 
 _MAX_CHARACTERS = 1 << 22
-_UNCHANGED = "pass the JSON text unchanged, as this version or an earlier one wrote it"
+_UNCHANGED = "pass the JSON text exactly as Sfumato wrote it"
 _PLAIN_TYPES = frozenset([int, str, bool, type(None)])
 _REAL = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,1100})?([eE][+-]?[0-9]{1,4})?")
 MAPPING: Mapping[str, Any] = MappingProxyType({"sfumato-mapping": True})
@@ -147,11 +147,9 @@ def loads(source: str, *, longest: int = _MAX_CHARACTERS) -> Any:
     try:
         decoded = json.loads(source, parse_float=str, parse_constant=str, object_pairs_hook=_dict_without_duplicates)
     except (ValueError, RecursionError) as error:
-        raise InvalidParameter(
-            "source", source, "valid JSON in which no object repeats a name", fix=_UNCHANGED
-        ) from error
+        raise InvalidParameter("source", source, "valid JSON without repeated keys", fix=_UNCHANGED) from error
     if not isinstance(decoded, dict):
-        raise InvalidParameter("source", source, "a JSON object with a kind", fix=_UNCHANGED)
+        raise InvalidParameter("source", source, 'a JSON object with a "kind" key', fix=_UNCHANGED)
     try:
         return _decode(decoded)
     except RecursionError as error:

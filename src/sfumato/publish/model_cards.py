@@ -275,7 +275,7 @@ class ModelCard:
             target.write_text(writers[target.suffix.lower()](), encoding="utf-8")
         except OSError as error:
             fix = "name a file in an existing folder that you can write to"
-            rule = f"that of a writable file ({os.strerror(error.errno or 0)})"
+            rule = f"a file that can be written ({os.strerror(error.errno or 0)})"
             raise InvalidParameter("path", str(target), rule, fix=fix) from error
 
     def _sections(self) -> list[tuple[str, list[str]]]:
@@ -333,9 +333,9 @@ def card_path(path: str | os.PathLike[str]) -> Path:
     """Refuse a file name that a card cannot be written to; return its path."""
     target = Path(path)
     if target.suffix.lower() not in _SUFFIXES:
-        raise InvalidParameter(
-            "path", str(path), f"a file that ends in {join_with_or([*_SUFFIXES])}", fix=f"write {target.stem}.html"
-        )
+        endings = join_with_or([*_SUFFIXES])
+        fix = f"end the path in {endings}, for example {target.stem}.html"
+        raise InvalidParameter("path", str(path), f"a file that ends in {endings}", fix=fix)
     return target
 
 

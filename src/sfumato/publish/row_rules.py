@@ -410,7 +410,7 @@ def condition_model(
 
 
 def _no_rows_refusal(texts: Sequence[str]) -> Unsupported:
-    rule = f"no row of the model can meet this: {'; '.join(texts)}"
+    rule = f"no row can meet all these conditions: {'; '.join(texts)}"
     fix = "remove a condition, or ask for values that the policy allows together"
     return Unsupported("no-such-rows", rule, fix=fix, place="the conditions")
 

@@ -27,9 +27,9 @@ def rows_file_path(path: str | os.PathLike[str]) -> Path:
     """Refuse a file name that rows cannot be written to; return its path."""
     target = Path(path)
     if target.suffix.lower() not in _WRITERS:
-        raise InvalidParameter(
-            "path", str(path), f"a file that ends in {join_with_or([*_WRITERS])}", fix=f"write {target.stem}.parquet"
-        )
+        endings = join_with_or([*_WRITERS])
+        fix = f"end the path in {endings}, for example {target.stem}.parquet"
+        raise InvalidParameter("path", str(path), f"a file that ends in {endings}", fix=fix)
     return target
 
 

@@ -164,7 +164,9 @@ def bundle(
     ``questions`` chooses the questions to show with their answers: all, none, or those of these lines.
     """
     if Path(path).suffix.lower() != ".zip":
-        raise InvalidParameter("path", str(path), "a file that ends in .zip", fix="write bundle.zip")
+        raise InvalidParameter(
+            "path", str(path), "a file that ends in .zip", fix="end the path in .zip, for example bundle.zip"
+        )
     require_writable(path)
     account_report = collect_report(policy, ledger, questions=questions)
     write_atomically(bundle_bytes(account_report, key, title), path)

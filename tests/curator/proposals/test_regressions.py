@@ -175,7 +175,7 @@ def uncharged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sf.Curator]:
         (("hours ~ fixed", "people"), "can vary"),
         (("sex ~ age", "people"), "column of numbers"),
         (("hours ~ nothing", "people"), "one of"),
-        (("hours ~ age + hours", "people"), "without the target"),
+        (("hours ~ age + hours", "people"), "one that does not use its target, hours,"),
         (("hours ~ age + center(age)", "people"), "determine each other"),
         (("hours ~ age:sex", "people"), "columns of a product are terms too"),
         (("hours ~ age + age:sex", "people"), r"write age \* sex"),

@@ -683,7 +683,7 @@ def test_a_select_is_released_with_its_own_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "given", "word"),
     [
-        ("SELECT age * 1.5 AS longer FROM people", {}, "longer has no values or bins to count by"),
+        ("SELECT age * 1.5 AS longer FROM people", {}, '"longer" has no values or bins to count by'),
         ("SELECT COUNT(*) AS n FROM people", {}, "unit|person|who"),
         ("SELECT sex FROM people LIMIT 3", {}, "row"),
         ("SELECT who FROM people", {}, "the SELECT has no column to publish"),

@@ -558,7 +558,7 @@ def test_bad_marginals_are_refused_before_spending(wide: DuckDB, ways: Any, more
     [
         ({"epsilon": 1, "mechanism": Gaussian}, "Gaussian noise needs a δ"),
         ({"rho": 1, "mechanism": Laplace}, "Gaussian for a price in ρ"),
-        ({"epsilon": 1, "mechanism": 3}, "or the classes sf.Laplace"),
+        ({"epsilon": 1, "mechanism": 3}, "sf.Laplace or sf.Gaussian"),
         ({}, "alone or with delta, unless rho is given instead: every release needs a price"),
         (
             {"epsilon": 1, "rho": 1},

@@ -96,7 +96,7 @@ def require_short_keys(query: Query, key_indices: tuple[int, ...]) -> None:
         if key.domain.max_letters > MAX_LETTERS:
             key_text = expression_sql(key)
             rule = (
-                f"a group that is found in the data can have at most {MAX_LETTERS:,} characters, and {key_text} "
+                f'a group that is found in the data can have at most {MAX_LETTERS:,} characters, and "{key_text}" '
                 "may have more"
             )
             fix = f"group by LEFT({key_text}, {MAX_LETTERS}), or declare a max_length of {MAX_LETTERS} in the policy"
@@ -252,8 +252,9 @@ class Explanation:
 
     def __post_init__(self) -> None:
         codec.check_simple_fields(self)
-        if type(self.operators) is not tuple or not set(map(type, self.operators)) == {PlanStep}:
-            raise InvalidParameter("operators", self.operators, "a list of at least one operator")
+        if type(self.operators) is not tuple or set(map(type, self.operators)) != {PlanStep}:
+            fix = "pass the operators of an explanation that explain() returned"
+            raise InvalidParameter("operators", self.operators, "a tuple of at least one PlanStep", fix=fix)
 
     def to_json(self) -> str:
         """Serialize the explanation as JSON text, with a kind and a version."""

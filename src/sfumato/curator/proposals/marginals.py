@@ -688,7 +688,7 @@ def _tightened_limits(table: Table, query: Query, rows: int | None) -> Contribut
     if rows is None:
         return query.plan.limits
     if table.every_row:
-        raise InvalidParameter("rows", rows, "left out: every row is a unit")
+        raise InvalidParameter("rows", rows, "left out: in this policy every row is a unit of its own")
     return query.plan.limits.tighten(rows, None, None, query.plan.max_requestable_limits)
 
 

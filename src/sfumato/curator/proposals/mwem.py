@@ -62,6 +62,7 @@ from sfumato.release.releasing import ReleaseStrategy, StoredResult
 from sfumato.release.requests import RequestedSeries, repeated_receipt
 from sfumato.release.running_work import Progress
 from sfumato.renamed import RehearseAlias
+from sfumato.suggested_fixes import join_with_or
 
 T = TypeVar("T")
 Sets = int | Sequence[Sequence[str]]
@@ -577,12 +578,12 @@ def _parse_cell_indices(cells: object, attribute: Attribute) -> list[int]:
     labels = {key: index for index, (key,) in enumerate(cell_keys([attribute]))}
     requested = cells if isinstance(cells, (list, tuple)) else [cells]
     if not requested or not all(isinstance(label, Hashable) and label in labels for label in requested):
-        examples = ", ".join(str(label) for label in list(labels)[:20])
+        examples = join_with_or([str(label) for label in list(labels)[:20]])
         raise InvalidParameter(
             "queries",
             cells,
-            f"cells of {attribute.name}, written as a marginal prints them: {examples}",
-            fix=f"write one of {examples}",
+            f"values of {attribute.name!r}: {examples}",
+            fix=f"write {examples}",
         )
     return sorted({labels[label] for label in requested})
 

@@ -250,7 +250,7 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
     ) -> Self:
         """Ask the same question with tighter limits per unit: less noise, more bias."""
         if self.table.every_row:
-            raise InvalidParameter("limit", rows or groups, "left out: every row is a unit")
+            raise InvalidParameter("limit", rows or groups, "left out: in this policy every row is a unit of its own")
         new_strategy = self.strategy
         if strategy is not None:
             selectable = {option.value: option for option in Strategy if option.is_selectable}

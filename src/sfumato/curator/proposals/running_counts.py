@@ -505,8 +505,9 @@ def propose_running_totals(context: Context, question: Any) -> RunningTotalsProp
     if not isinstance(question, Question):
         raise _running_totals_refusal("running-listing", "running totals need a question about a private table")
     if not question.belongs_to(context):
-        rule = "SQL, or the result of this curator's own sql(…)"
-        raise InvalidParameter("question", question.text, rule, fix="make the question with this curator")
+        rule = "SQL, or a question that this curator made; this one was made by another curator"
+        fix = "pass the SQL text, or make the question with this curator's sql(…)"
+        raise InvalidParameter("question", question.text, rule, fix=fix)
     question = replace(question, _context=context)
     _require_one_additive_measure(question.query)
     _require_plain_declared_periods(question)

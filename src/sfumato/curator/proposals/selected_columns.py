@@ -160,7 +160,7 @@ def _with_listed_values(name: str, domain: Domain) -> Domain:
         if high - low < _MAX_INTEGERS:
             return Domain(Type.INTEGER, values=tuple(range(low, high + 1)), nullable=domain.nullable)
     rule = (
-        f"{name} has no values or bins to count by: a computed column needs listed values, a short range of whole "
+        f'"{name}" has no values or bins to count by: a computed column needs listed values, a short range of whole '
         "numbers, or booleans"
     )
     fix = f"write CASE WHEN … THEN 'low' ELSE 'high' END AS {name}, or select a column that has bins"
@@ -173,7 +173,7 @@ _ORDER = re.compile(r"\s*(.+?)(?:\s+(asc|desc))?\s*", re.IGNORECASE | re.DOTALL)
 def first_row_per_unit(source: RowSelection, table: Table, order: object, names: Sequence[str]) -> RowSelection:
     """Keep the first row of each unit; ``order`` is a column, or a column and DESC for the last row."""
     if table.every_row:
-        raise InvalidParameter("one_row_per", "unit", "left out: every row is a unit")
+        raise InvalidParameter("one_row_per", "unit", "left out: in this policy every row is a unit of its own")
     match = _ORDER.fullmatch(order) if isinstance(order, str) else None
     columns_by_name = {name.lower(): name for name in table.columns}
     if match is None or match[1].lower() not in columns_by_name:

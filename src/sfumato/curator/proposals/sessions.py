@@ -317,8 +317,9 @@ class ThresholdSession(SecretSession):
             parsed = self._ask(question, parameters) if isinstance(question, str) else question
             if not isinstance(parsed, Question) or not parsed.belongs_to(self._context):
                 given = ValueWords(f"a {type(parsed).__name__}")
-                rule = "SQL, or the result of this curator's own sql(…)"
-                raise InvalidParameter("question", given, rule, fix="make the question with this curator")
+                rule = "SQL, or a question that this curator made"
+                fix = "pass the SQL text, or make the question with this curator's sql(…)"
+                raise InvalidParameter("question", given, rule, fix=fix)
             total = compared_total(parsed, self.proposal.grid)
             comparison = ThresholdComparison(
                 GroupTotals(total.bounded, parsed.groups), total, self._mechanism, self._session

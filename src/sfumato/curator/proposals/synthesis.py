@@ -618,7 +618,7 @@ def _target_index(
         )
     target = names.index(spec.target)
     if predicted_cells((*pairs_with(target, len(sizes)), *fixed_sets), sizes) > sum(sizes) + max_cells:
-        rule = f"the model is too small for the pairs of {spec.target} with all other columns"
+        rule = f"counting {spec.target} together with each other column needs more memory than the model is allowed"
         fix = f'allow more memory, such as memory="4 GiB", or give {spec.target} coarser bins'
         raise Unsupported("too-many-cells", rule, fix=fix)
     return target

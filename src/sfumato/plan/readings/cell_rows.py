@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from sfumato.array_types import Integers
 from sfumato.caching import cached_property
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.readings.dense_readings import Marginals, cells_sensitivity
 from sfumato.plan.readings.total_readings import PlanReading
@@ -317,8 +317,20 @@ class ColumnSetDistances:
     def __post_init__(self) -> None:
         lengths = {len(candidates) for candidates in (self.views, self.predicted, self.weights, self.penalties)}
         if lengths != {max(1, len(self.views))}:
+            given = ", ".join(
+                f"{len(values)} {name}"
+                for name, values in (
+                    ("views", self.views),
+                    ("predictions", self.predicted),
+                    ("weights", self.weights),
+                    ("penalties", self.penalties),
+                )
+            )
             raise InvalidParameter(
-                "views", sorted(lengths), "a list as long as those of predictions, weights and penalties"
+                "views",
+                ValueWords(given),
+                "a list of the same length as predicted, weights and penalties, at least 1",
+                fix="give one prediction, one weight and one penalty for each view",
             )
         if [view.size for view in self.views] != [values.size for values in self.predicted]:
             raise InvalidParameter(

@@ -220,10 +220,11 @@ class WeightMatrix:
                 ValueWords("rows of different lengths, or no rows"),
                 "a list of rows of the same length",
             )
-        if not all(type(weight) is int and abs(weight) <= 10**12 for weight in flat):
+        refused = [weight for weight in flat if type(weight) is not int or abs(weight) > 10**12]
+        if refused:
             raise InvalidParameter(
                 "weights",
-                ValueWords("other values"),
+                refused[0],
                 "rows of whole numbers of at most 1e12 in absolute value",
                 fix="round the weights, or divide them by a common factor",
             )

@@ -240,7 +240,7 @@ class Histogram:
 
     def __post_init__(self) -> None:
         if not isinstance(self.of, str):
-            raise InvalidParameter("of", self.of, 'a column of numbers, as in sf.histogram("cost")')
+            raise InvalidParameter("of", self.of, 'the name of a column of numbers, such as "cost"')
         if exact_integer(self.bins, "bins", at_least=1) > MAX_BINS:
             raise InvalidParameter("bins", self.bins, f"at most {MAX_BINS}")
 

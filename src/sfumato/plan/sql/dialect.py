@@ -144,6 +144,7 @@ _CLASSES: list[tuple[tuple[type[exp.Expr], ...], tuple[str, str, str]]] = [
             "use LIKE '%part%' or STARTS_WITH(text, 'start')",
         ),
     ),
+    ((exp.Collate,), ("function", "COLLATE is not supported", "compare the same case: LOWER(x) = 'text'")),
     ((exp.Explode, exp.Unnest), _UNNEST),
     ((exp.Alias,), ("alias", "AS cannot be used here", "use AS in SELECT")),
 ]

@@ -49,7 +49,7 @@ _WINDOW_FIX = (
     "use COUNT, SUM, AVG, MIN, MAX, LAG, LEAD, FIRST_VALUE, LAST_VALUE, RANK or NTILE with OVER (ORDER BY …), or "
     "compute it from the answer in pandas, which is free"
 )
-_FRAME_FIX = "write ROWS BETWEEN 6 PRECEDING AND CURRENT ROW: a group is one row"
+_FRAME_FIX = "write ROWS BETWEEN 6 PRECEDING AND CURRENT ROW; each group counts as one row"
 MAX_OFFSET = 1_000_000
 
 
@@ -152,9 +152,7 @@ def _lower_frame(node: exp.Window, *, ordered: bool) -> Frame | None:
     if kind == "RANGE" and ends == ((None, "PRECEDING"), (0, "CURRENT")):
         return None
     if spec.args.get("exclude") or (kind != "ROWS" and ends != ((None, "PRECEDING"), (None, "FOLLOWING"))):
-        rule = (
-            "a frame over aggregated rows counts rows: RANGE and GROUPS with a distance, and EXCLUDE, are not supported"
-        )
+        rule = "with GROUP BY, window frames must use ROWS: RANGE or GROUPS with a distance and EXCLUDE are unsupported"
         raise refusal_at(node, "frame", rule, _FRAME_FIX)
     if not ordered and any(offset is not None for offset, _ in ends):
         raise refusal_at(node, "frame", "ROWS needs ORDER BY: without it the rows have no order", "add ORDER BY <key>")

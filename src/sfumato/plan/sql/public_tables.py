@@ -131,7 +131,7 @@ def _only_selected_item(select: _PublicSelect) -> exp.Expr:
     items = select.node.expressions
     if len(items) != 1 or items[0].find(exp.Star, exp.AggFunc):
         rule = "this subquery over a public table must select one column"
-        raise refusal_at(select.node, "public-subquery", rule, _FIX)
+        raise refusal_at(select.node, "public-subquery", rule, f"select only one column, or {_FIX}")
     return items[0].unalias()
 
 

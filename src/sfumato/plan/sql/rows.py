@@ -278,8 +278,8 @@ def _lower_union(node: exp.SetOperation, catalog: Catalog, ctes: Ctes) -> RowSou
         raise refusal_at(
             node,
             "set-operation",
-            "UNION, INTERSECT and EXCEPT would compare rows of different people",
-            "use UNION ALL",
+            "UNION, INTERSECT and EXCEPT are not supported here: they compare rows of different people",
+            "write UNION ALL without BY NAME instead of UNION, and a condition in WHERE instead of INTERSECT or EXCEPT",
         )
     for part in ("order", "limit", "offset"):
         if node.args.get(part):

@@ -384,7 +384,8 @@ def _check_subtotals(select: exp.Select, building: _SelectBuilder) -> None:
         raise refusal_at(
             select.args["group"],
             "subtotals-of-ranks",
-            "quantiles, distinct values and modes have no subtotals: they cannot be computed from their groups",
+            "quantiles, distinct values and modes cannot be used with ROLLUP, CUBE or GROUPING SETS: no subtotal "
+            "of them follows from its groups",
             "ask one question for each grouping",
         )
 

@@ -57,7 +57,7 @@ def parse_select(text: object, parameters: Parameters | None = None, column_name
         statement = _select_from_pivot(statement)
     if not isinstance(statement, exp.Select):
         if isinstance(statement, exp.SetOperation):
-            rule, fix = "INTERSECT and EXCEPT of answers are not supported", "join the answers on their keys: "
+            rule, fix = "INTERSECT and EXCEPT between query results are not supported", "join them on their keys: "
             raise refusal_at(statement, "not-select", rule, f"{fix}FROM a JOIN b USING (month)")
         rule = "only SELECT, SHOW TABLES, DESCRIBE and SUMMARIZE are supported"
         fix = suggest_keyword(str(text)) or "write SELECT … FROM … [WHERE] [GROUP BY]"

@@ -133,9 +133,10 @@ def _lower_count_if(node: exp.Expr, resolve: Resolve, where: Expression | None, 
 def _lower_operand(node: exp.Expr, resolve: Resolve) -> Expression:
     """Lower the operand of an aggregate of one value."""
     if not isinstance(node.this, exp.Expr) or isinstance(node.this, (exp.Distinct, exp.Order, exp.Star)):
-        raise refusal_at(
-            node, "aggregate", f"{node_text(node)} is not supported in a subquery per unit", f"use {_AGGREGATE_NAMES}"
-        )
+        fix = f"use {_AGGREGATE_NAMES}"
+        if isinstance(node.this, exp.Distinct) and len(node.this.expressions) == 1:
+            fix = "remove DISTINCT, which only COUNT takes here"
+        raise refusal_at(node, "aggregate", f"{node_text(node)} is not supported in a subquery per unit", fix)
     return lower_expression(node.this, resolve)
 
 

@@ -520,7 +520,8 @@ def check_no_scalar_subquery(node: exp.Expr) -> None:
         raise refusal_at(
             subquery,
             "subquery-value",
-            "a subquery that returns one value for all rows would reveal other people's rows",
+            "a subquery that computes one value from other rows cannot be used here: the value would depend exactly on "
+            "everyone's rows",
             _scalar_value_fix(subquery),
         )
 
@@ -531,9 +532,9 @@ def _scalar_value_fix(subquery: exp.Subquery) -> str:
     text = full_sql_text(body)
     is_whole = isinstance(body, exp.Select) and body.args.get("from_") and not root.args.get("with_")
     if not is_whole or len(text) > _MAX_PROPOSAL:
-        return "ask for the value first, and write it here"
+        return "ask for the value in a question of its own, and write it here"
     if not is_correlated(subquery):
-        return f"ask for the value first, and write it here: {text}"
+        return f"write the value itself here; this question of its own gives it: {text}"
     return _correlated_value_as_join_fix(subquery, body)
 
 

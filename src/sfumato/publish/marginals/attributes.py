@@ -299,7 +299,7 @@ def _code_column(
         raise Unsupported("unknown-column", f"no declared column of {table.name} is called {name[:60]}", fix=fix)
     declared_name = column_names[name.lower()]
     if not table.is_coded(declared_name):
-        rule = f"{declared_name} has no values or bins to count by: {CELLS_RULE}"
+        rule = f'"{declared_name}" has no values or bins to count by: {CELLS_RULE}'
         raise Unsupported(
             "uncoded-column", rule, fix=f"add values or bins to {table.name}.{declared_name} in the policy"
         )

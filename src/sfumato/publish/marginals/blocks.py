@@ -57,7 +57,7 @@ AttributeSet = tuple[int, ...]
 """Indices of attributes, in increasing order."""
 
 _LARGEST = (1 << 62) - 1
-_PAIRS = "a list of pairs (column index, level), with levels counted from 1"
+_PAIRS = "a list of pairs (column index, level), with levels counted from 1, such as [(0, 1), (2, 1)]"
 
 
 def checked_block(block: object, attributes: Attributes) -> Block:

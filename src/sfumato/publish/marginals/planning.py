@@ -206,9 +206,12 @@ class NoisePlan:
             raise InvalidParameter(
                 "blocks", ValueWords("the same block or marginal twice"), "a list of different blocks"
             )
-        if bool(block_keys) is bool(marginal_sets):
+        if block_keys and marginal_sets:
+            raise InvalidParameter("blocks", len(block_keys), "left out: marginals are given")
+        if not block_keys and not marginal_sets:
+            fix = "give planned blocks, or planned marginals"
             raise InvalidParameter(
-                "blocks", len(block_keys), "a list of at least one block; leave it out if marginals are given"
+                "blocks", self.blocks, "a list of at least one block, as no marginals are given", fix=fix
             )
 
     @property

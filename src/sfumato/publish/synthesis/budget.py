@@ -89,7 +89,7 @@ class Concentrated:
         return moved.squares / (2 * sigma_or_scale(noise) ** 2)
 
     def choice(self, amount: Fraction, scores: ColumnSetDistances) -> Exponential:
-        return _exponential_choice(1 / _root_rounded_up(1 / (8 * amount)), scores)
+        return _exponential_choice(1 / _root_rounded_up(1 / (8 * amount)), scores, price_power=2)
 
     def choice_cost(self, choice: Exponential) -> Fraction:
         return choice.epsilon**2 / 8
@@ -233,10 +233,16 @@ def _drawable_noise_size(size: Fraction) -> Fraction:
     return max(size, LEAST_STEPS)
 
 
-def _exponential_choice(epsilon: Fraction, scores: ColumnSetDistances) -> Exponential:
+def _exponential_choice(epsilon: Fraction, scores: ColumnSetDistances, price_power: int = 1) -> Exponential:
+    """Return a selection with this ε, to whose power the price is proportional."""
     if epsilon < _MIN_CHOICE_EPSILON:
-        rule = "high enough for selections of at least ε = 1e-9 each"
-        raise InvalidParameter("price", float(epsilon), rule, fix="pay more, or name fewer columns")
+        factor = math.ceil((_MIN_CHOICE_EPSILON / epsilon) ** price_power)
+        raise InvalidParameter(
+            "price",
+            ValueWords(f"a price that gives one selection ε = {float(epsilon):.2g}"),
+            "high enough for selections of at least ε = 1e-9 each",
+            fix=f"pay at least {factor:,} times as much, or name fewer columns",
+        )
     return Exponential(min(epsilon, _MAX_CHOICE_EPSILON), scores.sensitivity, neighbours=scores.neighbours, grid=1)
 
 

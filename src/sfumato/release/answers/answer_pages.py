@@ -317,9 +317,9 @@ def checked_answer_path(path: str | os.PathLike[str], *, excel: bool = False) ->
     """Refuse a file that an answer cannot be written to, before the answer is bought."""
     file = Path(path)
     if file.suffix.lower() not in ENDINGS:
-        raise InvalidParameter(
-            "path", str(path), f"a file that ends in {join_with_or(ENDINGS)}", fix=f"write {file.stem}.csv"
-        )
+        endings = join_with_or(ENDINGS)
+        fix = f"end the path in {endings}, for example {file.stem}.csv"
+        raise InvalidParameter("path", str(path), f"a file that ends in {endings}", fix=fix)
     if excel and file.suffix.lower() != ".csv":
         raise InvalidParameter(
             "path", str(path), "a .csv file if it is for a spreadsheet", fix=f"write {file.stem}.csv"

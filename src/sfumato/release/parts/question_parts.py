@@ -54,7 +54,7 @@ def noise_family(name_or_class: NamedNoise | None) -> Family | None:
         raise InvalidParameter(
             "mechanism",
             name_or_class,
-            '"laplace" or "gaussian", or the classes sf.Laplace or sf.Gaussian',
+            '"laplace", "gaussian", sf.Laplace or sf.Gaussian',
             fix='write mechanism="gaussian"',
         )
     return family
