@@ -183,7 +183,7 @@ def uncharged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sf.Curator]:
         (("hours ~ sex + sex^2", "people"), "their own squares"),
         (("hours ~ C(age) + age", "people"), "determine each other"),
         (("hours ~ center(sex)", "people"), "is a category"),
-        (("hours ~ C(age) * arm", "people"), "at most 120 columns"),
+        (("hours ~ C(age) * arm", "people"), "at most 120 terms"),
         (("hours ~ age", "nobody"), "nobody"),
         (("hours ~ age", None), "private table"),
         ((None, "people"), "formula"),
