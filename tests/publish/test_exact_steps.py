@@ -197,7 +197,7 @@ def test_a_free_answer_says_its_question() -> None:
 def test_noisy_cells_are_a_text() -> None:
     assert NoisyCells.from_counts(np.array([1, -2, 1 << 40])).counts.tolist() == [1, -2, 1 << 40]
     for values in (7, None, b"AAAA", ["AAAA"]):
-        assert_refused(lambda values=values: NoisyCells(values), "type")  # type: ignore[misc]
+        assert_refused(lambda values=values: NoisyCells(values), "a string")  # type: ignore[misc]
 
 
 def test_cells_are_decided_by_the_labels_of_a_level_of_the_deciding_column() -> None:

@@ -108,7 +108,7 @@ def test_a_price_gives_the_forecast_width(tmp_path: Path) -> None:
         assert proposal.error(epsilon, delta="1e-6")["age"] <= 0.5
         assert proposal.error(epsilon * 0.99, delta="1e-6")["age"] > 0.5
         assert "Frobenius" in str(proposal.explain())
-        with pytest.raises(SfumatoError, match="half-widths of intercept, age, cost"):
+        with pytest.raises(SfumatoError, match="a mapping from intercept, age, cost to half-widths"):
             proposal.price({"sex": 1})
 
 

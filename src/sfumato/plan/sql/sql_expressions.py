@@ -77,7 +77,7 @@ def cached_lowering(resolve: Resolve) -> Callable[[Node], Expression | None]:
             shown = function_name(part) if isinstance(part, exp.Func) else part.sql(dialect=DIALECT)[:60]
             rule = f"{shown} cannot be used inside another expression here"
             refused = Unsupported("part", rule, fix="use columns of FROM, and expressions over them")
-            raise refused if part is None else with_position(refused, part)
+            raise with_position(refused, part)
         return lowered
 
     def attempt(part: Node) -> Expression | None:
