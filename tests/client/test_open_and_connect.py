@@ -383,7 +383,7 @@ def test_a_delta_that_is_offered_can_be_passed_on(curators: Curators) -> None:
     question = curators.curator.sql("SELECT note, COUNT(*) AS n FROM visits GROUP BY note")
     forecast = question.error(epsilon=1)
     assert forecast.assumed_delta == question.default_delta == Fraction(1, 10**9)
-    with pytest.raises(errors.Unsupported, match='accept it with delta="default"'):
+    with pytest.raises(errors.Unsupported, match='accept δ = 1e-9 with delta="default"'):
         question.release(epsilon=1)
     assert question.release(epsilon=1, delta=forecast.assumed_delta).receipt.guarantee == "ε = 1, δ = 1e-09"
     assert question.release(epsilon="0.5", delta="default", fresh=True).receipt.guarantee == "ε = 0.5, δ = 1e-09"

@@ -479,7 +479,7 @@ def _parse_id(declared: object, place: str) -> str | Via | None:
                 raise InvalidPolicy(
                     "an id in another table needs that table (via) and the column that refers to it (on)",
                     place=f"{place}.{name}",
-                    fix='write id = { via = "<other table>", on = "<column>" }',
+                    fix='for example, for a table of tests: id = { via = "visits", on = "visit_id" }',
                 )
         declared = Via(**declared)
     if isinstance(declared, Via):

@@ -334,7 +334,7 @@ def test_long_texts_are_not_found_and_the_fix_is_followed(tmp_path: Path) -> Non
                 assert asked.release(**PRICE).rows[0][0] == "x" * 1000
                 continue
             before = len(list(curator.history()))
-            with pytest.raises(sf.Unsupported, match="at most 1,000 characters, and note may have more") as error:
+            with pytest.raises(sf.Unsupported, match='at most 1,000 characters, and "note" may have more') as error:
                 asked.release(**PRICE)
             assert len(list(curator.history())) == before
             fixed = re.search(r"LEFT\(note, 1000\)", str(error.value))
