@@ -59,7 +59,7 @@ def test_accounts_are_kept_for_whole_periods_of_the_unit(tmp_path: Path, every: 
         ("month", 'per = "day"', "", "a month lies in several days"),
         ("month", 'per = "week"', "", "a month lies in several weeks"),
         ("week", 'per = "day"', "", "a week lies in several days"),
-        (None, 'per = "month"', "", "need a unit with a period"),
+        (None, 'per = "month"', "", r"but \[unit\] has no period"),
         ("day", 'per = "hour"', "", "per must be day, week, month, quarter or year"),
         ("day", 'per = "decade"', "", "per must be day"),
         ("day", "per = 3", "", "per must be day"),

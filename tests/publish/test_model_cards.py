@@ -82,7 +82,7 @@ def test_files_are_written_by_their_ending_or_refused(tmp_path: Path, made: Synt
     for ending, text in (("json", card.to_json()), ("md", card.to_markdown()), ("html", card.to_html())):
         card.save(tmp_path / f"card.{ending}")
         assert (tmp_path / f"card.{ending}").read_text(encoding="utf-8") == text
-    wrong: list[tuple[Any, str]] = [("card.txt", "ends in"), ("none/card.md", "writable file")]
+    wrong: list[tuple[Any, str]] = [("card.txt", "ends in"), ("none/card.md", "a file that can be written")]
     for path, rule in wrong:
         with pytest.raises(InvalidParameter, match=rule):
             card.save(tmp_path / path)

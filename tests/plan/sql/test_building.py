@@ -242,7 +242,7 @@ def test_what_sql_refuses_is_refused_at_its_step(build: Callable[[], object], te
     assert (refusal.value.code, refusal.value.rule, refusal.value.place) == (
         wanted.value.code,
         wanted.value.rule,
-        place,
+        f'the step "{place}"',
     )
 
 
