@@ -510,10 +510,9 @@ class NotThere(SfumatoError):
 
     def __init__(self, what: str) -> None:
         self.what = what if len(what) <= MAX_FACT_LENGTH else what[: MAX_FACT_LENGTH - 1] + "…"
-        words = self.what.split()
-        identifier = f"{words[-2]} number" if len(words) > 1 and words[-1].isdecimal() else "name"
-        rule = f"{self.what} does not exist, or you cannot see it"
-        super().__init__(rule, place=self.what, fix=f"check the {identifier}, or ask the owner")
+        *_, kind, last = "", "", *self.what.split()
+        fix = f"check the {f'{kind} number' if kind and last.isdecimal() else 'name'}, or ask the owner"
+        super().__init__(f"{self.what} does not exist, or you cannot see it", place=self.what, fix=fix)
 
 
 class Paused(SfumatoError):
@@ -609,8 +608,7 @@ class LedgerBehind(LedgerUnavailable):
 
     def __init__(self, number: int) -> None:
         super().__init__(
-            f"line {number} of this ledger is missing or differs from its anchor: the ledger was rolled back or "
-            "rewritten",
+            f"line {number} of this ledger is missing or differs from its anchor: it was rolled back or rewritten",
             place=f"line {number}",
             fix="put the newest ledger back. If it is lost, the owner can accept this with `sfumato ledger acknowledge "
             "--reason …`, or `ledger.acknowledge(anchor, reason=…)` in Python: the totals rise to those in the anchor",
